@@ -1,13 +1,13 @@
-# Container engines of our own for tests, where none answers: dockerd, and the service of Podman where
-# it is installed. Sourced by ./test; see `engine` for running them by hand.
+# Private container engines for tests if no engine answers: dockerd, and the service of Podman if it is
+# installed. Sourced by ./test; `engine` runs them by hand.
 #
-# Everything that they make stands in network namespaces, mount namespaces, cgroups and a directory
-# of their own, so that an engine of the host is not touched and nothing is left when they end.
+# Everything that they make is in their own network namespaces, mount namespaces, cgroups and
+# directory, so that they do not touch an engine of the host and leave nothing behind.
 
-engine_dir="" # /tmp/tare-engine-PID.XXXXXX, PID being the script's; its cgroups are named so too
+engine_dir="" # /tmp/tare-engine-PID.XXXXXX with the script's PID; the cgroups have the same name
 engine_pids=""
 
-# engine_socket VARIABLE USUAL: the socket at which the tests would look for an engine.
+# engine_socket VARIABLE USUAL: prints the socket at which the tests look for an engine.
 engine_socket() {
     eval "value=\${$1:-}"
     case "$value" in
@@ -16,7 +16,7 @@ engine_socket() {
     esac
 }
 
-# perl is there wherever Debian is; elsewhere a missing one reads as "no engine".
+# Every Debian has perl. Elsewhere a missing perl reads as "no engine".
 engine_answers() {
     socket=$(engine_socket "$1" "$2")
     perl -MIO::Socket::UNIX -e 'exit !IO::Socket::UNIX->new(Peer => $ARGV[0])' "$socket" 2>/dev/null
@@ -26,8 +26,8 @@ docker_answers() { engine_answers DOCKER_HOST /var/run/docker.sock; }
 
 podman_answers() { engine_answers CONTAINER_HOST /run/podman/podman.sock; }
 
-# Engines of scripts that were killed with no chance to clean up. The engine itself ended with its
-# script (pdeathsig).
+# Removes the engines of scripts that were killed before they could clean up. The engine itself ended
+# with its script (pdeathsig).
 engine_sweep() {
     for old in /tmp/tare-engine-*.*; do
         [ -d "$old" ] || continue
@@ -39,8 +39,8 @@ engine_sweep() {
     done
 }
 
-# crun before 1.9 refuses a host with both cgroup versions; out of its sight the second one does
-# no harm.
+# Wraps crun, because crun before 1.9 refuses a host with both cgroup versions. The wrapper hides the
+# second one.
 engine_crun() {
     cat >"$engine_dir/crun" <<'WRAPPER'
 #!/bin/sh
@@ -52,8 +52,8 @@ WRAPPER
     chmod 755 "$engine_dir/crun"
 }
 
-# The options of the runtimes of gVisor, where `runsc` is: an engine gives a runtime no options with a
-# container, so each set of them is a runtime of its own.
+# Prints the options for the runtimes of gVisor if `runsc` is installed. An engine cannot pass options
+# to a runtime per container, so each set of options is a separate runtime.
 engine_gvisor() {
     runsc=$(find_runsc) || return 0
     printf '#!/bin/sh\nexec "%s" --platform=ptrace "$@"\n' "$runsc" >"$engine_dir/runsc-ptrace"
@@ -69,9 +69,9 @@ engine_make_dir() {
     engine_dir=$(mktemp -d "/tmp/$engine_name.XXXXXX")
 }
 
-# engine_hide DIRECTORY...: prints those that have to be made as mount points, and makes them. The
-# engines have these paths built in; in their mount namespaces they are empty and their own, so that
-# an empty directory is all that the host ever sees.
+# engine_hide DIRECTORY...: makes and records the missing directories as mount points. The engines have
+# these paths built in. Their mount namespaces have an empty file system there, so that the host only
+# ever sees an empty directory.
 engine_hide() {
     for dir in "$@"; do
         [ -d "$dir" ] && continue
@@ -80,8 +80,8 @@ engine_hide() {
     done
 }
 
-# engine_run NAME SOCKET HIDDEN COMMAND...: starts an engine in namespaces of its own, with the
-# directories HIDDEN (a list) out of its sight, and waits until its socket answers.
+# engine_run NAME SOCKET HIDDEN COMMAND...: starts an engine in its own namespaces, hides the
+# directories HIDDEN (a list) from it, and waits until its socket answers.
 engine_run() {
     engine=$1 socket=$2 hidden=$3
     shift 3
@@ -129,8 +129,8 @@ docker_start() {
     export DOCKER_HOST
 }
 
-# Starts Podman's service where it is installed and unless one answers, and exports CONTAINER_HOST.
-# Without it the tests of Podman skip, so it may fail.
+# Starts Podman's service if it is installed and none answers, and exports CONTAINER_HOST. Without it
+# the tests of Podman skip, so it may fail.
 podman_start() {
     command -v podman >/dev/null 2>&1 || return 0
     if podman_answers; then
@@ -138,8 +138,7 @@ podman_start() {
         return
     fi
     engine_make_dir
-    # The cgroup that it puts containers into has a name of its own, which is not ours to remove if
-    # it was there before.
+    # Podman's cgroup for containers has a fixed name. It is removed only if it did not exist before.
     if [ -z "$(find /sys/fs/cgroup -maxdepth 2 -name libpod_parent)" ]; then
         printf 'libpod_parent\n' >"$engine_dir/cgroups"
     fi
@@ -155,7 +154,7 @@ podman_start() {
     fi
 }
 
-# Starts what does not answer yet.
+# Starts the engines that do not answer yet.
 engine_start() {
     engine_sweep
     docker_start
@@ -179,7 +178,7 @@ engine_stop() {
     engine_dir="" engine_pids=""
 }
 
-# The processes in the network namespaces whose names stand in a file.
+# Prints the processes in the network namespaces that a file lists.
 engine_processes() {
     [ -s "$1" ] || return 0
     for process in /proc/[0-9]*; do
@@ -188,8 +187,8 @@ engine_processes() {
     done
 }
 
-# engine_remove DIRECTORY: kills what still runs in the engines' network namespaces (shims, proxies)
-# or cgroups (containers), then removes cgroups and directory. Namespaces end with their processes.
+# engine_remove DIRECTORY: kills the processes in the engines' network namespaces (shims, proxies) and
+# cgroups (containers), then removes cgroups and directory. Namespaces end with their processes.
 engine_remove() {
     name=${1##*/}
     name=${name%.*}

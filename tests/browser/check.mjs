@@ -1,10 +1,10 @@
-// Looks at pages in headless Chromium, at the width of a desk and of a phone, light and dark.
+// Checks pages in headless Chromium, at the widths of a desktop and a phone, light and dark.
 //
 // Usage: check.mjs FILE.html|PAGES.json ...
-// PAGES.json is a list of { file, title?, texts?, never?, views? }: the file beside it, the exact
-// title, texts to be seen, selectors that match nothing, and which views of VIEWS (default: all).
-// From the environment: TARE_AXE (axe.min.js), TARE_CHROMIUM (default: chromium), TARE_SHOTS (a
-// folder for screenshots). Ends with 0 if there is nothing to complain about.
+// PAGES.json is a list of { file, title?, texts?, never?, views? }: a file in the same folder, the
+// exact title, texts that the page must show, selectors that must match nothing, and the names of
+// views in VIEWS (default: all). Environment variables: TARE_AXE (axe.min.js), TARE_CHROMIUM
+// (default: chromium), TARE_SHOTS (a folder for screenshots). Exits with 0 without complaints.
 
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, dirname, join, resolve } from "node:path";
@@ -20,16 +20,16 @@ const VIEWS = [
   { name: "phone-light", width: 390, height: 844, phone: true, dark: false },
   { name: "phone-dark", width: 390, height: 844, phone: true, dark: true },
 ];
-/** Everything together may take this long, in ms. */
+/** The time limit of the whole run, in ms. */
 const ALL_MS_MAX = 420_000;
-/** Pages that are looked at at the same time. */
+/** The number of pages that are checked at the same time. */
 const TABS = 2;
 
 const axe = readFileSync(process.env.TARE_AXE, "utf8");
 const shots = process.env.TARE_SHOTS;
 const say = (line) => process.stderr.write(`${line}\n`);
 
-/** What was asked for, as one list. */
+/** The pages of the command line as one list. */
 function pages(arguments_) {
   return arguments_.flatMap((path) => {
     if (!path.endsWith(".json")) return [{ file: resolve(path) }];
@@ -38,7 +38,7 @@ function pages(arguments_) {
   });
 }
 
-/** One page in one view: `{ complaints, notes }`. */
+/** Checks one page in one view. Returns `{ complaints, notes }`. */
 async function look(browser, page, view) {
   const tab = await browser.tab(view);
   try {

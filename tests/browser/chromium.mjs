@@ -1,16 +1,16 @@
-// Headless Chromium, driven by its own protocol (https://chromedevtools.github.io/devtools-protocol/)
-// over two pipes.
+// Drives headless Chromium by its protocol (https://chromedevtools.github.io/devtools-protocol/) over
+// two pipes.
 //
-// Why no driver library: puppeteer-core needs a newer Node than the distribution has and brings seven
-// packages for what is 150 lines here. And a pipe opens no port, and Chromium ends by itself when its
-// other end is gone, so that nothing is left behind even if this process is killed.
+// There is no driver library: puppeteer-core needs a newer Node than the distribution has, and seven
+// packages for what takes 150 lines here. A pipe opens no port, and Chromium ends when the other end
+// closes, so that nothing is left behind even if this process is killed.
 
 import { spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-/** No answer to a command takes longer than this, in ms. */
+/** The time limit of a command, in ms. */
 const COMMAND_MS_MAX = 60_000;
 
 const FLAGS = [
@@ -19,11 +19,11 @@ const FLAGS = [
   "--disable-extensions", "--disable-sync", "--disable-gpu", "--disable-dev-shm-usage",
   "--disable-breakpad", "--metrics-recording-only", "--mute-audio", "--hide-scrollbars",
   "--password-store=basic", "--force-color-profile=srgb", "--font-render-hinting=none",
-  // A page that asks for anything gets nothing, whatever it asks for.
+  // Every request of a page fails.
   "--proxy-server=http://127.0.0.1:9", "--proxy-bypass-list=<-loopback>",
 ];
 
-/** The browser: one process group of its own, one profile in a temporary folder. */
+/** The browser: a separate process group, and a profile in a temporary folder. */
 export class Browser {
   #process; #folder; #next = 1; #waiting = new Map(); #listeners = new Map(); #said = "";
 
@@ -34,15 +34,15 @@ export class Browser {
   }
 
   async #start(program) {
-    // A short name: a path of a socket in it has to stay below 108 bytes.
+    // The name is short, because the path of a socket in it must stay below 108 bytes.
     this.#folder = mkdtempSync(join(tmpdir(), "tare-"));
-    // Its sandbox refuses to run as root, and root is what the other tests need.
+    // Chromium's sandbox refuses to run as root, and the other tests need root.
     const root = process.getuid() === 0 ? ["--no-sandbox"] : [];
     const flags = [...FLAGS, ...root, `--user-data-dir=${this.#folder}`, "about:blank"];
     this.#process = spawn(program, flags, {
       stdio: ["ignore", "ignore", "pipe", "pipe", "pipe"],
       detached: true,
-      // What it keeps beside the profile goes with the profile.
+      // Files outside of the profile are removed with it.
       env: {
         ...process.env, HOME: this.#folder, TMPDIR: this.#folder,
         XDG_CONFIG_HOME: this.#folder, XDG_CACHE_HOME: this.#folder,
@@ -66,7 +66,7 @@ export class Browser {
     await this.send("Browser.getVersion");
   }
 
-  /** Every command that still waits fails, with what the browser said last. */
+  /** Fails every pending command, with the last output of the browser. */
   #fail(why) {
     this.dead ??= `${why}\n${this.#said}`;
     for (const { reject } of this.#waiting.values()) reject(new Error(this.dead));
@@ -98,7 +98,7 @@ export class Browser {
     });
   }
 
-  /** A tab with nothing of an earlier one. `view`: width, height, dark, phone. */
+  /** Opens a tab in a fresh context. `view` has width, height, dark and phone. */
   async tab(view) {
     const { browserContextId } = await this.send("Target.createBrowserContext");
     const { targetId } = await this.send("Target.createTarget", { url: "about:blank", browserContextId });
@@ -120,7 +120,7 @@ export class Browser {
   }
 }
 
-/** A page that is open. Keeps what went wrong in it: `complaints`. */
+/** An open page. It collects errors of the page in `complaints`. */
 class Tab {
   complaints = [];
   #events;
@@ -145,7 +145,7 @@ class Tab {
     await this.theme(view.dark ? "dark" : "light");
   }
 
-  /** What the reader's system prefers. */
+  /** Sets the colour scheme that the reader's system prefers. */
   theme(name) {
     const features = [{ name: "prefers-color-scheme", value: name }, { name: "prefers-reduced-motion", value: "reduce" }];
     return this.send("Emulation.setEmulatedMedia", { features });
@@ -192,12 +192,12 @@ class Tab {
     await this.settle();
   }
 
-  /** Waits until what was asked for is painted. */
+  /** Waits until the page is painted. */
   settle() {
     return this.run(() => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))));
   }
 
-  /** Runs a function in the page, with plain values as arguments; returns a plain value. */
+  /** Runs a function in the page with plain values as arguments, and returns a plain value. */
   run(body, ...values) {
     return this.evaluate(`(${body})(${values.map((value) => JSON.stringify(value)).join(", ")})`);
   }
@@ -237,13 +237,13 @@ class Tab {
     await this.settle();
   }
 
-  /** The page as PDF, as bytes. */
+  /** Returns the page as the bytes of a PDF. */
   async pdf() {
     const { data } = await this.send("Page.printToPDF", { printBackground: true, paperWidth: 8.27, paperHeight: 11.69 });
     return Buffer.from(data, "base64");
   }
 
-  /** The whole page as PNGs from top to bottom, each as high as `sheet` px, at most `most`. */
+  /** Returns at most `most` PNGs of the page from top to bottom, each `sheet` px high. */
   async shots(sheet, most) {
     const { cssContentSize: { width, height } } = await this.send("Page.getLayoutMetrics");
     const all = [];

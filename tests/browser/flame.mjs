@@ -1,8 +1,8 @@
-// A flame graph, used as a reader uses it: search, zoom by mouse and by keyboard, the three views.
+// Uses a flame graph like a reader: search, zoom by mouse and by keyboard, and the three views.
 
 const FRAMES = "#graph g";
 
-/** Every frame that is drawn: where it is and what it says. */
+/** Returns every drawn frame with its position and name. */
 function frames(selector) {
   return [...document.querySelectorAll(selector)].map((group) => {
     const { x, y, width, height } = group.querySelector("rect").getBoundingClientRect();

@@ -1,12 +1,12 @@
-// What is looked at inside a page. Every function is sent to the browser as text, so that it may
-// use nothing from outside of itself; each returns a list of complaints.
+// The checks inside a page. Every function is sent to the browser as text, so that it must not use
+// anything from outside of itself. Each returns a list of complaints.
 
-/** Opens what is folded, so that everything can be looked at. */
+/** Opens all folded parts. */
 export function unfold() {
   for (const details of document.querySelectorAll("details")) details.open = true;
 }
 
-/** Nothing stands outside of the window to the side, except inside of what scrolls by itself. */
+/** Nothing is beyond the left or right edge of the window, except inside an element that scrolls. */
 export function overflow() {
   const found = [];
   const { scrollWidth } = document.scrollingElement;
@@ -20,7 +20,7 @@ export function overflow() {
   };
   for (const element of document.body.querySelectorAll("*")) {
     const box = element.getBoundingClientRect();
-    // What is put wholly outside of the page (a link to skip the contents) comes in when it is reached.
+    // An element wholly outside of the page (a link to skip the contents) moves in when it gets the focus.
     if (box.width === 0 || box.height === 0 || box.right <= 0) continue;
     if ((box.right > innerWidth + 1 || box.left < -1) && !scrolls(element)) {
       const name = element.tagName.toLowerCase();
@@ -32,10 +32,10 @@ export function overflow() {
   return found.slice(0, 5);
 }
 
-/** Every chart has a size, a name and something in it. Scrolls through the page, for those that draw late. */
+/** Every chart has a size, a name and content. Scrolls through the page for charts that draw late. */
 export async function charts() {
   const found = [];
-  // Reading a chart's own canvas back would make it a slow one, and the browser warns of it.
+  // Reading a chart's own canvas back would make it slow, and the browser warns about that.
   const pencil = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
   const frame = () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)));
   for (let y = 0; y < document.scrollingElement.scrollHeight; y += innerHeight) {
@@ -43,7 +43,7 @@ export async function charts() {
     await frame();
   }
   for (const chart of document.querySelectorAll("svg[role]:not(svg svg), canvas")) {
-    // A still chart gives way to one that is drawn over the same figures.
+    // An interactive chart of the same figures replaces a static one.
     if (!chart.checkVisibility() && chart.closest(".plot")?.querySelector("canvas")) continue;
     chart.scrollIntoView({ block: "center" });
     await frame();
@@ -73,8 +73,8 @@ export async function charts() {
 }
 
 /**
- * Words in drawings against what is behind them: at least 4.5 to 1, as for all other text
- * (https://www.w3.org/TR/WCAG22/#contrast-minimum; axe does not look into drawings).
+ * Text in drawings has a contrast of at least 4.5 to 1 with its background, like all other text
+ * (https://www.w3.org/TR/WCAG22/#contrast-minimum). axe does not check drawings.
  */
 export function contrast() {
   const canvas = document.createElement("canvas");
@@ -116,7 +116,7 @@ export function contrast() {
   return [...found].slice(0, 5);
 }
 
-/** Every link within the page leads somewhere, and nothing has the name of another. */
+/** Every link within the page has a target, and every id is unique. */
 export function links() {
   const ids = [...document.querySelectorAll("[id]")].map((one) => one.id);
   const twice = ids.filter((id, index) => ids.indexOf(id) !== index).map((id) => `two elements are called ${id}`);
@@ -126,7 +126,7 @@ export function links() {
   return [...new Set([...twice, ...lost])].slice(0, 5);
 }
 
-/** Words that have to be seen as they are, and selectors that must match nothing. */
+/** The page shows all `texts`, no selector in `never` matches, and the title is `title`. */
 export function words(texts, never, title) {
   const found = [];
   const seen = document.body.cloneNode(true);
@@ -143,7 +143,7 @@ export function words(texts, never, title) {
   return found;
 }
 
-/** Runs axe, which was loaded before. Serious and critical ones are `violations`, others `notes`. */
+/** Runs axe, which must be loaded. Serious and critical results are `violations`, others `notes`. */
 export async function axe_run() {
   const { violations } = await axe.run(document, { resultTypes: ["violations"], preload: false });
   const told = violations.map(({ id, impact, help, nodes }) => ({

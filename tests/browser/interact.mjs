@@ -1,7 +1,7 @@
-// The charts of a page, used as a reader uses them: the switch of light and dark, the marks by mouse
-// and keyboard, the legend, the plots.
+// Uses the charts of a page like a reader: the switch of light and dark, the marks by mouse and
+// keyboard, the legend, and the plots.
 
-/** What the tooltip says, or null while it is hidden; `outside` if it is not wholly in the window. */
+/** Returns the text of the tooltip, or null while it is hidden. `outside` if it leaves the window. */
 function tip() {
   const one = document.querySelector(".tip");
   if (!one || one.hidden) return null;
@@ -10,13 +10,13 @@ function tip() {
   return { text: one.innerText.trim(), outside };
 }
 
-/** How bright the page is behind everything, 0 to 255. */
+/** Returns the brightness of the page's background, 0 to 255. */
 function ground() {
   const parts = getComputedStyle(document.body).backgroundColor.match(/[\d.]+/g).map(Number);
   return (parts[0] + parts[1] + parts[2]) / 3;
 }
 
-/** The middle of the first element of a selector that can be seen, scrolled to. */
+/** Scrolls to the first visible element of a selector, and returns its centre. */
 function middle(selector) {
   const one = [...document.querySelectorAll(selector)].find((each) => each.checkVisibility());
   if (!one) return null;
@@ -31,7 +31,7 @@ const focus = (selector) => {
   return one !== undefined && document.activeElement === one;
 };
 
-/** Whether the page has what this file looks at. */
+/** Whether the page has interactive charts. */
 export function is_live(tab) {
   return tab.run(() => document.documentElement.classList.contains("live"));
 }

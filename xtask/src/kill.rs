@@ -1,12 +1,12 @@
-//! `cargo xtask kill --times N`: kills the real database under load so many times with each of its
-//! engines, and checks what was acknowledged. The test of the program that CI runs a few times.
+//! `cargo xtask kill --times N`: kills the real database under load N times with each of its
+//! engines, and checks that all acknowledged writes are there. CI runs the same test a few times.
 
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Kills where nothing else is asked for.
+/// The default number of kills.
 const TIMES: &str = "100";
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
@@ -23,7 +23,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         .status()
         .context("cannot start cargo")?;
     if !status.success() {
-        bail!("kill: acknowledged writes were lost, or a server did not come up; see above");
+        bail!("kill: acknowledged writes were lost, or a server did not start; see above");
     }
     Ok(())
 }

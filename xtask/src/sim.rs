@@ -1,5 +1,5 @@
-//! `cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]`: lives through one seed and
-//! tells what happened, or through many on all CPUs and tells which went wrong.
+//! `cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]`: simulates one seed and prints
+//! its events, or simulates many seeds on all CPUs and prints those that failed.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,12 +10,12 @@ use tare_sim::{Options, Violation, each_seed};
 
 use crate::say;
 
-/// Seeds where nothing else is asked for.
+/// The default number of seeds.
 const SEEDS: u64 = 1000;
-/// Events before a failure that are printed.
+/// The default number of events before a failure that are printed.
 const LINES: usize = 40;
-/// Failures that are printed in full.
-const TOLD_MAX: usize = 3;
+/// The most failures that are printed in full.
+const PRINTED_MAX: usize = 3;
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     let (mut seed, mut seeds, mut options) = (None, SEEDS, Options::default());
@@ -37,7 +37,7 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
     }
 }
 
-/// Lives through a seed twice and tells its last events if it goes wrong.
+/// Simulates a seed twice, and prints its last events if it fails.
 fn one(root: &Path, seed: u64, options: &Options) -> anyhow::Result<()> {
     match (tare_sim::run(seed, options), tare_sim::run(seed, options)) {
         (Ok(first), Ok(second)) if first == second => {
@@ -76,14 +76,14 @@ fn many(root: &Path, seeds: u64, options: &Options) -> anyhow::Result<()> {
     if failures.is_empty() {
         return Ok(());
     }
-    for failure in failures.iter().take(TOLD_MAX) {
+    for failure in failures.iter().take(PRINTED_MAX) {
         say(&failure.to_string());
     }
     let numbers: Vec<String> = failures.iter().map(|failure| failure.seed.to_string()).collect();
     bail!("{} seeds failed: {}; commit {}", failures.len(), numbers.join(", "), commit(root))
 }
 
-/// The commit that is built, as far as git knows it.
+/// The commit of the working tree, or `unknown` without git.
 fn commit(root: &Path) -> String {
     let output =
         Command::new("git").args(["describe", "--always", "--dirty"]).current_dir(root).output();

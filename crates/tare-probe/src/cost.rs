@@ -1,4 +1,4 @@
-//! What a probe costs at the edges of a slice, measured where and when it is asked.
+//! The time that a probe takes at the edges of a slice, measured on this host.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 use tare_lab::PartError;
 use tare_lab::probe::{Probe, Scope};
 
-/// Readings of which the median counts.
+/// The number of readings. The cost is their median.
 const READINGS: usize = 11;
 
-/// Time that a probe takes, the median of a few readings.
+/// The time that a probe takes: the median of a few readings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// At the beginning of a slice.
     pub begin: Duration,
-    /// At its end.
+    /// At the end of a slice.
     pub end: Duration,
 }
 
@@ -26,8 +26,7 @@ impl fmt::Display for Cost {
     }
 }
 
-/// Reads a probe a few times as at the edges of slices of this process, with its working directory
-/// in the place of data.
+/// Measures a probe on this process. The working directory serves as the data directory.
 ///
 /// # Errors
 /// If the probe cannot be read.

@@ -1,24 +1,24 @@
-//! `cpu_shares`: how busy each CPU of the plan was, and how much of that was interrupts: where the
-//! interrupts of a network or disk land, a CPU is lost to the system.
+//! `cpu_shares`: how busy each CPU of the plan was, and how much of that was interrupts. A CPU that
+//! handles the interrupts of a network or disk is lost to the system.
 
 use tare_lab::probe::Counter;
 use tare_std::cpus::CpuSet;
 
-use crate::between::{Edge, Numbers, between};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::source::Source;
 use crate::{CounterKind, ProbeError, ProbeKind, counter, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "cpu_shares",
-    help: "how busy each CPU of the plan was, and with interrupts",
+    help: "how busy each CPU of the plan was, in all and with interrupts",
     needs: "/proc/stat",
-    limits: "1/USER_HZ: over 0.3 s a tick is 3 %; a mean over slices is finer",
+    limits: "resolution 1/USER_HZ: over 0.3 s a tick is 3 %; a mean over slices is finer",
     optional: false,
     disturbs: false,
     counters: &[
         CounterKind {
             name: "cpu{N}_busy_share",
-            help: "share of its time in which CPU N worked for anybody, softirqs included",
+            help: "share of its time in which CPU N ran any task, interrupt or softirq",
         },
         CounterKind {
             name: "cpu{N}_interrupt_share",
@@ -33,7 +33,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
         let source = Source::open(&roots.proc.join("stat"), KIND.needs)?;
         let mut shares = CpuShares { source, cpus: cpus.clone() };
         shares.read(Edge::Begin)?;
-        between(&KIND, shares)
+        edge_probe(&KIND, shares)
     },
 };
 
@@ -45,10 +45,10 @@ struct CpuShares {
     cpus: CpuSet,
 }
 
-impl Numbers for CpuShares {
-    type Reading = Vec<(u32, [u64; COLUMNS])>;
+impl EdgeReader for CpuShares {
+    type Values = Vec<(u32, [u64; COLUMNS])>;
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let cpus = &self.cpus;
         self.source.number("line of a CPU of the plan", |text| {
             let found: Vec<_> = stat::by_cpu(text, cpus).collect();
@@ -56,10 +56,10 @@ impl Numbers for CpuShares {
         })
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let mut counters = Vec::new();
         for (cpu, end) in end {
-            // One that was offline at the beginning has no share.
+            // A CPU that was offline at the beginning has no share.
             let Some((_, begin)) = begin.iter().find(|(known, _)| *known == cpu) else { continue };
             let ticks = |at: usize| end[at].saturating_sub(begin[at]) as f64;
             let all: f64 = (0..COLUMNS).map(ticks).sum();

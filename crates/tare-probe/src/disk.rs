@@ -1,9 +1,12 @@
-//! `disk`: what the block device below the system's data directory did.
+//! `disk`: I/O of the block device below the system's data directory.
 //!
 //! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the line of the device
-//! that the directory's file system says it is on; for a file system of many devices (btrfs) that of
-//! the device it was mounted from. Limits: times are in ms and over all I/O of the slice, so that
-//! there is a mean and neither a distribution nor a longest; `disk_latency` has those. A directory in memory (tmpfs) or on overlayfs has no device, and no counter.
+//! that holds the directory's file system. If a file system has several devices (btrfs), it is the
+//! device from which it was mounted.
+//!
+//! Limits: times are in ms and summed over all I/O of the slice, so that there is only a mean.
+//! `disk_latency` has the distribution and the longest. A directory in memory (tmpfs) or on
+//! overlayfs has no device and no counter.
 
 use std::fs;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -12,7 +15,7 @@ use std::time::Instant;
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::source::Source;
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
 
@@ -20,28 +23,37 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk",
     help: "I/O of the block device below the data directory",
     needs: "/proc/diskstats",
-    limits: "strangers' I/O on the device counts too; latency is a mean, from ms; nothing for a data directory in memory",
+    limits: "I/O of other programs on the device counts too; latency is a mean, from ms; no counters for a data directory in memory",
     optional: false,
     disturbs: false,
     counters: &[
-        CounterKind { name: "disk_reads", help: "reads that ended" },
-        CounterKind { name: "disk_writes", help: "writes that ended" },
-        CounterKind { name: "disk_flushes", help: "flushes that ended" },
-        CounterKind { name: "disk_read_bytes", help: "read" },
-        CounterKind { name: "disk_written_bytes", help: "written" },
-        CounterKind { name: "disk_read_latency_ns_mean", help: "from queueing to end" },
-        CounterKind { name: "disk_write_latency_ns_mean", help: "from queueing to end" },
-        CounterKind { name: "disk_flush_latency_ns_mean", help: "from queueing to end" },
-        CounterKind { name: "disk_busy_share", help: "share of the time with I/O under way" },
-        CounterKind { name: "disk_queue_mean", help: "I/O under way, in the mean" },
+        CounterKind { name: "disk_reads", help: "completed reads" },
+        CounterKind { name: "disk_writes", help: "completed writes" },
+        CounterKind { name: "disk_flushes", help: "completed flushes" },
+        CounterKind { name: "disk_read_bytes", help: "bytes read" },
+        CounterKind { name: "disk_written_bytes", help: "bytes written" },
+        CounterKind {
+            name: "disk_read_latency_ns_mean",
+            help: "time of a read from queueing to completion",
+        },
+        CounterKind {
+            name: "disk_write_latency_ns_mean",
+            help: "time of a write from queueing to completion",
+        },
+        CounterKind {
+            name: "disk_flush_latency_ns_mean",
+            help: "time of a flush from queueing to completion",
+        },
+        CounterKind { name: "disk_busy_share", help: "share of the time with I/O in flight" },
+        CounterKind { name: "disk_queue_mean", help: "mean number of I/Os in flight" },
     ],
     open: |roots, _| {
         let source = Source::open(&roots.proc.join("diskstats"), KIND.needs)?;
-        between(&KIND, Disk { source, mounts: roots.proc.join("self/mountinfo"), device: None })
+        edge_probe(&KIND, Disk { source, mounts: roots.proc.join("self/mountinfo"), device: None })
     },
 };
 
-/// Bytes in a sector of this file, whatever the device's own are.
+/// Bytes in a sector of this file, independent of the device's sector size.
 const SECTOR_BYTES: f64 = 512.0;
 const NS_PER_MS: f64 = 1e6;
 
@@ -65,10 +77,10 @@ struct Disk {
     device: Option<(u32, u32)>,
 }
 
-/// What a data directory holds in the place of data where the system is given a block device.
+/// The file in a data directory that replaces the data if the system gets a block device.
 const NODE: &str = "disk";
 
-/// The device that a directory is on, or whose node it holds.
+/// The device that holds a directory, or whose node the directory contains.
 pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
     let numbers = |number| (rustix::fs::major(number), rustix::fs::minor(number));
     if let Ok(node) = fs::metadata(data.join(NODE))
@@ -81,7 +93,7 @@ pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
     if major != 0 {
         return Some((major, minor));
     }
-    // A number of its own: the mount table names the device it came from.
+    // Major number 0 is not a block device. The mount table names the device behind it.
     let text = fs::read_to_string(mounts).ok()?;
     let wanted = format!("{major}:{minor}");
     let mount = tare_std::mountinfo::mounts(&text).find(|mount| mount.number == wanted)?;
@@ -89,7 +101,7 @@ pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
     (found != 0).then(|| numbers(found))
 }
 
-/// The columns of a device. A kernel before 5.5 has no flushes.
+/// The columns of a device. Linux before 5.5 has no columns for flushes.
 fn columns(text: &str, device: (u32, u32)) -> Option<[u64; COLUMNS]> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
@@ -106,13 +118,13 @@ fn columns(text: &str, device: (u32, u32)) -> Option<[u64; COLUMNS]> {
     })
 }
 
-impl Numbers for Disk {
-    type Reading = (Instant, Option<[u64; COLUMNS]>);
+impl EdgeReader for Disk {
+    type Values = (Instant, Option<[u64; COLUMNS]>);
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         let data = scope.data.as_deref().ok_or(ProbeError::NoData)?;
         self.device = device_below(data, &self.mounts);
-        // A number that is no block device's: a file system in memory or over others.
+        // A file system in memory or over other file systems has a number without a block device.
         if let Some(device) = self.device
             && columns(self.source.read()?, device).is_none()
         {
@@ -121,7 +133,7 @@ impl Numbers for Disk {
         Ok(())
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let now = Instant::now();
         let Some(device) = self.device else { return Ok((now, None)) };
         let found = self
@@ -130,7 +142,7 @@ impl Numbers for Disk {
         Ok((now, Some(found)))
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let (Some(before), Some(after)) = (begin.1, end.1) else { return Vec::new() };
         let grown = |at: usize| after[at].saturating_sub(before[at]) as f64;
         let mut counters = vec![
@@ -152,7 +164,7 @@ impl Numbers for Disk {
         }
         let window_ms = end.0.duration_since(begin.0).as_secs_f64() * 1e3;
         if window_ms > 0.0 {
-            // The kernel rounds to ms, and adds what is under way when it next looks.
+            // The kernel rounds to ms, and adds I/O in flight only at its next update.
             let busy = (grown(BUSY_MS) / window_ms).min(1.0);
             counters.push(counter("disk_busy_share", busy));
             counters.push(counter("disk_queue_mean", grown(WEIGHTED_MS) / window_ms));

@@ -1,57 +1,60 @@
-//! `disk_latency`: how long the device below the system's data directory took, as a histogram.
+//! `disk_latency`: a histogram of the latency of the device below the system's data directory.
 //!
-//! Source: two programs of the kernel ([`crate::bpf`]) at `block:block_rq_issue` (a request goes to the
-//! driver) and `block:block_rq_complete`, for this device alone. The first keeps the time under the
-//! request's first sector; the second adds one to a bucket of the time between. Buckets are eight to a
-//! doubling, so that a time is known within 12.5 %. Limits: waiting in the scheduler's queue comes
-//! before and is not in it (`disk` has it in its means); of two requests for one sector at once, one
-//! is seen; a sync that has no data to write is a write in `disk` and none here; devices without requests of their own (device mapper, RAID) show nothing.
+//! Source: two BPF programs ([`crate::bpf`]), at `block:block_rq_issue` (a request goes to the
+//! driver) and at `block:block_rq_complete`, for this device alone. The first stores the time under
+//! the first sector of the request. The second adds one to a bucket of the elapsed time. There are
+//! eight buckets per doubling, so that a time is known within 12.5 %.
+//!
+//! Limits: the time in the scheduler's queue is not included (the means of `disk` include it). Of
+//! two requests for one sector at once, one is counted. A sync that has no data to write is a write
+//! in `disk` and none here. Devices without requests of their own (device mapper, RAID) show
+//! nothing.
 
 use std::fs;
 use std::path::PathBuf;
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::bpf::{self, Code, Do, Helper, Map, Program, Register, Running, STACK, Width};
+use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Register, Running, STACK, Width};
+use crate::counter_names::CounterNames;
 use crate::disk::device_below;
-use crate::sticky::Sticky;
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::tracefs::{Tracefs, Tracepoint};
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk_latency",
-    help: "latency of the block device below the data directory, from its driver to the end: a histogram and the longest",
+    help: "latency of the block device below the data directory, from its driver to completion: a histogram and the longest",
     needs: bpf::NEEDS,
-    limits: "strangers' I/O on the device counts too; known within 12.5 %; nothing for a data directory in memory, \
-             on device mapper or on RAID",
+    limits: "I/O of other programs on the device counts too; times are known within 12.5 %; no counters for a data \
+             directory in memory, on device mapper or on RAID",
     optional: false,
     disturbs: false,
     counters: &[
         CounterKind {
             name: "disk_{reads|writes|flushes}_up_to_{N}_us",
-            help: "I/O that took more than half of N µs and up to N; N is a power of two",
+            help: "I/Os that took more than N/2 and at most N µs; N is a power of two",
         },
         CounterKind {
             name: "disk_{read|write|flush}_latency_ns_max",
-            help: "the longest of the slice",
+            help: "the longest I/O of the slice",
         },
     ],
     open: |roots, _| {
-        between(&KIND, DiskLatency::new(roots.proc.join("self/mountinfo"), roots.sys.clone())?)
+        edge_probe(&KIND, DiskLatency::new(roots.proc.join("self/mountinfo"), roots.sys.clone())?)
     },
 };
 
-/// Eight buckets to a doubling.
+/// A doubling has eight buckets.
 const STEP_BITS: i32 = 3;
 const BUCKETS: u32 = 512;
-/// Requests under way at once, on all devices that are looked at.
+/// The most requests in flight at once, on all observed devices.
 const UNDER_WAY_MAX: u32 = 16 * 1024;
 const NAMES_MAX: usize = 24;
 const US_NS: u64 = 1000;
 
-/// What a request does, by its row in the table, and the letters that the kernel's `rwbs` begins with
-/// (kernel/trace/blktrace.c, `blk_fill_rwbs`).
+/// The kinds of requests in the order of their rows: the name of many, the name of one, and the
+/// first letter of the kernel's `rwbs` (kernel/trace/blktrace.c, `blk_fill_rwbs`).
 const KINDS: [(&str, &str, u8); 3] =
     [("reads", "read", b'R'), ("writes", "write", b'W'), ("flushes", "flush", FLUSH)];
 const FLUSH: u8 = b'F';
@@ -59,49 +62,53 @@ const FLUSH: u8 = b'F';
 struct DiskLatency {
     mounts: PathBuf,
     sys: PathBuf,
-    /// The devices that programs look at, by the kernel's own number.
+    /// The observed devices, by the kernel's internal number.
     devices: Map,
     known: Option<u32>,
     counts: Map,
-    names: [Sticky; 3],
-    // Run while these are open.
+    names: [CounterNames; 3],
+    // The programs run while these are open.
     _running: [Running; 2],
 }
 
-// Places on a program's stack.
+// Offsets on a program's stack.
 const DEVICE: i16 = -4;
 /// The sector, and the device with four zero bytes.
 const REQUEST: i16 = -24;
 const TIME: i16 = -32;
 const ROW: i16 = -36;
 
-/// Registers that outlast calls: what the program was given, a time, and what the request does.
-const GIVEN: Register = 6;
+/// Registers that survive calls: the program's argument, a time, and the kind of the request.
+const CONTEXT: Register = 6;
 const LATENCY: Register = 7;
 const LETTER: Register = 8;
 
-/// Goes on for a device in the table alone, with the request's key on the stack.
-fn request(code: &mut Code, point: &Tracepoint, devices: &Map) -> Result<bpf::Label, ProbeError> {
+/// Puts the request's key on the stack. Jumps to the returned label if the device is not observed.
+fn request(
+    code: &mut Assembler,
+    point: &Tracepoint,
+    devices: &Map,
+) -> Result<bpf::Label, ProbeError> {
     let end = code.label();
-    code.register(Do::Move, GIVEN, 1);
-    code.load(Width::Word, 2, GIVEN, point.offset("dev")?);
+    code.register(AluOp::Move, CONTEXT, 1);
+    code.load(Width::Word, 2, CONTEXT, point.offset("dev")?);
     code.store(Width::Word, STACK, DEVICE, 2);
     code.store(Width::Word, STACK, REQUEST + 8, 2);
     code.store_number(Width::Word, STACK, REQUEST + 12, 0);
-    code.load(Width::Double, 2, GIVEN, point.offset("sector")?);
-    // `FW` is a write that a flush goes before, as a request of its own; `FF` is a flush. It has no
-    // sector: 0 stands there at one end and -1 at the other.
+    code.load(Width::Double, 2, CONTEXT, point.offset("sector")?);
+    // `FW` is a write after a flush, which is a request of its own. `FF` is a flush. A flush has no
+    // sector: the kernel reports 0 at its issue and -1 at its completion.
     let (second, flush, known) = (code.label(), code.label(), code.label());
     let letters = point.offset("rwbs")?;
-    code.load(Width::Byte, LETTER, GIVEN, letters);
+    code.load(Width::Byte, LETTER, CONTEXT, letters);
     code.jump_if_equal(LETTER, i32::from(FLUSH), second);
     code.jump(known);
     code.place(second);
-    code.load(Width::Byte, LETTER, GIVEN, letters + 1);
+    code.load(Width::Byte, LETTER, CONTEXT, letters + 1);
     code.jump_if_equal(LETTER, i32::from(FLUSH), flush);
     code.jump(known);
     code.place(flush);
-    code.number(Do::Move, 2, -1);
+    code.number(AluOp::Move, 2, -1);
     code.place(known);
     code.store(Width::Double, STACK, REQUEST, 2);
     code.call_with_key(Helper::Lookup, devices, DEVICE);
@@ -110,90 +117,90 @@ fn request(code: &mut Code, point: &Tracepoint, devices: &Map) -> Result<bpf::La
 }
 
 /// `under_way[request] = now`.
-fn at_issue(point: &Tracepoint, devices: &Map, under_way: &Map) -> Result<Code, ProbeError> {
-    let mut code = Code::default();
+fn at_issue(point: &Tracepoint, devices: &Map, under_way: &Map) -> Result<Assembler, ProbeError> {
+    let mut code = Assembler::default();
     let end = request(&mut code, point, devices)?;
     code.call(Helper::Time);
     code.store(Width::Double, STACK, TIME, 0);
-    code.register(Do::Move, 3, STACK);
-    code.number(Do::Add, 3, i32::from(TIME));
-    // Whatever was there: a request that is issued again begins again.
-    code.number(Do::Move, 4, 0);
+    code.register(AluOp::Move, 3, STACK);
+    code.number(AluOp::Add, 3, i32::from(TIME));
+    // Overwrites an older entry: a request that is issued again starts its time again.
+    code.number(AluOp::Move, 4, 0);
     code.call_with_key(Helper::Update, under_way, REQUEST);
     code.place(end);
     code.exit();
     Ok(code)
 }
 
-/// `counts[what it does][bucket(now - under_way[request])] += 1`, and takes the request out.
+/// `counts[kind][bucket(now - under_way[request])] += 1`, and removes the request.
 fn at_end(
     point: &Tracepoint,
     devices: &Map,
     under_way: &Map,
     counts: &Map,
-) -> Result<Code, ProbeError> {
-    let mut code = Code::default();
+) -> Result<Assembler, ProbeError> {
+    let mut code = Assembler::default();
     let end = request(&mut code, point, devices)?;
     code.call_with_key(Helper::Lookup, under_way, REQUEST);
     code.jump_if_equal(0, 0, end);
     code.load(Width::Double, LATENCY, 0, 0);
     code.call(Helper::Time);
-    code.register(Do::Subtract, 0, LATENCY);
-    code.register(Do::Move, LATENCY, 0);
+    code.register(AluOp::Subtract, 0, LATENCY);
+    code.register(AluOp::Move, LATENCY, 0);
     code.call_with_key(Helper::Delete, under_way, REQUEST);
     let found = code.label();
     for (row, (_, _, letter)) in (0..).zip(KINDS) {
         code.store_number(Width::Word, STACK, ROW, row);
         code.jump_if_equal(LETTER, i32::from(letter), found);
     }
-    // A discard, or something that is new.
+    // A discard, or a kind that this list does not have.
     code.jump(end);
     code.place(found);
     code.call_with_key(Helper::Lookup, counts, ROW);
     code.jump_if_equal(0, 0, end);
     bucket(&mut code);
-    code.number(Do::ShiftLeft, LATENCY, 3);
-    code.register(Do::Add, 0, LATENCY);
-    code.number(Do::Move, 1, 1);
+    code.number(AluOp::ShiftLeft, LATENCY, 3);
+    code.register(AluOp::Add, 0, LATENCY);
+    code.number(AluOp::Move, 1, 1);
     code.add_to_memory(0, 1);
     code.place(end);
     code.exit();
     Ok(code)
 }
 
-/// Makes a time its bucket: see [`bucket_of`].
-fn bucket(code: &mut Code) {
-    // At least 8, by which the highest bit is the fourth or a higher one.
+/// Replaces a time by the number of its bucket, the inverse of [`bucket_end_ns`].
+fn bucket(code: &mut Assembler) {
+    // Raises the time to at least 8, so that its highest bit is the fourth or above.
     let large = code.label();
-    code.register(Do::Move, 1, LATENCY);
-    code.number(Do::ShiftRight, 1, STEP_BITS);
+    code.register(AluOp::Move, 1, LATENCY);
+    code.number(AluOp::ShiftRight, 1, STEP_BITS);
     let small = code.label();
     code.jump_if_equal(1, 0, small);
     code.jump(large);
     code.place(small);
-    code.number(Do::Move, LATENCY, 1 << STEP_BITS);
-    code.number(Do::Move, 1, 1);
+    code.number(AluOp::Move, LATENCY, 1 << STEP_BITS);
+    code.number(AluOp::Move, 1, 1);
     code.place(large);
-    // Register 1 is the time over 8; 2 becomes the number of its highest bit.
-    code.number(Do::Move, 2, 0);
+    // Register 1 is the time divided by 8. Register 2 becomes the number of its highest bit.
+    code.number(AluOp::Move, 2, 0);
     for bits in [32, 16, 8, 4, 2, 1] {
         let lower = code.label();
-        code.register(Do::Move, 3, 1);
-        code.number(Do::ShiftRight, 3, bits);
+        code.register(AluOp::Move, 3, 1);
+        code.number(AluOp::ShiftRight, 3, bits);
         code.jump_if_equal(3, 0, lower);
-        code.register(Do::Move, 1, 3);
-        code.number(Do::Add, 2, bits);
+        code.register(AluOp::Move, 1, 3);
+        code.number(AluOp::Add, 2, bits);
         code.place(lower);
     }
-    code.register(Do::ShiftRight, LATENCY, 2);
-    code.number(Do::And, LATENCY, (1 << STEP_BITS) - 1);
-    code.number(Do::ShiftLeft, 2, STEP_BITS);
-    code.register(Do::Add, LATENCY, 2);
-    code.number(Do::And, LATENCY, BUCKETS.cast_signed() - 1);
+    code.register(AluOp::ShiftRight, LATENCY, 2);
+    code.number(AluOp::And, LATENCY, (1 << STEP_BITS) - 1);
+    code.number(AluOp::ShiftLeft, 2, STEP_BITS);
+    code.register(AluOp::Add, LATENCY, 2);
+    code.number(AluOp::And, LATENCY, BUCKETS.cast_signed() - 1);
 }
 
-/// The largest time of a bucket, in ns. Bucket `8 e + s` holds times of which the highest bit is
-/// number `e + 3` and the three below it are `s`.
+/// The largest time of a bucket, in ns. Bucket `8 e + s` holds the times whose highest bit is number
+/// `e + 3` and whose next three bits are `s`.
 fn bucket_end_ns(bucket: usize) -> u64 {
     let (octave, step) = (bucket >> STEP_BITS, bucket as u64 & 7);
     u64::try_from((u128::from(9 + step) << octave) - 1).unwrap_or(u64::MAX)
@@ -210,13 +217,13 @@ impl DiskLatency {
         let counts = Map::rows(3, BUCKETS)?;
         let at_issue = Program::of_tracepoint(at_issue(&issue, &devices, &under_way)?)?;
         let at_end = Program::of_tracepoint(at_end(&complete, &devices, &under_way, &counts)?)?;
-        // The end first: a request that began before it is looked at has no beginning in the table.
+        // The program for the end starts first, so that no request stays in the table.
         let _running = [at_end.run_at_id(complete.id)?, at_issue.run_at_id(issue.id)?];
-        let names = KINDS.map(|_| Sticky::new(NAMES_MAX));
+        let names = KINDS.map(|_| CounterNames::new(NAMES_MAX));
         Ok(Self { mounts, sys, devices, known: None, counts, names, _running })
     }
 
-    /// The whole disk of a partition, as the kernel numbers it inside (include/linux/kdev_t.h).
+    /// The disk of a partition, by the kernel's internal number (include/linux/kdev_t.h).
     fn whole(&self, (major, minor): (u32, u32)) -> u32 {
         let place = self.sys.join(format!("dev/block/{major}:{minor}"));
         let text =
@@ -230,9 +237,9 @@ impl DiskLatency {
     }
 }
 
-impl Numbers for DiskLatency {
-    /// Requests by what they do and by bucket; `None` where there is no device.
-    type Reading = Option<[Vec<u64>; 3]>;
+impl EdgeReader for DiskLatency {
+    /// Requests by kind and bucket. `None` without a device.
+    type Values = Option<[Vec<u64>; 3]>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         if let Some(known) = self.known.take() {
@@ -247,19 +254,19 @@ impl Numbers for DiskLatency {
         Ok(())
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         match self.known {
             None => Ok(None),
             Some(_) => Ok(Some([self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?])),
         }
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
         let mut counters = Vec::new();
         let kinds = KINDS.iter().zip(&mut self.names);
         for ((begin, end), ((many, one, _), names)) in begin.iter().zip(end).zip(kinds) {
-            // By the exponent of two of the µs.
+            // The index is the exponent of two of the µs.
             let mut by_us = [0; LONGEST + 1];
             let mut max_ns = None;
             for (bucket, (begin, end)) in begin.iter().zip(end).enumerate() {
@@ -271,11 +278,11 @@ impl Numbers for DiskLatency {
                     by_us[LONGEST.min(us.trailing_zeros() as usize)] += grown;
                 }
             }
-            // Seven digits, so that they sort.
+            // Seven digits, so that the names sort by time.
             let named = by_us.iter().enumerate().map(|(exponent, grown)| {
                 (format!("disk_{many}_up_to_{:07}_us", 1_u64 << exponent), *grown)
             });
-            counters.extend(names.of(named.collect()));
+            counters.extend(names.select(named.collect()));
             let name = format!("disk_{one}_latency_ns_max");
             counters.extend(max_ns.map(|ns| counter(name, ns as f64)));
         }
@@ -283,7 +290,7 @@ impl Numbers for DiskLatency {
     }
 }
 
-/// 2^23 µs are 8.4 s: what takes longer is in the last line too.
+/// The exponent of the last line. 2^23 µs are 8.4 s; longer times count there too.
 const LONGEST: usize = 23;
 
 #[cfg(test)]
@@ -291,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn buckets_follow_each_other_and_are_an_eighth_wide() {
+    fn buckets_are_contiguous_and_an_eighth_wide() {
         for bucket in 0..480 {
             let (end, next) = (bucket_end_ns(bucket), bucket_end_ns(bucket + 1));
             assert!(next > end && (bucket < 8 || next - end <= end / 8 + 1), "{bucket}");

@@ -1,4 +1,4 @@
-//! Which probes can read this host, and at what cost, for `tare doctor`.
+//! The checks of `tare doctor` for probes: which can read this host, and how long a reading takes.
 
 use std::path::Path;
 
@@ -10,17 +10,17 @@ use tare_lab::stacks::{StackKind, StackSampler};
 use crate::stacks::{Perf, UserFrames};
 use crate::{ALL, ProbeKind, Roots, cost};
 
-/// The offer of this crate.
+/// The checks that this crate adds to `tare doctor`.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
 
-/// perf is started only to hear what it can do; it belongs to no run.
+/// The mark of the perf processes that `tare doctor` starts. They belong to no run.
 const OWN_MARK: (&str, &str) = (tare_host::RUN_VARIABLE, "doctor");
 
 fn checks(_state: &Path) -> Vec<Check> {
     stacks().into_iter().chain(probes()).collect()
 }
 
-/// Stacks: what perf can take them by, here and now.
+/// Checks by which events perf can sample stacks on this host.
 fn stacks() -> Vec<Check> {
     let check = |kind: StackKind, option: &str| {
         let what = kind.probe().to_string();
@@ -41,7 +41,7 @@ fn stacks() -> Vec<Check> {
     vec![check(StackKind::OnCpu, "--stacks"), check(StackKind::OffCpu, off_cpu)]
 }
 
-/// Probes: what each takes to read, here and now, or why it cannot be read.
+/// Checks how long each probe takes to read on this host, or why it cannot be read.
 fn probes() -> Vec<Check> {
     let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
     let roots = Roots::default();

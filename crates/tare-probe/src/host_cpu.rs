@@ -1,17 +1,17 @@
-//! `host_cpu`: CPU time of every task on the host, and the harness's own. What is left after the
-//! system, its layer and the client are subtracted belongs to strangers.
+//! `host_cpu`: CPU time of every task on the host, and of the harness itself. The rest after the
+//! system, its layer and the client are subtracted belongs to other programs.
 //!
 //! Sources, the best first:
 //! - cgroup v1, the root's `cpuacct.usage`: ns, charged as tasks run. A task that runs while the
 //!   file is read is counted up to its last tick or switch, so an edge is off by at most one tick of
 //!   the kernel (1 to 10 ms) per CPU.
 //! - cgroup v2, the root's `cpu.stat`: `user_usec + system_usec`, which the kernel copies from the
-//!   figures behind `/proc/stat`. Not `usage_usec`: until Linux 6.14 it held steal time as well
+//!   figures behind `/proc/stat`. `usage_usec` is not used: until Linux 6.14 it included steal time
 //!   (kernel commit db5fd3cf8bf4).
 //! - `/proc/stat`: the same in ticks.
 //!
-//! Limits: inside a cgroup namespace the root that is mounted is not the host's, and the figure is
-//! that of the container.
+//! Limits: inside a cgroup namespace the mounted root is not the host's, and the figure is that of
+//! the container.
 
 use rustix::time::{ClockId, clock_gettime};
 use tare_lab::PartError;
@@ -25,7 +25,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "host_cpu",
     help: "CPU time of every task on the host, and of the harness itself",
     needs: "the root cgroup's cpuacct.usage (v1) or cpu.stat (v2), or /proc/stat",
-    limits: "off by at most a tick per CPU; inside a container it is the container's",
+    limits: "off by at most a tick per CPU; inside a container it counts the container alone",
     optional: false,
     disturbs: false,
     counters: &[
@@ -35,7 +35,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-/// Where the figure may come from, in the order in which they are tried.
+/// The files that may have the figure, in the order in which they are tried.
 const SOURCES: [(&str, Format); 4] = [
     ("cpuacct/cpuacct.usage", Format::CpuAcct),
     ("cpu,cpuacct/cpuacct.usage", Format::CpuAcct),
@@ -80,7 +80,7 @@ impl Format {
 struct HostCpu {
     source: Source,
     format: Format,
-    /// Of the host in units of the format, of the harness in ns.
+    /// The host's time in units of the format, and the harness's in ns.
     begin: Option<(u64, u64)>,
 }
 

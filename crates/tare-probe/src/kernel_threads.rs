@@ -1,15 +1,15 @@
-//! `kernel_threads`: CPU time of the kernel's own threads that carry out I/O: workers (loop devices, writeback,
-//! the ends of writes), journals, file systems' and device mappers' threads. It is in the account of no process,
-//! and without it a loop device looks cheaper than the disk that it lies on.
+//! `kernel_threads`: CPU time of the kernel threads that carry out I/O: workers (loop devices,
+//! writeback, completions of writes), journals, and the threads of file systems and device mappers.
+//! No process is charged for it. Without it, a loop device looks cheaper than the disk below it.
 //!
-//! Source: the first number of `/proc/PID/schedstat`, in ns, of every thread of the kernel whose name begins
-//! with one of [`NAMES`] (`PF_KTHREAD` in the flags of `/proc/PID/stat`, proc_pid_stat(5)). Threads that came
-//! since the slice began are found at its end and count from zero.
+//! Source: the first number of `/proc/PID/schedstat`, in ns, of every kernel thread whose name
+//! starts with one of [`NAMES`] (`PF_KTHREAD` in the flags of `/proc/PID/stat`, proc_pid_stat(5)).
+//! Threads that start during the slice are found at its end and count from zero.
 //!
-//! Limits: a worker does not say for whom it works. Environments that are frozen ask for nothing, but what they
-//! left to be written back, strangers' I/O and other work of the kernel's queues count too. What interrupts and
-//! softirqs do is elsewhere. Silent where the data lies on NVMe over fabrics, whose workers
-//! [`crate::nvme_work`] tells apart.
+//! Limits: the kernel does not report for whom a worker works. Frozen environments request nothing,
+//! but their late writeback, the I/O of other programs and other work of the kernel's queues count
+//! too. Interrupts and softirqs are counted elsewhere. The probe reports nothing if the data is on
+//! NVMe over fabrics, because [`crate::nvme_work`] counts those workers.
 
 use std::collections::HashSet;
 use std::fs;
@@ -17,57 +17,57 @@ use std::path::{Path, PathBuf};
 
 use tare_lab::probe::{Counter, Scope, layer_cpu_name};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::{Files, LAYER};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::nvme_work::is_remote;
+use crate::process_files::{LAYER, ProcessFiles};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "kernel_threads",
-    help: "CPU time of the kernel's threads that carry out I/O (workers, journals, loop devices), as the layer's",
+    help: "CPU time of the kernel threads that carry out I/O (workers, journals, loop devices), as the layer's",
     needs: "/proc/PID/schedstat (CONFIG_SCHED_INFO), and the host's own /proc",
-    limits: "the kernel does not say for whom they work: strangers' I/O and late writeback count too; nothing where the \
-             data lies on NVMe over fabrics, which has a probe of its own",
+    limits: "the kernel does not report for whom they work: I/O of other programs and late writeback count too; no \
+             counters if the data is on NVMe over fabrics, which has its own probe",
     optional: false,
     disturbs: false,
     counters: &[CounterKind {
         name: "layer_cpu_kernel_threads_ns",
-        help: "CPU time of these threads; it stands with the layer's CPU time",
+        help: "CPU time of these threads; it is part of the layer's CPU time",
     }],
-    open: |roots, _| between(&KIND, KernelThreads::new(roots)?),
+    open: |roots, _| edge_probe(&KIND, KernelThreads::new(roots)?),
 };
 
-/// What the names of threads begin with that do I/O for others.
+/// The prefixes of the names of threads that do I/O for others.
 const NAMES: &[&str] = &[
     "kworker/", "loop", "jbd2/", "xfs", "btrfs", "f2fs", "dm", "kdmflush", "kcryptd", "md",
     "bcache",
 ];
 /// `PF_KTHREAD`, include/linux/sched.h.
 const KERNEL_THREAD: u32 = 0x0020_0000;
-/// More threads take longer to read than an edge may take: about 3 µs each.
+/// The most threads. Each takes about 3 µs to read, and more take longer than an edge may take.
 const THREADS_MAX: usize = 1024;
 
 struct KernelThreads {
     proc: PathBuf,
     sys: PathBuf,
-    /// `None` where the slice has no data, or the data lies on NVMe over fabrics.
-    files: Option<Files<1>>,
-    /// Every process that was there when the slice began, so that the edge looks at new ones alone.
+    /// `None` if the slice has no data, or the data is on NVMe over fabrics.
+    files: Option<ProcessFiles<1>>,
+    /// The processes at the beginning of the slice, so that the edge examines new ones alone.
     seen: HashSet<u32>,
 }
 
 impl KernelThreads {
     fn new(roots: &Roots) -> Result<Self, ProbeError> {
-        // A container sees none of the kernel's threads, which is said at the start.
+        // A container sees no kernel threads. This reports it at the start of a study.
         drop(files(&roots.proc, &pids(&roots.proc))?);
         let (proc, sys) = (roots.proc.clone(), roots.sys.clone());
         Ok(Self { proc, sys, files: None, seen: HashSet::new() })
     }
 }
 
-impl Numbers for KernelThreads {
-    /// ns of all threads so far.
-    type Reading = Option<u64>;
+impl EdgeReader for KernelThreads {
+    /// The CPU time of all threads so far, in ns.
+    type Values = Option<u64>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         let remote = |data: &Path| is_remote(data, &self.proc, &self.sys);
@@ -80,7 +80,7 @@ impl Numbers for KernelThreads {
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
         let Some(files) = &mut self.files else { return Ok(None) };
         let mut sum = files.read()[0];
         if edge == Edge::End {
@@ -90,24 +90,24 @@ impl Numbers for KernelThreads {
         Ok(Some(sum))
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
         vec![counter(layer_cpu_name("kernel_threads"), end.saturating_sub(begin) as f64)]
     }
 }
 
-fn files(proc: &Path, pids: &HashSet<u32>) -> Result<Files<1>, ProbeError> {
+fn files(proc: &Path, pids: &HashSet<u32>) -> Result<ProcessFiles<1>, ProbeError> {
     let threads = threads(proc, pids.iter().copied());
-    Files::of_many(LAYER, proc, &threads, "schedstat", first, THREADS_MAX)
+    ProcessFiles::of_many(LAYER, proc, &threads, "schedstat", first, THREADS_MAX)
 }
 
-/// Every process and kernel thread that is there.
+/// The ids of all processes and kernel threads.
 fn pids(proc: &Path) -> HashSet<u32> {
     let entries = fs::read_dir(proc).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
 }
 
-/// Those that are threads of the kernel and carry out I/O.
+/// The ids of the kernel threads that carry out I/O.
 fn threads(proc: &Path, pids: impl Iterator<Item = u32>) -> Vec<u32> {
     let is_one = |pid: &u32| {
         let stat = fs::read_to_string(proc.join(pid.to_string()).join("stat"));
@@ -116,8 +116,8 @@ fn threads(proc: &Path, pids: impl Iterator<Item = u32>) -> Vec<u32> {
     pids.filter(is_one).collect()
 }
 
-/// Whether a line of `/proc/PID/stat` is that of a kernel thread that carries out I/O:
-/// `72 (kworker/0:1H) I 2 0 0 0 -1 69238880 ...`; the flags are the sixth after the name.
+/// Whether a line of `/proc/PID/stat` is that of a kernel thread that carries out I/O. A line is
+/// `72 (kworker/0:1H) I 2 0 0 0 -1 69238880 ...`; the flags are the seventh field after the name.
 fn does_io(stat: &str) -> bool {
     let parts = stat.split_once('(').and_then(|(_, rest)| rest.rsplit_once(") "));
     let Some((name, rest)) = parts else { return false };
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_do_io_are_added_up_with_those_that_come_in_between() {
+    fn sums_io_threads_and_new_ones() {
         let proc = host(&[
             (10, "kworker/0:1H-kblockd", FLAGS, 1000),
             (11, "jbd2/vda-8", FLAGS, 500),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_brackets_and_broken_lines_are_read_or_passed_over() {
+    fn reads_names_with_brackets_and_skips_broken_lines() {
         assert!(does_io(&format!("7 (kworker/u8:1) x)) I 2 0 0 0 -1 {FLAGS} 0")));
         assert!(!does_io("7 (loop0 I 2 0 0 0 -1 69238880"));
         assert!(!does_io(""));

@@ -1,7 +1,7 @@
-//! `kvm`: how often guests of this host left their CPU to the hypervisor.
-//! Source: `/sys/kernel/debug/kvm/exits`, virt/kvm/kvm_main.c: the sum over all guests.
+//! `kvm`: how often guests of this host exited to the hypervisor.
+//! Source: `/sys/kernel/debug/kvm/exits`, virt/kvm/kvm_main.c, the sum over all guests.
 
-use crate::source::Growth;
+use crate::source::GrowthProbe;
 use crate::{CounterKind, ProbeKind};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
@@ -13,10 +13,10 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     disturbs: false,
     counters: &[CounterKind {
         name: "kvm_exits",
-        help: "times a guest's CPU was given to the hypervisor",
+        help: "exits of a guest's CPU to the hypervisor",
     }],
     open: |roots, _| {
         let path = roots.sys.join("kernel/debug/kvm/exits");
-        Growth::open(&KIND, &path, "number", 1.0, |text| text.trim().parse().ok())
+        GrowthProbe::open(&KIND, &path, "number", 1.0, |text| text.trim().parse().ok())
     },
 };

@@ -1,18 +1,20 @@
-//! Probes: what observes a slice besides the environment and the driver.
+//! Probes, which observe a slice from outside the environment and the driver.
 //!
-//! Method: every probe opens its files once and reads them again at the two edges of the measured
-//! window; what it reports is the difference. A probe of the system alone learns before a slice which
-//! processes these are. Roots are arguments, so that tests read a recorded host. Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere), so
-//! that over a slice of 0.2 s on one CPU a single tick is 5 %.
-mod between;
+//! Method: a probe opens its files once and reads them at both edges of the measured window. It
+//! reports the difference. A probe of the system alone gets the system's processes before each
+//! slice. The roots of the file systems are arguments, so that tests can read a recorded host.
+//!
+//! Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere). In a
+//! slice of 0.2 s on one CPU, a single tick is 5 %.
 mod bpf;
 mod context_switches;
 mod cost;
+mod counter_names;
 mod cpu_shares;
 mod disk;
 mod disk_latency;
 pub mod doctor;
-mod files;
+mod edge_probe;
 mod host_cpu;
 mod interrupts;
 mod kernel_threads;
@@ -22,6 +24,7 @@ mod net_devices;
 mod nvme_work;
 mod page_faults;
 mod pressure;
+mod process_files;
 mod run_queue;
 mod softirq;
 mod softirq_counts;
@@ -29,7 +32,6 @@ pub mod source;
 pub mod stacks;
 mod stat;
 mod steal;
-mod sticky;
 mod switches;
 mod syscalls;
 mod tcp;
@@ -44,17 +46,17 @@ use std::time::Duration;
 use tare_lab::probe::{Counter, Probe};
 use tare_std::cpus::CpuSet;
 
-/// The skeleton that `add-a-probe.md` shows is compiled and run.
+/// Compiles and runs the skeleton that `add-a-probe.md` shows.
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/internals/add-a-probe.md")]
 struct AddAProbe;
 
-/// Where the files of the host are.
+/// The directories of the host's file systems.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Roots {
     pub proc: PathBuf,
-    /// Where the cgroup hierarchies are mounted: one directory per controller (v1), or the unified
-    /// one itself (v2).
+    /// The mount point of the cgroup hierarchies. It has one directory per controller (v1), or is
+    /// the unified hierarchy itself (v2).
     pub cgroup: PathBuf,
     pub sys: PathBuf,
 }
@@ -65,14 +67,14 @@ impl Default for Roots {
     }
 }
 
-/// A probe, ready to begin, or why there is none.
+/// A probe that is ready to begin, or the reason why it cannot be opened.
 pub type Opened = Result<Box<dyn Probe>, ProbeError>;
 
-/// A counter as the reference shows it. A part in braces stands for what the host has.
+/// A counter as the reference shows it. The host fills in a part in braces.
 #[derive(Clone, Copy, Debug)]
 pub struct CounterKind {
-    /// Unit last. What it is per: the slice, which the analysis divides by its operations, unless
-    /// [`tare_lab::probe::is_level`].
+    /// The name, which ends with the unit. The value counts over one slice. The analysis divides it
+    /// by the operations of the slice, unless [`tare_lab::probe::is_level`] holds for the name.
     pub name: &'static str,
     pub help: &'static str,
 }
@@ -81,32 +83,32 @@ pub struct CounterKind {
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeKind {
     pub name: &'static str,
-    /// One line: what it tells.
+    /// One line that says what the probe measures.
     pub help: &'static str,
-    /// What it needs of the host.
+    /// The files, kernel options and rights that the probe needs.
     pub needs: &'static str,
-    /// What its figures do not say, and how coarse they are.
+    /// What the figures leave out, and their resolution.
     pub limits: &'static str,
-    /// True: a host without it lacks nothing, and nobody is told.
+    /// True if a host without this probe lacks nothing. The study then reports no missing probe.
     pub optional: bool,
-    /// True: it costs what it looks at, and is read in slices of its own.
+    /// True if the probe slows down what it observes. It then runs in slices of its own.
     pub disturbs: bool,
-    /// The counters that it returns.
+    /// The counters that the probe returns.
     pub counters: &'static [CounterKind],
     pub open: fn(&Roots, &CpuSet) -> Opened,
 }
 
 impl ProbeKind {
-    /// Opens the probe. `cpus` are the CPUs of the plan; probes of the whole host ignore them.
+    /// Opens the probe. `cpus` are the CPUs of the plan. Probes of the whole host ignore them.
     ///
     /// # Errors
-    /// If the host does not have what the probe needs.
+    /// If the host lacks something that the probe needs.
     pub fn open(&self, roots: &Roots, cpus: &CpuSet) -> Opened {
         (self.open)(roots, cpus)
     }
 }
 
-/// Every probe. The order is that in which they are read at both edges.
+/// All probes, in the order in which they are read at both edges.
 pub const ALL: &[ProbeKind] = &[
     host_cpu::KIND,
     steal::KIND,
@@ -132,16 +134,16 @@ pub const ALL: &[ProbeKind] = &[
     syscalls::KIND,
 ];
 
-/// Name of a probe that the host cannot serve, and why.
+/// The name of a probe that this host cannot run, and the reason.
 pub type Unavailable = (&'static str, ProbeError);
 
-/// Opens every probe that does not disturb and that the host can serve; the others come back with
-/// their reason.
+/// Opens every probe that does not disturb. Returns the open probes, and the probes that this host
+/// cannot run with the reason for each.
 pub fn open_all(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     open(roots, cpus, false)
 }
 
-/// The same of those that do disturb.
+/// Opens every probe that disturbs. Returns the same as [`open_all`].
 pub fn open_disturbing(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     open(roots, cpus, true)
 }
@@ -177,26 +179,26 @@ pub enum ProbeError {
     },
     #[error("{} has no {what}; the probe needs {needs}", .path.display())]
     Missing { path: PathBuf, what: String, needs: &'static str },
-    #[error("probe {probe} was asked for its end before its beginning")]
+    #[error("probe {probe} was read at the end of a slice before its beginning")]
     NotBegun { probe: &'static str },
     #[error("the host can see no process of the {of}")]
     NoProcess { of: &'static str },
-    #[error("a reading of {} takes {} µs, more than the {} µs that an edge may take", .path.display(), .took.as_micros(), .limit.as_micros())]
+    #[error("reading {} takes {} µs, more than the {} µs that an edge may take", .path.display(), .took.as_micros(), .limit.as_micros())]
     Slow { path: PathBuf, took: Duration, limit: Duration },
-    #[error("the {of} has {threads} threads; more than {limit} take too long to read")]
+    #[error("the {of} has {threads} threads; reading more than {limit} takes too long")]
     ManyThreads { of: &'static str, threads: usize, limit: usize },
     #[error("the host cannot see the data directory")]
     NoData,
     #[error("cannot {step} of BPF{verdict}; the probe needs {}", bpf::NEEDS)]
     Bpf {
         step: &'static str,
-        /// What the kernel's verifier says, in parentheses, if it says anything.
+        /// The message of the kernel's verifier in parentheses, or nothing.
         verdict: String,
         #[source]
         source: io::Error,
     },
     #[error(
-        "this process runs in a pid namespace of its own, and the kernel counts by the host's process ids; run tare on the host"
+        "this process runs in its own pid namespace, but the kernel counts by the host's process ids; run tare on the host"
     )]
     PidNamespace,
 }
@@ -206,10 +208,11 @@ pub(crate) fn counter(name: impl Into<String>, value: f64) -> Counter {
     Counter { name: name.into(), value }
 }
 
-/// A name from the host as a part of a counter's name: `virtio3-input.0` is `virtio3_input_0`.
-pub(crate) fn word(name: &str) -> String {
+/// Turns a name from the host into a part of a counter's name: `virtio3-input.0` becomes
+/// `virtio3_input_0`.
+pub(crate) fn name_part(name: &str) -> String {
     let mut word = String::new();
-    for c in name.chars().take(WORD_MAX) {
+    for c in name.chars().take(NAME_PART_MAX) {
         match c.is_ascii_alphanumeric() {
             true => word.push(c.to_ascii_lowercase()),
             false if !word.ends_with('_') => word.push('_'),
@@ -219,8 +222,8 @@ pub(crate) fn word(name: &str) -> String {
     word.trim_matches('_').to_string()
 }
 
-/// Names of interrupts have no end of their own.
-const WORD_MAX: usize = 40;
+/// Longer names from the host are cut. The kernel does not limit the names of interrupts.
+const NAME_PART_MAX: usize = 40;
 
 #[cfg(test)]
 mod tests;

@@ -1,37 +1,40 @@
 //! `memory`: memory of the system's processes at the end of a slice.
 //!
-//! Source: `RssAnon`, `RssFile` and `RssShmem` of `/proc/PID/status`, proc_pid_status(5), which is
-//! there in every environment, with a cgroup of its own or without. The kernel sums them from
+//! Source: `RssAnon`, `RssFile` and `RssShmem` of `/proc/PID/status`, proc_pid_status(5). Every
+//! environment has this file, with or without its own cgroup. The kernel sums the values from
 //! per-CPU batches, so that each is off by some dozens of pages.
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::{Files, SYSTEM};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::{ProcessFiles, SYSTEM};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "memory",
     help: "memory of the system's processes at the end of a slice",
     needs: "/proc/PID/status",
-    limits: "pages that processes share count for each; the page cache of files that are not mapped \
-             is not in it",
+    limits: "shared pages count once for each process; the page cache of unmapped files is not \
+             included",
     optional: false,
     disturbs: false,
     counters: &[
         CounterKind {
             name: "system_rss_anon_bytes_at_end",
-            help: "memory of its own: heap and stacks",
+            help: "private memory: heap and stacks",
         },
-        CounterKind { name: "system_rss_file_bytes_at_end", help: "mapped files: its program" },
+        CounterKind {
+            name: "system_rss_file_bytes_at_end",
+            help: "mapped files, such as its program",
+        },
         CounterKind { name: "system_rss_shmem_bytes_at_end", help: "shared memory" },
     ],
-    open: |roots, _| between(&KIND, Memory { roots: roots.clone(), files: None }),
+    open: |roots, _| edge_probe(&KIND, Memory { roots: roots.clone(), files: None }),
 };
 
 struct Memory {
     roots: Roots,
-    files: Option<Files<3>>,
+    files: Option<ProcessFiles<3>>,
 }
 
 fn resident(text: &str) -> Option<[u64; 3]> {
@@ -43,23 +46,23 @@ fn resident(text: &str) -> Option<[u64; 3]> {
     Some([bytes("RssAnon:")?, bytes("RssFile:")?, bytes("RssShmem:")?])
 }
 
-impl Numbers for Memory {
-    type Reading = [u64; 3];
+impl EdgeReader for Memory {
+    type Values = [u64; 3];
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.files = None;
         let (proc, pids) = (&self.roots.proc, &scope.system);
-        self.files = Some(Files::of_processes(SYSTEM, proc, pids, "status", resident)?);
+        self.files = Some(ProcessFiles::of_processes(SYSTEM, proc, pids, "status", resident)?);
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
         let files = self.files.as_mut().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
         // Only the end is reported.
         Ok(if edge == Edge::Begin { [0; 3] } else { files.read() })
     }
 
-    fn counters(&mut self, _: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, _: Self::Values, end: Self::Values) -> Vec<Counter> {
         KIND.counters
             .iter()
             .zip(end)

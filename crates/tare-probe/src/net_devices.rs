@@ -1,23 +1,23 @@
 //! `net_devices`: bytes and packets through the network devices of the system's namespace.
 //!
-//! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. Devices
-//! that Tare made are named anew in each run and environment; their names here say only what they are
-//! for, so that environments can be compared.
+//! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. The
+//! devices that Tare makes have different names in each run and environment. Counters use only the
+//! part of the name that gives the purpose, so that environments can be compared.
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::SYSTEM;
+use crate::counter_names::{CounterNames, add, grown};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::SYSTEM;
 use crate::source::Source;
-use crate::sticky::{Sticky, add, grown};
-use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, word};
+use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter, name_part};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "net_devices",
     help: "bytes and packets through the network devices of the system's namespace",
     needs: "/proc/PID/net/dev",
-    limits: "in the host's own namespace strangers' traffic counts too; by device only those that \
-             moved, at most 6",
+    limits: "in the host's own namespace traffic of other programs counts too; by device only those \
+             with traffic, at most 6",
     optional: false,
     disturbs: false,
     counters: &[
@@ -33,14 +33,14 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
         CounterKind { name: "system_net_{device}_out_packets", help: "sent by one device" },
     ],
     open: |roots, _| {
-        let devices = Sticky::new(4 * DEVICES_MAX);
-        between(&KIND, NetDevices { roots: roots.clone(), source: None, devices })
+        let devices = CounterNames::new(4 * DEVICES_MAX);
+        edge_probe(&KIND, NetDevices { roots: roots.clone(), source: None, devices })
     },
 };
 
 const DEVICES_MAX: usize = 6;
 
-/// What is reported, and its column behind the device's name.
+/// The reported values, each with its column after the device's name.
 const COLUMNS: [(&str, usize); 6] = [
     ("in_bytes", 0),
     ("in_packets", 1),
@@ -53,7 +53,7 @@ const COLUMNS: [(&str, usize); 6] = [
 struct NetDevices {
     roots: Roots,
     source: Option<Source>,
-    devices: Sticky,
+    devices: CounterNames,
 }
 
 fn devices(text: &str) -> impl Iterator<Item = (&str, [u64; COLUMNS.len()])> {
@@ -68,16 +68,16 @@ fn devices(text: &str) -> impl Iterator<Item = (&str, [u64; COLUMNS.len()])> {
     })
 }
 
-/// The name of a device in a counter's name; `tare-RUN-h3` is `tare_h`.
+/// The name of a device in a counter's name. `tare-RUN-h3` becomes `tare_h`.
 fn device(name: &str) -> String {
-    let Some(own) = name.strip_prefix("tare-") else { return word(name) };
+    let Some(own) = name.strip_prefix("tare-") else { return name_part(name) };
     let part = own.rsplit('-').next().unwrap_or(own);
-    word(&format!("tare-{}", part.trim_end_matches(|c: char| c.is_ascii_digit())))
+    name_part(&format!("tare-{}", part.trim_end_matches(|c: char| c.is_ascii_digit())))
 }
 
-impl Numbers for NetDevices {
-    /// Over all devices, and by device.
-    type Reading = ([u64; COLUMNS.len()], Vec<(String, u64)>);
+impl EdgeReader for NetDevices {
+    /// The values over all devices, and by device.
+    type Values = ([u64; COLUMNS.len()], Vec<(String, u64)>);
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.source = None;
@@ -87,7 +87,7 @@ impl Numbers for NetDevices {
         Ok(())
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let source = self.source.as_mut().ok_or(ProbeError::NoProcess { of: SYSTEM })?;
         source.number("line of a device", |text| {
             let mut all = [0; COLUMNS.len()];
@@ -104,14 +104,14 @@ impl Numbers for NetDevices {
         })
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let all = COLUMNS.iter().zip(begin.0).zip(end.0);
         let mut counters: Vec<Counter> = all
             .map(|(((name, _), b), e)| {
                 counter(format!("system_net_{name}"), e.saturating_sub(b) as f64)
             })
             .collect();
-        counters.extend(self.devices.of(grown(&begin.1, end.1)));
+        counters.extend(self.devices.select(grown(&begin.1, end.1)));
         counters
     }
 }

@@ -1,52 +1,53 @@
-//! `nvme_work`: CPU time of the kernel's own threads that do the work of NVMe over fabrics, of the
-//! target and of the initiator. It is in the account of no process.
+//! `nvme_work`: CPU time of the kernel threads that do the work of NVMe over fabrics, of the target
+//! and of the initiator. No process is charged for it.
 //!
-//! Source: three programs of the kernel ([`crate::bpf`]). At `workqueue:workqueue_execute_start` a thread is
-//! noted when the function that it begins is one of nvmet's or nvme's (`/proc/kallsyms`); at
-//! `workqueue_execute_end` it is taken out and the time between is added up. At `sched:sched_switch` the clock
-//! of a noted thread stands still while it has no CPU, so that the sum is CPU time and not the time that
-//! the work took. They begin to run with the first slice whose data lies on such a device, and report
-//! slices of such data alone.
+//! Source: three BPF programs ([`crate::bpf`]). At `workqueue:workqueue_execute_start`, the first
+//! notes a thread if the function that it starts is one of nvmet or nvme (`/proc/kallsyms`). At
+//! `workqueue_execute_end`, the second removes the thread and adds the elapsed time. At
+//! `sched:sched_switch`, the third pauses the clock of a noted thread while it has no CPU, so that
+//! the sum is CPU time. The programs start with the first slice whose data is on such a device, and
+//! report only slices with such data.
 //!
-//! Limits: interrupts and softirqs that come in between are in it, those that come elsewhere are not: what TCP
-//! receives in a softirq of another task, and with soft-RoCE most (its tasklets until Linux 6.3; from 6.4 its work
-//! queue is counted with the target). RDMA completions of a target are told by the function that polls
-//! them, which other users of RDMA share; an initiator's are in a softirq. Two environments' work at the same
-//! time cannot be told apart: those that are frozen have none.
+//! Limits: the time includes interrupts and softirqs that occur during the work. Interrupts and
+//! softirqs at other times are missing: the receive work of TCP in a softirq of another task, and
+//! most of soft-RoCE (its tasklets until Linux 6.3; from 6.4 on its work queue counts with the
+//! target). RDMA completions of a target are recognised by the polling function, which other users
+//! of RDMA share. Those of an initiator run in a softirq. The work of two environments at the same
+//! time cannot be separated, but frozen environments have none.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_lab::probe::{Counter, Scope, layer_cpu_name};
 
-use crate::between::{Edge, Numbers, between};
-use crate::bpf::{self, Code, Do, Helper, Map, Program, Running, STACK, Width};
+use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Running, STACK, Width};
 use crate::disk::device_below;
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::tracefs::{Tracefs, Tracepoint};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "nvme_work",
-    help: "CPU time of the kernel's threads for NVMe over fabrics, of target and initiator, as the layer's",
+    help: "CPU time of the kernel threads for NVMe over fabrics, of target and initiator, as the layer's",
     needs: bpf::NEEDS,
-    limits: "only where the data lies on NVMe over fabrics; strangers' fabrics count too; softirqs of other tasks are \
-             missing, which for soft-RoCE is most of it until Linux 6.3",
+    limits: "only if the data is on NVMe over fabrics; fabrics of other programs count too; softirqs of other tasks are \
+             missing, which is most of the work of soft-RoCE until Linux 6.3",
     optional: false,
     disturbs: false,
     counters: &[
         CounterKind {
             name: "layer_cpu_nvme_{target|initiator}_ns",
-            help: "CPU time of the target's or initiator's work; it stands with the layer's CPU time",
+            help: "CPU time of the target's or initiator's work; it is part of the layer's CPU time",
         },
         CounterKind {
             name: "nvme_{target|initiator}_work_items",
-            help: "how often a kernel thread was given such work",
+            help: "work items that kernel threads completed",
         },
     ],
-    open: |roots, _| between(&KIND, NvmeWork::new(roots)?),
+    open: |roots, _| edge_probe(&KIND, NvmeWork::new(roots)?),
 };
 
-/// Whose work it is, and what the names of its functions begin with.
+/// The name of a part, and the prefixes of the names of its functions.
 pub(crate) type Part = (&'static str, &'static [&'static str]);
 
 const PARTS: &[Part] = &[
@@ -55,35 +56,35 @@ const PARTS: &[Part] = &[
 ];
 
 const FUNCTIONS_MAX: u32 = 8 * 1024;
-/// Threads that work at the same time.
+/// The most threads that work at the same time.
 const THREADS_MAX: u32 = 4 * 1024;
 
-/// Counts the work of some functions for as long as it is there.
+/// Counts the work of some functions until it is dropped.
 pub(crate) struct Work {
     functions: Map,
     sums: Map,
     /// The modules that were loaded when the functions were looked up.
     modules: String,
     found: usize,
-    // Run while these are open.
+    // The programs run while these are open.
     _running: [Running; 3],
 }
 
-// Places on a program's stack.
+// Offsets on a program's stack.
 const FUNCTION: i16 = -8;
 const THREAD: i16 = -12;
 const ROW: i16 = -16;
-/// A time and a row, which is what is known of a working thread.
+/// The entry of a working thread: a time and a row.
 const KNOWN: i16 = -32;
 
-/// What the program was given, and a time.
-const GIVEN: bpf::Register = 6;
+// Registers that survive calls: the program's argument, a time, and the address of an entry.
+const CONTEXT: bpf::Register = 6;
 const NOW: bpf::Register = 7;
 const ENTRY: bpf::Register = 8;
 
 /// `working[thread] = (now, functions[function])`.
-fn at_start(point: &Tracepoint, functions: &Map, working: &Map) -> Result<Code, ProbeError> {
-    let mut code = Code::default();
+fn at_start(point: &Tracepoint, functions: &Map, working: &Map) -> Result<Assembler, ProbeError> {
+    let mut code = Assembler::default();
     let end = code.label();
     code.load(Width::Double, 2, 1, point.offset("function")?);
     code.store(Width::Double, STACK, FUNCTION, 2);
@@ -96,38 +97,38 @@ fn at_start(point: &Tracepoint, functions: &Map, working: &Map) -> Result<Code, 
     code.store(Width::Double, STACK, KNOWN, 0);
     code.call(Helper::Ids);
     code.store(Width::Word, STACK, THREAD, 0);
-    code.register(Do::Move, 3, STACK);
-    code.number(Do::Add, 3, i32::from(KNOWN));
-    code.number(Do::Move, 4, 0);
+    code.register(AluOp::Move, 3, STACK);
+    code.number(AluOp::Add, 3, i32::from(KNOWN));
+    code.number(AluOp::Move, 4, 0);
     code.call_with_key(Helper::Update, working, THREAD);
     code.place(end);
     code.exit();
     Ok(code)
 }
 
-/// `sums[row] += (now - since, items)` of the entry in a register, which was looked up.
-fn add(code: &mut Code, sums: &Map, items: i32, end: bpf::Label) {
-    code.register(Do::Move, ENTRY, 0);
+/// `sums[row] += (now - since, items)` for the entry at the address in register 0.
+fn add(code: &mut Assembler, sums: &Map, items: i32, end: bpf::Label) {
+    code.register(AluOp::Move, ENTRY, 0);
     code.call(Helper::Time);
-    code.register(Do::Move, NOW, 0);
+    code.register(AluOp::Move, NOW, 0);
     code.load(Width::Word, 2, ENTRY, 8);
     code.store(Width::Word, STACK, ROW, 2);
     code.call_with_key(Helper::Lookup, sums, ROW);
     code.jump_if_equal(0, 0, end);
     code.load(Width::Double, 2, ENTRY, 0);
-    code.register(Do::Move, 3, NOW);
-    code.register(Do::Subtract, 3, 2);
+    code.register(AluOp::Move, 3, NOW);
+    code.register(AluOp::Subtract, 3, 2);
     code.add_to_memory(0, 3);
     if items > 0 {
-        code.number(Do::Add, 0, 8);
-        code.number(Do::Move, 3, items);
+        code.number(AluOp::Add, 0, 8);
+        code.number(AluOp::Move, 3, items);
         code.add_to_memory(0, 3);
     }
 }
 
-/// Adds up, and takes the thread out.
-fn at_end(working: &Map, sums: &Map) -> Code {
-    let mut code = Code::default();
+/// Adds the elapsed time, and removes the thread.
+fn at_end(working: &Map, sums: &Map) -> Assembler {
+    let mut code = Assembler::default();
     let end = code.label();
     code.call(Helper::Ids);
     code.store(Width::Word, STACK, THREAD, 0);
@@ -140,22 +141,22 @@ fn at_end(working: &Map, sums: &Map) -> Code {
     code
 }
 
-/// Adds up for the thread that leaves its CPU, and lets the clock of the one that comes begin again.
-fn at_switch(point: &Tracepoint, working: &Map, sums: &Map) -> Result<Code, ProbeError> {
-    let mut code = Code::default();
+/// Adds the elapsed time of the thread that leaves its CPU, and restarts the clock of the next one.
+fn at_switch(point: &Tracepoint, working: &Map, sums: &Map) -> Result<Assembler, ProbeError> {
+    let mut code = Assembler::default();
     let (next, end) = (code.label(), code.label());
-    code.register(Do::Move, GIVEN, 1);
-    code.load(Width::Word, 2, GIVEN, point.offset("prev_pid")?);
+    code.register(AluOp::Move, CONTEXT, 1);
+    code.load(Width::Word, 2, CONTEXT, point.offset("prev_pid")?);
     code.store(Width::Word, STACK, THREAD, 2);
     code.call_with_key(Helper::Lookup, working, THREAD);
     code.jump_if_equal(0, 0, next);
     add(&mut code, sums, 0, end);
     code.place(next);
-    code.load(Width::Word, 2, GIVEN, point.offset("next_pid")?);
+    code.load(Width::Word, 2, CONTEXT, point.offset("next_pid")?);
     code.store(Width::Word, STACK, THREAD, 2);
     code.call_with_key(Helper::Lookup, working, THREAD);
     code.jump_if_equal(0, 0, end);
-    code.register(Do::Move, ENTRY, 0);
+    code.register(AluOp::Move, ENTRY, 0);
     code.call(Helper::Time);
     code.store(Width::Double, ENTRY, 0, 0);
     code.place(end);
@@ -175,7 +176,7 @@ impl Work {
         let at_start = Program::of_tracepoint(at_start(&start, &functions, &working)?)?;
         let at_end = Program::of_tracepoint(at_end(&working, &sums))?;
         let at_switch = Program::of_tracepoint(at_switch(&switch, &working, &sums)?)?;
-        // The start last: what begins before the others look has no beginning.
+        // The program for the start is attached last, so that the others see each noted thread.
         let _running = [
             at_end.run_at_id(end.id)?,
             at_switch.run_at_id(switch.id)?,
@@ -184,10 +185,10 @@ impl Work {
         Ok(Self { functions, sums, modules: String::new(), found: 0, _running })
     }
 
-    /// Looks the functions up again, if modules have come or gone since.
+    /// Looks the functions up if the list of modules has changed. Returns their number.
     pub(crate) fn look_up(&mut self, proc: &Path, parts: &[Part]) -> Result<usize, ProbeError> {
         let modules = fs::read_to_string(proc.join("modules")).unwrap_or_default();
-        // Their numbers of users change all the time.
+        // Only names count: the use counts of modules change all the time.
         let modules = modules.lines().filter_map(|line| line.split(' ').next()).collect::<Vec<_>>();
         let modules = modules.join(" ");
         if self.found > 0 && modules == self.modules {
@@ -198,7 +199,7 @@ impl Work {
             .map_err(|source| ProbeError::Read { path: path.clone(), source })?;
         let functions = functions(&text, parts);
         if functions.iter().any(|(address, _)| *address == 0) {
-            let what = "addresses that may be read (kernel.kptr_restrict)".into();
+            let what = "readable addresses (kernel.kptr_restrict)".into();
             return Err(ProbeError::Missing { path, what, needs: bpf::NEEDS });
         }
         for (address, row) in functions.iter().take(FUNCTIONS_MAX as usize) {
@@ -208,19 +209,19 @@ impl Work {
         Ok(self.found)
     }
 
-    /// ns and items of a part so far.
+    /// The CPU time in ns and the work items of a part so far.
     pub(crate) fn sums(&self, row: u32) -> Result<[u64; 2], ProbeError> {
         let numbers = self.sums.row(row)?;
         Ok([numbers[0], numbers[1]])
     }
 }
 
-/// Addresses of functions with the row of the part that they belong to. A line is
+/// The addresses of functions, each with the row of its part. A line is
 /// `ffffffffc0a1b2c0 t nvmet_tcp_io_work\t[nvmet_tcp]`.
 fn functions(kallsyms: &str, parts: &[Part]) -> Vec<(u64, u32)> {
     let row = |name: &str, module: &str| {
         let is_it = |start: &&str| match start.split_once('.') {
-            // A name that says nothing without its module.
+            // The function name is ambiguous without its module.
             Some((function, of)) => name == function && module.contains(of),
             None => name.starts_with(*start),
         };
@@ -240,23 +241,23 @@ fn functions(kallsyms: &str, parts: &[Part]) -> Vec<(u64, u32)> {
 struct NvmeWork {
     proc: PathBuf,
     sys: PathBuf,
-    /// Runs since the first slice that is about it.
+    /// Runs from the first slice with data on such a device.
     work: Option<Work>,
-    /// The slice is about it.
+    /// The data of this slice is on such a device.
     asked: bool,
 }
 
 impl NvmeWork {
     fn new(roots: &Roots) -> Result<Self, ProbeError> {
-        // What the host cannot do is said at the start of a study and not in its first slice.
+        // This reports a missing feature at the start of a study and not in its first slice.
         drop(Work::run(PARTS.len())?);
         let (proc, sys) = (roots.proc.clone(), roots.sys.clone());
         Ok(Self { proc, sys, work: None, asked: false })
     }
 }
 
-/// Whether data lies on a namespace behind a fabric. An NVMe disk of the machine's own has a
-/// subsystem too, and the transport `pcie`.
+/// Whether data is on a namespace behind a fabric. A local NVMe disk has a subsystem too, with the
+/// transport `pcie`.
 pub(crate) fn is_remote(data: &Path, proc: &Path, sys: &Path) -> bool {
     let Some((major, minor)) = device_below(data, &proc.join("self/mountinfo")) else {
         return false;
@@ -265,16 +266,16 @@ pub(crate) fn is_remote(data: &Path, proc: &Path, sys: &Path) -> bool {
     if let Ok(transport) = fs::read_to_string(device.join("transport")) {
         return transport.trim() != "pcie";
     }
-    // With multipath the device is the subsystem's, and its controllers lie in it.
+    // With multipath the device belongs to the subsystem, which contains the controllers.
     let controllers = fs::read_dir(&device).into_iter().flatten().flatten();
     let transports = controllers.map(|entry| entry.path().join("transport"));
     let mut transports = transports.filter_map(|path| fs::read_to_string(path).ok());
     transports.any(|transport| transport.trim() != "pcie")
 }
 
-impl Numbers for NvmeWork {
-    /// ns and items of each part; `None` where the data lies on something else.
-    type Reading = Option<Vec<[u64; 2]>>;
+impl EdgeReader for NvmeWork {
+    /// CPU time in ns and items of each part. `None` if the data is not on such a device.
+    type Values = Option<Vec<[u64; 2]>>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.asked =
@@ -289,17 +290,17 @@ impl Numbers for NvmeWork {
         work.look_up(&self.proc, PARTS).map(drop)
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let Some(work) = self.work.as_ref().filter(|_| self.asked) else { return Ok(None) };
         let rows = (0..).zip(PARTS).map(|(row, _)| work.sums(row));
         rows.collect::<Result<_, _>>().map(Some)
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let (Some(begin), Some(end)) = (begin, end) else { return Vec::new() };
         let mut counters = Vec::new();
         for (((part, _), begin), end) in PARTS.iter().zip(begin).zip(end) {
-            // Nothing was ever done for it here: a target on another host has its account there.
+            // This host never worked for the part. A target on another host is not counted here.
             if end[1] == 0 {
                 continue;
             }
@@ -316,7 +317,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_are_found_by_their_names_and_modules() {
+    fn finds_functions_by_name_and_module() {
         let text = "ffffffff81000000 T _stext\n\
             ffffffffc0a1b2c0 t nvmet_tcp_io_work\t[nvmet_tcp]\n\
             ffffffffc0a1b2d0 d nvmet_ops\t[nvmet]\n\

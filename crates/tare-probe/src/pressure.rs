@@ -1,11 +1,11 @@
 //! `pressure`, `pressure_io`, `pressure_memory`: time in which some task of the host waited for a
-//! CPU, for a disk, or for memory to be freed.
+//! CPU, for a disk, or for memory.
 //! Source: kernel, Documentation/accounting/psi.rst; `total` is in µs.
 
-use crate::source::Growth;
+use crate::source::GrowthProbe;
 use crate::{CounterKind, Opened, ProbeKind, Roots};
 
-const LIMITS: &str = "the whole host's; the kernel's account is 2 s old at most";
+const LIMITS: &str = "counts the whole host; the kernel's figure is at most 2 s old";
 
 pub(crate) const CPU: ProbeKind = ProbeKind {
     name: "pressure",
@@ -51,7 +51,7 @@ pub(crate) const MEMORY: ProbeKind = ProbeKind {
 
 fn open(kind: &ProbeKind, roots: &Roots, resource: &str) -> Opened {
     let path = roots.proc.join("pressure").join(resource);
-    Growth::open(kind, &path, "some total", 1000.0, some_total)
+    GrowthProbe::open(kind, &path, "some total", 1000.0, some_total)
 }
 
 fn some_total(text: &str) -> Option<u64> {

@@ -1,46 +1,45 @@
-//! `run_queue`: how long threads of the system, of the layer and of the client could run and had no
-//! CPU.
+//! `run_queue`: how long runnable threads of the system, the layer and the client waited for a CPU.
 //!
-//! Source: the second field of `/proc/PID/task/TID/schedstat`, ns
-//! (Documentation/scheduler/sched-stats.rst), which CONFIG_SCHED_INFO alone keeps: `schedstats=`
-//! need not be on.
+//! Source: the second field of `/proc/PID/task/TID/schedstat`, in ns
+//! (Documentation/scheduler/sched-stats.rst). It needs CONFIG_SCHED_INFO, but not `schedstats=`.
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::{CLIENT, Files, LAYER, SYSTEM};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::{CLIENT, LAYER, ProcessFiles, SYSTEM};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "run_queue",
     help: "how long threads of the system, the layer and the client waited for a CPU",
     needs: "/proc/PID/task/TID/schedstat (CONFIG_SCHED_INFO)",
-    limits: "a wait counts when it ends; threads that come and go inside a slice are missed",
+    limits: "a wait counts when it ends; threads that start and end inside a slice are missed",
     optional: false,
     disturbs: false,
     counters: &[CounterKind {
         name: "{part}_run_queue_wait_ns",
-        help: "time in which a thread could run and stood in a CPU's queue, over all threads",
+        help: "time for which runnable threads waited in a CPU's queue, over all threads",
     }],
-    open: |roots, _| between(&KIND, RunQueue { roots: roots.clone(), parts: Vec::new() }),
+    open: |roots, _| edge_probe(&KIND, RunQueue { roots: roots.clone(), parts: Vec::new() }),
 };
 
 struct RunQueue {
     roots: Roots,
-    parts: Vec<Files<1>>,
+    parts: Vec<ProcessFiles<1>>,
 }
 
 fn wait_ns(text: &str) -> Option<[u64; 1]> {
     Some([text.split_ascii_whitespace().nth(1)?.parse().ok()?])
 }
 
-impl Numbers for RunQueue {
-    type Reading = Vec<u64>;
+impl EdgeReader for RunQueue {
+    type Values = Vec<u64>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.parts.clear();
         let proc = &self.roots.proc;
-        let part = |of, pids: &[u32]| Files::of_threads(of, proc, pids, "schedstat", wait_ns);
+        let part =
+            |of, pids: &[u32]| ProcessFiles::of_threads(of, proc, pids, "schedstat", wait_ns);
         let mut parts = vec![part(SYSTEM, &scope.system)?];
         for (of, pids) in [(LAYER, &scope.layer), (CLIENT, &scope.client)] {
             if !pids.is_empty() {
@@ -51,7 +50,7 @@ impl Numbers for RunQueue {
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
         if self.parts.is_empty() {
             return Err(ProbeError::NoProcess { of: SYSTEM });
         }
@@ -66,7 +65,7 @@ impl Numbers for RunQueue {
         Ok(readings)
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let grown = self.parts.iter().zip(begin).zip(end);
         let grown = grown.map(|((files, begin), end)| (files.of, end.saturating_sub(begin)));
         grown.map(|(of, ns)| counter(format!("{of}_run_queue_wait_ns"), ns as f64)).collect()

@@ -1,20 +1,20 @@
-//! `softirq_counts`: how many softirqs of which kind ran on the CPUs of the plan: NET_RX is the
-//! receiving half of the network stack, and each hop of a packet through a veth pair is one more.
+//! `softirq_counts`: softirqs by kind on the CPUs of the plan. NET_RX is the receive half of the
+//! network stack, and each hop of a packet through a veth pair adds one.
 //! Source: `/proc/softirqs`, proc_softirqs(5).
 
 use tare_lab::probe::Counter;
 use tare_std::cpus::CpuSet;
 
-use crate::between::{Edge, Numbers, between};
+use crate::counter_names::{CounterNames, grown};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::source::Source;
-use crate::sticky::{Sticky, grown};
-use crate::{CounterKind, ProbeError, ProbeKind, word};
+use crate::{CounterKind, ProbeError, ProbeKind, name_part};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "softirq_counts",
     help: "softirqs by kind, and by kind and CPU",
     needs: "/proc/softirqs",
-    limits: "only kinds that ran; at most 32 pairs of kind and CPU; what ran for strangers counts too",
+    limits: "only kinds that ran; at most 32 pairs of kind and CPU; softirqs for other programs count too",
     optional: false,
     disturbs: false,
     counters: &[
@@ -22,14 +22,14 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             name: "softirqs_{kind}",
             help: "softirqs of a kind (net_rx, net_tx, block, timer, sched, rcu ...) on the plan's CPUs",
         },
-        CounterKind { name: "softirqs_{kind}_cpu{N}", help: "those of them that ran on CPU N" },
+        CounterKind { name: "softirqs_{kind}_cpu{N}", help: "softirqs of a kind on CPU N" },
     ],
     open: |roots, cpus| {
         let source = Source::open(&roots.proc.join("softirqs"), KIND.needs)?;
-        let (kinds, places) = (Sticky::new(KINDS_MAX), Sticky::new(PLACES_MAX));
+        let (kinds, places) = (CounterNames::new(KINDS_MAX), CounterNames::new(PLACES_MAX));
         let mut counts = SoftirqCounts { source, cpus: cpus.clone(), kinds, places };
         counts.read(Edge::Begin)?;
-        between(&KIND, counts)
+        edge_probe(&KIND, counts)
     },
 };
 
@@ -39,12 +39,12 @@ const PLACES_MAX: usize = 32;
 struct SoftirqCounts {
     source: Source,
     cpus: CpuSet,
-    kinds: Sticky,
-    places: Sticky,
+    kinds: CounterNames,
+    places: CounterNames,
 }
 
-/// A table whose head names CPUs and whose lines begin with a name and a colon: each line's name,
-/// its numbers on some CPUs, and the words behind the numbers.
+/// Reads a table whose head names CPUs and whose lines start with a name and a colon. Returns for
+/// each line its name, its numbers on `cpus`, and the words after the numbers.
 pub(crate) fn by_cpu<'t>(
     text: &'t str,
     cpus: &CpuSet,
@@ -70,16 +70,16 @@ pub(crate) fn by_cpu<'t>(
     })
 }
 
-impl Numbers for SoftirqCounts {
-    /// By kind, and by kind and CPU.
-    type Reading = (Vec<(String, u64)>, Vec<(String, u64)>);
+impl EdgeReader for SoftirqCounts {
+    /// The counts by kind, and by kind and CPU.
+    type Values = (Vec<(String, u64)>, Vec<(String, u64)>);
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let cpus = &self.cpus;
         self.source.number("column of a CPU of the plan", |text| {
             let (mut kinds, mut places) = (Vec::new(), Vec::new());
             for (kind, numbers, _) in by_cpu(text, cpus) {
-                let name = format!("softirqs_{}", word(kind));
+                let name = format!("softirqs_{}", name_part(kind));
                 for (cpu, number) in &numbers {
                     places.push((format!("{name}_cpu{cpu}"), *number));
                 }
@@ -89,9 +89,9 @@ impl Numbers for SoftirqCounts {
         })
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
-        let mut counters = self.kinds.of(grown(&begin.0, end.0));
-        counters.extend(self.places.of(grown(&begin.1, end.1)));
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
+        let mut counters = self.kinds.select(grown(&begin.0, end.0));
+        counters.extend(self.places.select(grown(&begin.1, end.1)));
         counters
     }
 }

@@ -1,7 +1,7 @@
-//! A file that stays open and is read again from its start, and a probe made of one such file.
+//! A file that stays open and is read repeatedly, and a probe that reads one such file.
 //!
-//! Files of procfs and cgroupfs make their text anew for each read at offset 0, so that an open
-//! file needs no more than a `pread` (kernel: `seq_read_iter` rewinds at position 0).
+//! Procfs and cgroupfs generate the text of a file at each read at offset 0, so that an open file
+//! needs one `pread` per reading (kernel: `seq_read_iter` rewinds at position 0).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -12,7 +12,7 @@ use tare_lab::probe::{Counter, Probe};
 
 use crate::{Opened, ProbeError, counter};
 
-/// An open file and the buffer that it is read into.
+/// An open file of the host and its read buffer.
 #[derive(Debug)]
 pub struct Source {
     path: PathBuf,
@@ -22,19 +22,19 @@ pub struct Source {
 }
 
 impl Source {
-    /// Opens a file of the host. `needs` says in an error what the host would have to have.
+    /// Opens a file of the host. An error contains `needs`, which names what the host lacks.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If the file cannot be opened.
     pub fn open(path: &Path, needs: &'static str) -> Result<Self, ProbeError> {
-        // Room for the /proc/stat of a large host; it grows where that is not enough.
+        // Room for the /proc/stat of a large host. The buffer grows if that is too small.
         Self::with_room(path, needs, 16 * 1024)
     }
 
-    /// The same for a file of which many are open.
+    /// Opens a file with a buffer of `bytes`, for probes that keep many small files open.
     ///
     /// # Errors
-    /// When it cannot be opened.
+    /// If the file cannot be opened.
     pub fn with_room(path: &Path, needs: &'static str, bytes: usize) -> Result<Self, ProbeError> {
         let path = path.to_path_buf();
         match File::open(&path) {
@@ -43,10 +43,11 @@ impl Source {
         }
     }
 
-    /// The whole text as it is now.
+    /// Reads the current text of the whole file.
     ///
     /// # Errors
-    /// When it cannot be read, or is no UTF-8. A file of a process that has ended cannot be read.
+    /// If the file cannot be read or is not UTF-8. The files of a process that has ended cannot be
+    /// read.
     pub fn read(&mut self) -> Result<&str, ProbeError> {
         let fail = |source| ProbeError::Read { path: self.path.clone(), source };
         let mut length = 0;
@@ -64,10 +65,10 @@ impl Source {
             .map_err(|error| fail(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))
     }
 
-    /// Reads the text and takes a number, or several, from it; `what` names them.
+    /// Reads the text and extracts one or more numbers with `take`. `what` names them in an error.
     ///
     /// # Errors
-    /// When it cannot be read, or has no such number.
+    /// If the file cannot be read, or `take` finds nothing.
     pub fn number<T>(
         &mut self,
         what: &str,
@@ -82,11 +83,11 @@ impl Source {
     }
 }
 
-/// Takes the number out of the text.
+/// Extracts a number from the text of a file.
 type Take = dyn Fn(&str) -> Option<u64>;
 
-/// A probe whose one counter is the growth of a number in one file.
-pub(crate) struct Growth {
+/// A probe with one counter: the growth of a number in one file.
+pub(crate) struct GrowthProbe {
     name: &'static str,
     counter: &'static str,
     source: Source,
@@ -97,9 +98,9 @@ pub(crate) struct Growth {
     begin: Option<u64>,
 }
 
-impl Growth {
-    /// Opens the file and reads it once, so that a host that cannot serve the probe is known at
-    /// the start of a study and not in its first slice.
+impl GrowthProbe {
+    /// Opens the file and reads it once, so that a host that cannot run the probe is known at the
+    /// start of a study and not in its first slice.
     pub(crate) fn open(
         kind: &crate::ProbeKind,
         path: &Path,
@@ -121,7 +122,7 @@ impl Growth {
     }
 }
 
-impl Probe for Growth {
+impl Probe for GrowthProbe {
     fn name(&self) -> &str {
         self.name
     }

@@ -1,9 +1,9 @@
-//! `/proc/stat`: CPU time by CPU and by what it was spent on, in ticks.
+//! Reads `/proc/stat`: CPU time by CPU and use, in ticks.
 //! Source: proc_stat(5).
 
 use tare_std::cpus::CpuSet;
 
-/// Columns behind the CPU's name.
+/// Columns after the CPU's name.
 pub(crate) const USER: usize = 0;
 pub(crate) const NICE: usize = 1;
 pub(crate) const SYSTEM: usize = 2;
@@ -11,7 +11,7 @@ pub(crate) const IRQ: usize = 5;
 pub(crate) const SOFTIRQ: usize = 6;
 pub(crate) const STEAL: usize = 7;
 
-/// ns in a tick of `/proc/stat`.
+/// The length of a tick of `/proc/stat`, in ns.
 pub(crate) fn tick_ns() -> f64 {
     1e9 / rustix::param::clock_ticks_per_second() as f64
 }
@@ -20,8 +20,8 @@ fn column(line: &str, index: usize) -> Option<u64> {
     line.split_ascii_whitespace().nth(index + 1)?.parse().ok()
 }
 
-/// Sum of one column over some CPUs, in ticks. A CPU that is offline has no line and counts
-/// nothing; `None` if none of them has one.
+/// The sum of one column over some CPUs, in ticks. An offline CPU has no line and adds nothing.
+/// `None` if none of the CPUs has a line.
 pub(crate) fn over_cpus(text: &str, cpus: &CpuSet, index: usize) -> Option<u64> {
     let mut sum = None;
     for line in text.lines().take_while(|line| line.starts_with("cpu")) {
@@ -34,8 +34,8 @@ pub(crate) fn over_cpus(text: &str, cpus: &CpuSet, index: usize) -> Option<u64> 
     sum
 }
 
-/// Time that the CPUs of the host worked, in ticks: neither idle nor taken by the hypervisor. Guest
-/// time is part of user time.
+/// The busy time of the host's CPUs, in ticks, without idle time and steal. Guest time is part of
+/// user time.
 pub(crate) fn worked(text: &str) -> Option<u64> {
     let line = text.lines().next()?;
     [USER, NICE, SYSTEM, IRQ, SOFTIRQ].into_iter().map(|index| column(line, index)).sum()

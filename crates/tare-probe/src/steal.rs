@@ -1,18 +1,18 @@
-//! `steal`: CPU time that the hypervisor gave to others while a CPU of the plan wanted to run.
+//! `steal`: time in which a CPU of the plan wanted to run and the hypervisor ran others.
 //!
-//! The kernel keeps it in ns but shows ticks, so a slice is off by at most one tick per CPU.
+//! The kernel keeps it in ns but shows ticks, so that a slice is off by at most one tick per CPU.
 
 use tare_lab::probe::names;
 use tare_std::cpus::CpuSet;
 
-use crate::source::Growth;
+use crate::source::GrowthProbe;
 use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "steal",
     help: "CPU time that the hypervisor took from the CPUs of the plan (resolution 1/USER_HZ)",
     needs: "/proc/stat",
-    limits: "1/USER_HZ per CPU and slice",
+    limits: "off by at most 1/USER_HZ per CPU and slice",
     optional: false,
     disturbs: false,
     counters: &[CounterKind {
@@ -26,5 +26,5 @@ fn open(roots: &Roots, cpus: &CpuSet) -> Opened {
     let cpus = cpus.clone();
     let take = move |text: &str| stat::over_cpus(text, &cpus, stat::STEAL);
     let what = "steal column for the CPUs of the plan";
-    Growth::open(&KIND, &roots.proc.join("stat"), what, stat::tick_ns(), take)
+    GrowthProbe::open(&KIND, &roots.proc.join("stat"), what, stat::tick_ns(), take)
 }

@@ -1,29 +1,29 @@
-//! `switches`: how often the threads of the system, of the layer and of the client gave up their
-//! CPU, lost it, or were moved to another.
+//! `switches`: how often the threads of the system, the layer and the client gave up their CPU, lost
+//! it, or moved to another CPU.
 //!
 //! Source: `/proc/PID/task/TID/sched` (`nr_voluntary_switches`, `nr_involuntary_switches`,
-//! `se.nr_migrations`; kernel/sched/debug.c, proc_sched_show_task), which a kernel without
-//! CONFIG_SCHED_DEBUG does not have; then `status`, proc_pid_status(5), without migrations.
-//! In a process of another pid namespace the file is there too.
+//! `se.nr_migrations`; kernel/sched/debug.c, proc_sched_show_task). A kernel without
+//! CONFIG_SCHED_DEBUG lacks it; then `status`, proc_pid_status(5), gives all but the migrations.
+//! Processes of other pid namespaces have the file too.
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::{CLIENT, Files, LAYER, SYSTEM};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::{CLIENT, LAYER, ProcessFiles, SYSTEM};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "switches",
     help: "how often threads of the system, the layer and the client slept, were preempted, moved",
     needs: "/proc/PID/task/TID/sched (CONFIG_SCHED_DEBUG), or status without migrations",
-    limits: "threads that come and go inside a slice are missed; the layer's only where it has \
+    limits: "threads that start and end inside a slice are missed; the layer counts only if it has \
              processes",
     optional: false,
     disturbs: false,
     counters: &[
         CounterKind {
             name: "{part}_switches_voluntary",
-            help: "times a thread gave up its CPU: it waited for something",
+            help: "times a thread gave up its CPU to wait",
         },
         CounterKind {
             name: "{part}_switches_involuntary",
@@ -31,22 +31,22 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
         },
         CounterKind { name: "{part}_migrations", help: "times a thread was moved to another CPU" },
     ],
-    open: |roots, _| between(&KIND, Switches { roots: roots.clone(), parts: Vec::new() }),
+    open: |roots, _| edge_probe(&KIND, Switches { roots: roots.clone(), parts: Vec::new() }),
 };
 
 struct Switches {
     roots: Roots,
-    parts: Vec<(Files<3>, bool)>,
+    parts: Vec<(ProcessFiles<3>, bool)>,
 }
 
 impl Switches {
-    fn part(&self, of: &'static str, pids: &[u32]) -> Result<(Files<3>, bool), ProbeError> {
+    fn part(&self, of: &'static str, pids: &[u32]) -> Result<(ProcessFiles<3>, bool), ProbeError> {
         let proc = &self.roots.proc;
         let has_sched =
             pids.first().is_some_and(|pid| proc.join(pid.to_string()).join("sched").exists());
         let files = match has_sched {
-            true => Files::of_threads(of, proc, pids, "sched", from_sched)?,
-            false => Files::of_threads(of, proc, pids, "status", from_status)?,
+            true => ProcessFiles::of_threads(of, proc, pids, "sched", from_sched)?,
+            false => ProcessFiles::of_threads(of, proc, pids, "status", from_status)?,
         };
         Ok((files, has_sched))
     }
@@ -77,8 +77,8 @@ fn take<const N: usize>(text: &str, names: [&str; N]) -> Option<[u64; N]> {
     Some(numbers)
 }
 
-impl Numbers for Switches {
-    type Reading = Vec<[u64; 3]>;
+impl EdgeReader for Switches {
+    type Values = Vec<[u64; 3]>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.parts.clear();
@@ -93,7 +93,7 @@ impl Numbers for Switches {
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
         if self.parts.is_empty() {
             return Err(ProbeError::NoProcess { of: SYSTEM });
         }
@@ -107,7 +107,7 @@ impl Numbers for Switches {
         Ok(readings)
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let mut counters = Vec::new();
         for (((files, has_sched), begin), end) in self.parts.iter().zip(begin).zip(end) {
             let grown = |at: usize| end[at].saturating_sub(begin[at]) as f64;

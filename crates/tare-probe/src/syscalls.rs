@@ -1,11 +1,13 @@
-//! `syscalls`: system calls by name, of the system, of what the layer adds and of the client.
+//! `syscalls`: system calls by name, of the system, the layer and the client.
 //!
-//! Source: a program of the kernel at the tracepoint `sys_enter` ([`crate::bpf`]), which finds the
-//! caller's process in a table and adds one under the call's number. Nothing is lost, and nothing is
-//! sampled. Limits: while it runs every system call on the host takes the slow way through the
-//! kernel's entry and runs the program. On a virtual machine where a bare call takes 1.0 µs that was
-//! 0.7 µs more for a call that counts, and 0.45 µs for a stranger's: it disturbs, and has slices of its own.
-//! A call that a seccomp filter refuses is not counted; io_uring's operations are no calls.
+//! Source: a BPF program ([`crate::bpf`]) at the tracepoint `sys_enter` looks up the process of the
+//! caller in a table and adds one under the number of the call. It counts every call; it does not
+//! sample.
+//!
+//! Limits: while it runs, every system call on the host takes the slow path of the kernel's entry
+//! and runs the program. On a virtual machine where a bare call takes 1.0 µs, a counted call took
+//! 0.7 µs more and a call of another program 0.45 µs more. The probe disturbs, and runs in its own
+//! slices. A call that a seccomp filter refuses is not counted. Operations of io_uring are not calls.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -13,29 +15,29 @@ use std::os::unix::fs::MetadataExt;
 use syscalls::Sysno;
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::bpf::{self, Code, Do, Helper, Map, Program, Running, STACK, Width};
-use crate::files::{CLIENT, LAYER, SYSTEM};
-use crate::sticky::Sticky;
+use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Running, STACK, Width};
+use crate::counter_names::CounterNames;
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::{CLIENT, LAYER, SYSTEM};
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "syscalls",
     help: "system calls by name",
     needs: bpf::NEEDS,
-    limits: "every call takes some 0.5 µs longer while it runs; processes that start inside a slice are missed; at most 64 names of each part",
+    limits: "every call takes about 0.5 µs longer while it runs; processes that start inside a slice are missed; at most 64 names of each part",
     optional: false,
     disturbs: true,
     counters: &[
         CounterKind { name: "system_syscalls", help: "system calls of the system's processes" },
-        CounterKind { name: "system_syscalls_{name}", help: "those of them of one name" },
+        CounterKind { name: "system_syscalls_{name}", help: "system calls of one name" },
         CounterKind {
             name: "layer_syscalls",
-            help: "system calls of what the layer adds outside the system",
+            help: "system calls of the processes that the layer adds",
         },
-        CounterKind { name: "layer_syscalls_{name}", help: "those of them of one name" },
+        CounterKind { name: "layer_syscalls_{name}", help: "system calls of one name" },
         CounterKind { name: "client_syscalls", help: "system calls of the client" },
-        CounterKind { name: "client_syscalls_{name}", help: "those of them of one name" },
+        CounterKind { name: "client_syscalls_{name}", help: "system calls of one name" },
     ],
     open: |roots, _| {
         // Inode of the first namespace: kernel, include/uapi/linux/nsfs.h (PID_NS_INIT_INO).
@@ -43,38 +45,38 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
         if own != FIRST_PID_NAMESPACE {
             return Err(ProbeError::PidNamespace);
         }
-        between(&KIND, Syscalls::new()?)
+        edge_probe(&KIND, Syscalls::new()?)
     },
 };
 
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
-/// Calls have numbers below this, on x86-64 and on arm64.
+/// All system call numbers on x86-64 and arm64 are below this.
 const NUMBERS: u32 = 512;
 const PROCESSES_MAX: u32 = 4096;
 const NAMES_MAX: usize = 64;
-/// The parts, by the number that a process has in the table.
+/// The parts. The index is the value of a process in the table.
 const PARTS: [&str; 3] = [SYSTEM, LAYER, CLIENT];
 
 struct Syscalls {
     program: Program,
-    /// The number of the part that a process belongs to.
+    /// The part of each process.
     processes: Map,
     counts: Map,
     known: Vec<u32>,
     /// Parts that have processes.
     present: [bool; 3],
-    names: [Sticky; 3],
+    names: [CounterNames; 3],
     running: Option<Running>,
 }
 
 /// `counts[processes[pid]][number] += 1`.
-fn program(processes: &Map, counts: &Map) -> Code {
-    let mut code = Code::default();
+fn program(processes: &Map, counts: &Map) -> Assembler {
+    let mut code = Assembler::default();
     let end = code.label();
-    // The arguments of the tracepoint: the registers of the caller, and the number of the call.
+    // The tracepoint's arguments are the caller's registers and the number of the call.
     code.load(Width::Double, 6, 1, 8);
     code.call(Helper::Ids);
-    code.number(Do::ShiftRight, 0, 32);
+    code.number(AluOp::ShiftRight, 0, 32);
     code.store(Width::Word, STACK, -4, 0);
     code.call_with_key(Helper::Lookup, processes, -4);
     code.jump_if_equal(0, 0, end);
@@ -82,10 +84,10 @@ fn program(processes: &Map, counts: &Map) -> Code {
     code.store(Width::Word, STACK, -8, 0);
     code.call_with_key(Helper::Lookup, counts, -8);
     code.jump_if_equal(0, 0, end);
-    code.number(Do::And, 6, NUMBERS.cast_signed() - 1);
-    code.number(Do::ShiftLeft, 6, 3);
-    code.register(Do::Add, 0, 6);
-    code.number(Do::Move, 1, 1);
+    code.number(AluOp::And, 6, NUMBERS.cast_signed() - 1);
+    code.number(AluOp::ShiftLeft, 6, 3);
+    code.register(AluOp::Add, 0, 6);
+    code.number(AluOp::Move, 1, 1);
     code.add_to_memory(0, 1);
     code.place(end);
     code.exit();
@@ -103,7 +105,7 @@ impl Syscalls {
             counts,
             known: Vec::new(),
             present: [false; 3],
-            names: PARTS.map(|_| Sticky::new(NAMES_MAX)),
+            names: PARTS.map(|_| CounterNames::new(NAMES_MAX)),
             running: None,
         })
     }
@@ -116,9 +118,9 @@ fn name_of(number: usize) -> String {
     }
 }
 
-impl Numbers for Syscalls {
-    /// Calls by number, of each part.
-    type Reading = [Vec<u64>; 3];
+impl EdgeReader for Syscalls {
+    /// The calls of each part by number.
+    type Values = [Vec<u64>; 3];
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.running = None;
@@ -140,7 +142,7 @@ impl Numbers for Syscalls {
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
         let reading = [self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?];
         if edge == Edge::End {
             self.running = None;
@@ -148,7 +150,7 @@ impl Numbers for Syscalls {
         Ok(reading)
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let mut counters = Vec::new();
         for (at, (begin, end)) in begin.into_iter().zip(end).enumerate() {
             if !self.present[at] {
@@ -160,7 +162,7 @@ impl Numbers for Syscalls {
             counters.push(counter(format!("{}_syscalls", PARTS[at]), all as f64));
             let name = |number| format!("{}_syscalls_{}", PARTS[at], name_of(number));
             let named = calls.into_iter().enumerate().map(|(number, count)| (name(number), count));
-            counters.extend(self.names[at].of(named.collect()));
+            counters.extend(self.names[at].select(named.collect()));
         }
         counters
     }

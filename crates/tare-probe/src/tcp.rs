@@ -1,5 +1,5 @@
-//! `tcp`: segments, retransmits and drops of TCP, in the network namespace of the system and in that
-//! of the client.
+//! `tcp`: segments, retransmits and drops of TCP, in the network namespaces of the system and the
+//! client.
 //!
 //! Source: `/proc/PID/net/snmp` and `/proc/PID/net/netstat`, which show the namespace of the process
 //! (kernel: Documentation/networking/snmp_counter.rst).
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 
 use tare_lab::probe::{Counter, Scope};
 
-use crate::between::{Edge, Numbers, between};
-use crate::files::{CLIENT, SYSTEM};
+use crate::edge_probe::{Edge, EdgeReader, edge_probe};
+use crate::process_files::{CLIENT, SYSTEM};
 use crate::source::Source;
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
@@ -18,8 +18,8 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "tcp",
     help: "TCP segments, retransmits and drops in the namespaces of the system and of the client",
     needs: "/proc/PID/net/snmp and netstat",
-    limits: "in the host's own namespace strangers' connections count too; a sentry's own network \
-             stack is not seen; the client's only where its namespace is another",
+    limits: "in the host's own namespace connections of other programs count too; a sentry's own \
+             network stack is not seen; the client counts only if its namespace differs",
     optional: false,
     disturbs: false,
     counters: &[
@@ -42,7 +42,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             help: "segments dropped because a socket's queues were full",
         },
     ],
-    open: |roots, _| between(&KIND, Tcp { roots: roots.clone(), sides: Vec::new() }),
+    open: |roots, _| edge_probe(&KIND, Tcp { roots: roots.clone(), sides: Vec::new() }),
 };
 
 const COLUMNS: [(&str, &str, &str); 9] = [
@@ -93,8 +93,8 @@ impl Side {
     }
 }
 
-impl Numbers for Tcp {
-    type Reading = Vec<[Option<u64>; COLUMNS.len()]>;
+impl EdgeReader for Tcp {
+    type Values = Vec<[Option<u64>; COLUMNS.len()]>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.sides.clear();
@@ -112,18 +112,18 @@ impl Numbers for Tcp {
         Ok(())
     }
 
-    fn read(&mut self, _: Edge) -> Result<Self::Reading, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         if self.sides.is_empty() {
             return Err(ProbeError::NoProcess { of: SYSTEM });
         }
         self.sides.iter_mut().map(Side::read).collect()
     }
 
-    fn counters(&mut self, begin: Self::Reading, end: Self::Reading) -> Vec<Counter> {
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let mut counters = Vec::new();
         for ((side, begin), end) in self.sides.iter().zip(begin).zip(end) {
             for (at, (_, _, name)) in COLUMNS.iter().enumerate() {
-                // A kernel that does not know the column says nothing about it.
+                // Older kernels lack some columns.
                 if let (Some(begin), Some(end)) = (begin[at], end[at]) {
                     let name = format!("{}_tcp_{name}", side.of);
                     counters.push(counter(name, end.saturating_sub(begin) as f64));

@@ -1,8 +1,7 @@
-//! What the kernel says of its tracepoints: their numbers and their fields.
+//! Reads the numbers and fields of the kernel's tracepoints from tracefs.
 //!
-//! The tracefs is read through a mount that stands in no tree (fsopen(2), fsmount(2)) and goes with its
-//! descriptor, so that nothing is mounted on the host. Where the host has it mounted, that is the same file
-//! system.
+//! The mount is detached (fsopen(2), fsmount(2)) and ends with its descriptor, so that nothing is
+//! mounted on the host. A tracefs that the host has mounted is the same file system.
 
 use std::fs::File;
 use std::io::Read;
@@ -14,10 +13,10 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 
 use crate::{ProbeError, bpf};
 
-/// The tracefs, seen by this process alone.
+/// A detached mount of tracefs.
 pub(crate) struct Tracefs(OwnedFd);
 
-/// A tracepoint.
+/// A tracepoint with its number and the layout of its fields.
 pub(crate) struct Tracepoint {
     pub(crate) id: u64,
     path: PathBuf,
@@ -62,7 +61,7 @@ impl Tracefs {
 }
 
 impl Tracepoint {
-    /// Where a field is in what programs are given, in bytes.
+    /// The offset of a field in the program's argument, in bytes.
     pub(crate) fn offset(&self, field: &str) -> Result<i16, ProbeError> {
         let missing = || ProbeError::Missing {
             path: self.path.clone(),
@@ -73,7 +72,8 @@ impl Tracepoint {
     }
 }
 
-/// A line is `field:char rwbs[10]; offset:36; size:10; signed:0;`, with tabs between.
+/// The offset of a field. A line is `field:char rwbs[10]; offset:36; size:10; signed:0;`, with tabs
+/// between the parts.
 fn offset(format: &str, field: &str) -> Option<i16> {
     format.lines().find_map(|line| {
         let mut parts = line.trim().split(';').map(str::trim);
@@ -90,7 +90,7 @@ mod tests {
     use super::offset;
 
     #[test]
-    fn fields_are_found_by_name() {
+    fn finds_fields_by_name() {
         let format = "name: block_rq_issue\nID: 1\nformat:\n\
             \tfield:unsigned short common_type;\toffset:0;\tsize:2;\tsigned:0;\n\n\
             \tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\

@@ -1,11 +1,12 @@
-//! Prints how the intervals behave on simulated campaigns with a known truth: the table in
-//! docs/concepts/cost.md. `cargo run --release --package tare-stats --example validate_statistics`.
+//! Prints the coverage and width of the intervals on simulated campaigns with a known truth, for the
+//! table in docs/concepts/cost.md.
+//! Run `cargo run --release --package tare-stats --example validate_statistics`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::time::Instant;
 
 use tare_stats::methods::Method;
-use tare_stats::validation::{Noise, Outcome, simulate, simulate_early_stop, simulate_family};
+use tare_stats::validation::{NoiseModel, Outcome, simulate, simulate_early_stop, simulate_family};
 
 const CAMPAIGNS: usize = 10_000;
 const SEED: u64 = 42;
@@ -13,8 +14,8 @@ const BLOCKS: [usize; 4] = [3, 5, 10, 40];
 
 fn main() {
     let started = Instant::now();
-    let mut outcomes: Vec<(Noise, usize, Outcome)> = Vec::new();
-    for noise in Noise::ALL {
+    let mut outcomes: Vec<(NoiseModel, usize, Outcome)> = Vec::new();
+    for noise in NoiseModel::ALL {
         for blocks in BLOCKS {
             let simulated = simulate(noise, blocks, CAMPAIGNS, SEED, &Method::ALL);
             outcomes.extend(simulated.into_iter().map(|outcome| (noise, blocks, outcome)));
@@ -27,7 +28,7 @@ fn main() {
     print_whole(&outcomes);
     println!();
     println!("stopped as soon as the interval is narrower than asked, at most 60 blocks:");
-    for noise in [Noise::Normal, Noise::HeavyTails] {
+    for noise in [NoiseModel::Normal, NoiseModel::HeavyTails] {
         for (asked, least) in [(4.0, 5), (6.0, 5), (4.0, 10), (6.0, 10), (4.0, 20)] {
             let bounds = (least, 60);
             let (coverage, blocks) = simulate_early_stop(noise, bounds, asked, CAMPAIGNS, SEED);
@@ -49,11 +50,11 @@ fn main() {
     println!("took {:.1} s", started.elapsed().as_secs_f64());
 }
 
-/// Coverage and median width, the numbers of blocks side by side.
-fn print_short(outcomes: &[(Noise, usize, Outcome)]) {
+/// Prints coverage and median width, with one column per number of blocks.
+fn print_short(outcomes: &[(NoiseModel, usize, Outcome)]) {
     println!("| noise | method | 3 blocks | 5 blocks | 10 blocks | 40 blocks |");
     println!("|---|---|---:|---:|---:|---:|");
-    for noise in Noise::ALL {
+    for noise in NoiseModel::ALL {
         for method in Method::ALL {
             let wanted = outcomes.iter().filter(|(n, _, o)| *n == noise && o.method == method);
             let cells = wanted.map(|(_, _, outcome)| {
@@ -69,8 +70,8 @@ fn print_short(outcomes: &[(Noise, usize, Outcome)]) {
     }
 }
 
-/// Everything.
-fn print_whole(outcomes: &[(Noise, usize, Outcome)]) {
+/// Prints all results.
+fn print_whole(outcomes: &[(NoiseModel, usize, Outcome)]) {
     println!(
         "| noise | blocks | method | coverage % | false alarms % | mean width | median width | \
          finds 3 % |"
@@ -90,7 +91,7 @@ fn print_whole(outcomes: &[(Noise, usize, Outcome)]) {
     }
 }
 
-/// Percentage points from end to end.
+/// Formats a width in percentage points.
 fn width(percent: f64) -> String {
     match percent {
         _ if percent.is_infinite() => "none".to_string(),

@@ -1,13 +1,13 @@
-//! A cost: what an environment loses against another, in percent, with its interval.
+//! A cost: the loss of an environment against another, in percent, with its interval.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::{Estimate, estimate};
 
-/// A figure with its 95 % interval, which holds the figure.
+/// A figure with its 95 % interval. The figure is inside the interval.
 ///
-/// One block allows no interval: a bound is then infinite (or what no cost can exceed), which JSON
-/// writes as `null`.
+/// One block allows no interval. A bound is then infinite (or the limit of a cost). JSON writes an
+/// infinite bound as `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
     pub value: f64,
@@ -15,12 +15,12 @@ pub struct Interval {
     pub low: f64,
     #[serde(deserialize_with = "null_is_above_all")]
     pub high: f64,
-    /// Number of blocks that the interval is made of.
+    /// The number of blocks behind the interval.
     pub blocks: u32,
 }
 
 impl Interval {
-    /// False for a single block, of which no interval can be made.
+    /// Whether both bounds are finite. A single block has no bounds.
     pub fn is_bounded(&self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }
@@ -41,17 +41,18 @@ fn null_is_above_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, 
     Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
 }
 
-/// What an environment loses against the baseline, in percent; above 0 is a loss.
+/// The loss of an environment against the baseline, in percent. Above 0 is a loss.
 ///
 /// CPU: `(ratio - 1) * 100` of CPU time per operation, environment over baseline ([`rise`]).
 /// Throughput: `(1 - ratio) * 100` of operations/s, environment over baseline ([`fall`]).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
     pub percent: Interval,
-    /// The interval excludes 0. False: "no difference found (within `within_percent` %)".
+    /// Whether the interval excludes 0. False reads as "no difference found (within
+    /// `within_percent` %)".
     pub found: bool,
-    /// The largest loss or gain that the interval does not exclude, in percent. Infinite (`null`
-    /// in JSON) where there is no interval.
+    /// The largest loss or gain inside the interval, in percent. Infinite (`null` in JSON) without
+    /// an interval.
     #[serde(deserialize_with = "null_is_above_all")]
     pub within_percent: f64,
 }
@@ -66,8 +67,8 @@ impl From<Estimate> for Cost {
     }
 }
 
-/// The cost where more of the figure is a loss: `(ratio - 1) * 100`, of the logs of the ratios of
-/// all blocks ([`crate::log_ratios`]). `None` without a block.
+/// Returns the cost of a figure whose rise is a loss: `(ratio - 1) * 100`, from the logs of the
+/// ratios of all blocks ([`crate::log_ratios`]). `None` without a block.
 ///
 /// ```
 /// use tare_stats::{log_ratios, rise};
@@ -81,8 +82,8 @@ pub fn rise(log_ratios: &[f64]) -> Option<Cost> {
     Some(estimate(log_ratios)?.map(|log| 100.0 * log.exp_m1()).into())
 }
 
-/// The cost where less of the figure is a loss: `(1 - ratio) * 100`. The interval is that of the
-/// rise, mirrored.
+/// Returns the cost of a figure whose fall is a loss: `(1 - ratio) * 100`. The interval mirrors that
+/// of [`rise`].
 pub fn fall(log_ratios: &[f64]) -> Option<Cost> {
     let mirrored: Vec<f64> = log_ratios.iter().map(|log| -log).collect();
     Some(estimate(&mirrored)?.map(|log| -100.0 * (-log).exp_m1()).into())

@@ -1,28 +1,28 @@
-//! By how much two independent estimates differ: Welch's interval, made from intervals.
+//! The difference of two independent estimates: Welch's interval, computed from two intervals.
 //!
-//! Method: the distance from an estimate to the bound of its 95 % interval, over Student's factor
-//! for its blocks, is its standard error; the errors of both combine as variances do, with the
+//! Method: the standard error of an estimate is the distance to the bound of its 95 % interval,
+//! divided by Student's factor for its blocks. The two errors combine like variances, with the
 //! degrees of freedom of Welch and Satterthwaite (B. L. Welch, "The generalization of 'Student's'
 //! problem when several different population variances are involved", Biometrika 34, 1947). Two
-//! intervals by Student's t give Welch's interval exactly (with whole degrees of freedom, rounded
-//! down). A signed-rank interval need not be symmetric, so each bound takes the errors that point
-//! its way (the idea of MOVER: Zou and Donner, Statistics in Medicine 27, 2008).
+//! intervals by Student's t give exactly Welch's interval (with whole degrees of freedom, rounded
+//! down). A signed-rank interval can be asymmetric, so each bound uses the errors on its side (the
+//! idea of MOVER: Zou and Donner, Statistics in Medicine 27, 2008).
 //!
-//! Limits: the two are taken to be independent, and each interval to be right.
+//! Limits: the two estimates are assumed to be independent, and each interval to be right.
 
 use super::Estimate;
 use super::methods::t_quantile;
 
-/// `to - from`, with its 95 % interval, on the (log) scale of both.
+/// Returns `to - from` with its 95 % interval, on the (log) scale of both.
 ///
-/// The interval has no bounds where one of the two has none. `None` where a figure is not finite.
+/// The interval has no bounds if one of the two has none. `None` if an estimate is not finite.
 pub fn difference(from: &Estimate, to: &Estimate) -> Option<Estimate> {
     let centre = to.centre - from.centre;
     if !centre.is_finite() {
         return None;
     }
     let blocks = from.blocks.min(to.blocks);
-    // Down: `to` may lie lower and `from` higher. Up: the other way round.
+    // The lower bound combines the low side of `to` with the high side of `from`.
     let down = half_width(Side::new(to, to.low), Side::new(from, from.high));
     let up = half_width(Side::new(to, to.high), Side::new(from, from.low));
     Some(Estimate { centre, low: centre - down, high: centre + up, blocks })
@@ -30,7 +30,7 @@ pub fn difference(from: &Estimate, to: &Estimate) -> Option<Estimate> {
 
 /// One side of an interval.
 struct Side {
-    /// Standard error, as this side tells it.
+    /// The standard error on this side.
     error: f64,
     degrees: f64,
 }
@@ -47,7 +47,7 @@ impl Side {
     }
 }
 
-/// Infinite where one side is.
+/// The half width of two sides together. Infinite if one of them is.
 fn half_width(a: Side, b: Side) -> f64 {
     let error = a.error.hypot(b.error);
     if !error.is_finite() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_bounds_nothing_and_no_noise_leaves_no_width() {
+    fn one_block_has_no_bounds_and_no_noise_has_no_width() {
         let mut rng = Rng::new(5);
         let (one, many) = (sample(&mut rng, 1, 0.1, 0.03), sample(&mut rng, 12, 0.2, 0.03));
         let found = difference(&one, &many).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     /// How often the interval holds the truth: 4,000 pairs of campaigns a case, so that chance
     /// moves the share by 0.35 points (one standard deviation).
     #[test]
-    fn covers_the_truth_as_often_as_it_says() {
+    fn difference_holds_truth_in_95_percent() {
         const PAIRS: u32 = 4_000;
         for (blocks_a, blocks_b, noise_a, noise_b) in [
             (5, 5, 0.03, 0.03),

@@ -1,18 +1,18 @@
-//! Statistics of paired blocks: one number per block, few blocks, and an interval that is right
-//! for few.
+//! Statistics of paired blocks: one number per block, and intervals that are right for few blocks.
+//! A block is one round of a study: one slice of every environment.
 //!
-//! The number is the log of a ratio, environment over baseline, both measured inside one block, so
-//! that whatever the host did to both cancels. On the log scale a loss and a gain of the same
-//! factor weigh the same, and the logs of two equally noisy arms differ symmetrically however
-//! skewed the noise of each is. That symmetry is what the rule below rests on.
+//! The number is the log of a ratio, environment over baseline. Both are measured inside one block,
+//! so that an influence of the host on both cancels. On the log scale, a loss and a gain of the same
+//! factor weigh the same. The logs of two equally noisy arms differ symmetrically, even if the noise
+//! of each is skewed. The rule below depends on this symmetry.
 //!
-//! **The rule** ([`estimate`]): below [`SIGNED_RANK_BLOCKS_MIN`] blocks Student's t on the mean of
-//! the log ratios; from there the exact signed-rank interval of Wilcoxon with the Hodges-Lehmann
-//! estimate, which is the median of all means of two blocks. It was chosen by simulation
+//! **The rule** ([`estimate`]): below [`SIGNED_RANK_BLOCKS_MIN`] blocks, Student's t on the mean of
+//! the log ratios. From there on, the exact signed-rank interval of Wilcoxon with the Hodges-Lehmann
+//! estimate, which is the median of all means of two blocks. Simulations led to this rule
 //! ([`validation`], `examples/validate_statistics.rs`).
 //!
-//! Limits: the blocks are taken to be independent. A cost that itself drifts from block to block is
-//! covered less often than the interval says, by every method tried; `docs/concepts/cost.md` has
+//! Limits: the blocks are assumed to be independent. If the cost itself drifts from block to block,
+//! intervals of all tried methods hold the truth less often than 95 %. `docs/concepts/cost.md` has
 //! the figures.
 
 #![forbid(unsafe_code)]
@@ -32,29 +32,30 @@ pub use difference::difference;
 /// Confidence of every interval that Tare prints.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// From so many blocks on the interval is the signed-rank one. Under normal noise it is as narrow
-/// as Student's t there (within 3 %), and under heavy tails it is far narrower; below, its few
-/// steps leave it no choice of confidence near 95 % (under 6 blocks it has none at all).
+/// The least number of blocks for the signed-rank interval. There it is as narrow as Student's t
+/// under normal noise (within 3 %), and far narrower under heavy tails. With fewer blocks, its few
+/// steps allow no confidence near 95 %, and below 6 blocks it has no 95 % interval at all.
 pub const SIGNED_RANK_BLOCKS_MIN: usize = 10;
 
-/// Below so many blocks an interval is right but so wide that a figure is worth little: Student's
-/// factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 blocks, and 2.4 for 7.
+/// The least number of blocks for a useful figure. With fewer, an interval is right but wide:
+/// Student's factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 blocks, and 2.4 for 7.
 pub const BLOCKS_MIN: u32 = 7;
 
-/// An estimate with its 95 % interval, on the scale of the values it was made from.
+/// An estimate with its 95 % interval, on the scale of the input values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
-    /// The estimate that belongs to the interval, and lies in it.
+    /// The estimate, which is inside the interval.
     pub centre: f64,
-    /// Minus infinity where the values allow no interval.
+    /// The lower bound. Minus infinity if the values allow no interval.
     pub low: f64,
-    /// Infinity where the values allow no interval.
+    /// The upper bound. Infinity if the values allow no interval.
     pub high: f64,
+    /// The number of values.
     pub blocks: u32,
 }
 
 impl Estimate {
-    /// An estimate that excludes nothing.
+    /// An estimate without bounds, which excludes nothing.
     fn unbounded(centre: f64, blocks: usize) -> Self {
         Self::new(centre, f64::NEG_INFINITY, f64::INFINITY, blocks)
     }
@@ -68,7 +69,7 @@ impl Estimate {
         value < self.low || value > self.high
     }
 
-    /// The same on another scale, by a function that grows.
+    /// Converts the estimate to another scale by a growing function.
     pub fn map(self, growing: impl Fn(f64) -> f64) -> Self {
         Self {
             centre: growing(self.centre),
@@ -79,7 +80,8 @@ impl Estimate {
     }
 }
 
-/// The median; the mean of the two in the middle of an even number. `None` without a value.
+/// Returns the median. For an even number of values it is the mean of the two middle ones. `None`
+/// without a value.
 ///
 /// ```
 /// assert_eq!(tare_stats::median([3.0, 1.0, 2.0, 10.0]), Some(2.5));
@@ -91,11 +93,11 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(*sorted.get(n.checked_sub(1)? / 2)?, sorted[n / 2]))
 }
 
-/// The estimate and interval of the product, from one value per block. `None` without a value.
-/// One block gives an interval without bounds: nothing is known about the noise. Two give Student's
-/// t with one degree of freedom, which is 12.7 standard errors to each side.
+/// Returns the estimate and interval that Tare prints, from one value per block. `None` without a
+/// value. One block gives an interval without bounds, because the noise is unknown. Two blocks give
+/// Student's t with one degree of freedom, which is 12.7 standard errors to each side.
 ///
-/// Time grows little faster than the number of blocks.
+/// The time grows little faster than the number of blocks.
 ///
 /// ```
 /// use tare_stats::{estimate, log_ratios};
@@ -114,8 +116,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     }
 }
 
-/// Logs of the ratios `over / under` of one block each. A pair with a side that is not above 0 has
-/// no ratio and is left out.
+/// Returns the logs of the ratios `over / under`, one per block. Leaves out pairs in which a side is
+/// not above 0.
 pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
     let sound = |x: f64| x > 0.0 && x.is_finite();
     let pairs = pairs.into_iter().filter(|&(over, under)| sound(over) && sound(under));

@@ -1,6 +1,6 @@
-//! The intervals that were compared. Each takes one value per block and returns the estimate that
-//! belongs to it; `None` without a value; no bounds where the method has no 95 % interval for so
-//! few blocks. The product uses [`student_t`] and [`signed_rank`]; the others are kept so that the
+//! The methods that were compared. Each takes one value per block and returns an estimate with its
+//! interval. `None` without a value. The interval has no bounds if the method has no 95 % interval
+//! for so few blocks. Tare uses [`student_t`] and [`signed_rank`]. The others stay so that the
 //! choice can be checked again.
 
 use std::sync::OnceLock;
@@ -15,7 +15,7 @@ const TAIL: f64 = (1.0 - CONFIDENCE) / 2.0;
 /// Resamples of the bootstrap methods.
 pub const RESAMPLES: usize = 999;
 
-/// A way to an interval.
+/// A method to compute an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Method {
     StudentT,
@@ -23,7 +23,7 @@ pub enum Method {
     SignedRank,
     BootstrapT,
     Bca,
-    /// The rule of the product: [`estimate`].
+    /// The rule that Tare uses: [`estimate`].
     Product,
 }
 
@@ -48,7 +48,7 @@ impl Method {
         }
     }
 
-    /// `rng` serves the bootstrap methods only.
+    /// Runs the method. Only the bootstrap methods use `rng`.
     pub fn estimate(self, values: &[f64], rng: &mut Rng) -> Option<Estimate> {
         match self {
             Self::StudentT => student_t(values),
@@ -61,7 +61,7 @@ impl Method {
     }
 }
 
-/// Mean and its standard error; the error is `None` below two values.
+/// The mean and its standard error. The error is `None` below two values.
 fn mean_and_error(values: &[f64]) -> Option<(f64, Option<f64>)> {
     if values.is_empty() {
         return None;
@@ -72,7 +72,8 @@ fn mean_and_error(values: &[f64]) -> Option<(f64, Option<f64>)> {
     Some((mean, (values.len() > 1).then(|| (squares / (n - 1.0) / n).sqrt())))
 }
 
-/// Two-sided 95 % quantile of Student's t: 12.71, 4.30, 3.18, 2.78 ... for 1, 2, 3, 4 degrees.
+/// Returns the two-sided 95 % quantile of Student's t: 12.71, 4.30, 3.18, 2.78 ... for 1, 2, 3, 4
+/// degrees of freedom.
 pub fn t_quantile(degrees: usize) -> f64 {
     static TABLE: OnceLock<Vec<f64>> = OnceLock::new();
     let compute = |degrees: usize| {
@@ -83,7 +84,7 @@ pub fn t_quantile(degrees: usize) -> f64 {
     table.get(degrees).copied().unwrap_or_else(|| compute(degrees))
 }
 
-/// Student's t on the mean.
+/// Returns the mean with the interval of Student's t.
 pub fn student_t(values: &[f64]) -> Option<Estimate> {
     let (mean, error) = mean_and_error(values)?;
     Some(match error {
@@ -95,8 +96,8 @@ pub fn student_t(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The largest `d` with `P(statistic <= d - 1) <= 2.5 %`, or 0: the interval is then from the d-th
-/// smallest to the d-th largest of what is ranked.
+/// The largest `d` with `P(statistic <= d - 1) <= 2.5 %`, or 0. The interval then goes from the d-th
+/// smallest to the d-th largest of the ranked values.
 fn depth(probabilities: impl Iterator<Item = f64>) -> usize {
     let mut below = 0.0;
     probabilities
@@ -107,14 +108,14 @@ fn depth(probabilities: impl Iterator<Item = f64>) -> usize {
         .count()
 }
 
-/// The sign test turned round: the median lies between two order statistics with a probability
-/// that the binomial distribution gives exactly, whatever the noise. No interval below 6 blocks.
+/// Inverts the sign test: the median is between two order statistics with a probability that the
+/// binomial distribution gives exactly for any noise. No interval below 6 blocks.
 pub fn order_statistic(values: &[f64]) -> Option<Estimate> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let n = sorted.len();
     let median = f64::midpoint(*sorted.get(n.checked_sub(1)? / 2)?, sorted[n / 2]);
-    // P(Bin(n, 1/2) = k), each from the one before.
+    // P(Bin(n, 1/2) = k), each computed from the previous one.
     let half_n = 0.5f64.powi(i32::try_from(n).unwrap_or(i32::MAX));
     let binomial = (0..n).scan(half_n, |p, k| {
         let this = *p;
@@ -127,11 +128,11 @@ pub fn order_statistic(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// Up to so many blocks the distribution of the signed-rank statistic is counted out; above, the
-/// normal approximation with continuity correction is off by less than one rank.
+/// The most blocks for which the distribution of the signed-rank statistic is computed exactly.
+/// Above, the normal approximation with continuity correction is off by less than one rank.
 const EXACT_BLOCKS_MAX: usize = 64;
 
-/// [`depth`] of the signed-rank statistic: the sum of a random subset of 1..=n.
+/// The [`depth`] of the signed-rank statistic, which is the sum of a random subset of 1..=n.
 fn signed_rank_depth(n: usize) -> usize {
     static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
     let table = TABLE.get_or_init(|| (0..=EXACT_BLOCKS_MAX).map(signed_rank_depth_exact).collect());
@@ -160,9 +161,9 @@ fn signed_rank_depth_normal(n: usize) -> usize {
     depth
 }
 
-/// Wilcoxon's signed-rank test turned round: the centre of a symmetric distribution lies between
-/// two order statistics of the Walsh averages (the means of all pairs of values, each with itself
-/// too); their median is the Hodges-Lehmann estimate. Exact for any symmetric noise. No interval
+/// Inverts Wilcoxon's signed-rank test: the centre of a symmetric distribution is between two order
+/// statistics of the Walsh averages (the means of all pairs of values, including each value with
+/// itself). Their median is the Hodges-Lehmann estimate. Exact for any symmetric noise. No interval
 /// below 6 blocks.
 /// Source: Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, 3.2-3.3.
 pub fn signed_rank(values: &[f64]) -> Option<Estimate> {
@@ -178,17 +179,17 @@ pub fn signed_rank(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The Walsh average of rank `k` (from 0) of sorted values, found without writing all of them down:
-/// the range that holds it is halved, and each count of those below the middle takes one walk along
-/// the border between the small and the large ones, because they rise along rows and columns. Both
-/// ends of the range are averages that exist, so that ties end the search too.
+/// Finds the Walsh average of rank `k` (from 0) of sorted values without storing all averages. It
+/// halves the range that contains the average. Averages rise along rows and columns, so that one
+/// walk along the border between small and large ones counts those below the middle. Both ends of
+/// the range are existing averages, so that ties end the search too.
 pub(super) fn walsh_average(sorted: &[f64], k: usize) -> f64 {
     let n = sorted.len();
     let (mut low, mut high) = (sorted[0], sorted[n - 1]);
     while low < high {
-        // Of two neighbouring floats the middle may be the upper one, which would split nothing.
+        // The middle of two neighbouring floats can be the upper one, which would not split the range.
         let middle = Some(f64::midpoint(low, high)).filter(|m| *m < high).unwrap_or(low);
-        // How many averages are not above the middle, the largest of them, the smallest above it.
+        // The number of averages up to the middle, the largest of them, and the smallest above it.
         let (mut count, mut below, mut above) = (0, low, high);
         let mut end = n;
         for (row, x) in sorted.iter().enumerate() {
@@ -213,7 +214,7 @@ fn standard_normal() -> Normal {
     Normal::standard()
 }
 
-/// Draws as many of `values` as there are, with replacement.
+/// Draws a sample of the same size as `values`, with replacement.
 fn resample(values: &[f64], rng: &mut Rng, into: &mut Vec<f64>) {
     into.clear();
     #[expect(clippy::cast_possible_truncation, reason = "below a slice's length")]
@@ -235,7 +236,7 @@ pub fn bootstrap_t(values: &[f64], rng: &mut Rng) -> Option<Estimate> {
     let mut quotients: Vec<f64> = Vec::with_capacity(RESAMPLES);
     for _ in 0..RESAMPLES {
         resample(values, rng, &mut drawn);
-        // A resample of one value over and over has no error; it says nothing about t.
+        // A resample of equal values has no standard error and no t.
         if let Some((drawn_mean, Some(drawn_error))) = mean_and_error(&drawn)
             && drawn_error > 0.0
         {

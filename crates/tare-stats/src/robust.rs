@@ -1,20 +1,21 @@
-//! Means that add up, of a table with one row per block and one column per environment: outliers are pulled
-//! back first ([`cleaned`]), and the interval of a mean accounts for that ([`mean_with_probability`]).
-//! [`holm`] corrects probabilities for the number of comparisons.
+//! Robust means of a table with one row per block and one column per environment. The means of
+//! shares add up. [`cleaned`] first pulls outliers back, and the interval of a mean accounts for
+//! that ([`mean_with_probability`]). [`holm`] corrects probabilities for the number of comparisons.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::methods::{student_t, t_quantile};
 use crate::{Estimate, SIGNED_RANK_BLOCKS_MIN, median};
 
-/// So many standard deviations are usual. Normal noise exceeds it 3 times in 1,000.
+/// The largest usual distance, in standard deviations. Normal noise exceeds it 3 times in 1,000.
 const USUAL: f64 = 3.0;
 
-/// Mean and Student's interval, and the probability of a mean as far from 0 if it were 0.
+/// Returns the mean with Student's interval, and the probability of a mean at least as far from 0 if
+/// the true mean is 0.
 ///
-/// `pulled`: the share of figures that were pulled back. They lie nearer to the mean than what they
-/// were made of, so the standard error of what they left is divided by the share of the others
-/// (Huber, "Robust Statistics", 2nd edition, 6.8).
+/// `pulled` is the share of figures that were pulled back. They are nearer to the mean than the
+/// original figures, so the standard error is divided by the share of the other figures (Huber,
+/// "Robust Statistics", 2nd edition, 6.8).
 pub fn mean_with_probability(values: &[f64], pulled: f64) -> Option<(Estimate, f64)> {
     let mut estimate = student_t(values)?;
     let widened = |end: f64| estimate.centre + (end - estimate.centre) / (1.0 - pulled);
@@ -34,7 +35,7 @@ pub fn mean_with_probability(values: &[f64], pulled: f64) -> Option<(Estimate, f
     Some((estimate, probability))
 }
 
-/// Holm's correction: how improbable each is, given that so many were looked at.
+/// Returns the probabilities corrected by Holm's method for the number of comparisons.
 /// Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
 /// Statistics 6, 1979.
 pub fn holm(probabilities: &[f64]) -> Vec<f64> {
@@ -50,15 +51,16 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
     corrected
 }
 
-/// The figures with their outliers pulled back, and what share of them was.
+/// Returns the figures with outliers pulled back, and the share of figures that were.
 ///
-/// Slices on a busy machine have heavy tails, which means do not stand; but a robust estimate of
-/// each share would weigh other blocks for each, and the shares would no longer add up. So the table
-/// that all shares are made of is cleaned once: a figure that is farther than [`USUAL`] standard
-/// deviations from what is usual for its environment in such a block (the environment's median
-/// times the block's own level, on the log scale) is put at that distance. (Huber's pseudo-values,
-/// "Robust Statistics", 2nd edition, 1.7, of the two-way table.) It knows no sign and no share, so
-/// it moves no share to either side where the noise is symmetric, and normal noise is left alone.
+/// Slices on a busy machine have heavy tails, which distort means. A robust estimate of each share
+/// would weight the blocks differently for each share, and the shares would no longer add up.
+/// Therefore the common table is cleaned once. The usual value of a figure is the environment's
+/// median times the level of the block, on the log scale. A figure that is farther than [`USUAL`]
+/// standard deviations from its usual value is moved to that distance. (These are Huber's
+/// pseudo-values, "Robust Statistics", 2nd edition, 1.7, of the two-way table.) The method ignores
+/// signs and shares. It therefore shifts no share if the noise is symmetric, and leaves normal noise
+/// alone.
 pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
     let mut table = blocks.to_vec();
     let columns = blocks.first().map_or(0, Vec::len);
@@ -67,7 +69,7 @@ pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
     }
     let mut logs: Vec<Vec<f64>> =
         blocks.iter().map(|block| block.iter().map(|us| us.ln()).collect()).collect();
-    // What is left of each figure without its environment's median and its block's level.
+    // The residual of each figure without its environment's median and its block's level.
     let usual: Vec<f64> = (0..columns).map(|c| middle(logs.iter().map(|block| block[c]))).collect();
     for block in &mut logs {
         block.iter_mut().zip(&usual).for_each(|(log, usual)| *log -= usual);
@@ -90,7 +92,7 @@ pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
     (table, f64::from(pulled) / (blocks.len() * columns) as f64)
 }
 
-/// Standard deviation of normal noise around 0, from the median of its distances.
+/// The standard deviation of normal noise around 0, from the median of the absolute values.
 fn deviation(values: impl Iterator<Item = f64>) -> f64 {
     // 1 / the third quartile of the standard normal distribution.
     1.4826 * middle(values.map(f64::abs))
@@ -106,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn holm_corrects_for_the_number_looked_at() {
+    fn holm_corrects_for_number_of_comparisons() {
         let check = |probabilities: &[f64], expect: &[f64]| {
             let corrected = holm(probabilities);
             assert_eq!(corrected.len(), expect.len());
@@ -120,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wild_figure_is_pulled_back_and_the_others_stay() {
+    fn pulls_back_one_outlier() {
         let mut blocks: Vec<Vec<f64>> = (0..12)
             .map(|k| vec![10.0 + 0.01 * f64::from(k), 20.0 - 0.01 * f64::from(k), 5.0])
             .collect();

@@ -1,31 +1,30 @@
-//! Whether a load was steady: the test of Kwiatkowski, Phillips, Schmidt and Shin, "Testing the
-//! null hypothesis of stationarity against the alternative of a unit root" (Journal of Econometrics
-//! 54, 1992), for a constant level, on the intervals of the window.
+//! Tests whether a load was steady, on the intervals of the window. The test is that of Kwiatkowski,
+//! Phillips, Schmidt and Shin, "Testing the null hypothesis of stationarity against the alternative
+//! of a unit root" (Journal of Econometrics 54, 1992), for a constant level.
 //!
-//! The test assumes that the load was steady and reports when that is unlikely. With thousands of
-//! operations per interval it finds drifts too small to matter, so a drift must also exceed a size.
-//! A change slower than the window looks like a steady state.
+//! Its null hypothesis is a steady load. With thousands of operations in an interval, it finds
+//! drifts that are too small to matter, so that a drift must also have a minimum size. It cannot
+//! distinguish a change that is slow against the window from a steady state.
 
 use serde::Serialize;
 
-/// The fewest intervals that allow a test.
+/// The least number of intervals for the test.
 const INTERVALS_MIN: usize = 10;
-/// The critical value, exceeded by one in a hundred steady series: table 1 of the paper, for a
-/// constant level.
+/// The critical value at 1 %: table 1 of the paper, for a constant level.
 const CRITICAL: f64 = 0.739;
-/// A smaller change from the first half to the second does not matter, as a share.
+/// The smallest relevant change from the first half to the second, as a share.
 const DRIFT_SHARE: f64 = 0.05;
 
 /// The result of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Steadiness {
-    /// What was tested: `throughput` or `response time`.
+    /// The tested series: `throughput` or `response time`.
     pub of: &'static str,
     pub intervals: usize,
-    /// The statistic of the test; above `critical` the series is not steady.
+    /// The statistic of the test. Above `critical` the test rejects a steady load.
     pub statistic: f64,
     pub critical: f64,
-    /// From the mean of the first half to that of the second, as a share of the first.
+    /// The change from the mean of the first half to that of the second, as a share of the first.
     pub drift_share: f64,
     pub is_steady: bool,
 }
@@ -46,8 +45,8 @@ impl Steadiness {
     }
 }
 
-/// Returns the sum of the squared partial sums of the residuals, over n^2 times their long-run
-/// variance. That one takes in autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's
+/// The sum of the squared partial sums of the residuals, divided by n^2 times their long-run
+/// variance. The variance includes autocorrelation up to a lag of 4 (n / 100)^(1/4) with Bartlett's
 /// weights: equations 10 to 13 of the paper. 0 for a constant series.
 fn statistic(values: &[f64]) -> f64 {
     let count = values.len() as f64;
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn statistic_matches_the_paper() {
+    fn statistic_matches_paper() {
         // By hand: 1 .. 4 has the residuals -1.5 -0.5 0.5 1.5, the partial sums -1.5 -2 -1.5 0, so
         // 8.5; lag 1 (4 (4 / 100)^(1/4) = 1.79): variance 1.25 + 2 * 0.5 * 0.3125 = 1.5625.
         let expect = 8.5 / (16.0 * 1.5625);
@@ -105,17 +104,17 @@ mod tests {
     }
 
     #[test]
-    fn drifts_and_jumps_are_found_if_they_are_of_some_size() {
+    fn finds_drifts_and_jumps_of_relevant_size() {
         let check = |values: &[f64], expect: bool| {
             let found = Steadiness::of("throughput", values).unwrap();
             assert_eq!(found.is_steady, expect, "{found:?}");
         };
         check(&noise(1, 60, |_| 0.0), true);
         check(&noise(2, 60, |at| at as f64 * 5.0), false);
-        // A start that was slow for a third of the time, and for a twentieth.
+        // The start is slow for a third of the time, and for a twentieth.
         check(&noise(3, 60, |at| if at < 20 { -200.0 } else { 0.0 }), false);
         check(&noise(4, 60, |at| if at < 3 { -200.0 } else { 0.0 }), true);
-        // Significant, but too small to matter.
+        // The drift is certain but too small to matter.
         check(&noise(5, 600, |at| at as f64 / 30.0), true);
         assert!(Steadiness::of("throughput", &[1.0; 9]).is_none());
     }

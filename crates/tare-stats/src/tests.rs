@@ -2,28 +2,28 @@ use proptest::prelude::*;
 use tare_std::rng::Rng;
 
 use super::methods::{self, Method};
-use super::validation::{Noise, simulate, simulate_early_stop, simulate_family};
+use super::validation::{NoiseModel, simulate, simulate_early_stop, simulate_family};
 use super::*;
 
 const CAMPAIGNS: usize = 10_000;
 
-fn rule(noise: Noise, blocks: usize) -> validation::Outcome {
+fn rule(noise: NoiseModel, blocks: usize) -> validation::Outcome {
     simulate(noise, blocks, CAMPAIGNS, 42, &[Method::Product])[0]
 }
 
 #[test]
-fn covers_the_truth_as_often_as_it_says_in_normal_noise() {
+fn holds_truth_in_normal_noise() {
     for blocks in [3, 5, 10, 40] {
-        let coverage = rule(Noise::Normal, blocks).coverage;
+        let coverage = rule(NoiseModel::Normal, blocks).coverage;
         assert!((0.94..=0.96).contains(&coverage), "{blocks} blocks: {coverage}");
     }
 }
 
 #[test]
-fn a_against_a_alarms_at_most_one_time_in_twenty() {
+fn a_against_a_alarms_in_at_most_5_percent() {
     // 40,000 campaigns, so that chance moves the rate by 0.11 points (one standard deviation);
     // Student's t sits exactly at 5 %.
-    for noise in [Noise::Normal, Noise::Skewed, Noise::HeavyTails] {
+    for noise in [NoiseModel::Normal, NoiseModel::Skewed, NoiseModel::HeavyTails] {
         for blocks in [3, 5, 10, 40] {
             let alarms =
                 simulate(noise, blocks, 4 * CAMPAIGNS, 7, &[Method::Product])[0].false_alarms;
@@ -33,9 +33,11 @@ fn a_against_a_alarms_at_most_one_time_in_twenty() {
 }
 
 #[test]
-fn holds_its_coverage_wherever_pairing_makes_the_noise_symmetric() {
-    // Everything but noise or drift of one arm alone.
-    for noise in [Noise::Skewed, Noise::HeavyTails, Noise::Outliers, Noise::DriftShared] {
+fn holds_truth_in_symmetric_noise() {
+    // All models except those with noise or drift in one arm alone.
+    for noise in
+        [NoiseModel::Skewed, NoiseModel::HeavyTails, NoiseModel::Outliers, NoiseModel::DriftShared]
+    {
         for blocks in [3, 5, 10, 40] {
             let coverage = rule(noise, blocks).coverage;
             assert!(coverage >= 0.94, "{noise:?}, {blocks} blocks: {coverage}");
@@ -44,8 +46,8 @@ fn holds_its_coverage_wherever_pairing_makes_the_noise_symmetric() {
 }
 
 #[test]
-fn the_rule_is_the_narrower_one_where_tails_are_heavy() {
-    for noise in [Noise::Skewed, Noise::HeavyTails, Noise::Outliers] {
+fn rule_is_narrower_with_heavy_tails() {
+    for noise in [NoiseModel::Skewed, NoiseModel::HeavyTails, NoiseModel::Outliers] {
         let methods = [Method::Product, Method::StudentT];
         let outcomes = simulate(noise, 40, CAMPAIGNS, 42, &methods);
         let (rule, t) = (outcomes[0], outcomes[1]);
@@ -55,7 +57,7 @@ fn the_rule_is_the_narrower_one_where_tails_are_heavy() {
 }
 
 #[test]
-fn exact_methods_say_when_they_have_no_interval() {
+fn exact_methods_have_no_interval_below_6_blocks() {
     let five = [0.1, 0.2, 0.3, 0.4, 0.5];
     for method in [Method::OrderStatistic, Method::SignedRank] {
         let estimate = method.estimate(&five, &mut Rng::new(0)).unwrap();
@@ -66,7 +68,7 @@ fn exact_methods_say_when_they_have_no_interval() {
 }
 
 #[test]
-fn every_method_stands_one_and_no_value() {
+fn every_method_handles_one_and_no_value() {
     for method in Method::ALL {
         assert_eq!(method.estimate(&[], &mut Rng::new(0)), None, "{method:?}");
         let one = method.estimate(&[0.25], &mut Rng::new(0)).unwrap();
@@ -78,7 +80,7 @@ fn every_method_stands_one_and_no_value() {
 }
 
 #[test]
-fn few_blocks_get_the_quantile_of_student_and_never_z() {
+fn few_blocks_use_student_quantile() {
     // Table values of Student's t, two-sided 95 %.
     for (degrees, table) in [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (28, 2.048)] {
         let t = methods::t_quantile(degrees);
@@ -90,7 +92,7 @@ fn few_blocks_get_the_quantile_of_student_and_never_z() {
 }
 
 #[test]
-fn signed_ranks_match_the_printed_tables() {
+fn signed_ranks_match_published_tables() {
     // Wilcoxon's critical values, two-sided 5 %: n = 10: 8, n = 20: 52, n = 40: 264. With values
     // that are powers of 2 every Walsh average is distinct, so the bound is the (c + 1)-th smallest.
     for (n, critical) in [(10, 8), (20, 52), (40, 264)] {
@@ -107,8 +109,8 @@ fn signed_ranks_match_the_printed_tables() {
 }
 
 #[test]
-fn many_blocks_use_the_normal_approximation_without_a_step() {
-    // Around the change from counting to approximating the width shrinks smoothly.
+fn normal_approximation_has_no_step() {
+    // The width shrinks smoothly at the change from the exact to the approximate distribution.
     let mut rng = Rng::new(5);
     let values: Vec<f64> = (0..400).map(|_| rng.normal()).collect();
     let width = |n: usize| {
@@ -122,19 +124,19 @@ fn many_blocks_use_the_normal_approximation_without_a_step() {
 
 #[test]
 fn stopping_by_width_costs_little_coverage() {
-    let (coverage, blocks) = simulate_early_stop(Noise::Normal, (5, 60), 4.0, CAMPAIGNS, 11);
+    let (coverage, blocks) = simulate_early_stop(NoiseModel::Normal, (5, 60), 4.0, CAMPAIGNS, 11);
     assert!(coverage > 0.92, "{coverage} after {blocks} blocks");
 }
 
 #[test]
-fn a_family_of_comparisons_alarms_more_often_than_one() {
+fn family_of_comparisons_alarms_more_often() {
     let one = simulate_family(1, 10, CAMPAIGNS, 3);
     let six = simulate_family(6, 10, CAMPAIGNS, 3);
     assert!(one < 0.056 && six > 0.10 && six < 0.30, "{one} {six}");
 }
 
 #[test]
-fn a_pair_without_a_ratio_is_left_out() {
+fn skips_pairs_without_ratio() {
     let logs = log_ratios([(2.0, 1.0), (0.0, 1.0), (1.0, 0.0), (f64::NAN, 1.0)]);
     assert_eq!(logs, [2f64.ln()]);
 }
@@ -142,7 +144,7 @@ fn a_pair_without_a_ratio_is_left_out() {
 proptest! {
     /// Ties, neighbours among the floats and several orders of magnitude included.
     #[test]
-    fn a_walsh_average_is_the_one_of_its_rank_among_all(
+    fn walsh_average_matches_sorted_list(
         values in proptest::collection::vec(
             prop_oneof![
                 (-3i32..4).prop_map(f64::from),

@@ -1,44 +1,46 @@
-//! Simulated campaigns with a known truth: how often each interval covers it, how wide it is, and
-//! what that buys. The rule of the product was chosen by this, and the tests hold it to it.
+//! Simulates campaigns with a known truth: how often each interval holds the truth, how wide it is,
+//! and how often it finds a cost. These simulations led to the rule that Tare uses, and the tests
+//! check the rule with them.
 //!
-//! A campaign is n blocks of two slices. The log of what a slice measures is the log of the truth
-//! plus noise of that slice; the two truths are equal, so the log ratio's truth is 0 and an
-//! interval that excludes 0 is a false alarm. All methods move with their data, so a true cost
-//! needs no campaigns of its own.
+//! A campaign is n blocks of two slices. The log of a slice's figure is the log of the truth plus
+//! the noise of that slice. The two truths are equal, so the true log ratio is 0, and an interval
+//! that excludes 0 is a false alarm. All methods shift with their data, so a true cost needs no
+//! separate campaigns.
 
 use tare_std::rng::Rng;
 
 use super::estimate;
 use super::methods::Method;
 
-/// Standard deviation of a slice's log in quiet normal noise: 3 %.
+/// The standard deviation of a slice's log in quiet normal noise: 3 %.
 pub const SLICE_NOISE: f64 = 0.03;
 
-/// The cost that a campaign is asked to find: 3 %, about a bridge without NAT.
+/// The cost that a campaign should find: 3 %, about that of a bridge without NAT.
 pub const COST_TO_FIND: f64 = 1.03;
 
-/// What a host does to the slices of a campaign.
+/// A model of the noise in the slices of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Noise {
+pub enum NoiseModel {
     Normal,
-    /// Both arms lognormal: mostly quiet, now and then much slower.
+    /// Both arms are lognormal: mostly quiet, sometimes much slower.
     Skewed,
-    /// Only the environment is lognormal, around the truth as its median: the ratios are skewed.
+    /// Only the environment is lognormal, with the truth as its median. The ratios are skewed.
     SkewedOneArm,
     /// Student's t with 3 degrees of freedom in both arms.
     HeavyTails,
-    /// Normal; one slice in ten is Cauchy noise five times as wide.
+    /// Normal noise. One slice in ten has Cauchy noise that is five times as wide.
     Outliers,
-    /// Normal, on a random walk from block to block that both arms share.
+    /// Normal noise on a random walk from block to block that both arms share.
     DriftShared,
-    /// Normal, on a random walk from slice to slice; the arms stand at random among 8 slices.
+    /// Normal noise on a random walk from slice to slice. The arms have random positions among 8
+    /// slices.
     DriftInBlock,
-    /// Normal, and the environment alone walks from block to block: the cost itself changes. A step
-    /// is a tenth of the noise of a log ratio.
+    /// Normal noise, and a random walk of the environment alone from block to block, so that the
+    /// cost itself changes. A step is a tenth of the noise of a log ratio.
     DriftOfCost,
 }
 
-impl Noise {
+impl NoiseModel {
     pub const ALL: [Self; 8] = [
         Self::Normal,
         Self::Skewed,
@@ -63,7 +65,7 @@ impl Noise {
         }
     }
 
-    /// The log ratios of one campaign of `blocks` blocks. The truth is 0.
+    /// Simulates the log ratios of one campaign of `blocks` blocks. The truth is 0.
     pub fn campaign(self, blocks: usize, rng: &mut Rng, log_ratios: &mut Vec<f64>) {
         log_ratios.clear();
         let mut walk = 0.0;
@@ -118,24 +120,24 @@ fn contaminated(rng: &mut Rng) -> f64 {
     }
 }
 
-/// What one method made of many campaigns. Shares are 0 to 1.
+/// The results of one method over many campaigns. Shares are from 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Outcome {
     pub method: Method,
-    /// Campaigns whose interval holds the truth.
+    /// The share of campaigns whose interval holds the truth.
     pub coverage: f64,
-    /// Campaigns whose interval excludes 0 although nothing differs.
+    /// The share of campaigns whose interval excludes 0 although nothing differs.
     pub false_alarms: f64,
-    /// Mean width, in percentage points; infinite where an interval had no bounds.
+    /// The mean width, in percentage points. Infinite if an interval has no bounds.
     pub width_mean_percent: f64,
     pub width_median_percent: f64,
-    /// Campaigns that would have found [`COST_TO_FIND`].
+    /// The share of campaigns that would have found [`COST_TO_FIND`].
     pub found: f64,
 }
 
-/// Runs `campaigns` campaigns of `blocks` blocks, the same ones for every method.
+/// Runs `campaigns` campaigns of `blocks` blocks. Every method gets the same campaigns.
 pub fn simulate(
-    noise: Noise,
+    noise: NoiseModel,
     blocks: usize,
     campaigns: usize,
     seed: u64,
@@ -169,11 +171,11 @@ pub fn simulate(
     methods.iter().zip(tallies).map(outcome).collect()
 }
 
-/// A campaign that stops as soon as the interval is narrower than `width_percent`, looked at after
-/// every block from `blocks_min` to `blocks_max`. Returns the share that covers the truth at the
-/// stop, and the mean number of blocks.
+/// Runs campaigns that stop as soon as the interval is narrower than `width_percent`. The interval
+/// is checked after every block from `blocks_min` to `blocks_max`. Returns the share of campaigns
+/// whose interval holds the truth at the stop, and the mean number of blocks.
 pub fn simulate_early_stop(
-    noise: Noise,
+    noise: NoiseModel,
     (blocks_min, blocks_max): (usize, usize),
     width_percent: f64,
     campaigns: usize,
@@ -197,8 +199,8 @@ pub fn simulate_early_stop(
     (covered as f64 / campaigns as f64, blocks_all as f64 / campaigns as f64)
 }
 
-/// The share of campaigns in which at least one of `environments` that do not differ from the
-/// baseline that they share is reported as different, in normal noise.
+/// Returns the share of campaigns with at least one false alarm, in normal noise. None of the
+/// `environments` differs from the baseline that they share.
 pub fn simulate_family(environments: usize, blocks: usize, campaigns: usize, seed: u64) -> f64 {
     let mut rng = Rng::stream(seed, 0);
     let mut alarmed = 0usize;

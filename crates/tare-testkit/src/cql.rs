@@ -1,4 +1,4 @@
-//! A test client that speaks version 4 without compression and waits for every answer.
+//! A CQL connection for tests. It uses version 4 without compression and waits for every response.
 
 use std::io::{self, Read};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -7,23 +7,23 @@ use std::time::Duration;
 use tare_cql::frame::{Direction, decode};
 use tare_cql::response::Response;
 
-/// One connection.
+/// A connection to a CQL server.
 #[derive(Debug)]
 pub struct Connection {
     pub stream: TcpStream,
     input: Vec<u8>,
-    /// Warnings of the last frame.
+    /// The warnings of the last frame.
     pub warnings: Vec<String>,
 }
 
-/// An answer: the cells of its rows, or the error's message.
+/// A response: rows of cells, or the message of an error.
 pub type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
 
 impl Connection {
     /// Connects to a server.
     ///
     /// # Errors
-    /// If nothing listens there.
+    /// If no server accepts the connection.
     pub fn open(address: impl ToSocketAddrs) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_read_timeout(Some(Duration::from_secs(60)))?;
@@ -31,11 +31,11 @@ impl Connection {
         Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
     }
 
-    /// Calls `read` with the stream and the content of the next frame. Returns `None` if the server
-    /// has closed the connection.
+    /// Receives the next frame and passes its stream and response to `read`. `None` if the server has
+    /// closed the connection.
     ///
     /// # Panics
-    /// If the frame is not CQL.
+    /// If the received bytes are not CQL.
     pub fn receive_with<T>(&mut self, read: impl FnOnce(i16, &Response<'_>) -> T) -> Option<T> {
         loop {
             let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
@@ -53,7 +53,7 @@ impl Connection {
         }
     }
 
-    /// The next frame: its stream, its content, and the id of a prepared statement.
+    /// Receives the next frame. Returns its stream, its response, and the id of a prepared statement.
     pub fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.receive_with(|stream, response| match response {
             Response::Error(error) => (stream, Err(error.message.to_string()), Vec::new()),

@@ -1,4 +1,4 @@
-//! A database server as a process of its own, which ends with the test.
+//! Runs a database server as a separate process that ends with the test.
 
 use std::fs;
 use std::io::Read;
@@ -6,14 +6,14 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// How often a test asks for something before it fails: for about a minute.
+/// The number of tries before a test fails, which take about a minute.
 const TRIES: u32 = 6_000;
 const BETWEEN_TRIES: Duration = Duration::from_millis(10);
 
-/// Asks until there is an answer.
+/// Calls `ask` until it returns a value.
 ///
 /// # Panics
-/// After a minute without one.
+/// If there is no value after a minute.
 #[track_caller]
 pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
     for _ in 0..TRIES {
@@ -22,10 +22,10 @@ pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
         }
         std::thread::sleep(BETWEEN_TRIES);
     }
-    panic!("waited a minute in vain: {what}");
+    panic!("timed out after a minute: {what}");
 }
 
-/// A server that is up, with its report of type `R`. It is killed when it is dropped.
+/// A running server with its report of type `R`. Dropping it kills the server.
 #[derive(Debug)]
 pub struct Server<R> {
     pub child: Child,
@@ -33,19 +33,19 @@ pub struct Server<R> {
 }
 
 impl<R> Server<R> {
-    /// Starts a command that serves, and waits until `read` finds the report in `file`.
+    /// Starts a server and waits until `read` finds its report in `file`.
     ///
     /// # Errors
-    /// What the server printed to its standard error, if it ended instead.
+    /// If the server ends first. The error is its standard error.
     ///
     /// # Panics
-    /// If the command cannot be started, or has neither ended nor written its report after a minute.
+    /// If the server cannot be started, or has neither ended nor written its report after a minute.
     pub fn start<E>(
         mut command: Command,
         file: &Path,
         read: impl Fn(&Path) -> Result<R, E>,
     ) -> Result<Self, String> {
-        // That of a server before.
+        // Removes the report of an earlier server.
         let _ = fs::remove_file(file);
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -63,20 +63,20 @@ impl<R> Server<R> {
         panic!("the server has not started within a minute");
     }
 
-    /// Ends a server that serves until its standard input closes, and returns what it printed.
+    /// Ends the server by closing its standard input. Returns its standard error.
     ///
     /// # Panics
-    /// If it does not end with success.
+    /// If the server does not exit with success.
     pub fn stop(mut self) -> String {
         drop(self.child.stdin.take());
         assert!(self.child.wait().unwrap().success());
         said(&mut self.child)
     }
 
-    /// Kills it and waits for its end.
+    /// Kills the server and waits until it ends.
     ///
     /// # Panics
-    /// If it cannot be killed.
+    /// If the server cannot be killed.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -85,7 +85,7 @@ impl<R> Server<R> {
 
 impl<R> Drop for Server<R> {
     fn drop(&mut self) {
-        // Both fail only if it has ended already.
+        // Both calls fail only if the server has already ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

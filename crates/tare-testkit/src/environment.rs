@@ -1,15 +1,15 @@
-//! Environment specs for tests: every layer has a value, and a test names those that matter to it.
+//! Environment specs for tests. Every layer has a default, and a test sets those that matter to it.
 
 use tare_lab::environment::{EnvironmentSpec, Limits, StorageSpec};
 use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
 
-/// Builds an [`EnvironmentSpec`]. Without further calls it is on the host's network, on shared CPUs,
-/// without a filter, in a cgroup of its own, with its data in Tare's directory.
+/// Builds an [`EnvironmentSpec`]. The default is the host's network, shared CPUs, no system call
+/// filter, its own cgroup, and data in Tare's directory.
 #[derive(Clone, Debug)]
 pub struct EnvironmentBuilder(EnvironmentSpec);
 
 impl EnvironmentBuilder {
-    /// An environment that is named after its runtime.
+    /// Starts an environment that has the name of its runtime.
     pub fn new(runtime: &str) -> Self {
         Self(EnvironmentSpec {
             name: runtime.into(),
@@ -71,21 +71,21 @@ impl EnvironmentBuilder {
         self
     }
 
-    /// Options of a virtual machine.
+    /// Sets the options of a virtual machine.
     #[must_use]
     pub fn vm(mut self, options: &[(&str, &str)]) -> Self {
         self.0.vm = owned(options);
         self
     }
 
-    /// Options of gVisor.
+    /// Sets the options of gVisor.
     #[must_use]
     pub fn sandbox(mut self, options: &[(&str, &str)]) -> Self {
         self.0.sandbox = owned(options);
         self
     }
 
-    /// What a container's root file system is made of.
+    /// Sets the options of a container's root file system.
     #[must_use]
     pub fn rootfs(mut self, options: &[(&str, &str)]) -> Self {
         for (name, value) in options {

@@ -1,5 +1,5 @@
-//! A server that speaks just enough CQL: one thread per connection, rows in a map. Tests can make
-//! it misbehave.
+//! A server with just enough CQL for a load: one thread per connection, and rows in a map. It can
+//! inject faults.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -13,39 +13,40 @@ use tare_cql::response::{self, ColumnSpec, EncodedColumns, ErrorKind, Reply, Row
 use tare_cql::types::Type;
 use tare_cql::wire::Value;
 
-/// What the server does with the requests that execute something.
+/// How the server answers EXECUTE requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerBehaviour {
+    /// Answers correctly.
     Good,
-    /// Answers this many, then closes every connection.
+    /// Answers this many requests, then closes every connection.
     CloseAfter(u64),
-    /// Answers this many, then sends what is no CQL.
+    /// Answers this many requests, then sends bytes that are not CQL.
     GarbageAfter(u64),
-    /// Answers this many, then none.
+    /// Answers this many requests, then none.
     SilentAfter(u64),
-    /// Answers every seventh with an error.
+    /// Answers every seventh request with an error.
     Errors,
-    /// Answers everything with an error.
+    /// Answers every request with an error.
     Refuses,
-    /// Returns rows with one byte changed.
+    /// Returns rows with one changed byte.
     Corrupt,
-    /// Acknowledges writes of rows that are there, and forgets them.
+    /// Acknowledges updates of existing rows, but drops them.
     Stale,
-    /// Asks for a login.
+    /// Requires authentication.
     Login,
-    /// Answers what came at once in reverse order.
+    /// Answers requests that arrived together in reverse order.
     Reversed,
-    /// Answers this many, then on streams that were not asked on.
+    /// Answers this many requests, then uses streams without a request.
     OtherStreams(u64),
-    /// Has forgotten the statement at every thousandth request, until it is prepared again.
+    /// Answers every thousandth request with `UNPREPARED`, until the statement is prepared again.
     Forgets,
-    /// Never answers every fiftieth request.
+    /// Leaves every fiftieth request without an answer.
     Drops,
-    /// Closes the connection on which this one comes.
+    /// Closes the connection that sends the request of this number, once.
     CloseOnce(u64),
 }
 
-/// Time of writing and cells, by key.
+/// The write time and the cells of each row, by key.
 type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
 #[derive(Debug)]
@@ -57,13 +58,13 @@ struct State {
     forgotten: AtomicBool,
     /// `CloseOnce` has closed its connection.
     closed: AtomicBool,
-    /// A connection that was made after that has executed something.
+    /// A connection that was opened after that has executed a request.
     recovered: AtomicBool,
     statements: Mutex<Vec<String>>,
     stop: AtomicBool,
 }
 
-/// The server. It stops when it is dropped.
+/// The server. Dropping it stops it.
 #[derive(Debug)]
 pub struct FakeServer {
     pub address: SocketAddr,
@@ -74,7 +75,7 @@ impl FakeServer {
     /// Listens on a free port.
     ///
     /// # Panics
-    /// If there is none.
+    /// If no port is free.
     pub fn start(manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -103,7 +104,7 @@ impl FakeServer {
         Self { address, state }
     }
 
-    /// The rows that it has.
+    /// Returns the cells of all rows by key.
     ///
     /// # Panics
     /// If a connection's thread has panicked.
@@ -112,12 +113,12 @@ impl FakeServer {
         rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
-    /// Returns how many connections there have been.
+    /// The number of connections so far.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection that was made after `CloseOnce` closed one has executed something.
+    /// Whether a connection has executed a request after `CloseOnce` closed one.
     pub fn has_recovered(&self) -> bool {
         self.state.recovered.load(Ordering::Relaxed)
     }
@@ -206,7 +207,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                // The request stays unanswered on this connection.
+                // This request is in flight and never answered on this connection.
                 ServerBehaviour::CloseOnce(count) if executed == count => {
                     state.closed.store(true, Ordering::Relaxed);
                     return false;
@@ -229,7 +230,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     if executed.is_multiple_of(7) || state.manner == ServerBehaviour::Refuses =>
                 {
                     let kind = ErrorKind::Overloaded;
-                    response::encode_error(out, reply, &kind, "too much of it");
+                    response::encode_error(out, reply, &kind, "overloaded");
                     return true;
                 }
                 _ => {}
@@ -241,7 +242,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
             let key = u64::from_be_bytes(values.next().unwrap().try_into().unwrap());
             match id {
                 b"INSERT" => {
-                    // The latest time of writing wins, as everywhere in CQL.
+                    // The latest write time wins, as in CQL.
                     let mut rows = state.rows.lock().unwrap();
                     let known = rows.entry(key).or_default();
                     let now_us = known.0 + 1;

@@ -1,10 +1,10 @@
-//! Runs the tests of a program that has no libtest, and prints what libtest would print.
+//! Runs the tests of a program without libtest, with the output format of libtest.
 
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// Runs the tests one after another, those alone whose names contain the first word of the command line,
-/// if it has one. A test that panics ends the program.
+/// Runs the tests one after another. If the command line has a word, only tests whose names contain it
+/// run. A test that panics ends the program.
 pub fn run(tests: &[(&str, fn())]) {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));

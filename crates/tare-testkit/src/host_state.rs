@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Everything that a study could leave on a host, as lines; two snapshots of a clean host are equal.
+/// Everything that a study could leave on a host, as lines. Two snapshots of a clean host are equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostState(BTreeSet<String>);
 
@@ -28,7 +28,7 @@ impl HostState {
         Self(lines)
     }
 
-    /// The lines that only one of the two has: `- ` before what is gone, `+ ` before what is new.
+    /// Returns the lines that only one snapshot has: `- ` before a removed line, `+ ` before a new one.
     pub fn difference(&self, after: &Self) -> Vec<String> {
         let gone = self.0.difference(&after.0).map(|line| format!("- {line}"));
         gone.chain(after.0.difference(&self.0).map(|line| format!("+ {line}"))).collect()
@@ -40,7 +40,7 @@ fn command(program: &str, arguments: &[&str]) -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
 }
 
-/// Names and states of links, without their indexes and counters.
+/// The names and states of links, without indexes and counters.
 fn links() -> String {
     let text = command("ip", &["-brief", "link"]);
     let line = |line: &str| line.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
@@ -53,12 +53,12 @@ fn mounts() -> String {
     text.lines().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Names and images of the engine's containers, where an engine answers.
+/// The names and images of the engine's containers. Empty if no engine answers.
 fn containers() -> String {
     command("docker", &["ps", "--all", "--format", "{{.Names}} {{.Image}}"])
 }
 
-/// Processes that run the program or carry its mark.
+/// The processes that run the program or carry its mark.
 fn processes() -> Vec<String> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     let this = std::process::id().to_string();
@@ -68,7 +68,7 @@ fn processes() -> Vec<String> {
         if pid == this || !pid.bytes().all(|byte| byte.is_ascii_digit()) {
             continue;
         }
-        // One that has ended and waits for its parent to notice holds nothing.
+        // A zombie holds no resources.
         let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
         if status.lines().any(|line| line.starts_with("State:") && line.contains("zombie")) {
             continue;
@@ -76,7 +76,7 @@ fn processes() -> Vec<String> {
         let marked = fs::read(entry.path().join("environ"))
             .is_ok_and(|environ| environ.split(|b| *b == 0).any(|v| v.starts_with(b"TARE_RUN=")));
         let name = fs::read_to_string(entry.path().join("comm")).unwrap_or_default();
-        // Other tests run the program too; what a study leaves are systems, agents and proxies.
+        // Other tests run the program too. A study can leave systems, agents and proxies.
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let second = words.split(|byte| *byte == 0).nth(1).unwrap_or_default();
         let ours = match name.trim() {
@@ -90,9 +90,9 @@ fn processes() -> Vec<String> {
     found
 }
 
-/// Paths of all cgroup directories.
+/// The paths of all cgroup directories.
 fn cgroups(root: &Path) -> Vec<String> {
-    // Beside the test's own cgroup stand the sessions of others, which come and go as they like.
+    // Siblings of the test's own cgroup are other sessions, which start and end at any time.
     let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     let own: BTreeSet<PathBuf> =
         own.lines().filter_map(|line| Some(PathBuf::from(line.splitn(3, ':').nth(2)?))).collect();
@@ -117,8 +117,8 @@ fn cgroups(root: &Path) -> Vec<String> {
             if !ours && stranger(&path) {
                 continue;
             }
-            // The parent of all containers of the tests' own engine, which makes it for the first
-            // and ends with it; what stands below counts.
+            // The parent of all containers of the tests' own engine does not count. The engine makes
+            // it for the first container and removes it at its end. The cgroups below it count.
             if !name.to_string_lossy().starts_with("tare-engine-") {
                 found.push(path.display().to_string());
             }
@@ -128,8 +128,8 @@ fn cgroups(root: &Path) -> Vec<String> {
     found
 }
 
-/// What the host still has of a run: links, network namespaces, tables, mounts and cgroups with its name,
-/// and processes that carry its mark. Other runs may come and go meanwhile.
+/// Returns the leftovers of a run: links, network namespaces, tables, mounts and cgroups with its name,
+/// and processes that carry its mark. Other runs may start and end at the same time.
 pub fn left_of_run(run: &str) -> Vec<String> {
     let named = format!("tare-{run}");
     let mut left = Vec::new();
@@ -153,13 +153,13 @@ pub fn left_of_run(run: &str) -> Vec<String> {
     left
 }
 
-/// The names in a directory, one a line.
+/// The names in a directory, one per line.
 fn names(folder: &str) -> String {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned() + "\n").collect()
 }
 
-/// Files of Tare behind loop devices.
+/// The files of Tare behind loop devices.
 fn loops() -> Vec<String> {
     let devices = names("/sys/block");
     let files = devices.lines().filter_map(|name| {
@@ -169,22 +169,22 @@ fn loops() -> Vec<String> {
     files.collect::<Vec<_>>()
 }
 
-/// The lock of tests that compare the state of the host: no other test that takes a lock runs meanwhile,
-/// in any test program.
+/// Takes the exclusive lock of tests that compare the state of the host. While it is held, no other
+/// test that takes a lock runs, in any test program.
 ///
 /// # Panics
-/// If the lock cannot be had.
+/// If the lock cannot be taken.
 pub fn alone() -> fs::File {
     let file = lock_file();
     file.lock().expect("the lock can be taken");
     file
 }
 
-/// The lock of tests that change the host for a while and neither compare its whole state nor measure:
-/// they may run beside one another, but not beside one that is [`alone`].
+/// Takes the shared lock of tests that change the host for a while, but neither compare its whole state
+/// nor measure. They may run at the same time, but not while a test holds [`alone`].
 ///
 /// # Panics
-/// If the lock cannot be had.
+/// If the lock cannot be taken.
 pub fn beside_others() -> fs::File {
     let file = lock_file();
     file.lock_shared().expect("the lock can be taken");

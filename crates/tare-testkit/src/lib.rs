@@ -1,6 +1,6 @@
-//! What the tests of all crates share. See the README for what may depend on what.
+//! Helpers that the tests of all crates share. The README has the rules for dependencies.
 #![forbid(unsafe_code)]
-#![allow(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
+#![allow(clippy::unwrap_used, reason = "a failed helper fails the test")]
 
 pub mod cql;
 pub mod database;

@@ -1,16 +1,16 @@
-//! How a test says that it cannot run here, and why.
+//! Reports tests that cannot run on this machine, with a reason.
 //!
 //! Every skip is printed. If the environment variable `TARE_SKIPS` names a file, every skip is also
-//! appended to it as one line of five fields with tabs between them: test binary, test, class, what is
-//! missing, reason. `cargo xtask ci` sets the variable, lists the skips at its end, and fails for each
-//! that is not due to a known property of the machine.
+//! appended to it as one line of five fields with tabs between them: test binary, test, class, missing
+//! thing, reason. `cargo xtask ci` sets the variable, lists the skips at its end, and fails for each
+//! skip that is not due to a known property of the machine.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::path::Path;
 
-/// What is missing if an engine was started with another storage driver than the one asked for.
+/// The missing thing if an engine has a different storage driver than requested.
 const DRIVER: &str = "an engine with that storage driver";
 /// The environment variable that names the file of skips.
 pub const VARIABLE: &str = "TARE_SKIPS";
@@ -20,11 +20,11 @@ pub const VARIABLE: &str = "TARE_SKIPS";
 pub enum Reason {
     /// A known property of the machine, which no package changes.
     Machine(Machine),
-    /// Something that `./test` installs or builds is not there.
+    /// Something that `./test` installs or builds is missing.
     NotInstalled { what: String },
     /// The test needs a server or an installation that the environment variable names.
     Unset { variable: &'static str },
-    /// The same assertions run at another place of the suite.
+    /// The same assertions run elsewhere in the suite.
     RunsElsewhere { place: String },
     /// Anything else. It fails `cargo xtask ci`.
     Other(String),
@@ -35,7 +35,7 @@ pub enum Reason {
 pub enum Machine {
     /// The tests do not run as root.
     NotRoot,
-    /// The machine has no KVM, or KVM does not serve.
+    /// The machine has no KVM, or KVM does not work.
     NoKvm,
     /// The machine has no hardware performance counters.
     NoPmu,
@@ -51,11 +51,11 @@ pub enum Machine {
     NoCpuTopology,
     /// Only one CPU is online.
     OneCpu,
-    /// Everything that the test may write to is on one file system.
+    /// All directories that the test may write to are on one file system.
     OneFileSystem,
     /// No device has an interrupt that may be moved.
     NoInterrupts,
-    /// A daemon of the host, which no test may stop, holds what the test needs.
+    /// A daemon of the host uses a resource that the test needs, and no test may stop the daemon.
     DaemonOfHost(&'static str),
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for Machine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NotRoot => f.write_str("needs root"),
-            Self::NoKvm => f.write_str("KVM does not serve here"),
+            Self::NoKvm => f.write_str("KVM does not work here"),
             Self::NoPmu => f.write_str("this machine has no hardware counters"),
             Self::KernelLacks(what) => f.write_str(what),
             Self::NoUserModeLinux(why) => {
@@ -186,7 +186,7 @@ impl Reason {
         }
     }
 
-    /// The class and what is missing, as `cargo xtask ci` reads them.
+    /// The class and the missing thing, as `cargo xtask ci` reads them.
     fn class(&self) -> (&'static str, &str) {
         match self {
             Self::Machine(machine) => ("machine", machine.word()),
@@ -203,20 +203,21 @@ pub fn is_root() -> bool {
     rustix::process::geteuid().is_root()
 }
 
-/// Reports that a test does not run, or a part of it, and why.
+/// Reports that a test, or a part of it, does not run, with the reason.
 ///
 /// # Panics
 /// If the file of skips cannot be written.
 pub fn skip(test: &str, reason: impl Into<Reason>) {
     let reason = reason.into();
-    // Past libtest, which shows what a test prints only if the test fails.
+    // Writes to standard error directly, because libtest hides the output of a test that passes.
     let _ = writeln!(io::stderr(), "skipped: {test}: {}", one_line(&reason.to_string()));
     if let Some(file) = std::env::var_os(VARIABLE) {
         append(Path::new(&file), &line(&binary(), test, &reason)).unwrap();
     }
 }
 
-/// Takes the skips that a test binary reported elsewhere, such as inside a guest, into the file of skips.
+/// Copies the skips that a test binary reported elsewhere, such as inside a guest, into the file of
+/// skips.
 pub fn take_over(file: &Path) {
     let (Some(own), Ok(lines)) = (std::env::var_os(VARIABLE), fs::read_to_string(file)) else {
         return;
@@ -247,7 +248,7 @@ fn binary() -> String {
     name.rsplit_once('-').map_or(name.clone(), |(name, _)| name.to_string())
 }
 
-/// What a test needs of the host.
+/// A requirement of a test.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
     Root,
@@ -274,7 +275,7 @@ impl Need {
     }
 }
 
-/// Whether the host lacks one of these. If so, the test is reported as skipped.
+/// Whether the host lacks one of `needs`. If so, reports the test as skipped.
 pub fn skipped(test: &str, needs: &[Need]) -> bool {
     let missing = needs.iter().find(|need| need.is_missing());
     if let Some(need) = missing {
@@ -288,18 +289,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_skip_is_one_line_of_five_fields() {
+    fn skip_is_one_line_of_five_fields() {
         let reason = Reason::Other("two\nlines\tand a tab".into());
         let text = line("suite", "a test", &reason);
         assert_eq!(text, "suite\ta test\tother\t\ttwo lines and a tab\n");
         let text = line("suite", "a test", &Machine::NoKvm.into());
-        assert_eq!(text, "suite\ta test\tmachine\tno-kvm\tKVM does not serve here\n");
+        assert_eq!(text, "suite\ta test\tmachine\tno-kvm\tKVM does not work here\n");
     }
 
     #[test]
-    fn what_an_environment_lacks_has_a_class() {
+    fn missing_things_have_a_class() {
         if !is_root() {
-            return skip("what_an_environment_lacks_has_a_class", Machine::NotRoot);
+            return skip("missing_things_have_a_class", Machine::NotRoot);
         }
         let check = |what: &str, why: &str, class: (&str, &str)| {
             assert_eq!(Reason::unavailable(what, why).class(), class, "{what}: {why}");
@@ -308,7 +309,7 @@ mod tests {
         let why = "this kernel has no f2fs (neither built in nor as a module)";
         check("storage f2fs", why, ("machine", "kernel-lacks"));
         check("podman", "nothing listens", ("not-installed", "a podman that answers"));
-        check("vm:qemu", "a cause that nobody knows", ("other", ""));
+        check("vm:qemu", "an unknown cause", ("other", ""));
     }
 
     #[test]

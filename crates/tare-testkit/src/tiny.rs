@@ -46,7 +46,7 @@ name = "runc proxy"
 extends = "runc bridge"
 network = "bridge+proxy"
 
-# Left out where no engine answers.
+# Left out if no engine answers.
 [[environment]]
 name = "docker bridge"
 extends = "runc bridge"

@@ -1,9 +1,9 @@
-//! Errors in a file, each with its place.
+//! Errors in a TOML file, each with its position.
 
 use std::fmt;
 use std::ops::Range;
 
-/// A file that cannot be used: what is wrong, and the line with a caret under the place.
+/// An error in a file. It displays the problem and the line with a caret under the position.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TomlError {
     /// The name of the file as the user gave it.
@@ -12,17 +12,17 @@ pub struct TomlError {
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// Boxed, because an error travels through many results.
+    /// The problem. It is boxed to keep results small.
     pub problem: Box<Problem>,
     line_text: String,
     /// How many characters to underline; at least 1.
     width: usize,
 }
 
-/// What is wrong.
+/// A problem in a file.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Problem {
-    #[error("no valid TOML: {message}")]
+    #[error("not valid TOML: {message}")]
     Syntax { message: String },
     #[error("unknown key \"{key}\" in {table}{hint}")]
     UnknownKey { key: String, table: String, hint: Hint },
@@ -41,7 +41,7 @@ pub enum Problem {
     #[error("\"{key}\" names \"{name}\", but no {what} has that name{hint}")]
     NoSuch { key: String, what: &'static str, name: String, hint: Hint },
     #[error(
-        "the study has no quick part; give it a table [quick] that says what it leaves out, or run it whole"
+        "the study has no quick part; add a table [quick] that names what to leave out, or run the whole study"
     )]
     NoQuickPart,
     #[error("environments extend each other in a circle: {}", .chain.join(" -> "))]
@@ -50,14 +50,14 @@ pub enum Problem {
     Conflict { key: String, other: String, why: String },
 }
 
-/// The nearest valid name, or all valid names if none is near.
+/// A suggestion: the nearest valid name, or all valid names if none is near.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Hint {
     pub nearest: Option<String>,
     pub known: Vec<String>,
 }
 
-/// Two names are near from this similarity on (normalised Damerau-Levenshtein).
+/// The least normalised Damerau-Levenshtein similarity of two near names.
 const NEAR: f64 = 0.5;
 
 impl Hint {
@@ -113,7 +113,7 @@ impl fmt::Display for TomlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { file, line, column, problem, line_text, width } = self;
         let gutter = " ".repeat(line.to_string().len());
-        // A terminal chooses the width of a tab, so it is repeated in the line of the caret.
+        // The width of a tab depends on the terminal, so tabs are repeated under the line.
         let lead: String = line_text
             .chars()
             .take(column - 1)

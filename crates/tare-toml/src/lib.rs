@@ -1,5 +1,5 @@
-//! TOML files that people write. Unknown keys and values are refused, and every error shows its
-//! line with a caret. Studies and workloads are read with it.
+//! Reads TOML files that people write, such as studies and workloads. It refuses unknown keys and
+//! values, and every error shows its line with a caret.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -1,7 +1,7 @@
-//! Reads TOML tables key by key, so that every error knows its place.
+//! Reads TOML tables key by key, and gives every error its position.
 //!
-//! serde loses a key's place before it reports an error (`deny_unknown_fields` points at the
-//! table), so the parsed tree is walked by hand.
+//! The parsed tree is walked by hand, because serde's errors lose the position of a key
+//! (`deny_unknown_fields` points at the table).
 
 use std::ops::{Range, RangeInclusive};
 use std::time::Duration;
@@ -22,18 +22,20 @@ pub struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
+    /// Makes an error at a range of bytes.
     pub fn error(&self, span: Range<usize>, problem: Problem) -> TomlError {
         TomlError::new(self.file, self.text, span, problem)
     }
 
+    /// Returns the line of a range of bytes, from 1.
     pub fn line(&self, span: &Range<usize>) -> usize {
         line_of(self.text, span.start)
     }
 
-    /// Parses the text into a tree.
+    /// Parses the text.
     ///
     /// # Errors
-    /// If it is not TOML.
+    /// If the text is not TOML.
     pub fn document(&self) -> Result<DeTable<'s>, TomlError> {
         let document = DeTable::parse(self.text).map_err(|error| {
             let span = error.span().unwrap_or(0..0);
@@ -42,10 +44,10 @@ impl<'s> Source<'s> {
         Ok(document.into_inner())
     }
 
-    /// Returns the table of the whole file, after checking its keys.
+    /// Returns the table of the whole file.
     ///
     /// # Errors
-    /// If it has an unknown key.
+    /// If the table has an unknown key.
     pub fn root(
         self,
         title: &str,
@@ -55,17 +57,17 @@ impl<'s> Source<'s> {
         Table::new(self, title, self.first_line(), document, known)
     }
 
-    /// Returns the place of errors about the file as a whole.
+    /// Returns the range of the first line, for problems of the whole file.
     pub fn first_line(&self) -> Range<usize> {
         0..self.text.lines().next().map_or(0, str::len)
     }
 }
 
-/// A table whose keys are all known.
+/// A table of a file.
 #[derive(Clone, Debug)]
 pub struct Table<'s> {
     source: Source<'s>,
-    /// The name in messages, such as `[schedule]` or `[[environment]]`.
+    /// The title for messages, such as `[schedule]` or `[[environment]]`.
     title: String,
     span: Range<usize>,
     entries: &'s DeTable<'s>,
@@ -82,7 +84,10 @@ pub struct Item<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// Returns a table, or refuses its first unknown key in the order of the file.
+    /// Makes a table with a check of its keys.
+    ///
+    /// # Errors
+    /// If a key is unknown. The error names the first one in the order of the file.
     pub fn new(
         source: Source<'s>,
         title: &str,
@@ -104,7 +109,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// Returns the table without checking its keys.
+    /// Makes a table without a check of its keys.
     pub fn unchecked(
         source: Source<'s>,
         title: &str,
@@ -114,7 +119,7 @@ impl<'s> Table<'s> {
         Self { source, title: title.to_string(), span, entries }
     }
 
-    /// Returns all items, in the order of the file.
+    /// Returns all items in the order of the file.
     pub fn items(&self) -> Vec<Item<'s>> {
         let item = |(key, value): (&toml::Spanned<_>, &'s toml::Spanned<DeValue<'s>>)| Item {
             source: self.source,
@@ -141,7 +146,7 @@ impl<'s> Table<'s> {
         self.source.error(self.span.clone(), problem)
     }
 
-    /// Refuses two keys that exclude each other.
+    /// Refuses a table with both of two keys that exclude each other.
     pub fn exclusive(&self, key: &str, other: &str, why: &str) -> Result<(), TomlError> {
         match (self.get(key), self.get(other)) {
             (Some(item), Some(_)) => Err(self.source.error(
@@ -152,12 +157,12 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// Returns a text by its key, with the place of its value.
+    /// Returns the text of a key, with the position of its value.
     pub fn text(&self, key: &str) -> Result<Option<(String, Item<'s>)>, TomlError> {
         self.get(key).map(|item| Ok((item.text()?.to_string(), item))).transpose()
     }
 
-    /// Returns one of the known words by its key.
+    /// Returns the word of a key, which must be one of `known`.
     pub fn word(&self, key: &str, known: &[String]) -> Result<Option<String>, TomlError> {
         let Some((value, item)) = self.text(key)? else { return Ok(None) };
         item.known(&value, known)?;
@@ -213,29 +218,29 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// Returns the tables of an array (`[[key]]`), in the order of the file.
+    /// Returns the tables of an array (`[[key]]`) in the order of the file.
     pub fn tables(&self, key: &str, known: &[&str]) -> Result<Vec<Table<'s>>, TomlError> {
         let Some(item) = self.get(key) else { return Ok(Vec::new()) };
         let title = format!("[[{key}]]");
         let DeValue::Array(array) = item.value else {
-            return Err(item.wrong_type(&format!("tables that begin with {title}")));
+            return Err(item.wrong_type(&format!("tables that start with {title}")));
         };
         let mut tables = Vec::new();
         for value in array.iter() {
             let DeValue::Table(entries) = value.get_ref() else {
-                return Err(item.wrong_type(&format!("tables that begin with {title}")));
+                return Err(item.wrong_type(&format!("tables that start with {title}")));
             };
             tables.push(Table::new(self.source, &title, value.span(), entries, known)?);
         }
         Ok(tables)
     }
 
-    /// Returns a table inside this one.
+    /// Returns a table inside this table.
     pub fn table(&self, key: &str, known: &[&str]) -> Result<Option<Table<'s>>, TomlError> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
 
-    /// Returns a table that the file does not have.
+    /// Makes a table that the file does not contain.
     pub fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
         Self::unchecked(self.source, title, self.span.clone(), entries)
     }
@@ -285,7 +290,7 @@ impl<'s> Item<'s> {
         self.value.is_table()
     }
 
-    /// Returns the values of a list, each under this key; `None` for anything else.
+    /// Returns the values of a list, each with this key. `None` if the value is not a list.
     pub fn list(&self) -> Option<Vec<Item<'s>>> {
         let DeValue::Array(array) = self.value else { return None };
         let item = |value: &'s toml::Spanned<DeValue<'s>>| Item {
@@ -303,7 +308,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Refuses a value that is not among the known ones.
+    /// Refuses a value that is not among `known`.
     pub fn known(&self, value: &str, known: &[String]) -> Result<(), TomlError> {
         if is_known(value, known) {
             return Ok(());
@@ -313,7 +318,7 @@ impl<'s> Item<'s> {
         Err(self.error(Problem::UnknownValue { key, value, hint }))
     }
 
-    /// Returns a number or text as an option's text.
+    /// Returns a text, a number or a flag as the text of an option.
     pub fn scalar(&self) -> Result<String, TomlError> {
         match self.value {
             DeValue::String(text) => Ok(text.to_string()),
@@ -324,7 +329,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Returns a scalar's text, or a list of words as one text with spaces between them.
+    /// Returns the same as [`Item::scalar`], or a list of words as one text with spaces between them.
     pub fn words(&self) -> Result<String, TomlError> {
         let Some(items) = self.list() else { return self.scalar() };
         let mut words = Vec::new();
@@ -357,7 +362,7 @@ impl<'s> Item<'s> {
         value.filter(|value| range.contains(value)).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// Returns a share: a number from 0 to 1, or a percentage as text.
+    /// Returns a share from 0 to 1, from a number or a percentage in quotes.
     pub fn share(&self) -> Result<f64, TomlError> {
         let share = match self.value {
             DeValue::String(text) => {
@@ -379,7 +384,8 @@ impl<'s> Item<'s> {
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }
 
-    /// Returns an amount of memory: bytes, or a text with a unit. `None` for `"none"`.
+    /// Returns an amount of memory in bytes, from a number or a text with a unit. `None` for
+    /// `"none"`.
     pub fn bytes_or_none(&self) -> Result<Option<u64>, TomlError> {
         match self.value {
             DeValue::String(text) if text == "none" => Ok(None),
@@ -400,7 +406,7 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// The table as it is, whatever its keys.
+    /// Returns the value as a table without a check of its keys.
     pub fn open_table(&self, title: &str) -> Result<Table<'s>, TomlError> {
         match self.value {
             DeValue::Table(entries) => {
@@ -411,10 +417,29 @@ impl<'s> Item<'s> {
     }
 }
 
-/// Returns whether `value` is one of `known`, prefix forms included.
+/// Whether `value` is one of `known`. A known word that ends with `*` matches by its prefix.
 pub fn is_known(value: &str, known: &[String]) -> bool {
     known.iter().any(|word| match word.strip_suffix('*') {
         Some(prefix) => value.strip_prefix(prefix).is_some_and(|rest| !rest.is_empty()),
         None => value == word,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The command line parses durations with `parse_duration`, so that both accept the same texts.
+    #[test]
+    fn durations_match_command_line() {
+        for text in ["5m", "250µs", "1.5s", "1m30s"] {
+            let file = format!("time = \"{text}\"");
+            let source = Source { file: "s.toml", text: &file };
+            let document = source.document().unwrap();
+            let table = source.root("the file", &document, &["time"]).unwrap();
+            let range = Duration::ZERO..=Duration::from_secs(3_600);
+            let read = table.duration("time", range, Duration::ZERO).unwrap();
+            assert_eq!(Ok(read), parse_duration(text), "{text}");
+        }
+    }
 }

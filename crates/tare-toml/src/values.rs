@@ -1,6 +1,6 @@
-//! Percentages and shares as people write them, and the form of a duration.
+//! Parses percentages, and has the help text for durations.
 
-/// What a study says of a duration that cannot be read. The position has the text already.
+/// The help in the error for an invalid duration. The error's position shows the text itself.
 pub(crate) const DURATION_FORM: &str =
     "a duration is a number with ns, us, ms, s, m or h, such as \"400ms\" or \"5m\"";
 
@@ -11,7 +11,7 @@ pub fn parse_share(text: &str) -> Result<f64, ValueError> {
     percent.is_finite().then_some(percent / 100.0).ok_or(ValueError::Share)
 }
 
-/// A text that is no quantity of the asked kind.
+/// A text that cannot be parsed as a quantity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("a share is a number from 0 to 1 or a percentage, such as 0.5 or \"50%\"")]

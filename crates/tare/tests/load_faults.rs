@@ -128,7 +128,7 @@ fn servers_that_begin_to_misbehave_are_a_result() {
 fn rows_that_cannot_be_written_are_told_in_one_line() {
     let server = FakeServer::start(ServerBehaviour::Refuses);
     let told = failure(&load(server.address, &["--populate"]), 1);
-    assert!(told.contains("cannot fill tare.row3x64") && told.contains("too much of it"), "{told}");
+    assert!(told.contains("cannot fill tare.row3x64") && told.contains("overloaded"), "{told}");
 }
 
 #[test]

@@ -51,5 +51,5 @@ fn a_study_without_a_quick_part_refuses_the_flag() {
     let output = run_in(here.path(), ["weigh", "quick", "--quick"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     let told = stderr(&output);
-    assert!(told.contains("the study has no quick part; give it a table [quick]"), "{told}");
+    assert!(told.contains("the study has no quick part; add a table [quick]"), "{told}");
 }

@@ -152,7 +152,7 @@ func schema(session *gocql.Session) error {
 	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(100 * time.Millisecond) {
 		known, err := session.KeyspaceMetadata(keyspace)
 		if err == nil && known.Tables["series"] != nil && len(known.Tables["series"].Columns) == 4 {
-			check("the driver is told of the schema", known.Tables["series"].ClusteringColumns[0].Name, "t")
+			check("the driver reads the schema", known.Tables["series"].ClusteringColumns[0].Name, "t")
 			check("the driver sees the tables", len(known.Tables), 2)
 			return nil
 		}

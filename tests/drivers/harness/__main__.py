@@ -1,11 +1,11 @@
-"""Other people's clients against `tare db`.
+"""Runs third-party clients against `tare db`.
 
-run TARE [CLIENT...]       gets what the clients need, then runs them, each against a server of its own
-run --prepare [CLIENT...]  only gets and builds what they need
-run --list                 the clients
+run TARE [CLIENT...]       gets what the clients need, then runs each against its own server
+run --prepare [CLIENT...]  only downloads and builds what the clients need
+run --list                 lists the clients
 
-Without a name all are run. A client whose tools are not installed is skipped by name. Prints a line
-per check; exits with 1 if one failed.
+Without a name, all clients run. A client whose tools are not installed is skipped by name. Prints a
+line per check, and exits with 1 if a check failed.
 """
 
 import signal
@@ -34,7 +34,7 @@ def chosen(names):
 
 
 def run(client, cache, tare, report):
-    """Prepares a client and, with a program to run it against, runs it."""
+    """Prepares a client and, unless `tare` is None, runs it against that program."""
     missing = client.missing()
     if missing:
         report.skip(client.name, missing)
@@ -55,13 +55,13 @@ def run(client, cache, tare, report):
                     server.tell_if(report.failed_now)
     except (Unobtainable, ServerDied) as error:
         report.failed(client.name, str(error))
-    except Exception:  # a fault of the harness; the other clients are run all the same
+    except Exception:  # an error in the harness; the other clients still run
         report.failed(client.name, traceback.format_exc())
     print(f"   ({time.monotonic() - began:.0f} s)")
 
 
 def main(words):
-    # A signal unwinds the stack, so that servers end and directories go.
+    # A signal unwinds the stack, so that servers end and directories are removed.
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda number, _: sys.exit(128 + number))
     match words:

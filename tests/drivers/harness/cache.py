@@ -1,8 +1,8 @@
-"""What clients are made of is got and built once, and kept in one directory.
+"""Keeps the downloads and builds of clients in one directory.
 
-That is $TARE_DRIVERS_CACHE, else /var/cache/tare/drivers, else (where that cannot be written)
-target/drivers. Every thing in it has a stamp of what it was made from, and a lock, so that a run in
-the background and one in the foreground do not make it twice.
+The directory is $TARE_DRIVERS_CACHE, or /var/cache/tare/drivers, or target/drivers if the latter
+cannot be written. Every entry has a digest of its inputs, and a lock, so that a run in the background
+and one in the foreground do not build it twice.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ REPOSITORY = DRIVERS.parent.parent
 
 
 class Unobtainable(Exception):
-    """Something could not be got or built; the text ends with what the command said."""
+    """A download or build failed. The text ends with the output of the command."""
 
 
 class Cache:
@@ -39,9 +39,9 @@ class Cache:
         return self.root / name
 
     def have(self, name, made_from, make):
-        """Calls make(directory) unless it has been made from the same files and words before.
+        """Calls make(directory) unless the entry was made from the same files and words before.
 
-        What was made before from something else is left in the directory: `make` replaces it.
+        Results of other inputs stay in the directory, and `make` replaces them.
         """
         digest = hashlib.sha256()
         for part in made_from:
@@ -61,9 +61,9 @@ class Cache:
 
 
 def command(words, *, cwd=None, told="", **environment):
-    """Runs a command that gets or makes something, and returns what it printed.
+    """Runs a download or build command, and returns its output.
 
-    `told` is what it reads from its standard input.
+    `told` is its standard input.
     """
     words = [str(word) for word in words]
     environment = {name: str(value) for name, value in environment.items()}

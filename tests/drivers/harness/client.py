@@ -1,4 +1,4 @@
-"""What a client of the harness is, and how those that check by themselves are spoken with."""
+"""The base class of clients, and the protocol with programs that run their own checks."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ from server import HOST
 
 
 class Way:
-    """How the server is run and spoken to."""
+    """The options of the server, and the settings of its clients."""
 
-    # Whether it listens on port 9042 of an address of its own, rather than on any free port.
+    # Whether the server listens on port 9042 of a separate address, rather than on any free port.
     on_usual_port = False
 
     def __init__(self, name, *options):
@@ -21,11 +21,11 @@ class Way:
         self._options = options
 
     def server_options(self, _tare, _directory, _cache):
-        """Words for `tare db`, given a directory that lives as long as the server."""
+        """Returns the options for `tare db`. The directory exists as long as the server."""
         return list(self._options)
 
     def environment(self, _server):
-        """What a client is told in its environment."""
+        """Returns the environment variables for a client."""
         return {}
 
 
@@ -50,7 +50,7 @@ class Secured(Way):
         return {"TARE_USER": self.user, "TARE_PASSWORD": self.password, "TARE_CA": authority}
 
 
-# Every acknowledged write must be there after kill -9, so each is on the disk first.
+# Every acknowledged write must survive kill -9, so each is synced first.
 PLAIN = Way("plain", "--durability", "sync")
 USUAL_PORT = Way("plain")
 USUAL_PORT.on_usual_port = True
@@ -59,11 +59,11 @@ OPENSSL = {"openssl": "openssl"}
 
 
 class Client:
-    """One client: how it is had, and what is asked of it."""
+    """A client: how to install it, and its checks."""
 
     name = ""
     about = ""
-    # Programs that it needs, and the Debian packages that have them.
+    # The programs that it needs, with their Debian packages.
     needs = {}
     ways = (PLAIN,)
 
@@ -72,18 +72,18 @@ class Client:
         return [f"{name} (package {self.needs[name]})" for name in found if not found[name]]
 
     def prepare(self, cache):
-        """Gets and builds what is needed; does nothing if it is there."""
+        """Downloads and builds what the client needs. Does nothing if that is done."""
 
     def run(self, cache, server, way, report):
         raise NotImplementedError
 
 
 def checks(server, way, report, words, *, deadline_s=180, **environment):
-    """Runs a program that checks by itself, as `WORDS... HOST PORT WAY`.
+    """Runs a program with its own checks, as `WORDS... HOST PORT WAY`.
 
     It prints `ok NAME` or `FAILED NAME: WHY` for each check. When it prints `restart`, the server
-    is killed (-9) and started again, and the program is told by the line `restarted`. It exits with
-    0, or with 1 after a FAILED line; anything else is a failure of its own.
+    is killed (-9) and started again, and the program gets the line `restarted`. It exits with 0, or
+    with 1 after a FAILED line. Any other exit code is a failure.
     """
     words = [*map(str, words), server.host, str(server.port), way.name]
     environment = {name: str(value) for name, value in environment.items()}
@@ -99,7 +99,7 @@ def checks(server, way, report, words, *, deadline_s=180, **environment):
         errors="replace",
         start_new_session=True,
     )
-    # The process may have children that hold its output open, so all of its session ends.
+    # Children of the process may hold its output open, so the whole session is killed.
     timer = threading.Timer(deadline_s, os.killpg, (process.pid, signal.SIGKILL))
     timer.start()
     try:
@@ -125,9 +125,9 @@ def checks(server, way, report, words, *, deadline_s=180, **environment):
 
 
 def printed_by(words, directory, deadline_s, **environment):
-    """Runs a program that is no program of checks: (what it printed, its exit code).
+    """Runs a program without its own checks. Returns its output and its exit code.
 
-    The code is None if it had to be ended at the deadline, which the text then says.
+    The code is None if the program was killed at the deadline. The output then ends with a note.
     """
     process = subprocess.Popen(
         [str(word) for word in words],

@@ -1,9 +1,9 @@
-"""Suites of other people's: which of their cases fail is written down in docs/reference/cql.md.
+"""Compares third-party suites with the list of their failing cases in docs/reference/cql.md.
 
-There a table below a heading that begins with the suite's name lists every case that fails, with
-the reason. A case that fails and is not listed fails the run, and so does one that is listed and
-does not fail any more, and one that is listed and was not run. Where the reason begins with "at
-times", the case may do either: what it finds depends on when it looks.
+A table there, below a heading that starts with the suite's name, lists every failing case with the
+reason. The run fails if a case fails and is not listed, if a listed case passes, or if a listed case
+was not run. If the reason starts with "at times", the case may pass or fail, because its result
+depends on timing.
 """
 
 import os
@@ -19,7 +19,7 @@ ROW = re.compile(r"^\| *`([^`]+)` *\| *(.*?) *\|$")
 
 
 def listed(suite):
-    """The cases that are known to fail: name to reason."""
+    """Returns the cases that are known to fail: name to reason."""
     cases, inside = {}, False
     for line in PAGE.read_text().splitlines():
         if heading := HEADING.match(line):
@@ -30,9 +30,9 @@ def listed(suite):
 
 
 def judge(suite, verdicts, printed, report):
-    """Reports what differs from the list. `verdicts`: PASS, FAIL or SKIP by the name of a case.
+    """Reports differences from the list. `verdicts` has PASS, FAIL or SKIP by the name of a case.
 
-    With $TARE_DRIVERS_KEEP, a directory, all that the suite printed is kept there.
+    If $TARE_DRIVERS_KEEP names a directory, the output of the suite is kept there.
     """
     if keep := os.environ.get("TARE_DRIVERS_KEEP"):
         (Path(keep) / f"{suite}.txt").write_text(printed)
@@ -46,7 +46,7 @@ def judge(suite, verdicts, printed, report):
             report.failed(name, f"{verdict}, but listed in {PAGE.name} as failing: {known[name]}")
             good = False
     for name in sorted(known.keys() - verdicts.keys()):
-        report.failed(name, f"listed in {PAGE.name}, and was not run")
+        report.failed(name, f"listed in {PAGE.name}, but was not run")
         good = False
     count = {verdict: list(verdicts.values()).count(verdict) for verdict in ("PASS", "FAIL", "SKIP")}
     print(f"         {suite}: {count['PASS']} pass, {count['FAIL']} fail, {count['SKIP']} skip")

@@ -1,4 +1,4 @@
-"""What the clients found: a line per check, and the sum of them."""
+"""The results of the clients: a line per check, and the totals."""
 
 import os
 
@@ -30,15 +30,15 @@ class Report:
         print(f"FAILED   {name}: {why}", flush=True)
 
     def check(self, name, good, why):
-        """A check with its own reason for failing."""
+        """Reports a check, with the reason if it failed."""
         if good:
             self.ok(name)
         else:
             self.failed(name, why)
 
     def skip(self, client, missing):
-        """Notes that a client does not run because tools are not installed. `cargo xtask ci` reads the
-        file that TARE_SKIPS names; crates/tare-testkit/src/skip.rs says what its lines are."""
+        """Reports that a client does not run because tools are not installed. `cargo xtask ci` reads
+        the file that TARE_SKIPS names; crates/tare-testkit/src/skip.rs documents its lines."""
         self.skipped.append(client)
         print(f"skipped: {client}: needs {', '.join(missing)}", flush=True)
         if file := os.environ.get("TARE_SKIPS"):
@@ -48,7 +48,7 @@ class Report:
                     skips.write("\t".join(fields) + "\n")
 
     def take(self, line):
-        """A line that a client printed: a check of its own, or just words."""
+        """Takes a line that a client printed: the result of a check, or a message."""
         verdict, _, rest = line.partition(" ")
         if verdict == "ok":
             self.ok(rest.strip())
@@ -59,7 +59,7 @@ class Report:
             print(f"         {line}", flush=True)
 
     def finish(self):
-        """Prints the sum; returns the exit code."""
+        """Prints the totals and returns the exit code."""
         skipped = f", {len(self.skipped)} clients skipped" if self.skipped else ""
         print(f"{self.passed} checks passed, {len(self.failures)} failed{skipped}")
         for failure in self.failures:

@@ -1,4 +1,4 @@
-"""One `tare db` on a loopback address, its data in a temporary directory."""
+"""Runs `tare db` on a loopback address, with its data in a temporary directory."""
 
 import random
 import socket
@@ -11,13 +11,13 @@ HOST = "127.0.0.1"
 USUAL_PORT = 9042
 READY_S = 30
 STOP_S = 30
-# OPTIONS in version 4 of the protocol; the answer is SUPPORTED.
+# An OPTIONS frame of protocol version 4. The response is SUPPORTED.
 OPTIONS = bytes([4, 0, 0, 0, 5, 0, 0, 0, 0])
 SUPPORTED = 6
 
 
 class ServerDied(Exception):
-    """The server does not answer or has ended by itself."""
+    """The server does not respond or has ended unexpectedly."""
 
 
 class Server:
@@ -75,7 +75,7 @@ class Server:
             return False
 
     def kill_and_start(self):
-        """Ends the server as a crash would, and starts it on the same data and port."""
+        """Kills the server like a crash, and starts it on the same data and port."""
         self._process.kill()
         self._process.wait()
         self.start()
@@ -84,37 +84,37 @@ class Server:
         return self._process.poll() is None
 
     def stop(self, report):
-        """Ends it as an administrator would; it must still be there and end well."""
+        """Stops the server with SIGTERM. It must still run, and exit with 0."""
         if not self.is_alive():
-            report.failed("the server lives on", f"it ended with {self._process.returncode}")
+            report.failed("the server still runs", f"it ended with {self._process.returncode}")
             return
         self._process.terminate()
         try:
             code = self._process.wait(STOP_S)
         except subprocess.TimeoutExpired:
-            report.failed("the server ends when told to", f"not within {STOP_S} s")
+            report.failed("the server ends on SIGTERM", f"not within {STOP_S} s")
             return
-        report.check("the server lives on and ends when told to", code == 0, f"exit code {code}")
+        report.check("the server still runs and ends on SIGTERM", code == 0, f"exit code {code}")
 
     def _said(self):
         lines = self._log.read_text(errors="replace").splitlines()
         return "\n".join(lines[-30:])
 
     def tell_if(self, wanted):
-        """Prints the last of what the server said."""
+        """Prints the end of the server's log if `wanted`."""
         if wanted:
             print(f"tare db said:\n{self._said()}", flush=True)
 
 
 def free_port():
-    """A free port of the usual loopback address."""
+    """Returns a free port of the usual loopback address."""
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         return HOST, probe.getsockname()[1]
 
 
 def usual_port():
-    """A loopback address whose port 9042 is free: some suites know no other."""
+    """Returns a loopback address whose port 9042 is free. Some suites support no other port."""
     while True:
         host = f"127.{random.randint(1, 254)}.{random.randint(1, 254)}.{random.randint(1, 254)}"
         with socket.socket() as probe:

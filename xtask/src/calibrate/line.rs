@@ -1,4 +1,4 @@
-//! The file of results: one JSON object a line, one line per campaign and figure.
+//! The file of results: one JSON object per line, one line per campaign and figure.
 
 use std::fs;
 use std::io::Write;
@@ -7,7 +7,7 @@ use std::path::Path;
 use anyhow::Context;
 use serde::{Deserialize, Serialize};
 
-/// One cost that was measured, beside its truth.
+/// A measured cost with its truth.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Line {
     pub(crate) kind: String,
@@ -15,36 +15,37 @@ pub(crate) struct Line {
     pub(crate) environment: String,
     pub(crate) inject: String,
     pub(crate) figure: Figure,
-    /// `None` where the truth is not a number.
+    /// The true cost. `None` if it is not known as a number.
     pub(crate) truth: Option<f64>,
     pub(crate) value: f64,
-    /// `None` where there is no bound.
+    /// The lower bound of the interval, if it has one.
     pub(crate) low: Option<f64>,
     pub(crate) high: Option<f64>,
     pub(crate) blocks: u32,
-    /// The 95 % interval holds the truth.
+    /// Whether the 95 % interval holds the truth.
     pub(crate) contains: Option<bool>,
-    /// A cost is claimed: the interval excludes 0, and the control does not reach it.
+    /// Whether a cost is claimed: the interval excludes 0, and the control does not reach it.
     pub(crate) claimed: bool,
-    /// Seconds of the campaign after which the claim stood, and stood from then on.
+    /// The seconds of the campaign from which on the cost was always claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) claimed_after_s: Option<f64>,
-    /// Of `explain`: the layer that was named first.
+    /// The layer that `explain` named first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) named: Option<String>,
-    /// Kinds of doubts, each with the slices it touched.
+    /// The kinds of doubts, each with the number of its slices.
     pub(crate) doubts: Vec<(String, u32)>,
     pub(crate) slices: u32,
     /// The baseline's figure: µs per operation, operations/s, or µs of latency.
     pub(crate) baseline: f64,
     pub(crate) seconds: f64,
     pub(crate) seed: u64,
-    /// Load average of the last minute before the campaign.
+    /// The load average of the last minute before the campaign.
     pub(crate) load: f64,
 }
 
 impl Line {
-    /// With four decimals: more say nothing, and so few survive writing and reading unchanged.
+    /// Rounds all figures to four decimals. More carry no information, and four survive writing and
+    /// reading unchanged.
     pub(crate) fn rounded(mut self) -> Self {
         // JSON has no number for what is not finite.
         let round = |x: f64| if x.is_finite() { (x * 1e4).round() / 1e4 } else { 0.0 };
@@ -58,7 +59,7 @@ impl Line {
     }
 }
 
-/// What was measured, and its unit.
+/// A measured figure with its unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Figure {
@@ -72,7 +73,7 @@ pub(crate) enum Figure {
     ShareUs,
 }
 
-/// Reads a file; one that is not there is empty. A last line that was torn is left out.
+/// Reads a file of results. A missing file is empty. A partial last line is left out.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -86,7 +87,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     whole.lines().enumerate().map(parse).collect()
 }
 
-/// Writes a file again without the partial line that a crash left at its end.
+/// Rewrites a file without the partial line that a crash left at its end.
 pub(crate) fn rewrite(path: &Path, lines: &[Line]) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text(lines)?)
@@ -94,7 +95,7 @@ pub(crate) fn rewrite(path: &Path, lines: &[Line]) -> anyhow::Result<()> {
         .with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Adds the lines of one campaign, all at once.
+/// Appends the lines of one campaign with one write, and syncs the file.
 pub(crate) fn append(path: &Path, lines: &[Line]) -> anyhow::Result<()> {
     let text = text(lines)?;
     let write = || {
@@ -141,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_torn_line_does_not_spoil_the_file() {
+    fn partial_last_line_is_dropped() {
         let folder = std::env::temp_dir().join(format!("tare-xtask-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("lines.jsonl");

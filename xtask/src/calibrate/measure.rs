@@ -1,4 +1,4 @@
-//! One campaign: a study is run by the built program, and its record compared with the truth.
+//! Runs one campaign: the built program runs a study, and its record is compared with the truth.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,31 +14,31 @@ use tare_lab::study::control_name;
 
 use super::line::{Figure, Line};
 use super::neighbour::Neighbour;
-use super::studies::{self, BASELINE, FULL, Kind, Known, QUESTIONS, Truth};
+use super::studies::{self, BASELINE, FULL, Kind, KnownCost, QUESTIONS, Truth};
 
-/// Where campaigns are run.
+/// Runs campaigns with one program in one directory.
 #[derive(Debug)]
-pub(crate) struct Bench {
+pub(crate) struct CampaignRunner {
     program: PathBuf,
-    /// A directory for studies, records and state; its maker removes it.
+    /// A directory for studies, records and state. The caller removes it.
     folder: PathBuf,
-    /// Server CPU per operation of the baseline with nothing injected.
+    /// Server CPU per operation of the baseline without an injected cost, µs.
     pub(crate) baseline_us: f64,
     /// The CPUs that the program gives the system.
     system_cpus: String,
 }
 
-/// One campaign of the many.
+/// A campaign to run.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn {
+pub(crate) struct Campaign {
     pub(crate) kind: Kind,
     pub(crate) number: u32,
     pub(crate) seed: u64,
     pub(crate) budget: Duration,
 }
 
-impl Bench {
-    /// Looks at the baseline before anything is injected.
+impl CampaignRunner {
+    /// Measures the baseline before any cost is injected.
     pub(crate) fn open(program: PathBuf, folder: PathBuf, seed: u64) -> anyhow::Result<Self> {
         let mut bench = Self { program, folder, baseline_us: 0.0, system_cpus: String::new() };
         let record = bench.weigh(&studies::baseline().text, seed)?;
@@ -50,12 +50,12 @@ impl Bench {
     }
 
     /// Runs a campaign.
-    pub(crate) fn run(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
+    pub(crate) fn run(&self, campaign: Campaign) -> anyhow::Result<Vec<Line>> {
         let load = load_average();
         let begun = Instant::now();
-        let mut lines = match turn.kind {
-            Kind::Explain => self.explain(turn)?,
-            _ => self.costs(turn)?,
+        let mut lines = match campaign.kind {
+            Kind::Explain => self.explain(campaign)?,
+            _ => self.costs(campaign)?,
         };
         let seconds = begun.elapsed().as_secs_f64();
         for line in &mut lines {
@@ -64,36 +64,36 @@ impl Bench {
         Ok(lines.into_iter().map(Line::rounded).collect())
     }
 
-    fn costs(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
-        let planned = studies::plan(turn.kind, self.baseline_us, turn.budget);
-        let neighbour = match turn.kind {
+    fn costs(&self, campaign: Campaign) -> anyhow::Result<Vec<Line>> {
+        let planned = studies::plan(campaign.kind, self.baseline_us, campaign.budget);
+        let neighbour = match campaign.kind {
             Kind::Noise => Some(Neighbour::start(&self.system_cpus)?),
             _ => None,
         };
-        let record = self.weigh(&planned.text, turn.seed)?;
+        let record = self.weigh(&planned.text, campaign.seed)?;
         drop(neighbour);
         let analysis = analyse(&record);
         let mut lines = Vec::new();
-        let control = Known {
+        let control = KnownCost {
             name: control_name(BASELINE),
             inject: "nothing".to_string(),
-            truth: match turn.kind {
+            truth: match campaign.kind {
                 Kind::Quota => Truth::ThroughputPercent(0.0),
                 Kind::Delay => Truth::LatencyUs(0.0),
                 _ => Truth::CpuNs(0),
             },
         };
         for known in std::iter::once(&control).chain(&planned.known) {
-            lines.push(line(turn, &record, &analysis, known)?);
+            lines.push(line(campaign, &record, &analysis, known)?);
         }
         Ok(lines)
     }
 
-    fn explain(&self, turn: Turn) -> anyhow::Result<Vec<Line>> {
-        let question = &QUESTIONS[turn.number as usize % QUESTIONS.len()];
-        let text = studies::question(question, turn.budget);
+    fn explain(&self, campaign: Campaign) -> anyhow::Result<Vec<Line>> {
+        let question = &QUESTIONS[campaign.number as usize % QUESTIONS.len()];
+        let text = studies::question(question, campaign.budget);
         let (study, record) = self.files(&text)?;
-        let mut command = self.command(&["explain"], turn.seed, &record);
+        let mut command = self.command(&["explain"], campaign.seed, &record);
         command.args(["--from", BASELINE, "--to", FULL, "--json"]).arg(&study);
         let output = command.stderr(Stdio::piped()).output().context("cannot start tare")?;
         if !output.status.success() {
@@ -116,7 +116,15 @@ impl Bench {
             figure: Figure::ShareUs,
             named: shares[0]["name"].as_str().map(str::to_string),
             doubts: doubts.collect(),
-            ..new(turn, question.name, question.inject, question.truth_us, us, claimed, baseline)
+            ..new(
+                campaign,
+                question.name,
+                question.inject,
+                question.truth_us,
+                us,
+                claimed,
+                baseline,
+            )
         }])
     }
 
@@ -161,8 +169,13 @@ fn finding<'a>(analysis: &'a Analysis, name: &str) -> anyhow::Result<&'a Finding
     found.with_context(|| format!("the record has no finding about {name:?}"))
 }
 
-/// One environment of a record beside its truth.
-fn line(turn: Turn, record: &Record, analysis: &Analysis, known: &Known) -> anyhow::Result<Line> {
+/// The line of results of one environment.
+fn line(
+    campaign: Campaign,
+    record: &Record,
+    analysis: &Analysis,
+    known: &KnownCost,
+) -> anyhow::Result<Line> {
     let here = finding(analysis, &known.name)?;
     let native = finding(analysis, BASELINE)?;
     let reached = |doubt: &Doubt| matches!(doubt, Doubt::ControlBeyondClaim { .. });
@@ -200,12 +213,12 @@ fn line(turn: Turn, record: &Record, analysis: &Analysis, known: &Known) -> anyh
         claimed_after_s,
         doubts: doubts.collect(),
         slices: here.slices + here.slices_void,
-        ..new(turn, &known.name, &known.inject, truth, percent, found && !withheld, baseline)
+        ..new(campaign, &known.name, &known.inject, truth, percent, found && !withheld, baseline)
     })
 }
 
 fn new(
-    turn: Turn,
+    campaign: Campaign,
     environment: &str,
     inject: &str,
     truth: Option<f64>,
@@ -215,8 +228,8 @@ fn new(
 ) -> Line {
     let bound = |x: f64| x.is_finite().then_some(x);
     Line {
-        kind: turn.kind.name().to_string(),
-        campaign: turn.number,
+        kind: campaign.kind.name().to_string(),
+        campaign: campaign.number,
         environment: environment.to_string(),
         inject: inject.to_string(),
         figure: Figure::CpuPercent,
@@ -233,7 +246,7 @@ fn new(
         slices: 0,
         baseline,
         seconds: 0.0,
-        seed: turn.seed,
+        seed: campaign.seed,
         load: 0.0,
     }
 }
@@ -243,7 +256,7 @@ fn cost(cost: Option<&Cost>) -> anyhow::Result<Interval> {
         .context("the campaign was too short for a cost; give it a longer budget")
 }
 
-/// Which cost of a finding a claim is about.
+/// Selects the cost of a finding.
 type Pick = fn(&Finding) -> Option<&Cost>;
 
 fn cpu(finding: &Finding) -> Option<&Cost> {
@@ -258,7 +271,8 @@ fn none(_: &Finding) -> Option<&Cost> {
     None
 }
 
-/// Seconds after which a claim stood and stood from then on: the record is cut after each block.
+/// The seconds from which on the cost was always claimed. The record is cut after each round to find
+/// them.
 fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     let mut short = record.clone();
     for slice in &mut short.slices {
@@ -286,14 +300,14 @@ fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     Some(since?.saturating_sub(record.header.started_unix_ms) as f64 / 1000.0)
 }
 
-/// Percent of the throughput that a quota of `quota` percent of the CPUs takes from a system that
-/// uses `used` percent of them without one.
+/// The percentage of throughput that a system loses under a quota of `quota` percent of the CPUs, if
+/// it uses `used` percent of them without one.
 fn lost_to_quota(quota: f64, used: f64) -> f64 {
     if used > quota { 100.0 * (1.0 - quota / used) } else { 0.0 }
 }
 
-/// How much of its CPUs the baseline used at capacity, percent: all of it, but for what interrupts
-/// and the kernel's own threads took. The kernel counts it as it counts a quota.
+/// The percentage of its CPUs that the baseline used at capacity: all but the time of interrupts and
+/// kernel threads. The kernel counts it like a quota.
 fn used_percent(record: &Record) -> f64 {
     let at_capacity = record.slices.iter().filter(|slice| {
         slice.phase == Phase::Capacity && slice.void.is_none() && slice.environment == BASELINE
@@ -304,8 +318,8 @@ fn used_percent(record: &Record) -> f64 {
     100.0 * used / (had * record.cpu_plan.system.len() as f64)
 }
 
-/// How much later the median answer comes than the baseline's, µs, counted from the send; and the
-/// baseline's median.
+/// The difference of the median service time from the baseline's, counted from the send, and the
+/// baseline's median. Both are in µs.
 fn latency(here: &Finding, native: &Finding) -> anyhow::Result<(Interval, f64)> {
     let median = |finding: &Finding| finding.service.as_ref()?.percentile(50.0).cloned();
     let us = |ns: f64| ns / 1000.0;
@@ -325,7 +339,7 @@ fn load_average() -> f64 {
     text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(f64::NAN)
 }
 
-/// The last lines of what a program printed.
+/// The last five lines of a program's output.
 fn tail(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     let lines: Vec<&str> = text.trim_end().lines().collect();
@@ -337,7 +351,7 @@ mod tests {
     use super::lost_to_quota;
 
     #[test]
-    fn a_quota_takes_what_was_used_beyond_it() {
+    fn quota_takes_only_used_cpu() {
         assert!((lost_to_quota(90.0, 100.0) - 10.0).abs() < 1e-9);
         assert!((lost_to_quota(90.0, 98.0) - 8.163).abs() < 1e-3);
         assert!(lost_to_quota(99.0, 98.5).abs() < 1e-9, "nothing is taken from what was not used");

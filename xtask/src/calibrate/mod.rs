@@ -1,13 +1,12 @@
-//! `cargo xtask calibrate`: is the instrument right? Campaigns on this machine in which the true
-//! cost is known because it was injected, each line of results beside its truth
-//! (docs/concepts/trust.md).
+//! `cargo xtask calibrate`: checks the instrument with campaigns on this machine. Each campaign
+//! injects a known cost and compares the measured cost with it (docs/concepts/trust.md).
 //!
-//! Method: campaigns of several kinds in turn, each a study that the built `tare` runs like a
-//! user's. After every campaign its lines are appended to the file of results, synced, and printed
-//! on standard error. A kill loses at most the running campaign; `--resume` goes on.
+//! Method: campaigns of several kinds alternate. Each is a study that the built `tare` runs like a
+//! user's study. After every campaign its lines are appended to the file of results, synced, and
+//! printed on standard error. A kill loses at most the running campaign. `--resume` continues.
 //!
-//! Limits: one machine, one hour. A campaign that fails is printed and not repeated until the next
-//! turn.
+//! Limits: the results are those of one machine. A failed campaign is printed, and repeated only by
+//! a later `--resume`.
 
 mod line;
 mod measure;
@@ -27,26 +26,26 @@ use std::time::Instant;
 use anyhow::{Context, bail};
 use signal_hook::consts::{SIGINT, SIGTERM};
 
-use measure::{Bench, Turn};
-use options::{Options, Order};
+use measure::{Campaign, CampaignRunner};
+use options::{Action, Options};
 use studies::Kind;
 
 use crate::say;
 
 pub(crate) use neighbour::{WORD as NEIGHBOUR, run as neighbour};
 
-/// Campaigns that may fail one after the other.
+/// The number of consecutive failed campaigns that ends the run.
 const FAILURES_MAX: u32 = 3;
 
-/// Does what the words after `calibrate` say.
+/// Runs `cargo xtask calibrate` with the words after `calibrate`.
 pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     match options::parse(words)? {
-        Order::Run(options) => campaigns(root, &options),
-        Order::Summary(path) => {
+        Action::Run(options) => campaigns(root, &options),
+        Action::Summary(path) => {
             print(&summary::markdown(&line::read(&path)?));
             Ok(())
         }
-        Order::Page => page::write(root),
+        Action::Page => page::write(root),
     }
 }
 
@@ -55,7 +54,7 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     let mut lines = line::read(out)?;
     if out.exists() {
         if !options.resume {
-            bail!("{} is there already; go on with --resume, or take another file", out.display());
+            bail!("{} already exists; use --resume, or another file", out.display());
         }
         line::rewrite(out, &lines)?;
     }
@@ -76,17 +75,17 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
         .with_context(|| format!("{} is not there; cargo build --release", program.display()))?;
     let folder = Scratch::make()?;
     let begun = Instant::now();
-    let bench = Bench::open(program, folder.0.clone(), options.seed)?;
+    let bench = CampaignRunner::open(program, folder.0.clone(), options.seed)?;
     say(&format!("baseline: {:.2} µs of server CPU per operation", bench.baseline_us));
     let mut failures = 0;
     for (kind, number) in wanted {
         let over = options.time.is_some_and(|time| begun.elapsed() >= time);
         if over || stop.load(Ordering::Relaxed) {
-            say(if over { "the time is over" } else { "stopped; go on with --resume" });
+            say(if over { "the time is over" } else { "stopped; continue with --resume" });
             break;
         }
         let seed = seed(options.seed, kind, number);
-        let found = bench.run(Turn { kind, number, seed, budget: options.budget_each });
+        let found = bench.run(Campaign { kind, number, seed, budget: options.budget_each });
         let minutes = begun.elapsed().as_secs() / 60;
         let name = kind.name();
         match found {
@@ -114,8 +113,8 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The campaigns that are not there yet, in turn. A kind that the list names several times has
-/// as many numbers in each turn.
+/// The campaigns without results, with alternating kinds. A kind that the list names several times
+/// has as many campaigns in each pass.
 fn wanted(options: &Options, lines: &[line::Line]) -> Vec<(Kind, u32)> {
     let mut next = [0u32; Kind::ALL.len()];
     let mut wanted = Vec::new();
@@ -132,7 +131,7 @@ fn wanted(options: &Options, lines: &[line::Line]) -> Vec<(Kind, u32)> {
     wanted
 }
 
-/// A seed of 62 bits for each campaign, the same again for the same base.
+/// Derives a seed of 62 bits for each campaign from the base.
 fn seed(base: u64, kind: Kind, number: u32) -> u64 {
     // SplitMix64's increment spreads neighbouring numbers.
     let mixed = (base ^ ((kind as u64) << 40) ^ (u64::from(number) << 8))
@@ -140,7 +139,7 @@ fn seed(base: u64, kind: Kind, number: u32) -> u64 {
     mixed >> 2
 }
 
-/// A directory of our own that goes when this does.
+/// A temporary directory that is removed on drop.
 #[derive(Debug)]
 struct Scratch(PathBuf);
 
@@ -154,7 +153,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // Temporary files that cannot be removed are the system's to clean.
+        // The system cleans temporary files that cannot be removed.
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -169,9 +168,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_there_is_not_run_again() {
+    fn skips_campaigns_with_results() {
         let words = ["--out", "x", "--campaigns", "2", "--kinds", "busy,noise,busy"];
-        let Ok(Order::Run(options)) = options::parse(&words) else {
+        let Ok(Action::Run(options)) = options::parse(&words) else {
             panic!("it is an order to run")
         };
         let all = wanted(&options, &[]);

@@ -1,7 +1,7 @@
-//! A neighbour that is no part of a study and burns half of a CPU, in bursts.
+//! A neighbour process outside of the study that burns half of a CPU in bursts.
 //!
-//! It is this program again, pinned by `taskset`. It ends when its standard input does, so
-//! also when its parent is killed.
+//! It runs this program, pinned by `taskset`. It ends when its standard input closes, so that it also
+//! ends if its parent is killed.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-/// Burns for this long, rests for as long. A slice of 200 ms holds five such pairs.
+/// The length of a burst, and of the pause after it. A slice of 200 ms holds five such pairs.
 const BURST: Duration = Duration::from_millis(20);
 
-/// The word by which this program is started as a neighbour.
+/// The command of `xtask` that runs the neighbour.
 pub(crate) const WORD: &str = "neighbour";
 
-/// A running neighbour. Ends when dropped.
+/// A running neighbour. Dropping it ends it.
 #[derive(Debug)]
 pub(crate) struct Neighbour(Child);
 
@@ -35,13 +35,13 @@ impl Neighbour {
 
 impl Drop for Neighbour {
     fn drop(&mut self) {
-        // It has ended already if it cannot be killed.
+        // Both calls fail only if it has already ended.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Is the neighbour: burns until standard input ends.
+/// Burns CPU in bursts until standard input closes.
 pub(crate) fn run() -> anyhow::Result<()> {
     let owner = std::thread::spawn(|| std::io::stdin().read_to_end(&mut Vec::new()));
     while !owner.is_finished() {

@@ -10,38 +10,38 @@ use super::studies::Kind;
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask calibrate --out FILE.jsonl [--campaigns N] [--budget-each 30s] [--for 40m]
            [--kinds busy,quota,delay,filter,noise,explain] [--resume] [--seed N] [--program PATH]
-       cargo xtask calibrate --summary --out FILE.jsonl     prints what a file says so far
+       cargo xtask calibrate --summary --out FILE.jsonl     prints the summary of a file
        cargo xtask calibrate --page                         writes fixtures/calibration/*.jsonl into docs/concepts/trust.md
 
-Campaigns are run in turn, one of each kind, until each kind of the list has N (a kind may stand in the list
-several times, then it gets as many turns) or the time given by --for is over.";
+Campaigns of all kinds alternate until each kind of the list has N, or until the time given by --for is over.
+A kind that is in the list several times gets as many campaigns.";
 
-/// What is to be done.
+/// The requested action.
 #[derive(Clone, Debug)]
-pub(crate) enum Order {
+pub(crate) enum Action {
     Run(Options),
     Summary(PathBuf),
     Page,
 }
 
-/// How campaigns are run.
+/// The options of campaigns.
 #[derive(Clone, Debug)]
 pub(crate) struct Options {
     pub(crate) out: PathBuf,
-    /// Turns of the list of kinds.
+    /// Passes over the list of kinds.
     pub(crate) campaigns: u32,
     pub(crate) budget_each: Duration,
-    /// No campaign is begun after this.
+    /// No campaign starts after this time.
     pub(crate) time: Option<Duration>,
     pub(crate) kinds: Vec<Kind>,
     pub(crate) resume: bool,
     pub(crate) seed: u64,
-    /// The built `tare`; without it that of the release profile.
+    /// The built `tare`. The default is that of the release profile.
     pub(crate) program: Option<PathBuf>,
 }
 
-/// Reads the words after `calibrate`.
-pub(crate) fn parse(words: &[&str]) -> anyhow::Result<Order> {
+/// Parses the words after `calibrate`.
+pub(crate) fn parse(words: &[&str]) -> anyhow::Result<Action> {
     let mut options = Options {
         out: PathBuf::new(),
         campaigns: 20,
@@ -81,15 +81,15 @@ pub(crate) fn parse(words: &[&str]) -> anyhow::Result<Order> {
         }
     }
     if page {
-        return Ok(Order::Page);
+        return Ok(Action::Page);
     }
     if options.out.as_os_str().is_empty() {
         bail!("{USAGE}");
     }
-    Ok(if summary { Order::Summary(options.out) } else { Order::Run(options) })
+    Ok(if summary { Action::Summary(options.out) } else { Action::Run(options) })
 }
 
-/// `90`, `90s`, `40m`, `2h`.
+/// Parses `90`, `90s`, `40m` or `2h`.
 fn duration(text: &str) -> anyhow::Result<Duration> {
     let (number, scale) = match text.strip_suffix(['s', 'm', 'h']) {
         Some(number) if text.ends_with('m') => (number, 60),
@@ -119,7 +119,7 @@ mod tests {
             "2m",
             "--resume",
         ];
-        let Ok(Order::Run(options)) = parse(&words) else { panic!("it is an order to run") };
+        let Ok(Action::Run(options)) = parse(&words) else { panic!("it is an order to run") };
         assert_eq!(options.kinds, [Kind::Busy, Kind::Busy, Kind::Noise]);
         assert_eq!(
             (options.budget_each.as_secs(), options.time.map(|t| t.as_secs())),

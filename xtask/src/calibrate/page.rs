@@ -1,4 +1,4 @@
-//! The table of docs/concepts/trust.md, from the results that the repository keeps.
+//! Generates the table of docs/concepts/trust.md from the results in the repository.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ const RESULTS: &str = "fixtures/calibration";
 const BEGIN: &str = "<!-- results: written by `cargo xtask calibrate --page` -->\n";
 const END: &str = "<!-- end of results -->\n";
 
-/// Writes the table again.
+/// Writes the table if it has changed.
 pub(super) fn write(root: &Path) -> anyhow::Result<()> {
     let path = root.join(PAGE);
     let (now, wanted) = both(root)?;
@@ -22,7 +22,7 @@ pub(super) fn write(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The page as it is and as it should be.
+/// The current page, and the page with the current results.
 fn both(root: &Path) -> anyhow::Result<(String, String)> {
     let path = root.join(PAGE);
     let now =
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_shows_what_the_files_say() {
+    fn trust_page_is_current() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
         if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
             write(root).unwrap();

@@ -1,10 +1,10 @@
-//! A share k of n with the interval of Clopper and Pearson: exact, never too narrow.
+//! A share k of n with the exact interval of Clopper and Pearson, which is never too narrow.
 //!
-//! The bounds are those shares of which the binomial distribution would give k or more (or k or
-//! fewer) of n in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or
+//! The bounds are the shares for which the binomial distribution gives k or more (or k or fewer) of n
+//! in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or
 //! fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934.
 
-/// Probability in each tail.
+/// The probability in each tail.
 const TAIL: f64 = 0.025;
 
 /// `k` of `n`.
@@ -15,14 +15,14 @@ pub(crate) struct Proportion {
 }
 
 impl Proportion {
-    /// Counts those that are true.
+    /// Counts the true values.
     pub(crate) fn of(values: impl IntoIterator<Item = bool>) -> Self {
         values
             .into_iter()
             .fold(Self::default(), |sum, one| Self { k: sum.k + u32::from(one), n: sum.n + 1 })
     }
 
-    /// 95 % interval of the share, 0 to 1.
+    /// Returns the 95 % interval of the share, from 0 to 1.
     pub(crate) fn interval(self) -> (f64, f64) {
         let Self { k, n } = self;
         let low = if k == 0 { 0.0 } else { root(|p| 1.0 - at_most(k - 1, n, p) - TAIL) };
@@ -30,7 +30,7 @@ impl Proportion {
         (low, high)
     }
 
-    /// `48 of 50 (96 %; 95 % [86, 100])`.
+    /// Formats the share as `48 of 50 (96 %; 95 % [86, 100])`.
     pub(crate) fn text(self) -> String {
         let Self { k, n } = self;
         if n == 0 {
@@ -42,7 +42,7 @@ impl Proportion {
     }
 }
 
-/// Probability of at most `k` of `n` where each has probability `p`.
+/// The probability of at most `k` of `n` if each has probability `p`.
 fn at_most(k: u32, n: u32, p: f64) -> f64 {
     if p <= 0.0 {
         return 1.0;
@@ -60,7 +60,7 @@ fn at_most(k: u32, n: u32, p: f64) -> f64 {
     sum.min(1.0)
 }
 
-/// Where a growing function of a share crosses 0.
+/// The share at which a growing function crosses 0.
 fn root(growing: impl Fn(f64) -> f64) -> f64 {
     let (mut low, mut high) = (0.0, 1.0);
     for _ in 0..60 {

@@ -1,4 +1,4 @@
-//! The kinds of campaigns: each a study whose environments have known costs.
+//! The kinds of campaigns. Each is a study whose environments have known costs.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 /// A kind of campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// CPU time per operation: 1 %, 3 %, 10 % of the baseline's and a large one; and the A/A
+    /// CPU time per operation: 1 %, 3 % and 10 % of the baseline's, a large one, and the A/A
     /// control.
     Busy,
-    /// Throughput of a server that is short of CPU, under a quota of 99, 97 and 90 %.
+    /// Throughput of a CPU-bound server under a quota of 99, 97 and 90 %.
     Quota,
     /// Latency at a fixed rate behind a relay that delays.
     Delay,
-    /// System call filters of growing length: the truth is a straight line.
+    /// System call filters of growing length, whose true cost is a straight line.
     Filter,
     /// `Busy` beside a neighbour that burns half of the system's CPU.
     Noise,
-    /// `tare explain` where one of several layers has the known cost.
+    /// `tare explain` with a known cost in one of several layers.
     Explain,
 }
 
@@ -41,7 +41,7 @@ impl Kind {
     }
 }
 
-/// What is known of an environment.
+/// The known cost of an environment.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Truth {
     /// Server CPU per operation, ns more than the baseline.
@@ -50,43 +50,43 @@ pub(crate) enum Truth {
     ThroughputPercent(f64),
     /// Latency at the fixed rate, µs more than the baseline.
     LatencyUs(f64),
-    /// It costs server CPU, in proportion to the filter's length.
+    /// Server CPU in proportion to the filter's length.
     Filter(u16),
 }
 
 /// An environment with a known cost.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Known {
+pub(crate) struct KnownCost {
     pub(crate) name: String,
     pub(crate) inject: String,
     pub(crate) truth: Truth,
 }
 
-/// A study of one campaign.
+/// The study of one campaign.
 #[derive(Clone, Debug)]
-pub(crate) struct Planned {
+pub(crate) struct CampaignStudy {
     pub(crate) text: String,
-    pub(crate) known: Vec<Known>,
+    pub(crate) known: Vec<KnownCost>,
 }
 
-/// Name of the baseline in every study.
+/// The name of the baseline in every study.
 pub(crate) const BASELINE: &str = "native";
-/// Busy time of the server that a quota is put upon: then it, and not the client, is short of CPU.
+/// The busy time of a server under a quota, so that the server and not the client is CPU-bound.
 const HEAVY: &str = "busy=60us";
-/// Busy times in shares of the baseline's CPU per operation.
+/// Busy times as shares of the baseline's CPU per operation.
 const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10, "busy 10 %")];
-/// The baseline of delays has a relay and a delay too: one that is there to be waited for. A relay
-/// without delay would pay for waking up, which the others do while they wait.
+/// The delay of the baseline's relay. A relay without a delay would pay for waking up, which relays
+/// with a delay do while they wait.
 const RELAY_US: f64 = 200.0;
-/// A server with one operation in flight is idle for half of its time, in which it burns.
+/// A server with one operation in flight is idle for half of its time. It burns the busy time then.
 const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0\n";
 const LARGE_NS: u64 = 4_000;
 const FILTERS: [u16; 3] = [1000, 2000, 4000];
 
-/// The study of a kind. `baseline_us`: server CPU per operation of the baseline, for relative
+/// Makes the study of a kind. `baseline_us` is the baseline's server CPU per operation, for relative
 /// costs.
-pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
-    let busy = |name: &str, ns: u64| Known {
+pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignStudy {
+    let busy = |name: &str, ns: u64| KnownCost {
         name: name.to_string(),
         inject: format!("busy={ns}ns"),
         truth: Truth::CpuNs(ns),
@@ -98,21 +98,21 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
             shares.chain([busy("busy 4 us", LARGE_NS)]).collect()
         }
         Kind::Quota => [99.0, 97.0, 90.0]
-            .map(|percent: f64| Known {
+            .map(|percent: f64| KnownCost {
                 name: format!("quota {percent} %"),
                 inject: format!("{HEAVY}+quota={percent}%"),
                 truth: Truth::ThroughputPercent(100.0 - percent),
             })
             .to_vec(),
         Kind::Delay => [200.0, 1000.0]
-            .map(|us: f64| Known {
+            .map(|us: f64| KnownCost {
                 name: format!("delay +{us} us"),
                 inject: format!("delay={}us", RELAY_US + us),
                 truth: Truth::LatencyUs(us),
             })
             .to_vec(),
         Kind::Filter => FILTERS
-            .map(|length| Known {
+            .map(|length| KnownCost {
                 name: format!("filter {length}"),
                 inject: format!("filter={length}"),
                 truth: Truth::Filter(length),
@@ -126,20 +126,20 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
         _ => "none".to_string(),
     };
     let (system, window, lead_in, load) = match kind {
-        // Whole periods of the quota (100 ms), after one that the thaw has cut.
+        // The window has whole periods of the quota (100 ms), after the one that the thaw has cut.
         Kind::Quota => {
             ("", "400ms", "200ms", "connections = 16\nin_flight = 64\nlatency_share = 0.0\n")
         }
-        // A server that sleeps leaves its CPU to the relay.
+        // A sleeping server leaves its CPU to the relay.
         Kind::Delay => (
             "overprovisioned = \"yes\"\n",
             "200ms",
             "50ms",
             "connections = 4\nin_flight = 64\nrate_per_s = 500\n",
         ),
-        // Each operation by system calls of its own, and as many of them however long the filter
-        // is. With many in flight a slower server finds more of them waiting and serves several by
-        // one call.
+        // Each operation uses its own system calls, and their number does not depend on the filter.
+        // With many operations in flight, a slower server would find more of them waiting and serve
+        // several with one call.
         Kind::Filter => ("io = \"epoll\"\n", "200ms", "50ms", ONE_AT_A_TIME),
         Kind::Busy | Kind::Noise | Kind::Explain => ("", "200ms", "50ms", ONE_AT_A_TIME),
     };
@@ -149,31 +149,31 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
         text += &environment(&one.name, &one.inject, "");
     }
     text += &workload(load);
-    Planned { text, known }
+    CampaignStudy { text, known }
 }
 
-/// The study by which the baseline's CPU per operation is found before anything is injected.
-pub(crate) fn baseline() -> Planned {
+/// Makes the study that measures the baseline's CPU per operation before any cost is injected.
+pub(crate) fn baseline() -> CampaignStudy {
     let budget = Duration::from_secs(8);
     let text = head(Kind::Busy, budget, "", "200ms", "50ms")
         + &environment(BASELINE, "none", "")
         + &workload(ONE_AT_A_TIME);
-    Planned { text, known: Vec::new() }
+    CampaignStudy { text, known: Vec::new() }
 }
 
-/// A question to `tare explain`: what is injected, and what else differs.
+/// A question to `tare explain`: the injected cost, and the other layers that differ.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Question {
     pub(crate) name: &'static str,
     pub(crate) inject: &'static str,
-    /// CPU time per operation, where it is known in µs.
+    /// The CPU time per operation in µs, if it is known.
     pub(crate) truth_us: Option<f64>,
     layers: &'static str,
     system: &'static str,
 }
 
-/// Asked in turn. The decoys are real layers: a cgroup costs about nothing, shared CPUs and a
-/// bridge a few µs; the injected cost is larger.
+/// The questions, which alternate. The decoys are real layers: a cgroup costs about nothing, and
+/// shared CPUs and a bridge a few µs. The injected cost is larger.
 pub(crate) const QUESTIONS: [Question; 4] = [
     Question {
         name: "20 us beside a bridge",
@@ -205,7 +205,7 @@ pub(crate) const QUESTIONS: [Question; 4] = [
     },
 ];
 
-/// Name of the environment that is explained.
+/// The name of the environment to explain.
 pub(crate) const FULL: &str = "full";
 
 pub(crate) fn question(question: &Question, budget: Duration) -> String {

@@ -1,4 +1,4 @@
-//! What many campaigns say together, as Markdown: for the terminal and for docs/concepts/trust.md.
+//! The summary of many campaigns as Markdown, for the terminal and for docs/concepts/trust.md.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use super::line::{Figure, Line};
 use super::proportion::Proportion;
 use super::studies::Kind;
 
-/// The whole summary.
+/// Renders the whole summary.
 pub(crate) fn markdown(lines: &[Line]) -> String {
     if lines.is_empty() {
         return "Not run yet.\n".to_string();
@@ -36,7 +36,7 @@ pub(crate) fn markdown(lines: &[Line]) -> String {
     out.join("\n")
 }
 
-/// One line for a campaign that has just ended.
+/// Renders one line for a campaign that has just ended.
 pub(crate) fn campaign(lines: &[Line]) -> String {
     let one = |line: &Line| {
         let unit = unit(line.figure);
@@ -113,7 +113,7 @@ fn row(group: &[&Line]) -> String {
     )
 }
 
-/// Mean of what was measured less the truth, with Student's interval over the campaigns.
+/// The mean of the measured minus the true cost, with Student's interval over the campaigns.
 fn error(group: &[&Line], unit: &str) -> String {
     let errors: Vec<f64> = group.iter().filter_map(|line| Some(line.value - line.truth?)).collect();
     match student_t(&errors) {
@@ -125,7 +125,7 @@ fn error(group: &[&Line], unit: &str) -> String {
     }
 }
 
-/// What only several rows together say.
+/// The sentences about several rows together.
 fn together(lines: &[Line]) -> Vec<String> {
     let mut out = Vec::new();
     let of = |kind: Kind| lines.iter().filter(move |line| line.kind == kind.name());
@@ -166,7 +166,7 @@ fn together(lines: &[Line]) -> Vec<String> {
     out
 }
 
-/// Whether filters cost in proportion to their length.
+/// The sentence about whether filters cost in proportion to their length.
 fn filters(lines: &[Line]) -> Option<String> {
     let mut campaigns: BTreeMap<u32, Vec<(f64, &Line)>> = BTreeMap::new();
     for line in lines.iter().filter(|line| line.kind == Kind::Filter.name()) {
@@ -194,8 +194,8 @@ fn filters(lines: &[Line]) -> Option<String> {
     ))
 }
 
-/// Whether the middle one lies on the line through the two others. The ends of that line are known
-/// no better than the middle, so that the intervals of all three count, as the errors of a sum do.
+/// Whether the middle filter is on the line through the two others. The ends of the line are as
+/// uncertain as the middle, so that the intervals of all three combine like the errors of a sum.
 fn is_straight(one: &[(f64, &Line)]) -> bool {
     let (short, middle, long) = (one[0], one[1], one[2]);
     let share = (middle.0 - short.0) / (long.0 - short.0);

@@ -1,11 +1,11 @@
-//! What a test binary prints: the verdict and the time of each test, and the counts at its end.
+//! Parses the output of a test binary: the verdict and time of each test, and the final counts.
 
 use std::io::{self, BufRead, BufReader};
 use std::ops::AddAssign;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-/// Counts of a `test result:` line.
+/// The counts of a `test result:` line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Counts {
     pub(super) passed: u64,
@@ -21,7 +21,7 @@ impl AddAssign for Counts {
     }
 }
 
-/// One test that has ended.
+/// A test that has ended.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Test {
     pub(super) name: String,
@@ -30,7 +30,7 @@ pub(super) struct Test {
     pub(super) time: Option<Duration>,
 }
 
-/// What a run of a test binary printed.
+/// The parsed output of a test binary.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Output {
     pub(super) tests: Vec<Test>,
@@ -47,7 +47,7 @@ impl Output {
     }
 }
 
-/// `test NAME ... ok <1.234s>`, with the time or without.
+/// Parses `test NAME ... ok <1.234s>`, with or without the time.
 fn test(line: &str) -> Option<Test> {
     let (name, verdict) = line.strip_prefix("test ")?.rsplit_once(" ... ")?;
     let (verdict, time) = verdict.split_once(" <").map_or((verdict, None), |(verdict, time)| {
@@ -62,7 +62,7 @@ fn test(line: &str) -> Option<Test> {
     Some(Test { name: name.into(), passed, time })
 }
 
-/// `test result: ok. 5 passed; 0 failed; 1 ignored; ...`.
+/// Parses `test result: ok. 5 passed; 0 failed; 1 ignored; ...`.
 fn counts(line: &str) -> Option<Counts> {
     let (_, numbers) = line.strip_prefix("test result: ")?.split_once(". ")?;
     let number = |word: &str| {
@@ -79,16 +79,16 @@ fn counts(line: &str) -> Option<Counts> {
 /// When the output of a command is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Show {
-    /// Each line when it comes.
+    /// Each line immediately.
     AtOnce,
-    /// Everything when the command has ended, with its errors and below a title.
+    /// The whole output after the command has ended, with its errors and below a title.
     AtTheEnd,
 }
 
-/// Runs a command, shows what it prints, and returns whether it ended well and what it printed.
+/// Runs a command and shows its output. Returns whether it succeeded, and its parsed output.
 ///
 /// # Errors
-/// If it cannot be started or read.
+/// If the command cannot be started or read.
 pub(super) fn run(command: &mut Command, show: Show, title: &str) -> io::Result<(bool, Output)> {
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     let mut output = Output::default();

@@ -1,6 +1,6 @@
-//! Everything that must pass before a change is good, in the order in which it fails fastest. At
-//! the end it prints the time of each step, the slowest tests, how many tests passed, failed and
-//! were skipped, and each skip with its reason.
+//! All checks that a change must pass, with the fastest first. At the end it prints the time of each
+//! step, the slowest tests, the numbers of passed, failed and skipped tests, and each skip with its
+//! reason.
 
 mod libtest;
 mod skips;
@@ -17,7 +17,7 @@ use crate::say;
 use libtest::{Counts, Show};
 use suite::Suite;
 
-/// Name of a step and the cargo arguments that it runs.
+/// The name of a step, and its cargo arguments.
 type Step = (&'static str, &'static [&'static str]);
 
 /// The steps before the tests. The tests need what the last of them builds.
@@ -33,7 +33,7 @@ const AFTER: [Step; 2] = [
     ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
 ];
 
-/// What has run so far.
+/// The steps that have run so far.
 #[derive(Debug, Default)]
 struct Run {
     times: Vec<(&'static str, Duration)>,
@@ -41,7 +41,7 @@ struct Run {
 }
 
 impl Run {
-    /// Runs a step and keeps its time. A step that fails is named at the end.
+    /// Runs a step and keeps its time. A failed step is named at the end.
     fn step(
         &mut self,
         name: &'static str,
@@ -60,7 +60,7 @@ impl Run {
     }
 }
 
-/// Runs every step; fails at the end with the names of those that failed.
+/// Runs every step. Fails at the end with the names of the failed steps.
 pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     let mut run = Run::default();
     run.step("tidy", || {
@@ -150,7 +150,7 @@ fn cargo(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
     Ok(status.with_context(|| format!("cannot start cargo for the step {name:?}"))?.success())
 }
 
-/// Runs a step whose output has the counts of tests, if it has.
+/// Runs a step whose output can have counts of tests.
 fn cargo_test(
     root: &Path,
     name: &str,
@@ -163,13 +163,13 @@ fn cargo_test(
     Ok(good)
 }
 
-/// The directory that cargo builds in.
+/// The build directory of cargo.
 fn target(root: &Path) -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
 }
 
-/// The program that the build step made. The target's folder carries the host's own triple, because
-/// `.cargo/config.toml` names it.
+/// The path of the program that the build step made. It contains the host's triple, because
+/// `.cargo/config.toml` names a target.
 pub(crate) fn program(root: &Path) -> anyhow::Result<PathBuf> {
     let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

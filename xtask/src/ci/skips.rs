@@ -1,5 +1,5 @@
-//! The tests that were skipped, as `tare-testkit` and `tests/drivers` report them, and which of the
-//! reasons are good enough.
+//! Reads the skipped tests that `tare-testkit` and `tests/drivers` report, and decides which reasons
+//! are allowed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::say;
 /// The environment variable that names the file of skips.
 pub(super) const VARIABLE: &str = "TARE_SKIPS";
 
-/// One line of the file.
+/// A line of the file of skips.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Skip {
     pub(super) binary: String,
@@ -37,7 +37,7 @@ struct Exception {
     applies: fn() -> bool,
 }
 
-/// All tests are to run on every machine, with these exceptions.
+/// The exceptions. All other tests must run on every machine.
 const EXCEPTIONS: &[Exception] = &[
     Exception {
         class: "unset",
@@ -99,8 +99,8 @@ fn always() -> bool {
     true
 }
 
-/// Whether there is no Go that builds gVisor: it takes 1.21, which gets the version that a module
-/// asks for.
+/// Whether no installed Go can build gVisor. It needs Go 1.21 or newer, which downloads the version
+/// that a module requires.
 fn no_go() -> bool {
     let version = |program: &str| {
         let output = Command::new(program).arg("version").output().ok()?;
@@ -117,10 +117,10 @@ fn is_ubuntu() -> bool {
     text.lines().any(|line| line == "ID=ubuntu")
 }
 
-/// Reads the file of skips. None at all is no error.
+/// Reads the file of skips. A missing file is empty.
 ///
 /// # Errors
-/// If it cannot be read, or a line is not one of five fields.
+/// If the file cannot be read, or a line does not have five fields.
 pub(super) fn read(file: &Path) -> anyhow::Result<Vec<Skip>> {
     let text = match fs::read_to_string(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -135,14 +135,14 @@ fn parse(line: &str) -> Option<Skip> {
     Some(Skip { binary, test, class, what, reason })
 }
 
-/// The skips that are due neither to a known property of the machine nor to an exception.
+/// Returns the skips that neither a known property of the machine nor an exception allows.
 pub(super) fn refused(skips: &[Skip]) -> Vec<&Skip> {
     skips.iter().filter(|skip| !is_good(skip)).collect()
 }
 
 fn is_good(skip: &Skip) -> bool {
     match skip.class.as_str() {
-        // Of the machine, or what another part of the suite covers.
+        // Properties of the machine are allowed, except that CI must run as root.
         "machine" => skip.what != "not-root",
         "elsewhere" => true,
         _ => exception(skip).is_some(),
@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_property_of_the_machine_is_a_good_reason() {
+    fn allows_only_known_reasons() {
         let check = |class: &str, what: &str, good: bool| {
             let skip = parse(&format!("suite\ttest\t{class}\t{what}\treason")).unwrap();
             assert_eq!(is_good(&skip), good, "{class} {what}");

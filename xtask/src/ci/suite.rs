@@ -1,12 +1,11 @@
-//! The test binaries of the workspace: built by cargo, then started one after another as `cargo
-//! test` does, so that the time of each binary and of each test is known.
+//! Builds the test binaries of the workspace with cargo and runs them like `cargo test`, with the time
+//! of each binary and each test.
 //!
-//! Two lanes run side by side at first: the suites whose time goes by in an emulated guest, and
-//! those that only compute. See [`IN_GUESTS`] and [`COMPUTING`]. All others measure, or look at the
-//! state of the whole host, so that each of them runs alone.
+//! First, two lanes run in parallel: the suites in emulated guests ([`IN_GUESTS`]), and those that only
+//! compute ([`COMPUTING`]). All others measure, or examine the state of the whole host, so that each of
+//! them runs alone.
 //!
-//! libtest reports the time of a test with an unstable option alone, which `RUSTC_BOOTSTRAP`
-//! allows.
+//! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP` enables.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,12 +19,11 @@ use super::libtest::{self, Counts, Show, Test};
 use super::skips::{self, Skip};
 use crate::say;
 
-/// How many of the slowest are printed.
+/// The number of slowest binaries and tests that are printed.
 const SLOWEST: usize = 10;
 
-/// Suites whose time goes by in guests with an emulated CPU. They assert what happens, not how
-/// fast, and with limits of minutes. One at a time: they look for what their guests leave on the
-/// host.
+/// Suites that mostly wait for guests with an emulated CPU. They assert results and no speed, with
+/// limits of minutes. One runs at a time, because they check the host for leftovers of their guests.
 const IN_GUESTS: &[(&str, &str)] = &[
     ("tare", "inside"),
     ("tare-env", "conformance_vm"),
@@ -34,17 +32,17 @@ const IN_GUESTS: &[(&str, &str)] = &[
     ("tare-env", "storage"),
 ];
 
-/// Packages whose tests compute in their own process and its temporary files alone: no links,
-/// mounts, cgroups or loop devices, nothing is measured, and nothing has to happen within a time.
+/// Packages whose tests use only their own process and temporary files. They make no links, mounts,
+/// cgroups or loop devices, measure nothing, and have no time limits.
 const COMPUTING: &[&str] =
     &["tare-cql", "tare-sim", "tare-std", "tare-store", "tare-testkit", "xtask"];
 
-/// What a test binary may run beside.
+/// The lane of a test binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
-    /// In the foreground, beside the computing ones.
+    /// In the foreground, in parallel with the computing suites.
     Guests,
-    /// In the background, beside the suites in guests; what it prints is shown at its end.
+    /// In the background, in parallel with the suites in guests. Its output is shown at its end.
     Computing,
     Alone,
 }
@@ -96,7 +94,7 @@ impl Binary {
         if show == Show::AtOnce {
             say(&format!("     Running {title}"));
         }
-        // In the background it runs when the guests leave a CPU idle.
+        // A background binary runs with low priority, so that the guests get the CPU first.
         let mut command = match show {
             Show::AtOnce => Command::new(&self.executable),
             Show::AtTheEnd => {
@@ -144,7 +142,7 @@ pub(super) struct Suite {
 /// Builds all test binaries. `None` if they do not compile.
 ///
 /// # Errors
-/// If cargo cannot be started, or its messages are not what they are documented to be.
+/// If cargo cannot be started, or its messages differ from their documentation.
 pub(super) fn build(root: &Path) -> anyhow::Result<Option<Vec<Binary>>> {
     let words = ["test", "--release", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
     let mut cargo = Command::new(env!("CARGO"));
@@ -163,8 +161,8 @@ pub(super) fn build(root: &Path) -> anyhow::Result<Option<Vec<Binary>>> {
     Ok(Some(binaries))
 }
 
-/// The test binary that a message of cargo is about, if it is about one. `None` if it makes no
-/// sense.
+/// Parses a message of cargo. Returns the test binary that it describes, if any. The outer `None`
+/// means that the message is malformed.
 fn binary(message: &str) -> Option<Option<Binary>> {
     let message: Value = serde_json::from_str(message).ok()?;
     let is_test = message["profile"]["test"].as_bool().unwrap_or(false);
@@ -183,10 +181,10 @@ fn binary(message: &str) -> Option<Option<Binary>> {
 }
 
 impl Suite {
-    /// Runs the binaries, also after one has failed. Returns whether all are good.
+    /// Runs all binaries, even after a failure. Returns whether all succeeded.
     ///
     /// # Errors
-    /// If one cannot be started.
+    /// If a binary cannot be started.
     pub(super) fn run(&mut self, binaries: &[Binary], skips: &Path) -> anyhow::Result<bool> {
         let of = |lane: Lane| binaries.iter().filter(move |binary| binary.lane() == lane);
         let (mut guests, mut computing) = (Vec::new(), Vec::new());
@@ -207,7 +205,7 @@ impl Suite {
         Ok(self.ended.iter().all(|one| one.good))
     }
 
-    /// The tests that failed, and the binaries that failed without naming a test.
+    /// Returns the failed tests, and the binaries that failed without a failed test.
     pub(super) fn failed(&self) -> Vec<String> {
         let bad = self.ended.iter().filter(|one| !one.good);
         bad.flat_map(|one| {
@@ -230,7 +228,7 @@ impl Suite {
         print("slowest tests:", tests.collect());
     }
 
-    /// Prints how many tests passed, failed and were skipped.
+    /// Prints the numbers of passed, failed and skipped tests.
     pub(super) fn print_counts(&self, skips: &[Skip]) {
         let mut counts = self.doc_tests;
         self.ended.iter().for_each(|one| counts += one.counts);
@@ -244,7 +242,7 @@ impl Suite {
         ));
     }
 
-    /// How many tests were skipped as a whole. libtest counts them as passed.
+    /// The number of tests that were skipped as a whole. libtest counts them as passed.
     fn skipped(&self, skips: &[Skip]) -> u64 {
         let of = |one: &Ended| {
             let was_skipped = |test: &&Test| {

@@ -527,7 +527,7 @@ fn broken_toml_and_missing_parts() {
         "rounds = 9",
         "rounds = ",
         r#"
-s.toml:4:10: no valid TOML: string values must be quoted, expected literal string
+s.toml:4:10: not valid TOML: string values must be quoted, expected literal string
   |
 4 | rounds = 
   |          ^"#,
@@ -738,7 +738,7 @@ fn a_quick_part_is_checked_with_the_study() {
         "s.toml:48:29: unknown key \"round\" in [schedule]; did you mean \"rounds\"?"
     );
     let error = parse_quick(GOOD, "s.toml", &vocabulary()).unwrap_err();
-    assert!(error.to_string().contains("the study has no quick part; give it a table [quick]"));
+    assert!(error.to_string().contains("the study has no quick part; add a table [quick]"));
 }
 
 #[test]

@@ -136,7 +136,7 @@ fn populate_reports_failed_writes() {
     let server = FakeServer::start(ServerBehaviour::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
-        error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
+        error.to_string().ends_with("1000 of the writes failed, the first: overloaded"),
         "{error}"
     );
     let server = FakeServer::start(ServerBehaviour::CloseAfter(10));

@@ -151,7 +151,7 @@ fn wrong_values_are_refused() {
     check("name = \"amount\"", "name = \"a b\"", "letters, digits and underscores");
     check("compressed_to = \"50%\"", "compressed_to = \"10%\"", "fewer than 8 bytes");
     check("type = \"date\"", "type = \"date\"\nhashed = true", "only the first column is hashed");
-    check("title = ", "title = = ", "no valid TOML");
+    check("title = ", "title = = ", "not valid TOML");
     check("[[column]]\nname = \"note\"", "[[colum]]\nname = \"note\"", "did you mean \"column\"?");
     let tiny =
         SPEC.replacen("\"date\"", "\"tinyint\"", 1).replacen("rows = 1_000", "rows = 5_000", 1);

@@ -1,14 +1,14 @@
-//! Small programs that the kernel runs at its tracepoints: what counts events where they happen.
+//! Small BPF programs that the kernel runs at tracepoints to count events where they happen.
 //!
-//! Method: a program of a few dozen instructions is put together here ([`Code`]), checked and compiled by
-//! the kernel when it is loaded, and run at a tracepoint for as long as its descriptor is open, so
-//! that nothing is left when the process ends, however it ends. What it counts is in maps, which are
-//! read at the edges of a slice. No compiler, no library and no tool is needed for that.
+//! Method: [`Assembler`] builds a program of a few dozen instructions. The kernel checks and
+//! compiles it when it is loaded, and runs it at a tracepoint while its descriptor is open. Nothing
+//! is left when the process ends, even after a kill. A program counts in maps, which the probe
+//! reads at the edges of a slice. This needs no compiler, library or tool.
 //!
-//! Limits: it takes CAP_BPF and CAP_PERFMON (or root), and a kernel since 5.8 that has not been
-//! locked down (kernel_lockdown(7)). Process ids are those of the host's first namespace.
+//! Limits: it needs CAP_BPF and CAP_PERFMON (or root), and Linux 5.8 or newer without lockdown
+//! (kernel_lockdown(7)). Process ids are those of the host's first namespace.
 
-mod code;
+mod assembler;
 #[allow(unsafe_code, reason = "bpf(2) takes addresses")]
 mod sys;
 
@@ -18,11 +18,11 @@ use std::path::PathBuf;
 
 use crate::ProbeError;
 
-pub(crate) use code::{Code, Do, Helper, Label, Register, STACK, Width};
+pub(crate) use assembler::{AluOp, Assembler, Helper, Label, Register, STACK, Width};
 
-/// What probes by such programs need of the host.
+/// What probes with BPF programs need from the host.
 pub(crate) const NEEDS: &str =
-    "root (or CAP_BPF and CAP_PERFMON), a kernel since 5.8 that is not locked down";
+    "root (or CAP_BPF and CAP_PERFMON), and Linux 5.8 or newer without lockdown";
 
 const BPF_MAP_TYPE_HASH: u32 = 1;
 const BPF_MAP_TYPE_PERCPU_ARRAY: u32 = 6;
@@ -33,24 +33,25 @@ fn refused(step: &'static str) -> impl Fn(io::Error) -> ProbeError {
     move |source| ProbeError::Bpf { step, verdict: String::new(), source }
 }
 
-/// A table that programs and this process share.
+/// A table that BPF programs and this process share.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
     key_bytes: usize,
-    /// Of one CPU.
+    /// The bytes of a value on one CPU.
     value_bytes: usize,
-    /// Values under one key: one for each CPU that the host may have, or one.
+    /// Values under one key: one for each possible CPU, or one.
     copies: usize,
 }
 
 impl Map {
-    /// A table of at most so many entries.
+    /// Makes a hash table of at most `entries` entries.
     pub(crate) fn hash(key_bytes: u32, value_bytes: u32, entries: u32) -> Result<Self, ProbeError> {
         Self::new(BPF_MAP_TYPE_HASH, key_bytes, value_bytes, entries, 1)
     }
 
-    /// Rows of numbers, a copy for each CPU, so that none waits for another.
+    /// Makes a table of `rows` rows with `numbers` numbers each. Each CPU has its own copy, so that
+    /// no CPU waits for another.
     pub(crate) fn rows(rows: u32, numbers: u32) -> Result<Self, ProbeError> {
         Self::new(BPF_MAP_TYPE_PERCPU_ARRAY, 4, numbers * 8, rows, cpus_possible()?)
     }
@@ -75,18 +76,18 @@ impl Map {
         sys::update(&self.fd, key, value).map_err(refused("write into a table"))
     }
 
-    /// Takes a key out, which may not be there.
+    /// Removes a key. A missing key is no error.
     pub(crate) fn take_out(&self, key: &[u8]) -> Result<(), ProbeError> {
         assert_eq!(key.len(), self.key_bytes);
         match sys::delete(&self.fd, key) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                Err(refused("take out of a table")(error))
+                Err(refused("remove from a table")(error))
             }
             _ => Ok(()),
         }
     }
 
-    /// The numbers of a row, summed over CPUs.
+    /// Returns the numbers of a row, summed over CPUs.
     pub(crate) fn row(&self, row: u32) -> Result<Vec<u64>, ProbeError> {
         assert_eq!(self.key_bytes, size_of_val(&row));
         let mut bytes = vec![0; self.value_bytes * self.copies];
@@ -102,7 +103,7 @@ impl Map {
     }
 }
 
-/// CPUs that the kernel has made room for; a per-CPU table has a copy for each.
+/// The number of possible CPUs. A per-CPU table has a copy for each.
 fn cpus_possible() -> Result<usize, ProbeError> {
     let path = PathBuf::from("/sys/devices/system/cpu/possible");
     let text = std::fs::read_to_string(&path)
@@ -112,22 +113,22 @@ fn cpus_possible() -> Result<usize, ProbeError> {
     last.map(|last| last + 1).ok_or_else(missing)
 }
 
-/// A loaded program, which nothing runs yet.
+/// A loaded program that is not attached yet.
 #[derive(Debug)]
 pub(crate) struct Program(OwnedFd);
 
 impl Program {
-    /// One that is given the bare arguments of a tracepoint, 8 bytes each.
-    pub(crate) fn of_raw_tracepoint(code: Code) -> Result<Self, ProbeError> {
+    /// Loads a program that gets the raw arguments of a tracepoint, 8 bytes each.
+    pub(crate) fn of_raw_tracepoint(code: Assembler) -> Result<Self, ProbeError> {
         Self::load(BPF_PROG_TYPE_RAW_TRACEPOINT, code)
     }
 
-    /// One that is given the fields of a tracepoint, as its `format` file says.
-    pub(crate) fn of_tracepoint(code: Code) -> Result<Self, ProbeError> {
+    /// Loads a program that gets the fields of a tracepoint, laid out as in its `format` file.
+    pub(crate) fn of_tracepoint(code: Assembler) -> Result<Self, ProbeError> {
         Self::load(BPF_PROG_TYPE_TRACEPOINT, code)
     }
 
-    fn load(kind: u32, code: Code) -> Result<Self, ProbeError> {
+    fn load(kind: u32, code: Assembler) -> Result<Self, ProbeError> {
         let loaded = sys::load(kind, &code.finish());
         let failed = |(source, verdict): (io::Error, String)| {
             let verdict = if verdict.is_empty() { verdict } else { format!(" ({verdict})") };
@@ -136,18 +137,19 @@ impl Program {
         loaded.map(Self).map_err(failed)
     }
 
-    /// Runs it at the tracepoint of this name (`sys_enter`) until the result is dropped.
+    /// Runs the program at the raw tracepoint `name`, such as `sys_enter`, until the result is
+    /// dropped.
     pub(crate) fn run_at(&self, name: &str) -> Result<Running, ProbeError> {
         sys::raw_tracepoint(name, &self.0).map(Running).map_err(refused("run a program"))
     }
 
-    /// Runs it at the tracepoint with this number until the result is dropped.
+    /// Runs the program at the tracepoint with this number until the result is dropped.
     pub(crate) fn run_at_id(&self, id: u64) -> Result<Running, ProbeError> {
         sys::tracepoint(id, &self.0).map(Running).map_err(refused("run a program"))
     }
 }
 
-/// A program that runs.
+/// A program that is attached to a tracepoint.
 #[derive(Debug)]
 #[expect(dead_code, reason = "the kernel runs the program while the descriptor is open")]
 pub(crate) struct Running(OwnedFd);

@@ -1,8 +1,9 @@
-//! The two system calls that BPF needs and no safe library offers: bpf(2) and perf_event_open(2).
+//! The two system calls that BPF needs: bpf(2) and perf_event_open(2). No safe library has them.
 //!
-//! The structures are the beginnings of `union bpf_attr` and `struct perf_event_attr`
-//! (include/uapi/linux/bpf.h, perf_event.h). The kernel takes shorter ones than its own and reads the rest
-//! as zero. Every pointer in them is a slice that the caller holds for the time of the call.
+//! The structures are the first fields of `union bpf_attr` and `struct perf_event_attr`
+//! (include/uapi/linux/bpf.h, perf_event.h). The kernel accepts a structure that is shorter than its
+//! own and takes the rest as zero. Every pointer in them is a slice that the caller borrows during
+//! the call.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -22,10 +23,10 @@ const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_FLAG_FD_CLOEXEC: c_long = 8;
 
-/// What the programs are called under when the kernel decides which helpers they may call. Those
-/// that are kept for GPL programs are not used.
+/// The licence by which the kernel decides which helpers a program may call. The programs use no
+/// helper that is reserved for the GPL.
 const LICENSE: &[u8] = b"Apache-2.0\0";
-/// Room for the verifier to say what it does not like.
+/// The buffer for the verifier's message.
 const LOG_BYTES: usize = 16 * 1024;
 
 #[repr(C)]
@@ -89,8 +90,8 @@ fn size_of_u32<T>() -> u32 {
 
 fn bpf<A>(command: c_long, attributes: &A) -> io::Result<c_long> {
     // JUSTIFICATION: no safe library has this call.
-    // SAFETY: `attributes` is a `repr(C)` structure of `size` bytes that lives over the call, and
-    // every address in it is that of a slice that its caller borrows over the call: see each below.
+    // SAFETY: `attributes` is a `repr(C)` structure of `size` bytes that outlives the call. Every
+    // address in it belongs to a slice that the caller borrows during the call; see each below.
     let result = unsafe {
         libc::syscall(libc::SYS_bpf, command, std::ptr::from_ref(attributes), size_of_u32::<A>())
     };
@@ -100,7 +101,7 @@ fn bpf<A>(command: c_long, attributes: &A) -> io::Result<c_long> {
     }
 }
 
-/// A descriptor that a call has just made.
+/// Takes ownership of a descriptor that a call has just made.
 fn owned(result: c_long) -> io::Result<OwnedFd> {
     let fd = i32::try_from(result).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     // JUSTIFICATION: the calls return a bare number.
@@ -117,28 +118,28 @@ pub(super) fn map(
     owned(bpf(BPF_MAP_CREATE, &MapCreate { kind, key_size, value_size, max_entries })?)
 }
 
-/// Reads a value. `key` and `value` must have the sizes of the map, which [`super::Map`] sees to.
+/// Reads a value. `key` and `value` must have the sizes of the map. [`super::Map`] ensures that.
 pub(super) fn lookup(map: &OwnedFd, key: &[u8], value: &mut [u8]) -> io::Result<()> {
     let (key, value) = (address(key), value.as_mut_ptr() as u64);
     let element = Element { map: number(map), _pad: 0, key, value, flags: 0 };
     bpf(BPF_MAP_LOOKUP_ELEM, &element).map(drop)
 }
 
-/// Writes a value. The sizes as for [`lookup`].
+/// Writes a value. The sizes must match as for [`lookup`].
 pub(super) fn update(map: &OwnedFd, key: &[u8], value: &[u8]) -> io::Result<()> {
     let (key, value) = (address(key), address(value));
     let element = Element { map: number(map), _pad: 0, key, value, flags: 0 };
     bpf(BPF_MAP_UPDATE_ELEM, &element).map(drop)
 }
 
-/// Takes a key out. The size as for [`lookup`].
+/// Removes a key. Its size must match as for [`lookup`].
 pub(super) fn delete(map: &OwnedFd, key: &[u8]) -> io::Result<()> {
     let key = address(key);
     let element = Element { map: number(map), _pad: 0, key, value: 0, flags: 0 };
     bpf(BPF_MAP_DELETE_ELEM, &element).map(drop)
 }
 
-/// Loads a program. The kernel checks it: a wrong one is refused, with the verifier's last words.
+/// Loads a program. If the kernel refuses it, the error has the last line of the verifier.
 pub(super) fn load(kind: u32, instructions: &[u64]) -> Result<OwnedFd, (io::Error, String)> {
     let mut log = vec![0_u8; LOG_BYTES];
     let attempt = |log_level: u32, log: &mut [u8]| {
@@ -157,7 +158,7 @@ pub(super) fn load(kind: u32, instructions: &[u64]) -> Result<OwnedFd, (io::Erro
         Ok(program) => return Ok(program),
         Err(error) => error,
     };
-    // Once more, to hear why.
+    // The second attempt fetches the verifier's message.
     if attempt(1, &mut log).is_ok() {
         return Err((error, String::new()));
     }
@@ -176,7 +177,7 @@ pub(super) fn raw_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedF
 }
 
 /// Runs a program at the tracepoint with this number, on all CPUs, for as long as the descriptor is
-/// open. (The programs of a tracepoint are the kernel's, not the CPU's on which the event counts.)
+/// open. (The event counts on one CPU, but the kernel runs the programs of a tracepoint on all.)
 pub(super) fn tracepoint(id: u64, program: &OwnedFd) -> io::Result<OwnedFd> {
     let attributes = PerfEvent {
         kind: PERF_TYPE_TRACEPOINT,
@@ -186,8 +187,8 @@ pub(super) fn tracepoint(id: u64, program: &OwnedFd) -> io::Result<OwnedFd> {
         ..PerfEvent::default()
     };
     let (every_process, cpu, group): (libc::pid_t, c_long, c_long) = (-1, 0, -1);
-    // JUSTIFICATION: no safe library has this call with what follows.
-    // SAFETY: `attributes` is of the first version's layout and says its size.
+    // JUSTIFICATION: no safe library has this call with the requests that follow.
+    // SAFETY: `attributes` has the layout of the first version and contains its own size.
     let event = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
@@ -206,7 +207,7 @@ pub(super) fn tracepoint(id: u64, program: &OwnedFd) -> io::Result<OwnedFd> {
         [(PERF_EVENT_IOC_SET_BPF, program.as_raw_fd()), (PERF_EVENT_IOC_ENABLE, 0)]
     {
         // JUSTIFICATION: as above.
-        // SAFETY: both requests take a number, and no address.
+        // SAFETY: both requests take a number and no address.
         if unsafe { libc::ioctl(event.as_raw_fd(), request, argument) } < 0 {
             return Err(io::Error::last_os_error());
         }

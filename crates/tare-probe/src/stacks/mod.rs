@@ -1,15 +1,15 @@
-//! Stacks: which code the CPU time goes to.
+//! Stacks show which code uses the CPU time.
 //!
-//! Method: `perf record` ([`Perf`]) interrupts the threads of the system, of the client and of what
-//! the layer adds about a thousand times per second of their CPU time and notes the stack, in the
-//! kernel and in the program. `perf script` prints the stacks with names while the processes still
-//! exist, so that files inside containers are found through their own mounts. [`script`] folds
-//! them, and [`subsystem`] says for each what it is counted for.
+//! Method: `perf record` ([`Perf`]) interrupts the threads of the system, the client and the layer
+//! about a thousand times per second of their CPU time, and records the stack in the kernel and in
+//! the program. `perf script` prints the stacks with names while the processes still exist, so that
+//! it finds files inside containers through their mounts. [`script`] folds the stacks, and
+//! [`subsystem`] assigns each to one subsystem.
 //!
-//! Work that the kernel does for a packet happens mostly in the context of the thread that sends
-//! it, so that bridges and filters show in the stacks of client and system. What is done in
-//! threads of the kernel (`ksoftirqd`) or on an idle CPU is nobody's, and is not in these figures,
-//! as it is not in the CPU accounts that they divide.
+//! The kernel does most of the work for a packet in the context of the thread that sends it, so that
+//! bridges and filters show in the stacks of client and system. Work in kernel threads (`ksoftirqd`)
+//! or on an idle CPU belongs to no process. It is missing here, and also in the CPU times that the
+//! stacks divide.
 
 mod perf;
 pub mod script;
@@ -22,7 +22,7 @@ use tare_lab::stacks::KERNEL_SUFFIX;
 pub use perf::{Perf, StacksError};
 pub use user::UserFrames;
 
-/// Frames, the leaf first, as one line from the root to the leaf.
+/// Joins frames, which start with the leaf, to one line from the root to the leaf.
 fn folded(frames: &[script::Frame]) -> String {
     let name = |frame: &script::Frame| {
         let suffix = if frame.kernel { KERNEL_SUFFIX } else { "" };

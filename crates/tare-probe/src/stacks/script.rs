@@ -1,7 +1,7 @@
-//! Folding what `perf script -F pid,ip,sym,dso` prints.
+//! Parses the output of `perf script -F pid,ip,sym,dso`.
 //!
-//! A sample is a line with a process id, a line for each frame from the leaf to the root (a tab,
-//! the address, the name, the file in brackets), and an empty line:
+//! A sample is a line with a process id, then a line for each frame from the leaf to the root (a
+//! tab, the address, the name, and the file in brackets), and an empty line:
 //!
 //! ```text
 //!  2550
@@ -9,9 +9,9 @@
 //!                  105f179 syscall (/usr/bin/tare)
 //! ```
 //!
-//! Lines that look otherwise are passed over: names come from binaries that may be anybody's.
+//! Other lines are skipped, because names come from arbitrary binaries.
 
-/// The name of a frame that has none.
+/// The name of a frame without a symbol.
 pub const UNKNOWN: &str = "[unknown]";
 
 /// One frame of a stack.
@@ -28,7 +28,7 @@ pub struct Sample {
     pub frames: Vec<Frame>,
 }
 
-/// The samples of a text.
+/// Parses the samples of a text.
 pub fn samples(text: &str) -> impl Iterator<Item = Sample> {
     let mut lines = text.lines();
     std::iter::from_fn(move || {
@@ -50,7 +50,7 @@ pub fn samples(text: &str) -> impl Iterator<Item = Sample> {
     })
 }
 
-/// Without frame pointers the outermost callers are what happened to be on the stack.
+/// Drops unknown callers at the root. Without frame pointers they are random words of the stack.
 pub(super) fn drop_unknown_roots(frames: &mut Vec<Frame>) {
     while frames.len() > 1 && frames.last().is_some_and(|root| root.name == UNKNOWN) {
         frames.pop();
@@ -62,14 +62,14 @@ fn header(line: &str) -> Option<Sample> {
     Some(Sample { pid, frames: Vec::new() })
 }
 
-/// Reads the line of a frame.
+/// Parses the line of a frame.
 pub(super) fn frame(line: &str) -> Option<Frame> {
     let (address, rest) = line.trim_start().split_once(' ')?;
     let address = u64::from_str_radix(address, 16).ok()?;
-    // A name may hold brackets, and so may a path; a file is a path or a word in square brackets.
+    // Names and paths can contain brackets. A file is a path or a word in square brackets.
     let file = [" (/", " (["].iter().filter_map(|mark| rest.find(mark)).min();
     let (name, file) = file.map_or((rest, ""), |at| (&rest[..at], &rest[at + 2..]));
-    // The upper half of the addresses is the kernel's, on x86-64 and on arm64 alike.
+    // The upper half of the address space is the kernel's, on x86-64 and on arm64.
     let kernel = address >> 63 == 1;
     let name = match (name.trim(), kernel) {
         (UNKNOWN | "", true) => UNKNOWN.to_string(),
@@ -80,7 +80,8 @@ pub(super) fn frame(line: &str) -> Option<Frame> {
     Some(Frame { name: without_separators(&name), kernel })
 }
 
-/// A frame without a name is known by its file, without the path: that is the host's business.
+/// The name of a frame without a symbol: its file without the path, because records keep no paths
+/// of the host.
 fn of_file(file: &str) -> String {
     match file.trim_end_matches(" (deleted").rsplit('/').next() {
         None | Some("" | UNKNOWN) => UNKNOWN.into(),
@@ -88,7 +89,7 @@ fn of_file(file: &str) -> String {
     }
 }
 
-/// The compiler's copies of a function (`.isra.0`, `.constprop.0`, `.cold`) are the function.
+/// Strips the suffix of the compiler's copies of a function (`.isra.0`, `.constprop.0`, `.cold`).
 fn kernel_name(name: &str) -> &str {
     match name.split_once('.') {
         Some((base, _)) if !base.is_empty() => base,
@@ -96,7 +97,7 @@ fn kernel_name(name: &str) -> &str {
     }
 }
 
-/// Without the hash that the Rust compiler appends (`::h` and 16 hexadecimal digits).
+/// Strips the hash that the Rust compiler appends (`::h` and 16 hexadecimal digits).
 fn program_name(name: &str) -> String {
     match name.rsplit_once("::h") {
         Some((base, hash)) if hash.len() == 16 && hash.bytes().all(|b| b.is_ascii_hexdigit()) => {
@@ -106,7 +107,7 @@ fn program_name(name: &str) -> String {
     }
 }
 
-/// `;` separates the frames of a folded stack, and `[T; N]` has one.
+/// Replaces `;`, which separates the frames of a folded stack but also occurs in `[T; N]`.
 fn without_separators(name: &str) -> String {
     let plain = |c: char| if c == ';' || c.is_control() { ',' } else { c };
     name.chars().map(plain).collect()
@@ -121,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_are_read() {
+    fn parses_frames() {
         let check = |line: &str, name: &str, kernel: bool| {
             assert_eq!(frames(line), Some((name.to_string(), kernel)), "{line}");
         };
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_are_told_apart() {
+    fn separates_samples() {
         let text = "\n12550 \n\t 1 a (/x)\n\t 2 b (/x)\n\nwarning: odd\n 7 \n\t 3 c (/x)\n";
         let all: Vec<Sample> = samples(text).collect();
         let names = |sample: &Sample| {

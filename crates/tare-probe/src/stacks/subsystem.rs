@@ -1,11 +1,11 @@
-//! Which subsystem a stack is counted for: exactly one, by a table that can be read.
+//! Assigns each stack to exactly one subsystem, by a table.
 //!
-//! The frames of the kernel are looked at from the leaf towards the root, and the first one that a
-//! rule knows decides. So a helper (copying, locking, allocating) is counted for whoever called it,
-//! and code that is called from deep inside something else is counted for itself: the TCP receive
-//! path below a bridge is the network stack, and only the bridge's own functions are the bridge.
-//! A stack without a frame that a rule knows is "other kernel", so that the parts add up to the
-//! whole. `docs/reference/subsystems.md` is made from this table.
+//! The kernel frames are searched from the leaf to the root, and the first frame that a rule knows
+//! decides. A helper (copying, locking, allocating) therefore counts for its caller. Code that runs
+//! deep inside another subsystem counts for its own: the TCP receive path below a bridge is the
+//! network stack, and only the bridge's own functions are the bridge. A stack without a known frame
+//! is "other kernel", so that the parts add up to the whole. `docs/reference/subsystems.md` is
+//! generated from this table.
 
 use tare_lab::stacks::{CLIENT, LAYER};
 
@@ -16,16 +16,15 @@ use super::waits;
 #[derive(Clone, Copy, Debug)]
 pub struct Subsystem {
     pub name: &'static str,
-    /// One line: what is in it.
+    /// One line that says what the subsystem contains.
     pub help: &'static str,
-    /// Beginnings of the names of kernel functions, without leading underscores, separated by
-    /// spaces.
+    /// Prefixes of the names of kernel functions, without leading underscores, separated by spaces.
     pub functions: &'static str,
-    /// Decides only by the leaf: these functions stand at the root of nearly every stack.
+    /// True if only the leaf decides, because these functions are at the root of nearly every stack.
     pub leaf_only: bool,
 }
 
-/// Everything in what a layer adds outside the system, whatever it does.
+/// All code of the processes that a layer adds, in the kernel too.
 pub const PROXY: &str = "userland proxy";
 /// The system's own code.
 pub const DATABASE: &str = "database";
@@ -38,7 +37,7 @@ const fn rule(name: &'static str, help: &'static str, functions: &'static str) -
     Subsystem { name, help, functions, leaf_only: false }
 }
 
-/// The rules. Where two know a function, the earlier one counts.
+/// The rules. If two know a function, the earlier one counts.
 pub const ALL: &[Subsystem] = &[
     rule(
         "netfilter and conntrack",
@@ -129,7 +128,7 @@ pub const ALL: &[Subsystem] = &[
     ),
     rule(
         "hypervisor",
-        "calls to and interrupts from the hypervisor; ringing the bell of a virtual device",
+        "calls to and interrupts from the hypervisor; notifications of virtual devices",
         "kvm_ pv_ pvclock_ xen_ hv_ hyperv_ vmx_ svm_ vp_notify vhost_ kvm_guest",
     ),
     rule(
@@ -151,16 +150,16 @@ pub const ALL: &[Subsystem] = &[
     },
 ];
 
-/// Names of subsystems that do not come from a function of the kernel, and what they are.
+/// The subsystems that no kernel function decides, with their help.
 pub const BY_PROCESS: [(&str, &str); 4] = [
-    (OTHER, "kernel code that no rule knows; if it is large, the table lacks a rule"),
+    (OTHER, "kernel code that no rule knows; if its share is large, the table lacks a rule"),
     (DATABASE, "the code of the system itself"),
     (CLIENT_CODE, "the code of the load generator itself"),
-    (PROXY, "everything that a process does which the layer adds, its work in the kernel too"),
+    (PROXY, "all work of the processes that the layer adds, in the kernel too"),
 ];
 
 impl Subsystem {
-    /// See [`Subsystem::functions`].
+    /// Splits the field `functions` into its prefixes.
     pub fn functions(&self) -> impl Iterator<Item = &'static str> {
         self.functions.split_whitespace()
     }
@@ -171,7 +170,7 @@ impl Subsystem {
     }
 }
 
-/// The row of a table that the innermost frame of the kernel decides for that any row knows.
+/// Finds the row of a table for the innermost kernel frame that any row knows.
 pub(super) fn first_known(table: &[Subsystem], frames: &[Frame]) -> Option<&'static str> {
     let kernel = frames.iter().take_while(|frame| frame.kernel);
     kernel.enumerate().find_map(|(depth, frame)| {
@@ -181,8 +180,8 @@ pub(super) fn first_known(table: &[Subsystem], frames: &[Frame]) -> Option<&'sta
     })
 }
 
-/// The subsystem that a stack is counted for. `frames` from the leaf to the root, `part` says whose
-/// stack it is ([`tare_lab::stacks`]).
+/// Returns the subsystem of a stack. `frames` go from the leaf to the root. `part` is the part that
+/// the process belongs to ([`tare_lab::stacks`]).
 pub fn of(part: &str, frames: &[Frame]) -> &'static str {
     if part == LAYER {
         return PROXY;
@@ -197,17 +196,17 @@ pub fn of(part: &str, frames: &[Frame]) -> &'static str {
     }
 }
 
-/// The table as a page of the reference.
+/// Renders the table as a page of the reference.
 pub fn page() -> String {
     let mut page = String::from(
-        "<!-- Made from crates/tare-probe/src/stacks/subsystem.rs; a test compares the two. -->\n\
+        "<!-- Generated from crates/tare-probe/src/stacks/subsystem.rs; a test compares the two. -->\n\
          # Subsystems\n\n\
-         Every sampled stack is counted for exactly one subsystem. Its frames in the kernel are looked\n\
-         at from the leaf towards the root; the first one whose name begins as the table says decides.\n\
-         Leading underscores do not count. Where two rows know a name, the upper one counts. So a helper\n\
-         (copying, locking, allocating) is counted for whoever called it, and TCP below a bridge is the\n\
-         network stack: only the bridge's own functions are the bridge.\n\n\
-         | subsystem | what is in it | functions whose names begin with |\n|---|---|---|\n",
+         Every sampled stack counts for exactly one subsystem. Its kernel frames are searched from\n\
+         the leaf to the root. The first frame whose name starts with a prefix in the table decides.\n\
+         Leading underscores are ignored. If two rows match, the upper one counts. A helper (copying,\n\
+         locking, allocating) therefore counts for its caller, and TCP below a bridge is the network\n\
+         stack: only the bridge's own functions are the bridge.\n\n\
+         | subsystem | what is in it | prefixes of function names |\n|---|---|---|\n",
     );
     for one in ALL {
         let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
@@ -218,15 +217,17 @@ pub fn page() -> String {
         page += &format!("| {name} | {help} | |\n");
     }
     page += "\n## What threads wait for\n\n\
-             Every stack of waiting is counted for one reason, in the same way.\n\n\
-             | waiting for | what it is | functions whose names begin with |\n|---|---|---|\n";
-    page +=
-        &format!("| {} | it could have gone on: preempted, or its quota spent | |\n", waits::A_CPU);
+             Every stack of a waiting thread counts for one reason, in the same way.\n\n\
+             | waiting for | what it is | prefixes of function names |\n|---|---|---|\n";
+    page += &format!(
+        "| {} | the thread is runnable: it was preempted, or its quota is used up | |\n",
+        waits::A_CPU
+    );
     for one in waits::ALL {
         let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
         page += &format!("| {} | {} | {} |\n", one.name, one.help, names.join(" "));
     }
-    page += &format!("| {} | nothing that a rule knows | |\n", waits::OTHER);
+    page += &format!("| {} | no rule knows a function | |\n", waits::OTHER);
     page
 }
 
@@ -238,7 +239,7 @@ mod tests {
 
     use super::*;
 
-    /// Frames from the root to the leaf, `k:` marks those of the kernel.
+    /// Parses frames from the root to the leaf. `k:` marks kernel frames.
     fn frames(text: &str) -> Vec<Frame> {
         let frame = |word: &str| match word.strip_prefix("k:") {
             Some(name) => Frame { name: name.into(), kernel: true },
@@ -248,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn stacks_are_counted_for_one_subsystem() {
+    fn assigns_stacks_to_one_subsystem() {
         let check = |stack: &str, expected: &str| {
             assert_eq!(of(SYSTEM, &frames(stack)), expected, "{stack}");
         };
@@ -297,7 +298,7 @@ mod tests {
         check("main k:asm_sysvec_apic_timer_interrupt k:native_write_msr", "interrupts and timers");
         check("main work", DATABASE);
         check("", DATABASE);
-        // What lies beyond the program is another call's business.
+        // Kernel frames below the program belong to another call.
         check("k:tcp_sendmsg main", DATABASE);
         assert_eq!(of(CLIENT, &frames("main work")), CLIENT_CODE);
         assert_eq!(of(CLIENT, &frames(send)), "network stack");
@@ -306,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_is_sound() {
+    fn table_has_no_unreachable_rule() {
         let names: Vec<&str> =
             ALL.iter().map(|one| one.name).chain(BY_PROCESS.map(|(name, _)| name)).collect();
         let mut unique = names.clone();
@@ -316,7 +317,7 @@ mod tests {
         for one in ALL {
             assert!(one.functions().all(|f| !f.starts_with('_') && f.len() > 1), "{one:?}");
         }
-        // Of two rows that know the same beginning, the lower one would never count.
+        // If two rows have the same prefix, the lower one would never count.
         for (at, one) in ALL.iter().enumerate() {
             for function in one.functions() {
                 let upper =
@@ -327,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn the_reference_is_up_to_date() {
+    fn subsystems_reference_is_current() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/subsystems.md");
         let page = page();
         if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {

@@ -1,31 +1,31 @@
 //! How the frames of programs are found: by frame pointers, by DWARF, or not at all.
 //!
-//! The kernel follows frame pointers by itself, which costs nothing, but finds the callers only in programs that
-//! were built with them. With DWARF it copies the top of the stack with every sample, and perf finds
-//! the callers afterwards in the tables that programs carry for exceptions (`.eh_frame`): that works for nearly every compiled
-//! program, costs some µs a sample, and time afterwards. Neither sees through the code that a
-//! Java machine makes at run time, unless that is told to keep frame pointers.
+//! The kernel follows frame pointers itself at no cost, but finds the callers only in programs that
+//! were built with them. With DWARF, the kernel copies the top of the stack with every sample, and
+//! perf finds the callers afterwards in the exception tables of the program (`.eh_frame`). This works
+//! for nearly every compiled program, but costs some µs a sample and time afterwards. Neither method
+//! sees the code that a Java virtual machine compiles at run time, unless it keeps frame pointers.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// What finds the frames of programs.
+/// The method that finds the frames of programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UserFrames {
-    /// Frame pointers where the system's own program was built with them, DWARF where it was not.
-    /// For waiting always frame pointers: there are too many switches to copy stacks.
+    /// Frame pointers if the system's program was built with them, and DWARF otherwise. Waiting
+    /// threads always use frame pointers, because there are too many switches to copy stacks.
     Auto,
     FramePointers,
     Dwarf,
-    /// Frames of the kernel alone.
+    /// Kernel frames only.
     None,
 }
 
-/// Code that is looked through, from the program's beginning.
+/// The most code that is searched, from the start of the program.
 const LOOKED_BYTES_MAX: usize = 4 << 20;
-/// With frame pointers nearly every function sets one up, and few are longer than this. Without, it
-/// is only those that need one: one in 10 to 20 KiB.
+/// With frame pointers, nearly every function sets one up, and few functions are longer than this.
+/// Without them, only functions that need one do: one in 10 to 20 KiB.
 const BYTES_PER_FRAME_MAX: usize = 2048;
 
 /// `push %rbp; mov %rsp,%rbp` on x86-64.
@@ -34,11 +34,11 @@ const X86: [u8; 4] = [0x55, 0x48, 0x89, 0xe5];
 const ARM: [u8; 4] = [0xfd, 0x03, 0x00, 0x91];
 
 impl UserFrames {
-    /// Settles what `Auto` means for a process.
+    /// Resolves `Auto` for a process.
     pub(super) fn settled(self, pid: u32, waiting: bool) -> Self {
         match self {
             Self::Auto if waiting => Self::FramePointers,
-            // A program that cannot be read is looked at as most are built.
+            // Most programs are built without frame pointers, so an unreadable one is assumed to be.
             Self::Auto => match has_frame_pointers(pid) {
                 Ok(true) => Self::FramePointers,
                 Ok(false) | Err(_) => Self::Dwarf,
@@ -47,17 +47,17 @@ impl UserFrames {
         }
     }
 
-    /// What perf is told.
+    /// The arguments for perf.
     pub(super) fn arguments(self) -> &'static [&'static str] {
         match self {
             Self::Auto | Self::FramePointers => &["--call-graph", "fp"],
-            // The top 8 KiB: deeper callers are the same for most samples.
+            // The top 8 KiB are enough, because deeper callers are the same for most samples.
             Self::Dwarf => &["--call-graph", "dwarf,8192"],
             Self::None => &["--call-graph", "fp", "--kernel-callchains"],
         }
     }
 
-    /// In a record, behind what ticked.
+    /// The name in a record, after the event.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Auto => "frame pointers or DWARF",
@@ -70,7 +70,7 @@ impl UserFrames {
 
 /// Whether the program of a process was built with frame pointers.
 fn has_frame_pointers(pid: u32) -> io::Result<bool> {
-    // Through the process: its file may be in a container, or gone.
+    // The path goes through the process, because its file may be in a container or deleted.
     let program = File::open(format!("/proc/{pid}/exe"))?;
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps"))?;
     let path = std::fs::read_link(format!("/proc/{pid}/exe"))?;
@@ -82,7 +82,7 @@ fn has_frame_pointers(pid: u32) -> io::Result<bool> {
     Ok(sets_up_frames(&text))
 }
 
-/// Offset and length in the file of a line of `/proc/PID/maps` that is code.
+/// The offset in the file and the length of a line of `/proc/PID/maps` that maps code.
 fn code(line: &str) -> Option<(u64, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (begin, end) = words.next()?.split_once('-')?;
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn code_with_frame_pointers_sets_one_up_in_most_functions() {
+    fn recognises_code_with_frame_pointers() {
         let functions = |begin: &[u8], length: usize| -> Vec<u8> {
             let mut function = begin.to_vec();
             function.resize(length, 0x90);
@@ -116,12 +116,12 @@ mod tests {
     }
 
     #[test]
-    fn code_is_found_in_the_map_of_a_process() {
+    fn finds_code_in_process_maps() {
         let check = |line: &str, expected: Option<(u64, usize)>| assert_eq!(code(line), expected);
         check("00400000-00402000 r-xp 00001000 fe:00 7  /bin/x", Some((0x1000, 0x2000)));
         check("00400000-00402000 r--p 00001000 fe:00 7  /bin/x", None);
         check("nonsense", None);
-        // Whatever it says of this test, it can be read.
+        // The result depends on the build, but reading must succeed.
         has_frame_pointers(std::process::id()).unwrap();
         assert!(has_frame_pointers(u32::MAX).is_err());
         assert_eq!(UserFrames::Auto.settled(u32::MAX, false), UserFrames::Dwarf);

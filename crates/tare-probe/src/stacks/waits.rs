@@ -1,13 +1,13 @@
-//! Stacks of waiting: from the moment a thread leaves its CPU to the moment it has one again.
+//! Stacks of waiting threads: from the moment a thread leaves its CPU until it gets one again.
 //!
-//! Method: `perf record` notes the stack at every `sched:sched_switch` of the threads that are
-//! looked at, and the kernel's own switch records say when a thread is back. The time between is counted for
-//! the stack that it left with. A thread that left while it could have gone on waits for a CPU (it
-//! was preempted, or its quota was spent); every other waits in what the table says.
+//! Method: `perf record` records the stack at every `sched:sched_switch` of the observed threads, and
+//! the kernel's switch records show when a thread is back. The time between counts for the stack at
+//! the switch. A thread that leaves while it is runnable waits for a CPU (it was preempted, or its
+//! quota was used up). For all others the table gives the reason.
 //!
-//! Limits: what a thread waits in when the window begins is not known and is left out, up to its
-//! first return; what it waits in at the end counts up to there. Over many slices the two are
-//! equal. Threads that wait over a whole window are not seen.
+//! Limits: the wait of a thread at the beginning of the window is unknown and left out, until the
+//! thread first returns. A wait at the end counts up to the end. Over many slices the two are equal.
+//! A thread that waits during a whole window is not seen.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,16 +17,16 @@ use super::script::{Frame, Sample, frame};
 use super::subsystem::{Subsystem, first_known};
 use super::{folded, script};
 
-/// Could have gone on.
+/// The reason of a thread that is runnable.
 pub const A_CPU: &str = "a CPU";
-/// In something that no rule knows.
+/// The reason of a stack that no rule knows.
 pub const OTHER: &str = "something else";
 
 const fn rule(name: &'static str, help: &'static str, functions: &'static str) -> Subsystem {
     Subsystem { name, help, functions, leaf_only: false }
 }
 
-/// What a thread can wait for, by the functions of the kernel that it waits in.
+/// The reasons to wait, by the kernel function in which a thread waits.
 pub const ALL: &[Subsystem] = &[
     rule(
         "locks",
@@ -51,33 +51,34 @@ pub const ALL: &[Subsystem] = &[
         "sk_wait sk_stream tcp_ inet_ unix_ sock_ skb_ wait_for_connect",
     ),
     rule("a pipe", "data from or room in a pipe", "pipe_ anon_pipe"),
-    rule("a child", "a process that is to end", "do_wait kernel_wait wait_task"),
+    rule("a child", "the end of a child process", "do_wait kernel_wait wait_task"),
     rule(
         "memory",
-        "memory that has to be freed or fetched first",
+        "memory that must first be freed or read back",
         "do_try_to_free try_to_free shrink_ swap_ do_swap mem_cgroup throttle_direct",
     ),
     rule(
         "the clock",
-        "a time that the program named",
+        "a time that the program set",
         "do_nanosleep hrtimer_nanosleep do_sigtimedwait",
     ),
 ];
 
-/// One line of the kernel's account of switches.
+/// A switch event of a thread.
 #[derive(Clone, Debug, PartialEq)]
 enum Event {
-    /// Left its CPU in this stack.
+    /// The thread left its CPU in this stack.
     Left { sample: Sample, preempted: bool },
-    /// Has a CPU again.
+    /// The thread has a CPU again.
     Back,
 }
 
-/// (thread, ns, what happened).
+/// The thread, the time in ns, and the event.
 type Line = (u32, u64, Event);
 
-/// Reads what `perf script --show-switch-events --ns -F pid,tid,time,event,ip,sym,dso,trace` prints:
-/// ` PID/TID SECONDS: EVENT: ...`, with a line for each frame below a sample.
+/// Parses the output of `perf script --show-switch-events --ns -F
+/// pid,tid,time,event,ip,sym,dso,trace`: ` PID/TID SECONDS: EVENT: ...`, with a line for each frame
+/// below a sample.
 fn events(text: &str) -> Vec<Line> {
     let mut events: Vec<Line> = Vec::new();
     for line in text.lines() {
@@ -108,8 +109,8 @@ fn header(line: &str) -> Option<Line> {
     Some((tid, ns, Event::Left { sample, preempted: state.starts_with('R') }))
 }
 
-/// Waiting by stack, in ns, for the part that each process belongs to, inside a window of
-/// `CLOCK_MONOTONIC`.
+/// Sums the waiting time of each stack, in ns, for the part that each process belongs to. `window`
+/// has the edges of the slice by `CLOCK_MONOTONIC`, in ns.
 pub(super) fn fold(
     text: &str,
     parts: &HashMap<u32, &'static str>,
@@ -148,7 +149,8 @@ pub(super) fn fold(
     waits.into_iter().filter(|(_, ns)| *ns > 0).map(stack).collect()
 }
 
-/// Every thread leaves its CPU in the scheduler: the function that called it is the one that waits.
+/// Drops the scheduler's frames at the leaf. The function that called the scheduler is the one that
+/// waits.
 fn drop_scheduler(frames: &mut Vec<Frame>) {
     let scheduler = |frame: &Frame| {
         let name = frame.name.trim_start_matches('_');
@@ -161,7 +163,7 @@ fn drop_scheduler(frames: &mut Vec<Frame>) {
     frames.drain(..depth.min(frames.len().saturating_sub(1)));
 }
 
-/// What a thread waits for.
+/// The reason for which a thread waits.
 fn reason(frames: &[Frame], preempted: bool) -> &'static str {
     if preempted {
         return A_CPU;
@@ -196,20 +198,20 @@ mod tests {
 ";
 
     #[test]
-    fn the_time_between_leaving_and_coming_back_is_the_stacks() {
+    fn counts_time_between_switches() {
         let parts = HashMap::from([(7, SYSTEM)]);
         let found = fold(TEXT, &parts, (10_000_000_000, 10_000_007_000));
         let seen: Vec<(&str, &str, u64)> =
             found.iter().map(|s| (s.subsystem.as_str(), s.folded.as_str(), s.samples)).collect();
-        // A stranger's is nobody's; what is still waited in counts to the window's end.
+        // A thread of another program does not count. An unfinished wait counts to the window's end.
         assert_eq!(seen, [("events", "db::wait;ep_poll_[k]", 3000), (A_CPU, "db::work", 2000),]);
-        // What lies outside the window is not counted.
+        // Time outside the window does not count.
         let found = fold(TEXT, &parts, (10_000_002_000, 10_000_003_000));
         assert_eq!(found.iter().map(|stack| stack.samples).sum::<u64>(), 1000);
     }
 
     #[test]
-    fn reasons_come_from_the_innermost_function_that_is_known() {
+    fn innermost_known_function_gives_reason() {
         let frames = |names: &str| -> Vec<Frame> {
             names.split(' ').map(|name| Frame { name: name.into(), kernel: true }).collect()
         };

@@ -1,4 +1,4 @@
-//! Probes of the system on this machine, of work whose size is known.
+//! Probes on this machine observe work of a known size.
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio};
 use super::*;
 use tare_testkit::{Machine, Reason, skip};
 
-/// What probes see of processes while something happens.
+/// The counters of some probes during `work`.
 pub(super) fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
     let roots = Roots::default();
     let cpus = CpuSet::from_iter([0]);
@@ -31,10 +31,10 @@ pub(super) fn system(pid: u32) -> Scope {
     Scope { system: vec![pid], ..Scope::default() }
 }
 
-/// A child that is killed at the end, whatever the end is.
-pub(super) struct Killed(pub(super) Child);
+/// A child process that is killed on drop.
+pub(super) struct KillOnDrop(pub(super) Child);
 
-impl Drop for Killed {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         self.0.kill().ok();
         self.0.wait().ok();
@@ -44,7 +44,7 @@ impl Drop for Killed {
 #[test]
 fn sleeps_are_voluntary_switches() {
     let sleeps = 50;
-    // A thread that starts inside the slice is found at its end, if it is still there.
+    // A thread that starts inside the slice is found at its end if it still runs.
     let (done, wait) = std::sync::mpsc::channel::<()>();
     let seen = seen(&["switches", "run_queue"], &system(std::process::id()), || {
         std::thread::spawn(move || {
@@ -72,7 +72,7 @@ fn touched_pages_are_minor_faults_and_memory() {
         kept = pages;
     });
     assert_eq!(kept.iter().filter(|byte| **byte == 1).count(), bytes / 4096);
-    // Huge pages make of 512 faults one.
+    // A huge page takes one fault instead of 512.
     assert!(of(&seen, "system_page_faults_minor") >= (bytes / (2 << 20)) as f64, "{seen:?}");
     assert!(of(&seen, "system_rss_anon_bytes_at_end") >= bytes as f64, "{seen:?}");
 }
@@ -91,17 +91,17 @@ fn talk() {
 }
 
 #[test]
-fn bytes_over_loopback_are_seen_in_the_namespace() {
+fn counts_loopback_bytes() {
     let seen = seen(&["tcp", "net_devices"], &system(std::process::id()), talk);
     assert!(of(&seen, "system_net_lo_in_bytes") >= f64::from(1 << 20), "{seen:?}");
     assert!(of(&seen, "system_tcp_segments_out") >= 16.0, "{seen:?}");
     assert!(of(&seen, "system_tcp_segments_in") >= 16.0, "{seen:?}");
 }
 
-/// The traffic of this namespace does not count for a process in another one.
+/// The traffic of this namespace does not count for a process in another namespace.
 #[test]
-fn a_namespace_of_its_own_is_read_from_its_own_files() {
-    let test = "a_namespace_of_its_own_is_read_from_its_own_files";
+fn reads_files_of_other_namespace() {
+    let test = "reads_files_of_other_namespace";
     let child = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo up; read x"])
         .stdin(Stdio::piped())
@@ -111,7 +111,7 @@ fn a_namespace_of_its_own_is_read_from_its_own_files() {
     let Ok(child) = child else {
         return skip(test, Reason::not_installed("unshare"));
     };
-    let mut child = Killed(child);
+    let mut child = KillOnDrop(child);
     let mut up = [0; 3];
     if child.0.stdout.as_mut().unwrap().read_exact(&mut up).is_err() {
         return skip(test, Machine::NotRoot);
@@ -125,7 +125,7 @@ fn a_namespace_of_its_own_is_read_from_its_own_files() {
 }
 
 #[test]
-fn what_is_written_and_synced_reaches_the_disk() {
+fn synced_writes_reach_disk() {
     let file = tempfile::NamedTempFile::new().unwrap();
     let scope = Scope { data: file.path().parent().map(Into::into), ..Scope::default() };
     let seen = seen(&["disk"], &scope, || {
@@ -140,9 +140,9 @@ fn what_is_written_and_synced_reaches_the_disk() {
 }
 
 #[test]
-fn a_process_that_ends_keeps_what_was_read_of_it() {
+fn ended_process_keeps_last_reading() {
     let child = Command::new("sleep").arg("60").spawn().unwrap();
-    let mut child = Killed(child);
+    let mut child = KillOnDrop(child);
     let pid = child.0.id();
     let seen = seen(&["switches", "page_faults", "run_queue"], &system(pid), || {
         child.0.kill().unwrap();

@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// 2 CPUs as the kernel prints them; steal and softirq of CPU 1 are arguments.
+/// Two CPUs as the kernel prints them. Steal and softirq of CPU 1 are arguments.
 fn stat(user: u64, softirq: u64, steal: u64, switches: u64) -> String {
     format!(
         "cpu  {user} 2 300 5000 7 11 {softirq} {steal} 0 0\n\
@@ -44,7 +44,7 @@ fn kind(name: &str) -> &'static ProbeKind {
 struct Host(TempDir);
 
 impl Host {
-    /// A host with `/proc/stat` alone.
+    /// A host that has only `/proc/stat`.
     fn new() -> Self {
         let host = Self(tempfile::tempdir().unwrap());
         host.put("proc/stat", &stat(1000, 60, 70, 10_000));
@@ -60,7 +60,7 @@ impl Host {
         Roots { proc: root.join("proc"), cgroup: root.join("cgroup"), sys: root.join("sys") }
     }
 
-    /// What a probe on the CPUs `cpus` returns while `change` happens.
+    /// The counters of a probe on the CPUs `cpus` during `change`.
     fn observe(&self, name: &str, cpus: &str, change: impl FnOnce(&Self)) -> Vec<(String, f64)> {
         self.observe_scope(name, cpus, &Scope::default(), change)
     }
@@ -86,7 +86,7 @@ fn ticks(count: f64) -> f64 {
 }
 
 #[test]
-fn steal_and_softirq_count_the_cpus_of_the_plan_only() {
+fn steal_and_softirq_count_only_planned_cpus() {
     let grow = |host: &Host| host.put("proc/stat", &stat(1000, 63, 75, 10_000));
     let check = |probe: &str, cpus: &str, counter: &str, expect: f64| {
         let seen = Host::new().observe(probe, cpus, grow);
@@ -100,14 +100,14 @@ fn steal_and_softirq_count_the_cpus_of_the_plan_only() {
 }
 
 #[test]
-fn a_plan_of_cpus_that_the_host_has_not_is_refused() {
+fn refuses_missing_cpus() {
     let host = Host::new();
     let error = kind("steal").open(&host.roots(), &"7".parse().unwrap()).err().unwrap().to_string();
     assert!(error.contains("proc/stat has no steal column for the CPUs of the plan"), "{error}");
 }
 
 #[test]
-fn host_cpu_takes_the_best_source_there_is() {
+fn host_cpu_prefers_best_source() {
     let value = |host: &Host, change: &dyn Fn(&Host)| {
         let seen = host.observe("host_cpu", "0", change);
         assert_eq!(seen[1].0, names::HARNESS_CPU_NS);
@@ -115,7 +115,7 @@ fn host_cpu_takes_the_best_source_there_is() {
         assert_eq!(seen[0].0, names::HOST_CPU_NS);
         seen[0].1
     };
-    // /proc/stat: user, nice, system, irq and softirq; steal is somebody else's time.
+    // /proc/stat: user, nice, system, irq and softirq. Steal is time of other guests.
     let host = Host::new();
     let grown = |host: &Host| host.put("proc/stat", &stat(1010, 65, 170, 10_000));
     assert_eq!(value(&host, &grown), ticks(15.0));
@@ -125,14 +125,14 @@ fn host_cpu_takes_the_best_source_there_is() {
     host.put("cgroup/cpu.stat", &v2(1000));
     assert_eq!(value(&host, &|host| host.put("cgroup/cpu.stat", &v2(1250))), 250_000.0);
 
-    // v1 beside it, as on a hybrid host.
+    // A hybrid host has v1 as well.
     host.put("cgroup/cpu,cpuacct/cpuacct.usage", "5000000123\n");
     let grown = |host: &Host| host.put("cgroup/cpu,cpuacct/cpuacct.usage", "5000000456\n");
     assert_eq!(value(&host, &grown), 333.0);
 }
 
 #[test]
-fn host_cpu_passes_over_a_file_without_figures() {
+fn host_cpu_skips_file_without_figures() {
     let host = Host::new();
     host.put("cgroup/cpu.stat", "nr_periods 0\n");
     let grown = |host: &Host| host.put("proc/stat", &stat(1001, 60, 70, 10_000));
@@ -167,7 +167,7 @@ fn a_host_without_pressure_serves_the_other_probes() {
     host.put("proc/72/stat", "72 (kworker/0:1H) I 2 0 0 0 -1 69238880 0 0\n");
     host.put("proc/72/schedstat", "1000 20 3\n");
     let (opened, missing) = open_all(&host.roots(), &"0-1".parse().unwrap());
-    // KVM is nothing to miss.
+    // KVM is optional and not reported as missing.
     let ordinary = ALL.iter().filter(|kind| !kind.disturbs).count();
     assert_eq!(opened.len(), ordinary - 4);
     let names: Vec<&str> = missing.iter().map(|(name, _)| *name).collect();
@@ -177,16 +177,16 @@ fn a_host_without_pressure_serves_the_other_probes() {
 }
 
 #[test]
-fn an_end_without_a_beginning_is_an_error_and_never_zero() {
+fn end_without_begin_is_an_error() {
     let host = Host::new();
     for mut probe in open_all(&host.roots(), &"0".parse().unwrap()).0 {
         let error = probe.end().unwrap_err().to_string();
-        assert!(error.contains("before its beginning"), "{error}");
+        assert!(error.contains("at the end of a slice before its beginning"), "{error}");
     }
 }
 
 #[test]
-fn a_stat_larger_than_the_buffer_is_read_whole() {
+fn reads_stat_larger_than_buffer() {
     let host = Host::new();
     let long = |switches: u64| {
         let intr = format!("intr 1{}\n", " 0".repeat(100_000));
@@ -198,7 +198,7 @@ fn a_stat_larger_than_the_buffer_is_read_whole() {
 }
 
 #[test]
-fn every_probe_says_what_it_is() {
+fn every_probe_is_documented() {
     for kind in ALL {
         assert!(!kind.help.is_empty() && !kind.needs.is_empty() && !kind.counters.is_empty());
         assert!(ALL.iter().filter(|other| other.name == kind.name).count() == 1, "{}", kind.name);
@@ -210,10 +210,10 @@ mod recorded;
 mod reference;
 mod traced;
 
-/// Reads this machine, whatever it is. Prints what a reading takes; asserts no time.
+/// Reads this machine. Prints how long a reading takes, but asserts no time.
 #[test]
 #[expect(clippy::print_stderr, reason = "figures for the reader")]
-fn this_machine_can_be_read() {
+fn reads_this_machine() {
     let cpus = CpuSet::from_iter([0]);
     let own = vec![std::process::id()];
     let data = Some(std::env::temp_dir());
@@ -243,7 +243,7 @@ fn this_machine_can_be_read() {
     assert!(probes.iter().any(|probe| probe.name() == "host_cpu"), "{missing:?}");
 }
 
-/// Whether a counter's name is one that its probe says it returns.
+/// Whether the probe documents a counter of this name.
 fn is_documented(probe: &str, name: &str) -> bool {
     kind(probe).counters.iter().any(|counter| {
         let parts: Vec<&str> = counter.name.split(['{', '}']).step_by(2).collect();

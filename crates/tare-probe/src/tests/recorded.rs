@@ -1,4 +1,4 @@
-//! Each probe on recorded text, before and after a change.
+//! Each probe reads recorded text before and after a change.
 
 use super::*;
 
@@ -33,7 +33,7 @@ fn softirqs_by_kind_and_cpu() {
 fn interrupts_by_source_and_cpu() {
     let host = Host::new();
     host.put("proc/interrupts", INTERRUPTS);
-    // Both lines of one name move.
+    // Both lines of one name change.
     let later = INTERRUPTS.replace("1000 ", "1100 ").replace("         1  IO", "         4  IO");
     let later = later.replace("500 ", "507 ").replace(" 1          0  IO", " 3          0  IO");
     let seen = host.observe("interrupts", "0-1", |host| host.put("proc/interrupts", &later));
@@ -49,7 +49,7 @@ fn interrupts_by_source_and_cpu() {
 }
 
 #[test]
-fn cpu_shares_are_of_each_cpus_own_time() {
+fn cpu_shares_divide_by_own_time() {
     let host = Host::new();
     let line = |user: u64, idle: u64, softirq: u64, steal: u64| {
         format!("cpu  1 1\ncpu0 {user} 0 0 {idle} 0 0 {softirq} {steal} 0 0\nintr 5\n")
@@ -68,7 +68,7 @@ fn cpu_shares_are_of_each_cpus_own_time() {
 }
 
 #[test]
-fn switches_come_from_sched_or_from_status() {
+fn switches_read_sched_or_status() {
     let host = Host::new();
     let sched = |voluntary: u64, involuntary: u64, migrations: u64| {
         format!(
@@ -87,7 +87,7 @@ fn switches_come_from_sched_or_from_status() {
     );
     let seen = host.observe_scope("switches", "0", &scope(&[7], &[8]), |host| {
         host.put("proc/7/task/7/sched", &sched(11, 22, 33));
-        // A thread that came since counts from zero.
+        // A new thread counts from zero.
         host.put("proc/7/task/9/sched", &sched(100, 200, 300));
         let later = "voluntary_ctxt_switches:\t15\nnonvoluntary_ctxt_switches:\t7\n";
         host.put("proc/8/task/8/status", later);
@@ -105,7 +105,7 @@ fn switches_come_from_sched_or_from_status() {
 }
 
 #[test]
-fn faults_and_memory_are_of_the_systems_processes() {
+fn faults_and_memory_of_system_processes() {
     let host = Host::new();
     let stat = |minor: u64, major: u64| {
         format!("7 (a) b) S 1 7 7 0 -1 4194304 {minor} 99 {major} 99 0 0\n")
@@ -128,7 +128,7 @@ fn faults_and_memory_are_of_the_systems_processes() {
 }
 
 #[test]
-fn tcp_columns_are_found_by_name() {
+fn finds_tcp_columns_by_name() {
     let host = Host::new();
     let put = |host: &Host, pid: u32, retransmits: u64, delayed: u64| {
         let snmp = format!(
@@ -156,7 +156,7 @@ fn tcp_columns_are_found_by_name() {
 }
 
 #[test]
-fn devices_of_tare_lose_their_run_and_number() {
+fn device_names_lose_run_and_number() {
     let host = Host::new();
     let put = |host: &Host, bytes: u64| {
         let text = format!(
@@ -175,7 +175,7 @@ fn devices_of_tare_lose_their_run_and_number() {
 }
 
 #[test]
-fn the_disk_is_the_one_below_the_data() {
+fn reads_disk_below_data() {
     use std::os::unix::fs::MetadataExt;
     let host = Host::new();
     let data = tempfile::tempdir().unwrap();
@@ -202,7 +202,7 @@ fn the_disk_is_the_one_below_the_data() {
 }
 
 #[test]
-fn a_scope_without_processes_is_an_error_that_names_the_part() {
+fn empty_scope_names_the_part() {
     let host = Host::new();
     for name in ["switches", "run_queue", "page_faults", "memory", "tcp", "net_devices"] {
         let mut probe = kind(name).open(&host.roots(), &"0".parse().unwrap()).unwrap();
@@ -213,7 +213,7 @@ fn a_scope_without_processes_is_an_error_that_names_the_part() {
 }
 
 #[test]
-fn kvm_exits_are_counted_where_kvm_is() {
+fn counts_kvm_exits() {
     let host = Host::new();
     host.put("sys/kernel/debug/kvm/exits", "100\n");
     let seen = host.observe("kvm", "0", |host| host.put("sys/kernel/debug/kvm/exits", "103\n"));

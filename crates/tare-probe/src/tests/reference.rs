@@ -1,5 +1,5 @@
-//! `docs/reference/probes.md` is made of `ALL`. `TARE_GOLDEN=write cargo test -p tare-probe` makes it
-//! anew.
+//! `docs/reference/probes.md` is generated from `ALL`. `TARE_GOLDEN=write cargo test -p tare-probe`
+//! writes it.
 
 use tare_lab::probe::is_level;
 
@@ -8,29 +8,29 @@ use super::*;
 const HEAD: &str = "\
 # Probes
 
-*Made from the program's own list; `tare list probes` shows it in short.*
+*Generated from the program's list. `tare list probes` shows a short form.*
 
-Every slice carries counters: what changed between its two edges. None of these probes disturbs:
-each opens its files before the load starts and reads them twice, in well under 1 ms
-(`cargo bench --package tare --bench probes` measures what all of them cost together: 0.5 ms at the
+Every slice has counters: the changes between its two edges. Unless a probe is marked **Disturbs**,
+it opens its files before the load starts and reads them twice, in well under 1 ms
+(`cargo bench --package tare --bench probes` measures the cost of all of them together: 0.5 ms at the
 beginning and 0.6 ms at the end of a slice on a busy machine of 2 CPUs, which over 0.3 s is 0.37 % of
-one CPU. Throughput there wandered too much to show a difference: 0.980 [0.941, 1.021] over 40 pairs).
+one CPU. Throughput varied too much there to show a difference: 0.980 [0.941, 1.021] over 40 pairs).
 
 `tare report FILE.tare --counters` and the page show each counter **per operation**, with its median
-over the blocks and a 95 % interval, and the paired difference from the baseline. Counters marked
-*level* (names that end in `_at_end`, `_mean`, `_max` or `_share`) are not divided. `throttled_ns`, the time
-for which a CPU quota held the environment back, comes from the environment itself and is shown with
-them.
+over the rounds and a 95 % interval, and the paired difference from the baseline. Counters marked
+*level* (names that end in `_at_end`, `_mean`, `_max` or `_share`) are not divided. `throttled_ns`, the
+time for which a CPU quota stopped the environment, comes from the environment itself. It is shown
+with the other counters.
 
-In names, `{part}` is `system` (the system's processes), `layer` (what the layer adds, such as a
-userland proxy) or `client`; the other parts in braces stand for what the host has.
+In names, `{part}` is `system` (the system's processes), `layer` (the processes that the layer adds,
+such as a userland proxy) or `client`. The host determines the other parts in braces.
 
-A probe that cannot open its files, or cannot read them in a slice, is a doubt (`probe_failed`), and
-the study goes on without it.
+If a probe cannot open its files, or cannot read them in a slice, the record has a doubt
+(`probe_failed`), and the study continues without it.
 
-A probe that **disturbs** what it looks at is read only when it is asked for (`tare weigh --syscalls`), in
-slices of its own after the rounds, at the same fixed rate in every environment. Its counters stand
-in a table of their own, \"traced\", and no other figure comes from these slices.
+A probe that **disturbs** what it observes runs only on request (`tare weigh --syscalls`), in its own
+slices after the rounds, at the same fixed rate in every environment. Its counters have their own
+table, \"traced\". No other figure comes from these slices.
 ";
 
 fn reference() -> String {
@@ -38,7 +38,7 @@ fn reference() -> String {
     for kind in ALL {
         text += &format!("\n## `{}`\n\n{}.\n\nNeeds: {}. ", kind.name, kind.help, kind.needs);
         if kind.optional {
-            text += "Left out without a word where it is not there. ";
+            text += "A host without it is not reported. ";
         }
         if kind.disturbs {
             text += "**Disturbs.** ";
@@ -53,7 +53,7 @@ fn reference() -> String {
 }
 
 #[test]
-fn the_reference_is_that_of_the_program() {
+fn probes_reference_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/probes.md");
     let text = reference();
     if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {

@@ -1,4 +1,4 @@
-//! Probes that disturb, on this machine, of work whose size is known. They need root.
+//! Probes with BPF programs observe work of a known size on this machine. They need root.
 
 use std::fs::File;
 use std::io::Write;
@@ -6,13 +6,13 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use super::known_work::{Killed, of, seen, system};
+use super::known_work::{KillOnDrop, of, seen, system};
 use super::*;
 use tare_testkit::{Need, Reason, skip, skipped};
 
 #[test]
-fn system_calls_are_counted_to_the_last_one() {
-    if skipped("system_calls_are_counted_to_the_last_one", &[Need::Root]) {
+fn counts_every_system_call() {
+    if skipped("counts_every_system_call", &[Need::Root]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -32,7 +32,7 @@ fn system_calls_are_counted_to_the_last_one() {
     assert!(!seen.iter().any(|(name, _)| name.starts_with("client_")), "{seen:?}");
 }
 
-/// A process in a pid namespace of its own that waits for a line and then writes bytes one by one.
+/// Starts a process in its own pid namespace that waits for a line and then writes bytes one by one.
 fn writer_in_a_namespace(bytes: u32, file: &Path) -> (Child, u32) {
     let script = format!(
         "read line; exec dd if=/dev/zero of={} bs=1 count={bytes} status=none",
@@ -52,13 +52,13 @@ fn writer_in_a_namespace(bytes: u32, file: &Path) -> (Child, u32) {
 }
 
 #[test]
-fn system_calls_are_counted_inside_a_pid_namespace() {
-    if skipped("system_calls_are_counted_inside_a_pid_namespace", &[Need::Root]) {
+fn counts_system_calls_in_pid_namespace() {
+    if skipped("counts_system_calls_in_pid_namespace", &[Need::Root]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
     let (outer, inner) = writer_in_a_namespace(2000, &folder.path().join("file"));
-    let mut outer = Killed(outer);
+    let mut outer = KillOnDrop(outer);
     let seen = seen(&["syscalls"], &system(inner), || {
         outer.0.stdin.take().unwrap().write_all(b"\n").unwrap();
         outer.0.wait().unwrap();
@@ -66,7 +66,7 @@ fn system_calls_are_counted_inside_a_pid_namespace() {
     assert_eq!(of(&seen, "system_syscalls_write"), 2000.0, "{seen:?}");
 }
 
-/// Runs a command of the host; what it says where it fails, instead.
+/// Runs a command of the host. Returns its output, or its errors if it fails.
 fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output();
     let output = output.map_err(|error| format!("{program}: {error}"))?;
@@ -76,7 +76,7 @@ fn run(program: &str, arguments: &[&str]) -> Result<String, String> {
     }
 }
 
-/// An ext4 of its own on a loop device, which goes with it.
+/// An ext4 file system on a loop device. Both are removed on drop.
 struct Disk {
     folder: tempfile::TempDir,
     device: Option<String>,
@@ -91,7 +91,7 @@ impl Disk {
         let file = File::create(&image).map_err(|error| error.to_string())?;
         file.set_len(64 << 20).map_err(|error| error.to_string())?;
         let image = image.to_string_lossy().into_owned();
-        // Nothing is left for the background.
+        // mkfs leaves no initialisation for the background.
         let eager = "lazy_itable_init=0,lazy_journal_init=0";
         run("mkfs.ext4", &["-q", "-E", eager, &image])?;
         let device = run("losetup", &["--find", "--show", &image])?;
@@ -119,14 +119,14 @@ impl Drop for Disk {
 }
 
 #[test]
-fn every_request_to_the_disk_is_in_the_histogram() {
-    if skipped("every_request_to_the_disk_is_in_the_histogram", &[Need::Root]) {
+fn histogram_has_every_disk_request() {
+    if skipped("histogram_has_every_disk_request", &[Need::Root]) {
         return;
     }
     let disk = match Disk::make() {
         Ok(disk) => disk,
         Err(reason) => {
-            skip("every_request_to_the_disk_is_in_the_histogram", Reason::no_loop_device(&reason));
+            skip("histogram_has_every_disk_request", Reason::no_loop_device(&reason));
             return;
         }
     };
@@ -135,7 +135,7 @@ fn every_request_to_the_disk_is_in_the_histogram() {
     run("dd", &[&write[..], &["conv=fsync"]].concat()).unwrap();
     run("sync", &[]).unwrap();
     let scope = Scope { data: Some(disk.data()), ..Scope::default() };
-    // The histogram begins first and ends last, with nothing under way.
+    // The histogram starts first and ends last, with no request in flight.
     let seen = seen(&["disk_latency", "disk"], &scope, || {
         run("dd", &[&write[..], &["conv=notrunc,fsync"]].concat()).unwrap();
         run("sync", &[]).unwrap();
@@ -146,18 +146,18 @@ fn every_request_to_the_disk_is_in_the_histogram() {
     };
     let writes = sum("disk_writes_up_to_");
     assert!(writes >= 500.0, "{seen:?}");
-    // A sync without data is one more write for the kernel's statistics.
+    // A sync without data counts as a write in the kernel's statistics.
     let (most, empty) = (of(&seen, "disk_writes"), of(&seen, "disk_flushes"));
     assert!((most - empty..=most).contains(&writes), "{seen:?}");
     assert_eq!(sum("disk_flushes_up_to_"), of(&seen, "disk_flushes"), "{seen:?}");
     assert!(of(&seen, "disk_write_latency_ns_max") > 0.0, "{seen:?}");
 }
 
-/// The work of NVMe is counted by the name of its functions, and so is that of a loop device, which
-/// every kernel here has.
+/// The work of NVMe is counted by function names. This test uses the functions of a loop device,
+/// which every kernel has.
 #[test]
-fn the_work_of_kernel_threads_is_counted_by_function() {
-    let test = "the_work_of_kernel_threads_is_counted_by_function";
+fn counts_kernel_work_by_function() {
+    let test = "counts_kernel_work_by_function";
     if skipped(test, &[Need::Root]) {
         return;
     }
@@ -179,8 +179,8 @@ fn the_work_of_kernel_threads_is_counted_by_function() {
     run("sync", &[]).unwrap();
     let [ns, items] = work.sums(1).unwrap();
     assert_eq!(work.sums(0).unwrap(), [0, 0]);
-    // A thread that is still awake takes the next request in the same item, so that there may be fewer
-    // of those than requests.
+    // A thread that is still awake handles the next request in the same work item, so that there can
+    // be fewer items than requests.
     assert!(items > 0, "{items} items");
     let cpus = std::thread::available_parallelism().unwrap().get() as u128;
     assert!(ns > 0 && u128::from(ns) <= started.elapsed().as_nanos() * cpus, "{ns} ns");

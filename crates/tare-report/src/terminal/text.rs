@@ -1,6 +1,7 @@
 //! Words on a terminal: columns, wrapping, colour, and the way back to ASCII.
 
 use tare_lab::analysis::Cost;
+use unicode_width::UnicodeWidthStr;
 
 use super::Style;
 use crate::figures::clean;
@@ -10,15 +11,10 @@ const PARAGRAPH_COLUMNS: usize = 120;
 /// Items of a list are read one by one, so that one line each counts for more.
 const ITEM_COLUMNS: usize = 180;
 
-/// Columns that a text takes, by the same rule as the tables. (Comfy-table measures by the Unicode
-/// width tables; a table of one cell is asked, so that there is one rule.)
+/// Returns the columns that a text takes on a terminal. Comfy-table measures its cells with the same
+/// crate, so that prose and tables agree.
 pub(crate) fn columns(text: &str) -> usize {
-    if text.is_ascii() {
-        return text.len();
-    }
-    let mut table = comfy_table::Table::new();
-    table.add_row([text]);
-    table.column_max_content_widths().first().map_or(0, |width| usize::from(*width))
+    text.width()
 }
 
 /// Pads to so many columns.

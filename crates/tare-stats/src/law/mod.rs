@@ -1,21 +1,21 @@
-//! The law: what is noise, what may be claimed, what counts as proven. Everything that prints a
-//! difference or acts on one asks here.
+//! The law of claims: what is noise, what may be claimed, and what counts as proven. All code that
+//! prints a difference or acts on one uses this module.
 //!
 //! 1. A difference is **found** if its 95 % interval excludes zero.
 //! 2. The A/A control runs the baseline a second time. The largest difference that the control's
 //!    own interval does not exclude is the **noise** ([`Noise`]) of that workload and figure.
 //! 3. A difference is **claimed** if it is found and larger than the noise ([`judge`]). A control
 //!    that has no interval yet allows no claim. Without a control, rule 1 decides alone.
-//! 4. Whatever is found and not claimed reads as noise, in every table.
+//! 4. A difference that is found and not claimed reads as noise, in every table.
 //! 5. A doubt about an environment can forbid claims about it ([`Objections`]).
 //! 6. A tuning is **proven** if it helps under one workload and hurts under none ([`proven`]).
 //!
-//! The control's interval, and not its figure, is the noise, because two starts of one environment
-//! can differ for good (page colouring, hash seeds, CPU placement): the interval says how large that
-//! can be. `docs/concepts/cost.md` has the reasons and the measurements.
+//! The noise is the control's interval and not its figure, because two starts of one environment can
+//! differ permanently (page colouring, hash seeds, CPU placement). The interval bounds this
+//! difference. `docs/concepts/cost.md` has the reasons and the measurements.
 //!
-//! Limits: each difference is judged alone; among many of them, chance finds one more often than
-//! one time in twenty. Rule 3 makes that rarer and not impossible.
+//! Limits: each difference is judged alone. Among many of them, chance finds one more often than one
+//! time in twenty. Rule 3 makes that rarer, but not impossible.
 
 mod objections;
 mod tuning;
@@ -27,29 +27,29 @@ use crate::{Cost, Interval};
 pub use objections::{FAILED_SHARE_MAX, OFTEN_SHARE, Objections};
 pub use tuning::{TuningVerdict, proven};
 
-/// A bound in percent that is wider than this says nothing: two or three blocks that differ give
-/// millions.
+/// The widest useful bound, in percent. Two or three blocks that differ give millions.
 pub const TELLING_PERCENT_MAX: f64 = 1000.0;
 
-/// Whether a bound on what was not found says anything. `within_percent` is that of a [`Cost`].
+/// Whether the bound of a difference that was not found is narrow enough to print.
+/// `within_percent` is that of a [`Cost`].
 pub fn tells(within_percent: f64) -> bool {
     within_percent.is_finite() && within_percent <= TELLING_PERCENT_MAX
 }
 
-/// What the A/A control says of one figure: how far two copies of one environment lie apart.
+/// The noise of one figure, from the A/A control: how much two copies of one environment differ.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Noise {
-    /// No control has this figure: the interval of a difference decides alone.
+    /// No control has this figure. The interval of a difference decides alone.
     NoControl,
-    /// The control has no interval yet: there is nothing to compare with, and nothing is claimed.
+    /// The control has no interval yet, so that nothing is claimed.
     Unknown,
     /// The largest difference that the control's interval does not exclude, in the unit of the
-    /// difference: percent of a cost, the factor of a ratio, the difference of two logarithms.
+    /// difference: percent of a cost, factor of a ratio, or difference of two logarithms.
     Within(f64),
 }
 
 impl Noise {
-    /// The noise of a cost in percent, from the control's cost.
+    /// Returns the noise of a cost in percent, from the control's cost.
     ///
     /// ```
     /// use tare_stats::Interval;
@@ -65,20 +65,21 @@ impl Noise {
         if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
     }
 
-    /// The noise of a ratio as a factor of at least 1, up or down, from the control's ratio.
+    /// Returns the noise of a ratio as a factor of at least 1, up or down, from the control's ratio.
     pub fn of_ratio(control: &Interval) -> Self {
         let noise = control.high.max(1.0 / control.low);
         if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
     }
 
-    /// The noise of the difference of two costs from two records, on the scale of logarithms. Each
-    /// control is the luck of one start, so the noises in percent combine as errors do. For small
-    /// ones a percentage is a logarithm. A record without a control adds nothing.
+    /// Returns the noise of the difference of two costs from two records, on the scale of
+    /// logarithms. Each control depends on the chance of one start, so that the noises in percent
+    /// combine like errors. A small percentage is about a logarithm. A record without a control adds
+    /// nothing.
     pub fn of_two_records(noises: [Option<f64>; 2]) -> Self {
         Self::Within(noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0)))
     }
 
-    /// The bound, where it is known.
+    /// Returns the bound if it is known.
     pub fn bound(self) -> Option<f64> {
         match self {
             Self::Within(noise) => Some(noise),
@@ -87,7 +88,7 @@ impl Noise {
     }
 }
 
-/// What may be said of a difference.
+/// The verdict on a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -111,8 +112,8 @@ impl Verdict {
         matches!(self, Self::Loss | Self::Gain)
     }
 
-    /// The word in JSON and CSV: `not_known`, `not_found`, `within_noise`, `noise_unknown`, `loss`,
-    /// `gain`.
+    /// The name in JSON and CSV: `not_known`, `not_found`, `within_noise`, `noise_unknown`, `loss`
+    /// or `gain`.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotKnown => "not_known",
@@ -144,8 +145,8 @@ pub fn judge(cost: &Cost, noise: Noise) -> Verdict {
     judge_difference(cost.found, cost.percent.value, noise)
 }
 
-/// Judges the ratio of two times, above 1 a loss. `noise` is that of [`Noise::of_ratio`]. `found`:
-/// the interval excludes 1.
+/// Judges the ratio of two times. Above 1 is a loss. `noise` comes from [`Noise::of_ratio`]. `found`
+/// means that the interval excludes 1.
 pub fn judge_ratio(ratio: &Interval, found: bool, noise: Noise) -> Verdict {
     if !ratio.is_bounded() {
         return Verdict::NotKnown;
@@ -157,8 +158,8 @@ pub fn judge_ratio(ratio: &Interval, found: bool, noise: Noise) -> Verdict {
     judge_difference(found, ratio.value.ln(), noise)
 }
 
-/// Judges any difference, above 0 a loss, in the unit of the noise. `found`: its interval excludes
-/// 0.
+/// Judges any difference in the unit of the noise. Above 0 is a loss. `found` means that its
+/// interval excludes 0.
 pub fn judge_difference(found: bool, difference: f64, noise: Noise) -> Verdict {
     match noise {
         _ if !found => Verdict::NotFound,

@@ -1,33 +1,33 @@
-//! What doubts about the environments of a claim forbid.
+//! Doubts about environments that forbid claims about them.
 //!
-//! 1. Nothing is claimed of an environment in which more than one operation in a thousand failed: a
-//!    failed operation is often cheaper than a good one.
-//! 2. Nothing is claimed between two environments of which one or both are emulated.
-//! 3. A gain of throughput is not claimed where other programs, the hypervisor or the client's own
-//!    limit touch a quarter of the slices: they take from all environments, and what one has more of
-//!    was another's loss.
-//! 4. A layer's gain must lie beyond the control's noise with the whole of its interval, and rule 3
-//!    holds for its CPU, too: layers seldom take work away, so that luck is the better guess.
-//! 5. Latencies are not compared where the fixed rate was not reached in a quarter of the slices.
+//! 1. Nothing is claimed about an environment in which more than one operation in a thousand failed,
+//!    because a failed operation is often cheaper than a successful one.
+//! 2. Nothing is claimed about two environments if one or both are emulated.
+//! 3. No gain of throughput is claimed if other programs, the hypervisor or the client's own limit
+//!    affect a quarter of the slices. They slow all environments down, so that the apparent gain of
+//!    one can be a loss of the other.
+//! 4. The whole interval of a layer's gain must be beyond the control's noise, and rule 3 applies to
+//!    its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
+//! 5. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
 
 use crate::Interval;
 
-/// A share of slices from which on a doubt is that of the environment and no longer of a moment.
+/// The share of slices from which on a doubt applies to the whole environment.
 pub const OFTEN_SHARE: f64 = 0.25;
 
-/// Share of failed operations from which on no figure is compared.
+/// The largest share of failed operations with which figures are compared.
 pub const FAILED_SHARE_MAX: f64 = 0.001;
 
-/// What was observed in the environments that a claim is about.
+/// The doubts about the environments of a claim.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Objections {
-    /// Operations that failed, as a share of all, 0 to 1, where it is largest.
+    /// The largest share of failed operations, from 0 to 1.
     pub failed_share: f64,
     /// One of the environments runs on an emulated CPU.
     pub emulated: bool,
-    /// Other programs, the hypervisor or the client's limit touched [`OFTEN_SHARE`] of the slices.
+    /// Other programs, the hypervisor or the client's limit affected [`OFTEN_SHARE`] of the slices.
     pub contended: bool,
-    /// The fixed rate was not reached in [`OFTEN_SHARE`] of the slices.
+    /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
     pub rate_missed: bool,
 }
 
@@ -42,7 +42,8 @@ impl Objections {
         self.allow_any() && !self.contended
     }
 
-    /// Rule 4, for a layer's effect that below 0 is a gain. `noise`: the control's, in the same unit.
+    /// Rule 4: whether a layer's effect may be claimed. Below 0 is a gain. `noise` is that of the
+    /// control, in the same unit.
     pub fn allow_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         let gain = effect.value <= 0.0;
         self.allow_any() && (!gain || !self.contended && -effect.high > noise.unwrap_or(0.0))

@@ -5,7 +5,7 @@ fn cost(value: f64, low: f64, high: f64) -> Cost {
 }
 
 #[test]
-fn a_cost_is_claimed_beyond_the_noise_alone() {
+fn claims_cost_beyond_noise() {
     let check = |cost: Cost, noise: Noise, expect: Verdict| {
         assert_eq!(judge(&cost, noise), expect, "{cost:?} {noise:?}");
     };
@@ -22,7 +22,7 @@ fn a_cost_is_claimed_beyond_the_noise_alone() {
 }
 
 #[test]
-fn a_ratio_is_claimed_beyond_the_factor_of_the_control() {
+fn claims_ratio_beyond_noise() {
     let ratio = |value, low, high| Interval { value, low, high, blocks: 12 };
     let control = ratio(1.02, 0.8, 1.1);
     assert_eq!(Noise::of_ratio(&control), Noise::Within(1.25));
@@ -39,7 +39,7 @@ fn a_ratio_is_claimed_beyond_the_factor_of_the_control() {
 }
 
 #[test]
-fn two_records_have_the_noise_of_both() {
+fn two_records_combine_noise() {
     let Noise::Within(noise) = Noise::of_two_records([Some(3.0), Some(4.0)]) else { panic!() };
     assert!((noise - 0.05).abs() < 1e-12, "{noise}");
     assert_eq!(Noise::of_two_records([None, None]), Noise::Within(0.0));
@@ -47,7 +47,7 @@ fn two_records_have_the_noise_of_both() {
 }
 
 #[test]
-fn names_are_those_of_the_serialised_form() {
+fn names_match_serialised_form() {
     for verdict in [
         Verdict::NotKnown,
         Verdict::NotFound,
@@ -78,7 +78,7 @@ fn doubts_forbid_claims() {
 }
 
 #[test]
-fn a_tuning_that_hurts_under_another_workload_is_not_proven() {
+fn harmful_tuning_is_not_proven() {
     use TuningVerdict::{Helps, Hurts, Mixed, NotProven};
     assert_eq!(proven(&[("disk", Helps), ("disk", NotProven)]), ["disk"]);
     assert_eq!(proven(&[("disk", Helps), ("cpu", Hurts), ("disk", Helps)]), ["disk"]);

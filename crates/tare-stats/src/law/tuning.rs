@@ -1,10 +1,10 @@
-//! When a tuning counts as proven.
+//! Decides when a tuning counts as proven.
 
 use serde::Serialize;
 
 use super::Verdict;
 
-/// What a tuning did under one workload.
+/// The effect of a tuning under one workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TuningVerdict {
@@ -19,7 +19,8 @@ pub enum TuningVerdict {
 }
 
 impl TuningVerdict {
-    /// The verdict over all metrics, each judged as a cost: a gain is a gain by the tuning.
+    /// Combines the verdicts of all metrics. Each is judged as a cost, so that a gain is a gain by
+    /// the tuning.
     ///
     /// ```
     /// use tare_stats::law::{TuningVerdict, Verdict};
@@ -42,8 +43,8 @@ impl TuningVerdict {
     }
 }
 
-/// The tunings that are proven, from the verdict of each under each workload: those that help under
-/// one workload and hurt under none. In the order of their first help.
+/// Returns the proven tunings, which help under one workload and hurt under none. `verdicts` has the
+/// verdict of each tuning under each workload. The order is that of the first help.
 pub fn proven<'n>(verdicts: &[(&'n str, TuningVerdict)]) -> Vec<&'n str> {
     let harmful = |name: &str| {
         verdicts.iter().any(|(other, verdict)| {

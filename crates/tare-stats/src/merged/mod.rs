@@ -1,56 +1,59 @@
-//! Percentiles of histograms that were merged over blocks, and how sure they are.
+//! Percentiles of histograms that are merged over blocks, with their intervals.
 //!
-//! Method: a block bootstrap. Whole blocks are drawn with replacement, as many as there are; their
-//! histograms are merged and the percentile is read off, [`RESAMPLES`] times. Operations of one block
-//! share its weather, so that they are no sample of their own; blocks are. Two environments draw the
-//! same blocks, so that what the host did to both cancels. The standard deviation of what was read,
-//! times `sqrt(n / (n - 1))`, is the standard error, and Student's factor for n - 1 degrees makes an
-//! interval of it, on the log scale for a level and a ratio. For a mean that would be exactly Student's
-//! interval: of n values the bootstrap sees the variance `(n - 1) / n` times too small. Tails are not
-//! symmetric, so each side takes the distance of the resamples on its own side where that is larger.
+//! Method: a block bootstrap. Whole blocks are drawn with replacement, as many as there are. Their
+//! histograms are merged and the percentile is read, [`RESAMPLES`] times. The operations of one block
+//! share the state of the host, so that the independent samples are the blocks. Both environments of
+//! a comparison use the same draws, so that an influence of the host on both cancels. The standard
+//! error is the standard deviation of the resampled percentiles, times `sqrt(n / (n - 1))`. Student's
+//! factor for n - 1 degrees makes an interval of it, on the log scale for a level and a ratio. For a
+//! mean this would be exactly Student's interval: with n values the bootstrap underestimates the
+//! variance by `(n - 1) / n`. Tails are not symmetric, so each side uses the distances of the
+//! resamples on its own side if they are larger.
 //!
-//! What was tried and not taken (coverage of the tests' worlds; docs/concepts/cost.md): the usual
-//! percentiles of the resamples hold the truth in 50 % at 2 blocks and 80 to 90 % at 10; Student's t on
-//! the percentiles of single blocks is an interval of another thing, as a mean of percentiles is not the
-//! percentile of all: at 40 blocks it holds the p99 in 3 to 36 %.
+//! Two other methods were tried and rejected (coverage in the models of the tests;
+//! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2 blocks
+//! and in 80 to 90 % at 10. Student's t on the percentiles of single blocks estimates another figure,
+//! because the mean of percentiles is not the percentile of all: at 40 blocks it holds the p99 in 3
+//! to 36 %.
 //!
-//! Only the running totals of each bucket are kept, in one flat array: a percentile of a resample is a
-//! search among sums of some totals, and nothing is merged at all.
+//! Only the running totals of each bucket are kept, in one flat array. The percentile of a resample
+//! is found by a search among sums of totals, without merging histograms.
 //!
-//! Limits: a tail that comes from a few blocks only (a pause in one of ten) is known from few events,
-//! whatever the number of operations, and is covered less often than the interval says; the tests have
-//! the figures. A percentile beyond which fewer than [`BEYOND_MIN`] operations lie is not told at all.
+//! Limits: a tail that comes from few blocks (a pause in one of ten) depends on few events, even with
+//! many operations. Its interval holds the truth less often than 95 %; the tests have the figures. A
+//! percentile with fewer than [`BEYOND_MIN`] operations beyond it is not reported at all.
 
 use tare_std::rng::Rng;
 
 use super::Estimate;
 use super::methods::t_quantile;
 
-/// Draws of the bootstrap: the standard error is known within 2.5 % of itself, whatever the seed.
+/// The number of resamples. The standard error is known within 2.5 % of itself for any seed.
 pub const RESAMPLES: usize = 800;
 
-/// So many operations must lie beyond a percentile for it to be told: of 10 the count is known within a
-/// third of itself, and so where the percentile lies in the tail.
+/// The least number of operations beyond a percentile that is reported. A count of 10 is known within
+/// a third of itself, and so is the position of the percentile in the tail.
 pub const BEYOND_MIN: u64 = 10;
 
-/// More blocks than this are joined with their neighbours into so many groups: Student's factor is that
-/// of normal noise there, and drawing more gives nothing.
+/// The most groups of blocks. More blocks are joined with their neighbours. At this number Student's
+/// factor is about that of normal noise, and more draws gain nothing.
 pub const GROUPS_MAX: usize = 100;
 
-/// A bucket of a histogram: its lowest and highest value, and how many are in it.
+/// A bucket of a histogram: its lowest value, its highest value, and its count.
 pub type Bucket = (u64, u64, u64);
 
-/// Histograms of several blocks over one common row of buckets.
+/// Histograms of several blocks with common buckets.
 #[derive(Clone, Debug, Default)]
 pub struct Blocks {
-    /// Lowest and highest value of each bucket, in rising order.
+    /// The lowest and highest value of each bucket, in rising order.
     buckets: Vec<(f64, f64)>,
-    /// Values up to and in a bucket, of every block; a bucket's blocks stand side by side.
+    /// The number of values up to and in a bucket, for every block. The blocks of one bucket are
+    /// adjacent.
     totals: Vec<u64>,
     blocks: usize,
 }
 
-/// How often each block was drawn, for every resample.
+/// The number of times that each block was drawn, for every resample.
 #[derive(Clone, Debug)]
 pub struct Draws {
     times: Vec<u32>,
@@ -58,7 +61,7 @@ pub struct Draws {
 }
 
 impl Draws {
-    /// The same draws for the same seed and number of blocks.
+    /// Draws blocks. The same seed and number of blocks give the same draws.
     pub fn new(seed: u64, blocks: usize) -> Self {
         let mut rng = Rng::new(seed);
         let mut times = vec![0u32; blocks * RESAMPLES];
@@ -74,8 +77,8 @@ impl Draws {
 }
 
 impl Blocks {
-    /// One list of buckets for each block, in any order. Buckets of all blocks must have the same edges,
-    /// as those of HdrHistograms of one precision have.
+    /// Takes one list of buckets for each block, in any order. The buckets of all blocks must have the
+    /// same edges, like those of HdrHistograms of one precision.
     pub fn new(blocks: &[Vec<Bucket>]) -> Self {
         let all = blocks.iter().flatten();
         let mut edges: Vec<(u64, u64)> = all.map(|(low, high, _)| (*high, *low)).collect();
@@ -104,25 +107,25 @@ impl Blocks {
         self.buckets.is_empty()
     }
 
-    /// Values in all blocks.
+    /// The number of values in all blocks.
     pub fn count(&self) -> u64 {
         self.row(self.buckets.len().wrapping_sub(1)).iter().sum()
     }
 
-    /// Values that lie beyond a percentile of all blocks together: how much it rests on.
+    /// The number of values beyond a percentile of all blocks together.
     pub fn beyond(&self, quantile: f64) -> u64 {
         let count = self.count();
         count - rank(quantile, count)
     }
 
-    /// A percentile of all blocks together: the highest value of its bucket, as HdrHistogram says it.
+    /// A percentile of all blocks together: the highest value of its bucket, as in HdrHistogram.
     pub fn percentile(&self, quantile: f64) -> Option<f64> {
         let (place, _) = self.find(quantile, &vec![1; self.blocks])?;
         Some(self.buckets[place].1)
     }
 
-    /// The percentile in every resample. Inside a bucket values are taken to be spread evenly, so that
-    /// blocks that differ by less than a bucket are not taken to be equal.
+    /// The percentile in every resample. Values are assumed to be spread evenly inside a bucket, so
+    /// that blocks that differ by less than a bucket do not look equal.
     pub fn resampled(&self, quantile: f64, draws: &Draws) -> Vec<f64> {
         debug_assert_eq!(self.blocks, draws.blocks, "draws are of as many blocks");
         let rows = draws.times.chunks_exact(self.blocks.max(1));
@@ -134,13 +137,14 @@ impl Blocks {
         rows.map(|times| one(times).unwrap_or(f64::NAN)).collect()
     }
 
-    /// The totals of a bucket; none for a bucket that is not there.
+    /// The totals of a bucket. Empty for a bucket that does not exist.
     fn row(&self, place: usize) -> &[u64] {
         let start = place.saturating_mul(self.blocks);
         self.totals.get(start..start.saturating_add(self.blocks)).unwrap_or_default()
     }
 
-    /// The bucket of a percentile, and how far in it. `None` where the blocks drawn have no value.
+    /// The bucket of a percentile, and its position in the bucket. `None` if the drawn blocks have no
+    /// value.
     fn find(&self, quantile: f64, times: &[u32]) -> Option<(usize, f64)> {
         let total = |place: usize| -> u64 {
             self.row(place).iter().zip(times).map(|(total, times)| total * u64::from(*times)).sum()
@@ -162,15 +166,15 @@ impl Blocks {
     }
 }
 
-/// How many of so many values lie at or below a percentile, as HdrHistogram counts: at least one.
+/// The number of values at or below a percentile, at least one, as HdrHistogram counts.
 fn rank(quantile: f64, count: u64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
     let rank = (quantile * count as f64).ceil() as u64;
     rank.clamp(count.min(1), count)
 }
 
-/// An interval around a figure, from what resamples of `blocks` blocks say of it, on one scale. One
-/// block bounds nothing, nor does a resample without a value.
+/// Returns an interval around a figure from its resamples of `blocks` blocks, all on one scale. The
+/// interval has no bounds for one block, or if a resample has no value.
 pub fn around(centre: f64, resampled: &[f64], blocks: usize) -> Estimate {
     let unbounded = Estimate::unbounded(centre, blocks);
     let degrees = blocks.min(GROUPS_MAX).saturating_sub(1);
@@ -180,7 +184,7 @@ pub fn around(centre: f64, resampled: &[f64], blocks: usize) -> Estimate {
     let n = resampled.len() as f64;
     let mean = resampled.iter().sum::<f64>() / n;
     let squares: f64 = resampled.iter().map(|x| (x - mean).powi(2)).sum();
-    // As if the other side were as far away as this one.
+    // The sum of squares as if the other side were as far away as this one.
     let side = |is: fn(f64) -> bool| -> f64 {
         let away = resampled.iter().map(|x| x - centre).filter(|x| is(*x));
         2.0 * away.map(|x| x * x).sum::<f64>()

@@ -14,7 +14,7 @@ fn counted(values: impl IntoIterator<Item = u64>) -> Vec<Bucket> {
 }
 
 #[test]
-fn a_percentile_is_that_of_all_blocks_together() {
+fn percentile_of_all_blocks() {
     let blocks = Blocks::new(&[counted(1..=50), counted(51..=100), Vec::new()]);
     assert_eq!((blocks.len(), blocks.count()), (3, 100));
     for (quantile, value, beyond) in [(0.5, 50.0, 50), (0.95, 95.0, 5), (0.99, 99.0, 1)] {
@@ -27,7 +27,7 @@ fn a_percentile_is_that_of_all_blocks_together() {
 }
 
 #[test]
-fn one_block_and_resamples_without_a_value_bound_nothing() {
+fn no_bounds_for_one_block_or_empty_resample() {
     let one = around(1.0, &[1.0; RESAMPLES], 1);
     assert!(one.low == f64::NEG_INFINITY && one.high == f64::INFINITY, "{one:?}");
     let blocks = Blocks::new(&[counted([5]), Vec::new()]);
@@ -37,8 +37,8 @@ fn one_block_and_resamples_without_a_value_bound_nothing() {
 }
 
 #[test]
-fn the_interval_of_a_mean_is_that_of_student() {
-    // What the resamples of a mean say, from the values 1 to 6.
+fn interval_of_mean_matches_student() {
+    // The resamples of the mean of the values 1 to 6.
     let values: Vec<f64> = (1..=6).map(f64::from).collect();
     let draws = Draws::new(3, values.len());
     let mean = |times: &[u32]| -> f64 {
@@ -52,37 +52,37 @@ fn the_interval_of_a_mean_is_that_of_student() {
 }
 
 #[test]
-fn the_same_seed_draws_the_same() {
+fn same_seed_gives_same_draws() {
     let blocks = Blocks::new(&[counted(1..=20), counted(5..=30), counted(1..=9)]);
     let read = |seed| blocks.resampled(0.9, &Draws::new(seed, 3));
     assert_eq!(read(7), read(7));
     assert_ne!(read(7), read(8));
 }
 
-/// What a host does to response times. A value is `(1 + x) * 2^w`: x exponential, w the weather of its
-/// block and environment.
+/// A model of response times. A value is `(1 + 0.3 x) * e^w` with an exponential x and the state w of
+/// the host for its block and environment.
 #[derive(Clone, Copy, Debug)]
-enum World {
-    /// Weather of 5 % in each slice, and as much that both share.
+enum HostModel {
+    /// The host varies by 5 % in each slice, and by as much for both.
     Quiet,
-    /// Weather of 15 % in each slice.
+    /// The host varies by 15 % in each slice.
     Stormy,
     /// In three of ten blocks 3 % of the operations take ten times as long and more.
     Pauses,
 }
 
 const OPERATIONS: u64 = 250;
-/// Values are written down in steps of a thousandth.
+/// Values are stored in steps of a thousandth.
 const SCALE: f64 = 1_000.0;
 
-impl World {
+impl HostModel {
     fn block(self, shared: f64, rng: &mut Rng) -> Vec<Bucket> {
         let own = if matches!(self, Self::Stormy) { 0.15 } else { 0.05 };
-        let weather = (shared + own * rng.normal()).exp();
+        let state = (shared + own * rng.normal()).exp();
         let pauses = matches!(self, Self::Pauses) && rng.below(10) < 3;
         let exponential = |rng: &mut Rng| -(1.0 - rng.next_f64()).ln();
         counted((0..OPERATIONS).map(|_| {
-            let mut value = weather * (1.0 + 0.3 * exponential(rng));
+            let mut value = state * (1.0 + 0.3 * exponential(rng));
             if pauses && rng.below(100) < 3 {
                 value *= 10.0 + 10.0 * exponential(rng);
             }
@@ -92,7 +92,7 @@ impl World {
         }))
     }
 
-    /// The percentile of endlessly many blocks, nearly.
+    /// Nearly the percentile of infinitely many blocks.
     fn truth(self, quantile: f64) -> f64 {
         let mut rng = Rng::new(99);
         let many: Vec<Vec<Bucket>> = (0..2_500)
@@ -111,9 +111,9 @@ impl World {
         let (mut rng, draws) = (Rng::new(42), Draws::new(5, blocks));
         let mut held = [0u32; 2];
         for _ in 0..campaigns {
-            let weather: Vec<f64> = (0..blocks).map(|_| 0.05 * rng.normal()).collect();
+            let state: Vec<f64> = (0..blocks).map(|_| 0.05 * rng.normal()).collect();
             let mut arm = || {
-                let all: Vec<_> = weather.iter().map(|w| self.block(*w, &mut rng)).collect();
+                let all: Vec<_> = state.iter().map(|w| self.block(*w, &mut rng)).collect();
                 let all = Blocks::new(&all);
                 let logs = all.resampled(quantile, &draws).into_iter().map(f64::ln);
                 (all.percentile(quantile).unwrap().ln(), logs.collect::<Vec<f64>>())
@@ -131,16 +131,16 @@ impl World {
 
 /// 150 campaigns a case, so that chance moves a share of 95 % by 1.8 points (one standard deviation).
 #[test]
-fn a_ratio_holds_the_truth_as_often_as_it_says() {
-    for world in [World::Quiet, World::Stormy, World::Pauses] {
+fn ratio_holds_truth() {
+    for model in [HostModel::Quiet, HostModel::Stormy, HostModel::Pauses] {
         for quantile in [0.5, 0.99] {
             for blocks in [3, 12] {
-                let [level, ratio] = world.coverage(quantile, blocks, 150);
-                assert!(ratio >= 0.90, "{world:?} {quantile} {blocks} blocks: {ratio}");
-                // A third of the campaigns of 3 blocks have seen no pause, and cannot know of any.
-                let rare = matches!(world, World::Pauses) && quantile > 0.95;
+                let [level, ratio] = model.coverage(quantile, blocks, 150);
+                assert!(ratio >= 0.90, "{model:?} {quantile} {blocks} blocks: {ratio}");
+                // A third of the campaigns of 3 blocks contain no pause.
+                let rare = matches!(model, HostModel::Pauses) && quantile > 0.95;
                 let least = if rare { 0.60 } else { 0.87 };
-                assert!(level >= least, "{world:?} {quantile} {blocks} blocks, level: {level}");
+                assert!(level >= least, "{model:?} {quantile} {blocks} blocks, level: {level}");
             }
         }
     }
@@ -149,7 +149,7 @@ fn a_ratio_holds_the_truth_as_often_as_it_says() {
 proptest! {
     /// Drawing and reading is the same as merging what was drawn.
     #[test]
-    fn a_resample_is_the_percentile_of_what_was_drawn(
+    fn resample_matches_merged_blocks(
         blocks in proptest::collection::vec(proptest::collection::vec(0u64..40, 1..30), 1..6),
         quantile in 0.01f64..1.0,
     ) {

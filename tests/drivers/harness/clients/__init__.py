@@ -1,4 +1,4 @@
-"""All clients, in the order in which they are run: the quickest first."""
+"""All clients in the order in which they run, with the fastest first."""
 
 from clients.cqlsh import Cqlsh
 from clients.gocql import Gocql

@@ -63,20 +63,20 @@ class Cqlsh(Client):
         self._copy(shell, server, report)
 
     def _secure(self, program, server, way, report):
-        """With TLS and a password; a wrong one is refused."""
+        """Connects with TLS and a password. The server must refuse a wrong password."""
         told = way.environment(server)
         trust = {"SSL_CERTFILE": told["TARE_CA"], "SSL_VALIDATE": "true"}
         query = "SELECT key FROM system.local;"
         for password, code, words in [(told["TARE_PASSWORD"], 0, ["local"]), ("wrong", 1, [])]:
             options = ["--ssl", "--username", told["TARE_USER"], "--password", password]
-            # The check of a password takes seconds without optimisation.
+            # Checking a password takes seconds in a debug build.
             options += ["--connect-timeout", "30"]
             shell = Shell(program, server, report, options, **trust)
             name = "a wrong password is refused" if code else "over TLS with a password"
             shell.contains(name, query, words, code=code)
 
     def _describe_again(self, shell, report):
-        """What DESCRIBE prints makes the same schema again."""
+        """Checks that the output of DESCRIBE recreates the same schema."""
         described = shell.ask("DESCRIBE KEYSPACE shell;")
         again = ""
         if "CREATE TABLE" in described:
@@ -117,15 +117,15 @@ class Shell:
         self._report = report
 
     def ask(self, text, code=0):
-        """Runs statements; an unexpected exit code is added to what they printed."""
+        """Runs statements and returns their output, followed by an unexpected exit code."""
         path = self._home / "statements.cql"
         path.write_text(text)
-        # Its history and settings belong to whoever is asked for by HOME.
+        # cqlsh keeps its history and settings in HOME.
         environment = {"HOME": self._home, "PYTHONWARNINGS": "ignore", "LC_ALL": "C.UTF-8"}
         environment |= self._environment
         words = [*self._words, "-f", path]
         printed, ended = printed_by(words, self._home, DEADLINE_S, **environment)
-        # It says that it would rather speak to the newest Cassandra.
+        # cqlsh warns that it was built for a newer Cassandra.
         lines = printed.splitlines(keepends=True)
         told = "" if ended == code else f"\nexit code {ended}"
         return "".join(line for line in lines if not line.startswith("WARNING: cqlsh was built")) + told

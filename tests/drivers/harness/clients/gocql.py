@@ -9,12 +9,12 @@ from client import OPENSSL, PLAIN, SECURE, Client, checks
 SOURCE = DRIVERS / "gocql"
 GO = {"go": "golang-go"}
 MODULE = "github.com/apache/cassandra-gocql-driver/v2"
-# The tests that need a database; without `gocql_debug` some of the driver's own assertions are off.
+# The tests that need a database. Without `gocql_debug` some of the driver's assertions are off.
 TAGS = "cassandra gocql_debug"
 
 
 def built(cache):
-    """The directory with the checks (`checks`) and the driver's tests (`suite`), built if need be."""
+    """Returns the directory with the checks (`checks`) and the driver's tests (`suite`)."""
     inputs = [SOURCE / name for name in ("go.mod", "go.sum", "main.go", "scalars.go")]
 
     def make(directory):
@@ -28,7 +28,7 @@ def built(cache):
         command(["go", "build", "-ldflags=-s -w", "-o", directory / "checks", "."], cwd=SOURCE, **go)
         suite = ["go", "test", "-vet=off", "-ldflags=-s -w", "-tags", TAGS, "-c"]
         command([*suite, "-o", directory / "suite", MODULE], cwd=SOURCE, **go)
-        # What compilers leave is many times what they were asked for.
+        # The objects are many times larger than the programs.
         shutil.rmtree(directory / "objects", ignore_errors=True)
 
     return cache.have("gocql", [*inputs, TAGS, command(["go", "version"])], make)

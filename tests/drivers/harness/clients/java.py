@@ -10,7 +10,7 @@ JAVA = {"java": "default-jdk-headless", "javac": "default-jdk-headless", "mvn": 
 
 
 def jars(cache):
-    """The directory that pom.xml names `target`, filled from Maven Central if need be."""
+    """Returns the directory of the jars (`target` in pom.xml), which come from Maven Central."""
 
     def make(directory):
         shutil.rmtree(directory / "target", ignore_errors=True)

@@ -1,14 +1,14 @@
-//! The sampler: the command `perf`, from the distribution's package.
+//! The stack sampler. It runs the command `perf` from the distribution's package.
 //!
-//! Method: `perf record` is started before the load and told over a pipe when to sample, so that
-//! exactly the measured window is sampled. It writes into a memory file of this process, reached
-//! as `/proc/PID/fd/N`, so that nothing is left on a disk. Where the machine counts cycles, a
-//! sample is taken after so many of them, by an interrupt that nothing masks; elsewhere the timer
-//! `cpu-clock` ticks, which cannot look into code that holds interrupts off: its time shows where
-//! they are allowed again.
+//! Method: `perf record` starts before the load and gets its orders over a pipe, so that it samples
+//! exactly the measured window. It writes into a memory file of this process, reached as
+//! `/proc/PID/fd/N`, so that nothing is left on a disk. If the machine counts cycles, a sample is
+//! taken every [`CYCLES`] cycles by a non-maskable interrupt. Otherwise the timer `cpu-clock` ticks.
+//! It cannot see code that disables interrupts: the time of that code shows where interrupts are
+//! enabled again.
 //!
-//! Limits: frames of the kernel are whole; those of programs are as good as [`UserFrames`] says. The
-//! function that a program is in is right in any case.
+//! Limits: kernel frames are complete. The callers in programs are as good as the method
+//! ([`UserFrames`]). The innermost function of a program is always right.
 
 mod running;
 
@@ -33,10 +33,10 @@ const FREQUENCY_HZ: u32 = 999;
 const CYCLES: u32 = 3_000_000;
 /// The event of a thread that leaves its CPU.
 const SWITCHES: &str = "sched:sched_switch";
-/// For perf to start, to stop, and to do what it is told.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// For perf to print the stacks of a slice.
-const SCRIPT_PATIENCE: Duration = Duration::from_secs(60);
+/// The time limit for perf to start, to stop, and to carry out an order.
+const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time limit for perf to print the stacks of a slice.
+const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Why stacks cannot be sampled.
 #[derive(Debug, thiserror::Error)]
@@ -48,22 +48,22 @@ pub enum StacksError {
     #[error("cannot run perf {step}")]
     Spawn { step: &'static str, source: io::Error },
     #[error(
-        "perf cannot see switches away from a CPU: {said}; it takes root and a kernel with tracepoints"
+        "perf cannot see switches away from a CPU: {said}; it needs root and a kernel with tracepoints"
     )]
     NoSwitches { said: String },
     #[error("perf {step} failed with {status}: {stderr}")]
     Failed { step: &'static str, status: ExitStatus, stderr: String },
     #[error("perf record ended by itself with {status}: {stderr}")]
     Ended { status: ExitStatus, stderr: String },
-    #[error("perf did not {order} within {} s", PATIENCE.as_secs())]
+    #[error("perf did not {order} within {} s", ORDER_TIMEOUT.as_secs())]
     Silent { order: &'static str },
-    #[error("perf script did not end within {} s and was killed", SCRIPT_PATIENCE.as_secs())]
+    #[error("perf script did not end within {} s and was killed", SCRIPT_TIMEOUT.as_secs())]
     SlowScript,
     #[error("cannot {step} for perf")]
     Channel { step: &'static str, source: io::Error },
     #[error("there is no process to sample; the host cannot see into this environment")]
     NoProcess,
-    #[error("perf was asked to {order} before it was started")]
+    #[error("perf got the order \"{order}\" before it was started")]
     NotBegun { order: &'static str },
 }
 
@@ -79,10 +79,10 @@ enum Clock {
 #[derive(Debug)]
 pub struct Perf {
     program: String,
-    /// Marks the processes of a study, so that leftovers are found.
+    /// The environment variable that marks the processes of a study, so that leftovers are found.
     mark: (String, String),
     clock: Clock,
-    /// Settled by the first system that is looked at, for the whole study.
+    /// The first observed system decides it for the whole study.
     user: UserFrames,
     running: Option<Running>,
 }
@@ -94,11 +94,11 @@ fn monotonic_ns() -> u64 {
 }
 
 impl Perf {
-    /// Finds perf and what it can sample by. `mark` is an environment variable and its value for
-    /// the processes that are started.
+    /// Finds perf and an event that it can sample. `mark` is an environment variable and its value
+    /// for the processes that perf starts.
     ///
     /// # Errors
-    /// If perf is not installed or does not run, or may not see switches.
+    /// If perf is not installed, does not run, or cannot see switches.
     pub fn open(
         kind: StackKind,
         user: UserFrames,
@@ -126,7 +126,7 @@ impl Perf {
             _ => StacksError::Spawn { step: "stat", source },
         })?;
         let text = String::from_utf8_lossy(&output.stderr);
-        // 127 is the shell's word, and that of unshare, for a program that is not there.
+        // The shell and unshare exit with 127 if a program does not exist.
         if output.status.code() == Some(127) {
             return Err(StacksError::NotInstalled);
         }
@@ -145,11 +145,12 @@ impl Perf {
         Ok(perf)
     }
 
-    /// A command that reads no one's configuration and asks no server for symbols.
+    /// A perf command that reads no configuration and asks no server for symbols.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.clock {
             Clock::Cycles | Clock::Timer => Command::new(&self.program),
-            // To find tracepoints perf mounts the tracefs, and leaves it mounted: not on this host.
+            // To find tracepoints, perf mounts tracefs and leaves it mounted. The mount namespace
+            // keeps that mount off the host.
             Clock::Switches => {
                 let mut command = Command::new("unshare");
                 command.args(["--mount", "--", &self.program]);
@@ -211,12 +212,12 @@ impl Perf {
         let _far = (order_end, answer_end);
         let mut running =
             Running { child, data, stderr, orders, answers, _far, parts, window: (0, 0) };
-        // It answers once it samples on demand; stopping what has not begun changes nothing.
+        // perf answers when it is ready. Disabling a sampler that is not enabled changes nothing.
         running.order("disable")?;
         Ok(running)
     }
 
-    /// Prints the stacks with names, and folds them.
+    /// Runs `perf script`, and folds the stacks that it prints.
     fn fold(&self, running: &Running) -> Result<Vec<SampledStack>, StacksError> {
         let (mut printed, mut stderr) =
             (memory_file("tare-stacks-text")?, memory_file("tare-stacks-log")?);
@@ -225,7 +226,7 @@ impl Perf {
                 .map_err(|source| StacksError::Channel { step: "share a memory file", source })
         };
         let input = path_of(&running.data);
-        // Names of inlined functions would take a debugger's time for each frame.
+        // Resolving the names of inlined functions is slow for each frame.
         let (fields, more) = match self.clock {
             Clock::Cycles | Clock::Timer => ("pid,ip,sym,dso", &[][..]),
             Clock::Switches => {
@@ -239,7 +240,7 @@ impl Perf {
             .stderr(share(&stderr)?)
             .spawn()
             .map_err(|source| StacksError::Spawn { step: "script", source })?;
-        let ended = wait(&mut child, SCRIPT_PATIENCE);
+        let ended = wait(&mut child, SCRIPT_TIMEOUT);
         if !matches!(ended, Ok(Some(_))) {
             let _ = child.kill();
             let _ = child.wait();
@@ -312,7 +313,7 @@ impl StackSampler for Perf {
             Edge::End => "disable",
         };
         let running = self.running.as_mut().ok_or(StacksError::NotBegun { order })?;
-        // The window is inside what is sampled, at both edges.
+        // The sampled time includes the whole window.
         match edge {
             Edge::Begin => {
                 running.order(order)?;

@@ -1,4 +1,4 @@
-//! A `perf record` that runs: its files in memory, its pipe for orders, its end.
+//! A running `perf record`: its files in memory, its pipe for orders, and its end.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PATIENCE, StacksError};
+use super::{ORDER_TIMEOUT, StacksError};
 
 /// A `perf record` that has been started.
 #[derive(Debug)]
@@ -21,34 +21,35 @@ pub(super) struct Running {
     pub(super) stderr: File,
     pub(super) orders: PipeWriter,
     pub(super) answers: PipeReader,
-    // Perf opens the far ends by their path while these are open.
+    // perf opens the other ends by their path while these are open.
     pub(super) _far: (PipeReader, PipeWriter),
     pub(super) parts: HashMap<u32, &'static str>,
-    /// `CLOCK_MONOTONIC` at the edges, ns.
+    /// The edges of the slice by `CLOCK_MONOTONIC`, in ns.
     pub(super) window: (u64, u64),
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // It has ended in the ordinary case; both are then errors that mean so.
+        // Both calls fail if the process has ended, which is the usual case.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
 impl Running {
-    /// Tells perf what to do and waits until it has done so.
+    /// Sends an order to perf and waits until perf has carried it out.
     pub(super) fn order(&mut self, order: &'static str) -> Result<(), StacksError> {
         let failed = |source| StacksError::Channel { step: "write an order", source };
         self.orders.write_all(format!("{order}\n").as_bytes()).map_err(failed)?;
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + ORDER_TIMEOUT;
         let mut answer = [0; 16];
         loop {
             let step = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
             let mut polled = [PollFd::new(&self.answers, PollFlags::IN)];
             let ready = poll(&mut polled, Some(&step)).unwrap_or(0);
             if ready > 0 {
-                // `ack`, a line break and a zero byte for each order: there is one at a time.
+                // The answer to an order is `ack`, a line break and a zero byte. Only one order is
+                // in progress at a time.
                 let failed = |source| StacksError::Channel { step: "read an answer", source };
                 return self.answers.read(&mut answer).map(drop).map_err(failed);
             }
@@ -61,16 +62,16 @@ impl Running {
         }
     }
 
-    /// Ends perf record as ctrl-C does, so that it completes its file.
+    /// Ends `perf record` with SIGINT, so that it completes its file.
     pub(super) fn stop(&mut self) -> Result<(), StacksError> {
         if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
-            // One that has ended already is waited for below.
+            // The wait below handles a process that has already ended.
             let _ = kill_process(pid, Signal::INT);
         }
         let spawn = |source| StacksError::Spawn { step: "record", source };
-        match wait(&mut self.child, PATIENCE).map_err(spawn)? {
+        match wait(&mut self.child, ORDER_TIMEOUT).map_err(spawn)? {
             None => Err(StacksError::Silent { order: "stop" }),
-            // Ended by the signal that was sent, in its own good order.
+            // The exit status does not matter: the signal ended the process.
             Some(_) => Ok(()),
         }
     }
@@ -96,14 +97,14 @@ pub(super) fn channel() -> Result<(PipeReader, PipeWriter), StacksError> {
 
 pub(super) fn text_of(file: &mut File) -> String {
     let mut text = Vec::new();
-    // What cannot be read is not shown.
+    // A log that cannot be read is not shown.
     let _ = file.rewind().and_then(|()| file.read_to_end(&mut text));
     let text = String::from_utf8_lossy(&text);
     let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
     lines.collect::<Vec<_>>().join(" | ")
 }
 
-/// Waits until a child ends; `None` if it does not in time.
+/// Waits until a child ends. `None` if it has not ended within `limit`.
 pub(super) fn wait(child: &mut Child, limit: Duration) -> io::Result<Option<ExitStatus>> {
     let until = Instant::now() + limit;
     loop {

@@ -8,7 +8,7 @@ use tare_testkit::{Machine, Reason, skip};
 
 use super::{Perf, StacksError, UserFrames, fold};
 
-/// What `perf script` of Linux 6.1 printed, shortened; process 2550 is the system, 2560 the client.
+/// Shortened output of `perf script` of Linux 6.1. Process 2550 is the system, 2560 the client.
 const PRINTED: &str = include_str!("../../../fixtures/perf-script.txt");
 
 fn folded() -> Vec<SampledStack> {
@@ -17,7 +17,7 @@ fn folded() -> Vec<SampledStack> {
 }
 
 #[test]
-fn what_perf_prints_is_folded_and_counted() {
+fn folds_and_counts_perf_output() {
     let stacks = folded();
     // Every sample of a known process, and none of another.
     let headers = PRINTED.lines().filter(|line| !line.starts_with('\t') && !line.trim().is_empty());
@@ -36,12 +36,12 @@ fn what_perf_prints_is_folded_and_counted() {
     let bridge = find(CLIENT, "br_handle_frame_[k]");
     assert_eq!(bridge.subsystem, "bridge and veth");
     assert_eq!(find(LAYER, "tcp_sendmsg_[k]").subsystem, "userland proxy");
-    // No path of the machine that it was taken on gets into a record.
+    // No path of the recorded machine gets into a record.
     assert!(stacks.iter().all(|stack| !stack.folded.contains('/')));
 }
 
 #[test]
-fn a_program_that_is_missing_is_named_with_its_package() {
+fn missing_perf_names_its_package() {
     let error =
         Perf::open_program("tare-has-no-such-perf", StackKind::OnCpu, UserFrames::Auto, ("A", "b"))
             .unwrap_err();
@@ -59,11 +59,11 @@ fn reason(error: &StacksError) -> Reason {
 }
 
 #[test]
-fn a_busy_process_is_sampled() {
+fn samples_busy_process() {
     let mut perf = match Perf::open(StackKind::OnCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
-            return skip("a_busy_process_is_sampled", reason(&error));
+            return skip("samples_busy_process", reason(&error));
         }
     };
     let mut child = std::process::Command::new("sh")
@@ -81,13 +81,13 @@ fn a_busy_process_is_sampled() {
     child.wait().unwrap();
     match sampled {
         Ok(stacks) => assert!(stacks.iter().all(|stack| stack.part == SYSTEM), "{stacks:?}"),
-        // The kernel may not let this user look.
+        // The kernel may refuse to let this user sample.
         Err(error) => assert!(!error.to_string().is_empty()),
     }
 }
 
 #[test]
-fn a_process_that_is_gone_is_an_error_and_leaves_nothing_running() {
+fn ended_process_is_an_error() {
     let Ok(mut perf) = Perf::open(StackKind::OnCpu, UserFrames::Auto, ("TARE_TEST", "stacks"))
     else {
         return;
@@ -101,11 +101,11 @@ fn a_process_that_is_gone_is_an_error_and_leaves_nothing_running() {
 }
 
 #[test]
-fn a_sleep_of_known_length_is_waited_for_by_the_clock() {
+fn sleep_counts_as_waiting_for_clock() {
     let mut perf = match Perf::open(StackKind::OffCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
-            return skip("a_sleep_of_known_length_is_waited_for_by_the_clock", reason(&error));
+            return skip("sleep_counts_as_waiting_for_clock", reason(&error));
         }
     };
     let mut child = std::process::Command::new("sh")
@@ -113,7 +113,7 @@ fn a_sleep_of_known_length_is_waited_for_by_the_clock() {
         .stdin(std::process::Stdio::piped())
         .spawn()
         .unwrap();
-    // Perf ends with the last process that it looks at: this one never leaves its sleep.
+    // perf ends with the last observed process. This one sleeps until it is killed.
     let mut other = std::process::Command::new("sleep").arg("600").spawn().unwrap();
     let scope = Scope { system: vec![child.id(), other.id()], ..Scope::default() };
     let started = std::time::Instant::now();

@@ -1,26 +1,26 @@
-//! Counters whose names come from the host (interrupts, devices): only those that moved, and no more
-//! than a record can bear. A name that has moved once is reported from then on, also when it stands
-//! still, so that its slices can be compared.
+//! Limits the counters whose names come from the host (interrupts, devices). A counter is reported
+//! from its first change on, also in later slices without a change, so that slices can be compared.
+//! The number of names is limited, so that records stay small.
 
 use tare_lab::probe::Counter;
 
 use crate::counter;
 
-/// The names that have moved so far.
+/// The names that have changed so far.
 #[derive(Debug)]
-pub(crate) struct Sticky {
+pub(crate) struct CounterNames {
     max: usize,
     names: Vec<String>,
 }
 
-impl Sticky {
+impl CounterNames {
     pub(crate) fn new(max: usize) -> Self {
         Self { max, names: Vec::new() }
     }
 
-    /// What is reported of all growths. Where there is no room for all names, those that grew most
-    /// when they first moved have it.
-    pub(crate) fn of(&mut self, mut grown: Vec<(String, u64)>) -> Vec<Counter> {
+    /// Selects the counters to report. If there is no room for all names, those that grew most in
+    /// their first change are kept.
+    pub(crate) fn select(&mut self, mut grown: Vec<(String, u64)>) -> Vec<Counter> {
         grown.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
         let mut counters = Vec::new();
         for (name, value) in grown {
@@ -37,13 +37,13 @@ impl Sticky {
     }
 }
 
-/// Growth of named numbers. A name that the first reading has not counts from zero.
+/// The growth of named numbers. A name that the first reading lacks counts from zero.
 pub(crate) fn grown(begin: &[(String, u64)], end: Vec<(String, u64)>) -> Vec<(String, u64)> {
     let before = |name: &str| begin.iter().find(|(known, _)| known == name).map_or(0, |(_, n)| *n);
     end.into_iter().map(|(name, n)| (name.clone(), n.saturating_sub(before(&name)))).collect()
 }
 
-/// Adds to a name's number: two sources of one name are one.
+/// Adds to the number of a name, so that several sources with one name are summed.
 pub(crate) fn add(sums: &mut Vec<(String, u64)>, name: String, number: u64) {
     match sums.iter_mut().find(|(known, _)| *known == name) {
         Some((_, sum)) => *sum += number,
@@ -56,11 +56,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_moved_stays_and_there_is_an_end_to_names() {
-        let mut sticky = Sticky::new(2);
+    fn keeps_changed_names_up_to_the_limit() {
+        let mut limited = CounterNames::new(2);
         let mut seen = |values: [u64; 3]| -> Vec<(String, f64)> {
             let names = ["a", "b", "c"].map(String::from);
-            let counters = sticky.of(names.into_iter().zip(values).collect());
+            let counters = limited.select(names.into_iter().zip(values).collect());
             counters.into_iter().map(|counter| (counter.name, counter.value)).collect()
         };
         assert_eq!(seen([0, 0, 0]), []);

@@ -1,18 +1,18 @@
-//! An assembler for the few instructions that the programs of the probes need.
+//! An assembler for the few BPF instructions that the probes need.
 //!
-//! Encoding: kernel, Documentation/bpf/standardization/instruction-set.rst. Registers: 0 results, 1 to 5
-//! arguments (lost in a call), 6 to 9 kept, 10 the end of a stack of 512 bytes. Numbers of helpers:
-//! include/uapi/linux/bpf.h.
+//! Encoding: kernel, Documentation/bpf/standardization/instruction-set.rst. Register 0 holds
+//! results. Registers 1 to 5 hold arguments and are lost in a call. Registers 6 to 9 survive calls.
+//! Register 10 is the end of a stack of 512 bytes. Helper numbers: include/uapi/linux/bpf.h.
 
 use std::os::fd::AsRawFd;
 
 use super::Map;
 
 pub(crate) type Register = u8;
-/// The stack; what is on it has negative offsets.
+/// The register of the stack. Values on the stack have negative offsets.
 pub(crate) const STACK: Register = 10;
 
-/// Functions of the kernel that any program may call, whatever its licence.
+/// Kernel functions that a program of any licence may call.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Helper {
     Lookup = 1,
@@ -20,11 +20,11 @@ pub(crate) enum Helper {
     Delete = 3,
     /// `CLOCK_MONOTONIC` in ns.
     Time = 5,
-    /// Process id in the upper half, thread id in the lower one.
+    /// Process id in the upper half, thread id in the lower half.
     Ids = 14,
 }
 
-/// Widths of memory, as instructions name them.
+/// The width of a memory access, as instructions encode it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Width {
     Byte = 0x10,
@@ -42,13 +42,13 @@ const CALL: u8 = 0x85;
 const EXIT: u8 = 0x95;
 const JUMP: u8 = 0x05;
 const JUMP_IF_EQUAL: u8 = 0x15;
-/// 64-bit arithmetic with a number; with a register it is the next bit.
+/// 64-bit arithmetic with a number. The bit [`WITH_REGISTER`] makes the operand a register.
 const ARITHMETIC: u8 = 0x07;
 const WITH_REGISTER: u8 = 0x08;
 
-/// 64-bit arithmetic.
+/// A 64-bit arithmetic operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Do {
+pub(crate) enum AluOp {
     Add = 0x00,
     Subtract = 0x10,
     And = 0x50,
@@ -57,20 +57,20 @@ pub(crate) enum Do {
     Move = 0xb0,
 }
 
-/// A place that jumps lead to, once it is known.
+/// A jump target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// A program as it is written.
+/// A program under construction.
 #[derive(Debug, Default)]
-pub(crate) struct Code {
+pub(crate) struct Assembler {
     words: Vec<u64>,
     labels: Vec<Option<usize>>,
-    /// Where a jump is, and to what.
+    /// The position and the label of each jump.
     jumps: Vec<(usize, Label)>,
 }
 
-impl Code {
+impl Assembler {
     fn push(&mut self, code: u8, to: Register, from: Register, offset: i16, number: i32) {
         let [o0, o1] = offset.to_le_bytes();
         let [n0, n1, n2, n3] = number.to_le_bytes();
@@ -83,18 +83,18 @@ impl Code {
         Label(self.labels.len() - 1)
     }
 
-    /// The label is here.
+    /// Puts the label at the current position.
     pub(crate) fn place(&mut self, label: Label) {
         self.labels[label.0] = Some(self.words.len());
     }
 
     /// `register = register OP number`.
-    pub(crate) fn number(&mut self, what: Do, register: Register, number: i32) {
+    pub(crate) fn number(&mut self, what: AluOp, register: Register, number: i32) {
         self.push(ARITHMETIC | what as u8, register, 0, 0, number);
     }
 
     /// `to = to OP from`.
-    pub(crate) fn register(&mut self, what: Do, to: Register, from: Register) {
+    pub(crate) fn register(&mut self, what: AluOp, to: Register, from: Register) {
         self.push(ARITHMETIC | WITH_REGISTER | what as u8, to, from, 0, 0);
     }
 
@@ -113,7 +113,7 @@ impl Code {
         self.push(STORE_NUMBER | width as u8, to, 0, offset, number);
     }
 
-    /// Adds a register to 8 bytes of memory that other CPUs may add to as well.
+    /// Adds a register to 8 bytes of memory atomically, because other CPUs may add at the same time.
     pub(crate) fn add_to_memory(&mut self, to: Register, from: Register) {
         self.push(ADD_ATOMICALLY, to, from, 0, 0);
     }
@@ -132,23 +132,24 @@ impl Code {
         self.push(CALL, 0, 0, 0, helper as i32);
     }
 
-    /// Makes register 1 a map and register 2 the address of a key on the stack, and calls a helper.
+    /// Puts a map into register 1 and the address of a key on the stack into register 2, and calls
+    /// a helper.
     pub(crate) fn call_with_key(&mut self, helper: Helper, map: &Map, key: i16) {
         // The number takes two words; the second one holds its upper half.
         self.push(LOAD_NUMBER, 1, PSEUDO_MAP, 0, map.descriptor().as_raw_fd());
         self.words.push(0);
-        self.register(Do::Move, 2, STACK);
-        self.number(Do::Add, 2, i32::from(key));
+        self.register(AluOp::Move, 2, STACK);
+        self.number(AluOp::Add, 2, i32::from(key));
         self.call(helper);
     }
 
-    /// The program returns 0.
+    /// Returns 0 from the program.
     pub(crate) fn exit(&mut self) {
-        self.number(Do::Move, 0, 0);
+        self.number(AluOp::Move, 0, 0);
         self.push(EXIT, 0, 0, 0, 0);
     }
 
-    /// The instructions, with every jump leading to its label.
+    /// Resolves all jumps and returns the instructions.
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (at, label) in &self.jumps {
             let target = self.labels[label.0].expect("every label that is jumped to is placed");
@@ -167,13 +168,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn instructions_are_encoded_as_the_kernel_reads_them() {
-        let mut code = Code::default();
+    fn encodes_instructions() {
+        let mut code = Assembler::default();
         let end = code.label();
         code.load(Width::Double, 6, 1, 8);
         code.jump_if_equal(0, 0, end);
-        code.register(Do::Move, 7, 6);
-        code.number(Do::ShiftRight, 0, 32);
+        code.register(AluOp::Move, 7, 6);
+        code.number(AluOp::ShiftRight, 0, 32);
         code.store(Width::Word, STACK, -4, 0);
         code.add_to_memory(0, 1);
         code.call(Helper::Ids);

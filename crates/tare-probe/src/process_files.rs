@@ -1,8 +1,8 @@
-//! One small file of each thread, or of each process, of a part of a study, summed up.
+//! Sums over one small file of each thread, or of each process, of a part of a study.
 //!
-//! Method: the files are opened before the load starts and stay open over the slice. Threads that
-//! came since are found at the end and count from zero; a thread or process that ended counts as it
-//! was read last. Limits: what both came and went inside the slice is not seen.
+//! Method: the files are opened before the load starts and stay open during the slice. New threads
+//! are found at the end and count from zero. A thread or process that ended counts with its last
+//! reading. Limits: a thread that starts and ends inside the slice is not seen.
 
 use std::collections::HashSet;
 use std::fs;
@@ -11,22 +11,22 @@ use std::path::{Path, PathBuf};
 use crate::ProbeError;
 use crate::source::Source;
 
-/// More threads take longer to read than an edge may take: about 6 µs each.
+/// The most threads. Each takes about 6 µs to read, and more take longer than an edge may take.
 pub(crate) const THREADS_MAX: usize = 160;
 
-/// Room for one file; it grows where that is not enough.
+/// The buffer for one file. It grows if that is too small.
 const FILE_BYTES: usize = 2048;
 
-/// The parts of a study whose processes are counted apart.
+/// The parts of a study whose processes are counted separately.
 pub(crate) const SYSTEM: &str = "system";
 pub(crate) const LAYER: &str = "layer";
 pub(crate) const CLIENT: &str = "client";
 
-/// Takes its numbers out of a file's text.
+/// Extracts the numbers from the text of a file.
 pub(crate) type Take<const N: usize> = fn(&str) -> Option<[u64; N]>;
 
 /// The files of one part.
-pub(crate) struct Files<const N: usize> {
+pub(crate) struct ProcessFiles<const N: usize> {
     /// `system`, `layer` or `client`.
     pub(crate) of: &'static str,
     proc: PathBuf,
@@ -39,8 +39,8 @@ pub(crate) struct Files<const N: usize> {
     open: Vec<(Source, [u64; N])>,
 }
 
-impl<const N: usize> Files<N> {
-    /// `/proc/PID/task/TID/FILE` of every thread of the processes.
+impl<const N: usize> ProcessFiles<N> {
+    /// Opens `/proc/PID/task/TID/FILE` of every thread of the processes.
     pub(crate) fn of_threads(
         of: &'static str,
         proc: &Path,
@@ -51,7 +51,7 @@ impl<const N: usize> Files<N> {
         Self::new(of, proc, pids, file, take, (true, THREADS_MAX))
     }
 
-    /// `/proc/PID/FILE` of every process.
+    /// Opens `/proc/PID/FILE` of every process.
     pub(crate) fn of_processes(
         of: &'static str,
         proc: &Path,
@@ -62,7 +62,7 @@ impl<const N: usize> Files<N> {
         Self::new(of, proc, pids, file, take, (false, THREADS_MAX))
     }
 
-    /// `/proc/PID/FILE` of up to so many processes.
+    /// Opens `/proc/PID/FILE` of at most `most` processes.
     pub(crate) fn of_many(
         of: &'static str,
         proc: &Path,
@@ -92,7 +92,7 @@ impl<const N: usize> Files<N> {
         }
     }
 
-    /// Opens the files that are not open yet. One whose thread has just ended is passed over.
+    /// Opens the files that are not open yet. Skips a thread that has just ended.
     pub(crate) fn look(&mut self) -> Result<(), ProbeError> {
         for pid in &self.pids {
             let process = self.proc.join(pid.to_string());
@@ -117,7 +117,7 @@ impl<const N: usize> Files<N> {
         }
     }
 
-    /// Takes more processes in, and sums over their files alone.
+    /// Adds processes, and sums over their files alone.
     pub(crate) fn add(&mut self, pids: &[u32]) -> Result<[u64; N], ProbeError> {
         let before = self.open.len();
         self.pids.extend(pids);

@@ -1,0 +1,65 @@
+//! The common form of a probe: it reads the same values at both edges of a slice and reports the
+//! change.
+
+use tare_lab::PartError;
+use tare_lab::probe::{Counter, Probe, Scope};
+
+use crate::{Opened, ProbeError, ProbeKind};
+
+/// Reads values at the edges of a slice and makes counters of them.
+pub(crate) trait EdgeReader {
+    /// The values at one edge.
+    type Values;
+
+    /// Opens the files of the processes and the data directory in the scope, before the slice.
+    /// Probes of the whole host do nothing here.
+    fn prepare(&mut self, _scope: &Scope) -> Result<(), ProbeError> {
+        Ok(())
+    }
+
+    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError>;
+
+    fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter>;
+}
+
+/// The edge of a slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Edge {
+    Begin,
+    End,
+}
+
+/// The probe that runs an [`EdgeReader`].
+struct EdgeProbe<N: EdgeReader> {
+    name: &'static str,
+    reader: N,
+    begin: Option<N::Values>,
+}
+
+/// Makes a probe from a reader.
+pub(crate) fn edge_probe<N: EdgeReader + 'static>(kind: &ProbeKind, reader: N) -> Opened {
+    Ok(Box::new(EdgeProbe { name: kind.name, reader, begin: None }))
+}
+
+impl<N: EdgeReader> Probe for EdgeProbe<N> {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn prepare(&mut self, scope: &Scope) -> Result<(), PartError> {
+        self.begin = None;
+        Ok(self.reader.prepare(scope)?)
+    }
+
+    fn begin(&mut self) -> Result<(), PartError> {
+        self.begin = None;
+        self.begin = Some(self.reader.read(Edge::Begin)?);
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Counter>, PartError> {
+        let begin = self.begin.take().ok_or(ProbeError::NotBegun { probe: self.name })?;
+        let end = self.reader.read(Edge::End)?;
+        Ok(self.reader.counters(begin, end))
+    }
+}
