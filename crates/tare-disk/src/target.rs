@@ -54,7 +54,7 @@ pub struct Mount {
 pub enum TargetError {
     #[error("cannot look at {}", .path.display())]
     Look { path: PathBuf, source: io::Error },
-    #[error("{} is no directory, regular file or block device", .path.display())]
+    #[error("{} is not a directory, regular file or block device", .path.display())]
     Kind { path: PathBuf },
     #[error("{} is on {file_system}, {why}; give a path on a disk", .path.display())]
     FileSystem { path: PathBuf, file_system: String, why: &'static str },

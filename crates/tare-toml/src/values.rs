@@ -45,7 +45,7 @@ pub fn parse_share(text: &str) -> Result<f64, ValueError> {
     percent.is_finite().then_some(percent / 100.0).ok_or(ValueError::Share)
 }
 
-/// A text that is no quantity of the asked kind.
+/// Why a text is not a quantity of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("a duration is a number with ns, us, ms, s, m or h, such as \"400ms\" or \"5m\"")]

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{stderr, stdout, tare};
-use server::{ServerBehaviour, Server};
+use server::{Server, ServerBehaviour};
 
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = tare();

@@ -19,7 +19,7 @@ pub(crate) enum ServerBehaviour {
     Good,
     /// Answers this many, then closes every connection.
     CloseAfter(u64),
-    /// Answers this many, then sends what is no CQL.
+    /// Answers this many, then sends bytes that are not CQL.
     GarbageAfter(u64),
     /// Answers this many, then none.
     SilentAfter(u64),

@@ -6,7 +6,7 @@ use tare_lab::PartError;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::study::Study;
 use tare_lab::system::{MemoryNeed, System};
-use tare_system::{SystemInfo, ClientRoute};
+use tare_system::{ClientRoute, SystemInfo};
 
 use crate::exit::{Exit, ExitWith};
 

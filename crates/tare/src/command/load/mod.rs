@@ -7,7 +7,7 @@ use anyhow::Context;
 use tare_load::load::LoadEvent;
 use tare_load::pacing::{Pace, Schedule};
 use tare_load::search::Search;
-use tare_load::{LoadSpec, LoadConfig, LoadError};
+use tare_load::{LoadConfig, LoadError, LoadSpec};
 use tare_std::cpus::CpuSet;
 
 use crate::cli::{Load, LoadAgent, LoadTask, shown};
