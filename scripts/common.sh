@@ -1,4 +1,4 @@
-# Shared by ./quickstart and ./test: what is printed, who we are, packages, the Rust toolchain.
+# Shared by ./quickstart and ./test: what is printed, who we are, packages, the built program.
 # POSIX shell; sourced, never run. Needs nothing but a shell and coreutils.
 
 # A plain shell of root may not look where the network tools are.
@@ -95,34 +95,7 @@ install_wanted() {
     wanted="" wanted_why=""
 }
 
-# --- Rust ---------------------------------------------------------------------------------------
-
-# Puts cargo on PATH, or says how to get it. Under sudo it is the caller's toolchain that is there.
-find_rust() {
-    version=$(sed -n 's/^channel *= *"\(.*\)"/\1/p' "$root/rust-toolchain.toml")
-    caller_home=""
-    if [ -n "${SUDO_USER:-}" ]; then caller_home=$(getent passwd "$SUDO_USER" | cut -d: -f6); fi
-    for home in "$HOME" "$caller_home"; do
-        if command -v cargo >/dev/null 2>&1; then break; fi
-        if [ -n "$home" ] && [ -x "$home/.cargo/bin/cargo" ]; then
-            PATH="$home/.cargo/bin:$PATH"
-            CARGO_HOME=${CARGO_HOME:-$home/.cargo}
-            RUSTUP_HOME=${RUSTUP_HOME:-$home/.rustup}
-            export PATH CARGO_HOME RUSTUP_HOME
-        fi
-    done
-    if ! command -v cargo >/dev/null 2>&1; then
-        say "$script: needs Rust $version. Get it with (apt-get install curl, if curl is missing):"
-        say "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh -s -- -y --profile minimal --default-toolchain $version"
-        say "then run $0 again"
-        exit 1
-    fi
-    # rustup fetches the pinned toolchain by itself; any other cargo has to be new enough.
-    found=$(cd "$root" && rustc --version 2>/dev/null | cut -d' ' -f2)
-    [ -n "$found" ] || fail "rustc does not run; with rustup: rustup toolchain install $version --profile minimal"
-    oldest=$(printf '%s\n%s\n' "$version" "${found%%-*}" | sort -V | head -n 1)
-    [ "$oldest" = "$version" ] || fail "found Rust $found, needs $version or newer; see https://rustup.rs"
-}
+# --- the program --------------------------------------------------------------------------------
 
 # Where cargo puts the program: the target is named in .cargo/config.toml, hence the triple.
 program_path() {

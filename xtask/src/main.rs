@@ -1,10 +1,12 @@
-//! Chores of the project: `cargo xtask ci`, `tidy`, `calibrate`, `sim` and `kill`.
+//! Chores of the project: `cargo xtask ci`, `tidy`, `dist`, `calibrate`, `sim` and `kill`.
 #![forbid(unsafe_code)]
 
 mod calibrate;
 mod ci;
+mod dist;
 mod kill;
 mod sim;
+mod steps;
 mod tidy;
 
 use std::path::PathBuf;
@@ -17,18 +19,25 @@ fn main() -> anyhow::Result<()> {
     match words.as_slice() {
         ["ci"] => ci::run(&root()?),
         ["tidy"] => tidy::run(&root()?),
+        ["dist", rest @ ..] => dist::run(&root()?, rest),
         ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
         [calibrate::NEIGHBOUR] => calibrate::neighbour(),
         ["sim", rest @ ..] => sim::run(&root()?, rest),
         ["kill", rest @ ..] => kill::run(&root()?, rest),
-        _ => bail!("usage: cargo xtask ci | tidy | calibrate | sim | kill"),
+        _ => bail!("usage: cargo xtask ci | tidy | dist | calibrate | sim | kill"),
     }
 }
 
-/// Tells how a chore goes on, and how it ends.
+/// Prints a line of a chore's progress or result.
 #[expect(clippy::print_stderr, reason = "progress of a chore")]
 fn say(line: &str) {
     eprintln!("{line}");
+}
+
+/// Prints a line of a chore's result.
+#[expect(clippy::print_stdout, reason = "the result of a chore")]
+fn print(line: &str) {
+    println!("{line}");
 }
 
 /// The repository's root: the folder above this package.

@@ -1,5 +1,5 @@
-//! `cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]`: lives through one seed and tells what
-//! happened, or through many on all CPUs and tells which went wrong.
+//! `cargo xtask sim [--seed S [--lines L] | --seeds N] [--steps K]`: lives through one seed and
+//! tells what happened, or through many on all CPUs and tells which went wrong.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,9 +12,9 @@ use crate::say;
 
 /// Seeds where nothing else is asked for.
 const SEEDS: u64 = 1000;
-/// Events before a failure that are told.
+/// Events before a failure that are printed.
 const LINES: usize = 40;
-/// Failures that are told in full.
+/// Failures that are printed in full.
 const TOLD_MAX: usize = 3;
 
 pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {

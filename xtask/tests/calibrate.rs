@@ -1,5 +1,5 @@
-//! `xtask calibrate` for real: one short campaign on this machine, its lines, its summary, and going on.
-//! What the figures are worth is not asked here; a test shares its machine with others.
+//! `xtask calibrate` for real: one short campaign on this machine, its lines, its summary, and
+//! going on. What the figures are worth is not asked here; a test shares its machine with others.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::fs;
@@ -31,7 +31,7 @@ fn a_campaign_is_run_told_and_not_run_again() {
     let test = "a_campaign_is_run_told_and_not_run_again";
     let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("tare");
     if let Some(reason) = missing(&program) {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+        #[expect(clippy::print_stderr, reason = "a skipped test prints its reason")]
         {
             eprintln!("skipped: {test}: {reason}");
         }

@@ -23,9 +23,9 @@ fn main() -> ExitCode {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         STOP.store(true, Ordering::Relaxed);
     });
-    let served = watcher
-        .map_err(|error| error.to_string())
-        .and_then(|_| serve(&config, &STOP, &mut std::io::stderr()).map_err(|e| chain(&e)));
+    let served = watcher.map_err(|error| error.to_string()).and_then(|_| {
+        serve(&config, &STOP, &mut std::io::stderr()).map_err(|e| tare_std::error_line(&e))
+    });
     match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -70,16 +70,6 @@ fn config(arguments: &[String]) -> Option<Config> {
         config.tls = Some(tls);
     }
     Some(config)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(source) = next {
-        text = format!("{text}: {source}");
-        next = source.source();
-    }
-    text
 }
 
 #[expect(clippy::print_stderr, reason = "an example speaks to its user")]

@@ -1,61 +1,31 @@
 //! The reference database: a shard per core, each a thread that owns its part of the data, over
 //! io_uring or epoll; CQL's native protocol to the outside, `tare-store` inside.
 //!
-//! [`serve`] runs a server until it is told to stop; [`metrics::read`] reads its account of time
+//! [`serve`] runs a server until its stop flag is set; [`metrics::read`] reads its account of time
 //! and [`report::read`] what it found and chose, both from the data directory.
+//!
+//! | folder | content |
+//! |---|---|
+//! | `net` | connections: reactor, sessions, transport, TLS, logins |
+//! | `query` | statements: schema, planner, values, reads and writes, answers |
+//! | `shard` | the event loop of a core, its parts, and messages between shards |
+//! | `node` | the server as a whole: start and stop, directory, memory, CPUs, metrics, report |
 #![deny(unsafe_code)]
 
-mod announce;
-pub mod auth;
-mod balance;
-mod bind;
-mod catalog;
-mod clock;
-pub mod config;
-mod cursor;
-mod describe;
-mod directory;
-pub mod environment;
-mod execute;
-mod failure;
-mod guard;
-pub mod inject;
-pub mod inspect;
-mod mailbox;
-mod memory;
-mod message;
-pub mod metrics;
-mod modify;
-mod options;
-mod ordered;
-mod placement;
-mod plan;
-mod planner;
-mod reactor;
-mod replication;
-pub mod report;
-mod ring;
-mod rows;
-mod schema;
-mod select;
-mod server;
-mod session;
+mod net;
+mod node;
+mod query;
 mod shard;
-pub mod snapshot;
-mod stall;
-mod system;
-mod tls;
-mod transport;
-mod warning;
 
-pub use auth::AuthError;
-pub use catalog::journal::JournalError;
-pub use config::{Choice, Config, Durability, IoChoice};
-pub use directory::DirectoryError;
-pub use environment::EnvironmentError;
-pub use guard::GuardError;
-pub use memory::MemoryError;
-pub use placement::PlacementError;
-pub use reactor::{ReactorError, UringError};
-pub use server::{DbError, serve};
-pub use tls::{TlsFiles, TlsFilesError};
+pub use net::access::AccessError;
+pub use net::auth::{self, AuthError};
+pub use net::reactor::{ReactorError, UringError};
+pub use net::tls::{TlsFiles, TlsFilesError};
+pub use node::config::{self, Choice, Config, Durability, IoChoice};
+pub use node::directory::DirectoryError;
+pub use node::environment::{self, EnvironmentError};
+pub use node::memory::MemoryError;
+pub use node::placement::PlacementError;
+pub use node::server::{DbError, serve};
+pub use node::{inject, inspect, metrics, report, snapshot};
+pub use query::catalog::journal::JournalError;

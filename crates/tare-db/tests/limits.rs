@@ -10,16 +10,18 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::time::Duration;
 
-use common::connection::Connection;
-use common::{Server, until};
+use common::{Server, serve};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
 use tare_db::report::Report;
+use tare_testkit::cql::Connection;
+use tare_testkit::database::until;
+use tare_testkit::{Reason, skip};
 
 /// One shard with one engine.
 fn start(data: &Path, engine: &str, options: &[&str]) -> Result<Server, String> {
-    Server::serve(data, &[&["0", "100", engine, "1"], options].concat())
+    serve(data, &[&["0", "100", engine, "1"], options].concat())
 }
 
 struct Client {
@@ -37,7 +39,8 @@ enum Answer {
 
 impl Client {
     fn start(report: &Report) -> (Self, Answer) {
-        let mut client = Self { connection: Connection::open(report).unwrap() };
+        let mut client =
+            Self { connection: Connection::open((report.listen, report.port)).unwrap() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
         // A server that has refused it already may have gone.
@@ -83,13 +86,12 @@ impl Client {
 }
 
 /// Runs `test` with every engine that this machine has.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn each_engine(name: &str, options: &[&str], test: impl Fn(Server, &Path)) {
     for engine in ["uring", "epoll"] {
         let data = tempfile::tempdir().unwrap();
         match start(data.path(), engine, options) {
             Ok(server) => test(server, data.path()),
-            Err(why) => eprintln!("skipped: {name} with {engine}: {why}"),
+            Err(why) => skip(&format!("{name} with {engine}"), Reason::no_engine(engine, &why)),
         }
     }
 }
@@ -111,6 +113,35 @@ fn wait_for(address: SocketAddr, line: &str) -> String {
         let text = metrics(address, "/metrics");
         text.lines().any(|served| served == line).then_some(text)
     })
+}
+
+#[test]
+fn full_statement_cache_forgets_the_least_recently_used() {
+    const STATEMENTS_MAX: usize = 10_000;
+    let data = tempfile::tempdir().unwrap();
+    let mut server = start(data.path(), "epoll", &[]).unwrap();
+    let (mut client, _) = Client::start(&server.report);
+    client.schema();
+    let text = |number: usize| format!("SELECT v FROM ks.t WHERE k = {number:#010x}");
+    let execute = |client: &mut Client, id: &[u8]| {
+        let mut out = Vec::new();
+        request::encode_execute(&mut out, 0, id, &Settings::default(), &[]);
+        client.connection.stream.write_all(&out).unwrap();
+        client.connection.receive_with(|_, response| match response {
+            Response::Rows(_) => true,
+            Response::Error(error) if matches!(error.kind, ErrorKind::Unprepared { .. }) => false,
+            response => panic!("{response:?}"),
+        })
+    };
+    let ids: Vec<Vec<u8>> = (0..STATEMENTS_MAX).map(|n| client.prepare(&text(n))).collect();
+    // The shard has used the oldest statement last, so that the second one leaves before it.
+    assert_eq!(execute(&mut client, &ids[0]), Some(true));
+    let more = [STATEMENTS_MAX, STATEMENTS_MAX + 1].map(|number| client.prepare(&text(number)));
+    assert_eq!(execute(&mut client, &ids[1]), Some(false));
+    for id in [&ids[0], &ids[3], &ids[STATEMENTS_MAX - 1], &more[0], &more[1]] {
+        assert_eq!(execute(&mut client, id), Some(true));
+    }
+    server.kill();
 }
 
 #[test]
@@ -375,7 +406,7 @@ fn read_too_much_at_once(client: &mut Client, select: &[u8]) {
 fn shards_that_are_filled_at_once_keep_to_the_memory_of_all() {
     let data = tempfile::tempdir().unwrap();
     let arguments = ["0", "100", "auto", "2", "memory=67108864", "metrics=127.0.0.1:0"];
-    let server = Server::serve(data.path(), &arguments).unwrap();
+    let server = serve(data.path(), &arguments).unwrap();
     let address = server.report.metrics.unwrap();
     let (mut client, _) = Client::start(&server.report);
     client.schema();
@@ -438,7 +469,9 @@ fn a_server_without_connections_accepts_again_when_it_has_descriptors() {
     // Its own is that of this process.
     let usual = getrlimit(Resource::Nofile);
     prlimit(process, Resource::Nofile, Rlimit { current: Some(3), ..usual }).unwrap();
-    let mut client = Client { connection: Connection::open(&server.report).unwrap() };
+    let mut client = Client {
+        connection: Connection::open((server.report.listen, server.report.port)).unwrap(),
+    };
     let mut out = Vec::new();
     request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);
     client.connection.stream.write_all(&out).unwrap();

@@ -13,13 +13,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use common::connection::{Answer, Connection};
-use common::{Server, program, until};
+use common::{Server, program, serve_with};
 use tare_cql::frame::{Direction, decode};
 use tare_cql::request::{self, Settings};
 use tare_cql::response::Response;
 use tare_cql::wire::Value;
 use tare_db::report::Report;
+use tare_testkit::cql::{Answer, Connection};
+use tare_testkit::database::until;
+use tare_testkit::{Need, Reason, skip, skipped};
 
 fn command(data: &Path, durability: &str, io: &str, smp: &str) -> Command {
     let mut command = Command::new(program());
@@ -28,7 +30,7 @@ fn command(data: &Path, durability: &str, io: &str, smp: &str) -> Command {
 }
 
 fn start(command: Command, data: &Path) -> Result<Server, String> {
-    Server::start(command, data)
+    serve_with(command, data)
 }
 
 struct Client {
@@ -37,7 +39,7 @@ struct Client {
 
 impl Client {
     fn connect(report: &Report) -> Self {
-        Self { connection: Connection::open(report).unwrap() }
+        Self { connection: Connection::open((report.listen, report.port)).unwrap() }
     }
 
     fn start(report: &Report) -> Self {
@@ -92,14 +94,9 @@ fn each_engine(name: &str, test: impl Fn(&str)) {
                 server.stop();
                 test(engine);
             }
-            Err(why) => skip(&format!("{name} with {engine}"), &why),
+            Err(why) => skip(&format!("{name} with {engine}"), Reason::no_engine(engine, &why)),
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skip(name: &str, why: &str) {
-    eprintln!("skipped: {name}: {why}");
 }
 
 /// Writes with eight requests in flight per connection until the server dies, and returns what was
@@ -143,7 +140,8 @@ fn no_acknowledged_write_is_lost_by_kill_9() {
             let data = tempfile::tempdir().unwrap();
             let mut expect: BTreeSet<u64> = BTreeSet::new();
             for round in 0..3u64 {
-                let server = start(command(data.path(), "sync", engine, smp), data.path()).unwrap();
+                let mut server =
+                    start(command(data.path(), "sync", engine, smp), data.path()).unwrap();
                 let mut client = Client::start(&server.report);
                 client.schema();
                 let id = client.prepare(SELECT);
@@ -338,8 +336,8 @@ os.execv(sys.argv[1], sys.argv[1:])
 #[test]
 fn without_io_uring_it_falls_back_to_epoll_and_says_why() {
     const NAME: &str = "without_io_uring_it_falls_back_to_epoll_and_says_why";
-    if Command::new("python3").arg("--version").output().is_err() {
-        return skip(NAME, "python3 is not installed");
+    if skipped(NAME, &[Need::Program("python3")]) {
+        return;
     }
     let data = tempfile::tempdir().unwrap();
     let mut denied = Command::new("python3");
@@ -374,7 +372,7 @@ fn a_full_disk_refuses_writes_and_reads_go_on() {
             (ended || serves).then_some(serves)
         });
         if !serves {
-            return skip(NAME, "cannot mount a small file system here");
+            return skip(NAME, Reason::no_mount("a small file system"));
         }
         let mut client = Client::start(&server.report);
         client.schema();

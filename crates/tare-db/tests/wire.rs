@@ -19,6 +19,7 @@ use tare_cql::request::{self, BatchKind, BatchStatement, Settings};
 use tare_cql::response::{ErrorKind, Event, Response, SchemaTarget};
 use tare_cql::wire::Value;
 use tare_db::report::Report;
+use tare_testkit::{Reason, skip};
 
 /// A server over data of its own.
 struct Server {
@@ -33,7 +34,7 @@ impl Server {
         let data = tempfile::tempdir().unwrap();
         let smp = smp.to_string();
         let arguments = [&["0", "100", io, &smp, "yes"], more].concat();
-        Ok(Self { process: common::Server::serve(data.path(), &arguments)?, data })
+        Ok(Self { process: common::serve(data.path(), &arguments)?, data })
     }
 
     fn report(&self) -> &Report {
@@ -163,14 +164,9 @@ fn each_engine(name: &str, test: impl Fn(&str)) {
     for engine in ["uring", "epoll"] {
         match Server::start(engine, 1, &[]) {
             Ok(_) => test(engine),
-            Err(why) => skip(&format!("{name} with {engine}"), &why),
+            Err(why) => skip(&format!("{name} with {engine}"), Reason::no_engine(engine, &why)),
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skip(name: &str, why: &str) {
-    eprintln!("skipped: {name}: {why}");
 }
 
 const KEYSPACE: &str =

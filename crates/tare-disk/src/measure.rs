@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use hdrhistogram::Histogram;
 use rustix::fs::{Advice, FallocateFlags, OFlags};
 use rustix::io::Errno;
-use tare_lab::stats::CONFIDENCE;
+use tare_stats::{CONFIDENCE, median};
 use tare_std::rng::Rng;
 
 use crate::device::Counters;
@@ -486,7 +486,7 @@ impl Session<'_> {
         // A stream in bursts has no steady rate and needs none.
         found.unsteady += usize::from(!outcome.steady && !counted.bursty);
         found.service.push(outcome.latency_ns);
-        let saturated = median(&found.rates);
+        let saturated = median(found.rates.iter().copied()).unwrap_or(0.0);
         for (share, point) in SHARES.iter().zip(&mut found.points) {
             let rate_per_s = saturated * share;
             let outcome = self.run_one(load.stream(Pacing::Open { rate_per_s }), window)?;
@@ -507,7 +507,7 @@ impl Session<'_> {
         if !found.periods_s.is_empty() {
             self.doubts.push(Doubt::Bursty {
                 load: name,
-                period_ms: 1e3 * median(&found.periods_s),
+                period_ms: 1e3 * median(found.periods_s.iter().copied()).unwrap_or(0.0),
                 bursts: found.bursts_min,
                 slices: found.periods_s.len(),
                 of,
@@ -651,12 +651,6 @@ impl Gathered {
             points: SHARES.iter().zip(self.points).map(point).collect(),
         }
     }
-}
-
-fn median(values: &[f64]) -> f64 {
-    let mut sorted = values.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(0.0)
 }
 
 /// Shuffles in place (Fisher and Yates).

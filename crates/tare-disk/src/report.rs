@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 use crate::device::Device;
 use crate::doubt::Doubt;
@@ -15,7 +15,7 @@ use crate::target::{Kind, Mount};
 /// The version of the JSON.
 pub(crate) const VERSION: u32 = 1;
 
-/// A figure with its 95 % interval over the rounds (`tare_lab::stats::estimate` of the logarithms).
+/// A figure with its 95 % interval over the rounds (`tare_stats::estimate` of the logarithms).
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub value: f64,

@@ -8,6 +8,7 @@ use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
+use tare_std::mountinfo;
 
 use crate::device::Device;
 use crate::throttle::{self, Limit};
@@ -46,7 +47,7 @@ pub struct Mount {
     #[serde(skip)]
     number: String,
     #[serde(skip)]
-    source: String,
+    source: PathBuf,
 }
 
 /// Why a path cannot be measured.
@@ -179,24 +180,15 @@ fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// Returns the mount of a path: the last one among those with the longest mount point (proc(5)).
+/// Returns the mount of a path.
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
-    let mut best: Option<Mount> = None;
-    for line in table.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let mut left = left.split(' ');
-        let (Some(number), Some(point)) = (left.nth(2), left.nth(1)) else { continue };
-        let point = PathBuf::from(point.replace("\\040", " ").replace("\\134", "\\"));
-        let length = |mount: &Mount| mount.point.components().count();
-        let longer = best.as_ref().is_none_or(|b| point.components().count() >= length(b));
-        if path.starts_with(&point) && longer {
-            let mut right = right.split(' ');
-            let file_system = right.next().unwrap_or_default().to_string();
-            let source = right.next().unwrap_or_default().to_string();
-            best = Some(Mount { point, file_system, number: number.into(), source });
-        }
-    }
-    best
+    let mount = mountinfo::mount_of(table, path)?;
+    Some(Mount {
+        point: mount.point,
+        file_system: mount.file_system.into(),
+        number: mount.number.into(),
+        source: mount.source,
+    })
 }
 
 #[cfg(test)]

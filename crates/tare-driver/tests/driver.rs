@@ -14,11 +14,9 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
 
-#[path = "../../tare-load/src/tests/server.rs"]
-#[allow(dead_code, reason = "the load generator's own tests use more of it")]
-mod server;
-
-use server::{Server, ServerBehaviour};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
+use tare_testkit::harness;
+use tare_testkit::{Machine, Reason, skip};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -41,28 +39,17 @@ fn main() -> ExitCode {
         ("frozen_server_breaks_nothing", frozen_server_breaks_nothing),
         ("dead_agent_is_an_error_with_its_output", dead_agent_is_an_error_with_its_output),
     ];
-    let wanted = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    for (name, case) in cases {
-        if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
-            case();
-            say(&format!("test {name} ... ok"));
-        }
-    }
+    harness::run(&cases);
     ExitCode::SUCCESS
 }
 
 /// Runs a server as a process until its standard input closes. Its exit code is the number of its
 /// connections.
 fn serve() -> ExitCode {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::from(u8::try_from(server.connections()).unwrap())
-}
-
-#[expect(clippy::print_stderr, reason = "this is the test harness")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }
 
 fn cpus() -> CpuSet {
@@ -102,7 +89,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 }
 
 fn driver_runs_its_agent() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
     let target = driver.open(server.address, Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);
@@ -140,6 +127,7 @@ impl Drop for Guard {
 }
 
 fn agent_runs_where_it_was_placed() {
+    let test = "agent_runs_where_it_was_placed";
     // This network namespace lives as long as a process of ours.
     let holder = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo ready; exec sleep 60"])
@@ -147,13 +135,13 @@ fn agent_runs_where_it_was_placed() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(mut holder) = holder.map(Guard) else {
-        return say("skipped: agent_runs_where_it_was_placed: unshare is not there");
+        return skip(test, Reason::not_installed("unshare"));
     };
     let mut ready = String::new();
     let stdout = holder.0.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut ready).unwrap();
     if ready.is_empty() {
-        return say("skipped: agent_runs_where_it_was_placed: needs root");
+        return skip(test, Machine::NotRoot);
     }
     let namespace = format!("/proc/{}/ns/net", holder.0.id());
     let mut driver =

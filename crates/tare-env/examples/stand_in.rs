@@ -17,9 +17,8 @@ use std::thread;
 use std::time::Duration;
 
 use tare_env::{Site, SiteOptions};
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, Launch, StorageSpec};
+use tare_testkit::EnvironmentBuilder;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -173,22 +172,10 @@ fn storage_harness(
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     loop {
         for kind in kinds {
-            let mut environment = site.environment(&EnvironmentSpec {
-                name: format!("{runtime} {kind}"),
-                runtime: runtime.into(),
-                network: "host".into(),
-                cpu: "shared".into(),
-                security: "none".into(),
-                cgroup: "own".into(),
-                host: "as-is".into(),
-                storage: storage(kind),
-                vm: Vec::new(),
-                sandbox: Vec::new(),
-                rootfs: Vec::new(),
-                inject: NOTHING_INJECTED.into(),
-                limits: Limits::default(),
-                optional: false,
-            })?;
+            let named = EnvironmentBuilder::new(runtime).name(format!("{runtime} {kind}"));
+            let mut spec = named.build();
+            spec.storage = storage(kind);
+            let mut environment = site.environment(&spec)?;
             println!("starting {kind}");
             environment.start(&launch)?;
             println!("started {kind}");
@@ -238,28 +225,18 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
             for network in networks {
                 let network = *network;
                 let cgroup = if network == "host" { "none" } else { "own" };
-                let mut environment = site.environment(&EnvironmentSpec {
-                    name: format!("{runtime} {network}"),
-                    runtime: (*runtime).into(),
-                    network: network.into(),
-                    cpu: "shared".into(),
-                    security: "none".into(),
-                    cgroup: cgroup.into(),
-                    host: "as-is".into(),
-                    storage: StorageSpec::default(),
-                    vm: match guest {
-                        true if *runtime == "vm:qemu" => {
-                            vec![("accelerator".into(), "tcg".into())]
-                        }
-                        true => vec![("memory".into(), "384M".into())],
-                        false => Vec::new(),
-                    },
-                    sandbox: Vec::new(),
-                    rootfs: Vec::new(),
-                    inject: NOTHING_INJECTED.into(),
-                    limits: Limits::default(),
-                    optional: false,
-                })?;
+                let vm: &[(&str, &str)] = match *runtime {
+                    "vm:qemu" => &[("accelerator", "tcg")],
+                    _ if guest => &[("memory", "384M")],
+                    _ => &[],
+                };
+                let spec = EnvironmentBuilder::new(runtime)
+                    .name(format!("{runtime} {network}"))
+                    .network(network)
+                    .cgroup(cgroup)
+                    .vm(vm)
+                    .build();
+                let mut environment = site.environment(&spec)?;
                 environment.start(&launch)?;
                 environment.freeze()?;
                 println!("round {round}: {runtime} {network} started and frozen");

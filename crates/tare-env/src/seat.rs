@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 
-use crate::layer::CpuLayer;
+use tare_lab::layer::Cpu;
 
 /// The place of one instance among those of its environment.
 #[derive(Clone, Debug)]
@@ -65,8 +65,8 @@ impl Seat {
     /// This instance's part of an environment's quota and memory.
     pub(crate) fn part(&self, spec: &EnvironmentSpec) -> EnvironmentSpec {
         let mut part = spec.clone();
-        if let Some(CpuLayer::Quota(cpus)) = CpuLayer::parse(&spec.cpu) {
-            part.cpu = format!("quota={}", cpus / f64::from(self.count));
+        if let Cpu::Quota(cpus) = spec.cpu {
+            part.cpu = Cpu::Quota(cpus / f64::from(self.count));
         }
         part.limits.memory_bytes =
             spec.limits.memory_bytes.map(|bytes| bytes / u64::from(self.count));

@@ -9,14 +9,14 @@ use std::sync::Arc;
 
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, NOTHING_INJECTED, NotOne,
-    Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, NotOne, Processes, Usage,
 };
 
-use crate::layer::{CpuLayer, network};
+use crate::layer::network;
+use crate::run_context::RunContext;
 use crate::seat::Seat;
-use crate::site::Ground;
 use crate::{runtime, storage};
+use tare_lab::layer::Cpu;
 
 /// Why an environment cannot run several instances of a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,25 +53,26 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
     if count <= 1 {
         return Ok(());
     }
-    if !matches!(spec.runtime.split(':').next(), Some("process" | "oci")) {
-        let runtime = spec.runtime.clone();
+    if !matches!(spec.runtime.kind(), "process" | "oci") {
+        let runtime = spec.runtime.to_string();
         return Err(SeveralError::Runtime { environment: environment(), runtime });
     }
     if storage::is_shared(spec) {
         let kind = spec.storage.kind.clone();
         return Err(SeveralError::Device { environment: environment(), kind });
     }
-    if spec.inject != NOTHING_INJECTED {
-        let value = spec.inject.clone();
+    if !spec.inject.is_nothing() {
+        let value = spec.inject.to_string();
         return Err(SeveralError::Inject { environment: environment(), value });
     }
     if count > network::INSTANCES_MAX {
         return Err(SeveralError::Many { environment: environment(), asked: count });
     }
     // A quota may be too small for the kernel once it is divided.
-    let is_known = |spec: &EnvironmentSpec| CpuLayer::parse(&spec.cpu).is_some();
-    if is_known(spec) && !Seat::row(count).all(|seat| is_known(&seat.part(spec))) {
-        let cpu = spec.cpu.clone();
+    if let Cpu::Quota(cpus) = spec.cpu
+        && Cpu::quota(cpus / f64::from(count)).is_none()
+    {
+        let cpu = spec.cpu.to_string();
         return Err(SeveralError::Quota { environment: environment(), cpu, count });
     }
     Ok(())
@@ -79,14 +80,14 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
 
 /// Environments that are one.
 pub(crate) struct Several {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     /// In the order of their seats; none before the start.
     parts: Vec<Box<dyn Environment>>,
 }
 
 impl Several {
-    pub(crate) fn new(ground: &Arc<Ground>, spec: &EnvironmentSpec) -> Self {
+    pub(crate) fn new(ground: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
         Self { ground: Arc::clone(ground), spec: spec.clone(), parts: Vec::new() }
     }
 
@@ -226,26 +227,12 @@ fn add(sum: &mut Usage, one: Usage) {
 
 #[cfg(test)]
 mod tests {
+    use tare_testkit::EnvironmentBuilder;
+
     use super::*;
-    use tare_lab::environment::{Limits, StorageSpec};
 
     fn spec(runtime: &str, cpu: &str) -> EnvironmentSpec {
-        EnvironmentSpec {
-            name: "x".into(),
-            runtime: runtime.into(),
-            network: "host".into(),
-            cpu: cpu.into(),
-            security: "none".into(),
-            cgroup: "own".into(),
-            host: "as-is".into(),
-            storage: StorageSpec::default(),
-            vm: Vec::new(),
-            sandbox: Vec::new(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
-            limits: Limits { memory_bytes: Some(1 << 30) },
-            optional: false,
-        }
+        EnvironmentBuilder::new(runtime).cpu(cpu).memory_bytes(1 << 30).build()
     }
 
     #[test]
@@ -257,7 +244,7 @@ mod tests {
         assert!(refused(&spec("process", "quota=0.02"), 4).contains("among 4 instances"));
         assert!(refused(&spec("process", "shared"), 1000).contains("not 1000"));
         let mut injected = spec("process", "shared");
-        injected.inject = "busy=1us".into();
+        injected.inject = "busy=1us".parse().unwrap();
         assert!(refused(&injected, 2).contains("inject"));
         injected.storage.kind = "raw".into();
         injected.storage.options = vec![("device".into(), "/dev/sdz".into())];
@@ -269,7 +256,7 @@ mod tests {
         let parts: Vec<EnvironmentSpec> =
             Seat::row(2).map(|seat| seat.part(&spec("process", "quota=1.5"))).collect();
         assert_eq!(parts[0], parts[1]);
-        assert_eq!(parts[0].cpu, "quota=0.75");
+        assert_eq!(parts[0].cpu, Cpu::Quota(0.75));
         assert_eq!(parts[0].limits.memory_bytes, Some(1 << 29));
         let pinned = spec("process", "pinned");
         assert_eq!(Seat::only().part(&pinned), pinned);

@@ -1,27 +1,25 @@
-//! What all environments of a run share: its id and journal, its work directory, its program, its
-//! division of the CPUs, its cgroup, and the network namespace in which the client stands.
+//! A run: it makes environments, and removes everything that it made.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
 use tare_host::cgroup::{CgroupError, Layout};
 use tare_host::journal::{Entry, Journal, JournalError};
 use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
-use tare_std::cpus::CpuSet;
 
 use crate::inside::{self, InGuest};
 use crate::layer::host::{HostError, OnHost, TunedHost};
-use crate::layer::network::{Client, NetworkError};
-use crate::layer::{HostLayer, Layers};
+use crate::layer::network::client::{Client, NetworkError};
 use crate::rootfs::Roots;
+use crate::run_context::{Common, RunContext};
 use crate::runtime;
-use crate::seat::Seat;
 use crate::several::{self, Several};
+use tare_lab::layer::Host;
 
 /// What a run is given.
 #[derive(Clone, Debug)]
@@ -54,45 +52,12 @@ pub enum SiteError {
     Network(#[from] NetworkError),
 }
 
-/// What all that a run starts and makes is known by, and where it goes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark<'a> {
-    /// The run's id.
-    pub(crate) run: &'a str,
-    /// Its directory, in the state directory.
-    pub(crate) work: &'a Path,
-    /// The CPUs that it may use.
-    pub(crate) cpus: &'a CpuSet,
-}
-
 /// The ground of one run. Dropping it removes everything that the run made.
 #[derive(Debug)]
 pub struct Site {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     /// `None`: no environment of this run changes the host.
     host: Option<TunedHost>,
-}
-
-/// What runtimes and layers see of the site.
-#[derive(Debug)]
-pub struct Ground {
-    common: Arc<Common>,
-    /// Those of the run, or an instance's share.
-    cpus: CpuPlan,
-    seat: Seat,
-}
-
-/// What is the same for all.
-#[derive(Debug)]
-struct Common {
-    journal: Journal,
-    work: PathBuf,
-    program: PathBuf,
-    destroy: Vec<PathBuf>,
-    cgroups: Layout,
-    client: Client,
-    roots: Roots,
-    environments: AtomicU32,
 }
 
 impl Site {
@@ -112,7 +77,7 @@ impl Site {
         let SiteOptions { state, program, cpus, destroy } = options;
         let program = fs::canonicalize(&program)
             .map_err(|source| SiteError::Program { path: program, source })?;
-        let journal = Journal::create(&state)?;
+        let journal = Journal::create(&state, crate::undo::KINDS)?;
         match Self::lay(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
@@ -126,8 +91,7 @@ impl Site {
                     roots: Roots::default(),
                     environments,
                 };
-                let ground = Ground { common: Arc::new(common), cpus, seat: Seat::only() };
-                Ok(Self { ground: Arc::new(ground), host: None })
+                Ok(Self { ground: Arc::new(RunContext::new(common, cpus)), host: None })
             }
             Err(error) => {
                 journal.close();
@@ -143,7 +107,7 @@ impl Site {
         // The mark of the processes is there before the first command is started: one that outlives a
         // killed harness would make its namespace after everything was undone. Whoever undoes a whole
         // journal ends them first of all, wherever the entry stands.
-        journal.write(vec![Entry::Processes, Entry::Directory { path: work.clone() }])?;
+        journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         fs::create_dir(&work).map_err(|source| SiteError::Work { path: work.clone(), source })?;
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;
@@ -179,11 +143,11 @@ impl Site {
             Some(here) => Box::new(InGuest::new(environment, here)),
             None => environment,
         };
-        match (&self.host, Layers::parse(spec)?.host) {
+        match (&self.host, spec.host.clone()) {
             (Some(host), layer) => Ok(Box::new(OnHost::new(environment, layer, host.clone()))),
-            (None, HostLayer::AsIs) => Ok(environment),
-            (None, HostLayer::Tuned(_)) => {
-                let (environment, value) = (spec.name.clone(), spec.host.clone());
+            (None, Host::AsIs) => Ok(environment),
+            (None, value) => {
+                let environment = spec.name.clone();
                 Err(HostError::NoPlan { environment, value }.into())
             }
         }
@@ -212,7 +176,7 @@ impl Site {
         self.ground.run()
     }
 
-    pub fn ground(&self) -> &Arc<Ground> {
+    pub fn ground(&self) -> &Arc<RunContext> {
         &self.ground
     }
 
@@ -226,71 +190,5 @@ impl Site {
 impl Drop for Site {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-impl Ground {
-    /// The same ground for one of several instances.
-    pub(crate) fn seated(&self, seat: Seat) -> Arc<Self> {
-        let cpus = seat.cpus(&self.cpus);
-        Arc::new(Self { common: Arc::clone(&self.common), cpus, seat })
-    }
-
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
-    }
-
-    pub fn run(&self) -> &str {
-        self.common.journal.run()
-    }
-
-    /// `tare-RUN`: what every name of this run begins with.
-    pub fn prefix(&self) -> String {
-        self.common.journal.prefix()
-    }
-
-    pub fn journal(&self) -> &Journal {
-        &self.common.journal
-    }
-
-    /// Directory of the run. What is made in it goes with it and needs no entry of its own.
-    pub fn work(&self) -> &Path {
-        &self.common.work
-    }
-
-    pub(crate) fn mark(&self) -> Mark<'_> {
-        Mark { run: self.run(), work: self.work(), cpus: &self.cpus.all }
-    }
-
-    /// The static program, as the host sees it.
-    pub fn program(&self) -> &Path {
-        &self.common.program
-    }
-
-    pub fn cpus(&self) -> &CpuPlan {
-        &self.cpus
-    }
-
-    /// Block devices that may be written over.
-    pub fn destroy(&self) -> &[PathBuf] {
-        &self.common.destroy
-    }
-
-    pub fn cgroups(&self) -> &Layout {
-        &self.common.cgroups
-    }
-
-    pub fn client(&self) -> &Client {
-        &self.common.client
-    }
-
-    /// What containers' root file systems are made of.
-    pub(crate) fn roots(&self) -> &Roots {
-        &self.common.roots
-    }
-
-    /// A number for the next start of an environment, from 0. The names of what it makes end in it.
-    pub fn next_environment(&self) -> u32 {
-        self.common.environments.fetch_add(1, Ordering::Relaxed)
     }
 }

@@ -1,6 +1,7 @@
 //! The processes of a started system as the host sees them: freezing, accounts, reading back. What
 //! every runtime whose processes are ordinary host processes shares.
 
+use std::fmt;
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
@@ -14,8 +15,9 @@ use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
 use crate::layer::network::Told;
-use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
+use crate::layer::{self, Layers};
 use crate::rootfs::{Config, Root, RootError, overlay};
+use tare_lab::layer::{Cpu, Network};
 
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
@@ -54,7 +56,7 @@ impl System {
         layers: &Layers,
     ) -> Self {
         let has_quota =
-            matches!(layers.cpu, CpuLayer::Quota(_)) || layers.inject.quota_percent.is_some();
+            matches!(layers.cpu, Cpu::Quota(_)) || layers.inject.quota_percent.is_some();
         let (account, proxy_account) = (Account::new(), Account::new());
         let hold = Hold::open(pid);
         let is_relay = layers.inject.delay.is_some();
@@ -143,20 +145,20 @@ impl System {
     }
 
     /// The network layer: which namespace the system is in.
-    pub(crate) fn read_network(&self, layers: &Layers, wanted: &str) -> LayerState {
+    pub(crate) fn read_network(&self, layers: &Layers) -> LayerState {
         let host = process::inode_of_link(Path::new("/proc/thread-self/ns/net"));
         let found = process::namespace_inode(self.pid, "net");
         let in_force = match layers.network {
-            NetworkLayer::Host => found == host,
-            NetworkLayer::Bridge { proxy } => found != host && proxy == self.proxy.is_some(),
+            Network::Host => found == host,
+            Network::Bridge { proxy } => found != host && proxy == self.proxy.is_some(),
         };
         let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
         let found = format!("net:[{}], the host's is net:[{}]", number(found), number(host));
-        state("network", wanted, found, in_force && host.is_some())
+        state("network", layers.network, found, in_force && host.is_some())
     }
 
     /// The cpu layer: the affinity of every thread, the cpuset and the quota in force.
-    pub(crate) fn read_cpu(&self, layers: &Layers, plan: &CpuPlan, wanted: &str) -> LayerState {
+    pub(crate) fn read_cpu(&self, layers: &Layers, plan: &CpuPlan) -> LayerState {
         let set = layers.cpu.set(plan);
         let mut lists: Vec<String> = self.pids().iter().flat_map(|pid| affinities(*pid)).collect();
         lists.sort();
@@ -170,10 +172,10 @@ impl System {
         if let Some(group) = &self.group {
             let cpuset = read_or_reason(group.cpuset_effective());
             found += &format!("; cpuset in force: {cpuset}");
-            if layers.cpu == CpuLayer::Pinned {
+            if layers.cpu == Cpu::Pinned {
                 in_force &= cpuset == set.to_string();
             }
-            if let CpuLayer::Quota(cpus) = layers.cpu {
+            if let Cpu::Quota(cpus) = layers.cpu {
                 let quota = read_or_reason(group.quota());
                 let period = tare_host::cgroup::QUOTA_PERIOD_US;
                 let want = format!("{} {period}", tare_host::cgroup::quota_us(cpus));
@@ -181,11 +183,11 @@ impl System {
                 found += &format!("; quota: {quota} µs");
             }
         }
-        state("cpu", wanted, found, in_force)
+        state("cpu", layers.cpu, found, in_force)
     }
 
     /// The cgroup layer: the paths in /proc/PID/cgroup.
-    pub(crate) fn read_cgroup(&self, layers: &Layers, wanted: &str) -> LayerState {
+    pub(crate) fn read_cgroup(&self, layers: &Layers) -> LayerState {
         let read = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup"));
         let found = read(&self.pid.to_string()).unwrap_or_default();
         let controllers = |text: &str| -> Vec<(String, String)> {
@@ -194,14 +196,14 @@ impl System {
         };
         let here = controllers(&found);
         let in_force = match (layers.cgroup, &self.group) {
-            (CgroupLayer::Own, Some(group)) => {
+            (layer::Cgroup::Own, Some(group)) => {
                 // Seen from our cgroup namespace; every hierarchy that limits or accounts counts.
                 let name = format!("/{}", group.name());
                 let ours = |names: &str| here.iter().any(|(n, p)| n.contains(names) && *p == name);
                 ours("cpu") || here.iter().any(|(n, p)| n.is_empty() && *p == name)
             }
-            (CgroupLayer::Own, None) => false,
-            (CgroupLayer::None, _) => {
+            (layer::Cgroup::Own, None) => false,
+            (layer::Cgroup::None, _) => {
                 // Written paths differ where a hierarchy's root stands in for ours.
                 !here.is_empty() && here.iter().all(|(_, path)| !path.contains("tare-"))
             }
@@ -209,7 +211,7 @@ impl System {
         let mut paths: Vec<&str> = here.iter().map(|(_, path)| path.as_str()).collect();
         paths.sort_unstable();
         paths.dedup();
-        state("cgroup", wanted, paths.join(" "), in_force)
+        state("cgroup", layers.cgroup, paths.join(" "), in_force)
     }
 
     /// The memory limit in force, where one was asked for.
@@ -255,8 +257,13 @@ fn affinities(pid: u32) -> Vec<String> {
     threads.filter_map(|t| list(fs::read_to_string(t.path().join("status")).ok()?)).collect()
 }
 
-pub(crate) fn state(layer: &str, wanted: &str, found: String, in_force: bool) -> LayerState {
-    LayerState { layer: layer.into(), wanted: wanted.into(), found, in_force }
+pub(crate) fn state(
+    layer: &str,
+    wanted: impl fmt::Display,
+    found: String,
+    in_force: bool,
+) -> LayerState {
+    LayerState { layer: layer.into(), wanted: wanted.to_string(), found, in_force }
 }
 
 /// The arguments of a launch with what only the environment knows (`Launch` says which words), and with

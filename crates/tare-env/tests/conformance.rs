@@ -2,11 +2,10 @@
 //! answers over TCP from the client's namespace, every layer is in force, its account grows under
 //! load, freezing stops it, and nothing is left afterwards, also when the harness is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -15,25 +14,15 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program};
+use common::{State, host, program, skipped_runtime, skipped_spec};
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
+use tare_lab::layer::Cpu;
 use tare_std::cpus::CpuSet;
-
-/// True when the test cannot run, after saying why.
-fn skipped(test: &str) -> bool {
-    let reason = match (rustix::process::geteuid().is_root(), tare_host::exec::find("nft")) {
-        (false, _) => "needs root",
-        (_, None) => "needs nftables",
-        _ => return false,
-    };
-    eprintln!("skipped: {test}: {reason}");
-    true
-}
+use tare_testkit::host_state::left_of_run;
+use tare_testkit::{EnvironmentBuilder, Need, skipped};
 
 fn plan() -> CpuPlan {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
@@ -55,58 +44,19 @@ fn launch() -> Launch {
 
 fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -> EnvironmentSpec {
     let memory_bytes = (cgroup == "own" && cpu != "shared").then_some(256 << 20);
-    EnvironmentSpec {
-        name: format!("{runtime} {network} {cpu} {security} {cgroup}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: cgroup.into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes },
-        optional: false,
-    }
-}
-
-/// What of the host must be as before: links, namespaces, nft tables, mounts, cgroups, processes.
-fn host_state() -> BTreeSet<String> {
-    let mut state = BTreeSet::new();
-    let mut add = |kind: &str, text: String| {
-        state.extend(text.lines().map(|line| format!("{kind} {line}")));
-    };
-    let names = |path: &str| {
-        let entries = fs::read_dir(path).into_iter().flatten().flatten();
-        entries.map(|e| e.file_name().to_string_lossy().into_owned() + "\n").collect::<String>()
-    };
-    add("link", names("/sys/class/net"));
-    add("netns", names("/run/netns"));
-    let nft = Command::new("nft").args(["list", "tables"]).output().unwrap();
-    add("nft", String::from_utf8(nft.stdout).unwrap());
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    add(
-        "mount",
-        mounts.lines().filter_map(|l| l.split(' ').nth(4)).map(|p| format!("{p}\n")).collect(),
-    );
-    let find = Command::new("find").args(["/sys/fs/cgroup", "-type", "d"]).output().unwrap();
-    add("cgroup", String::from_utf8(find.stdout).unwrap());
-    let marked = tare_host::process::all().into_iter().filter_map(|pid| {
-        let run = tare_host::process::variable(pid, tare_host::RUN_VARIABLE)?;
-        Some(format!("{pid} {run}\n"))
-    });
-    add("process", marked.collect());
-    state
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network} {cpu} {security} {cgroup}"))
+        .network(network)
+        .cpu(cpu)
+        .security(security)
+        .cgroup(cgroup)
+        .memory_bytes(memory_bytes)
+        .build()
 }
 
 /// Nothing of this run is left. Other runs on the machine may come and go meanwhile.
-fn assert_clean(before: &BTreeSet<String>, run: &str, what: &str) {
-    let after = host_state();
-    let ours = |line: &&String| line.contains(&format!("tare-{run}")) || line.ends_with(run);
-    let left: Vec<&String> = after.difference(before).filter(ours).collect();
+fn assert_clean(run: &str, what: &str) {
+    let left = left_of_run(run);
     assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
 }
 
@@ -163,13 +113,13 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         assert_eq!(after.layer_cpu_ns[0].0, "userland proxy");
         while environment.usage().unwrap().layer_cpu_ns[0].1 <= before.layer_cpu_ns[0].1 {
             assert!(ask(&mut stream), "{name}: no answer through the proxy");
         }
     }
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
     let begin = Instant::now();
     for _ in 0..20 {
         environment.usage().unwrap();
@@ -184,7 +134,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
     let ran = environment.usage().unwrap().system_cpu_ns - frozen;
     // gVisor's sentry is paused, not frozen: its runtime looks at its timers now and then.
-    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
@@ -203,15 +153,12 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
 
 fn run_all(test: &str, runtime: &str, securities: &[&str]) {
     let _host = host();
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let (kind, argument) = runtime::find(runtime).unwrap();
-    if let Err(missing) = (kind.needs)(argument) {
-        eprintln!("skipped: {test}: {missing}");
+    if skipped_runtime(test, runtime) {
         return;
     }
-    let before = host_state();
     let state = State::new(test);
     let site = open(&state);
     for network in ["host", "bridge", "bridge+proxy"] {
@@ -228,7 +175,7 @@ fn run_all(test: &str, runtime: &str, securities: &[&str]) {
     }
     live(&site, &spec(runtime, "bridge", "pinned", "none", "none"));
     assert!(site.close().is_empty());
-    assert_clean(&before, site.run(), test);
+    assert_clean(site.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
 
@@ -256,15 +203,13 @@ fn runsc() {
 fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
     let _host = host();
     let test = "gvisor_has_the_platform_and_the_network_that_were_asked_for";
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
     let plain = spec("oci:runsc", "bridge", "shared", "default", "own");
-    if let Err(missing) = runtime::check(&plain) {
-        eprintln!("skipped: {test}: {missing}");
+    if skipped_spec(test, &plain) {
         return;
     }
-    let before = host_state();
     let state = State::new("gvisor");
     let site = open(&state);
     let with = |pairs: &[(&str, &str)]| EnvironmentSpec {
@@ -296,7 +241,7 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
     }
     kvm.stop().unwrap();
     assert!(site.close().is_empty());
-    assert_clean(&before, site.run(), test);
+    assert_clean(site.run(), test);
     let runc = EnvironmentSpec { runtime: "oci:runc".into(), ..with(&[("platform", "kvm")]) };
     let error = runtime::check(&runc).unwrap_err().to_string();
     assert!(error.contains("only gVisor"), "{error}");
@@ -306,14 +251,13 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
 fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     let _host = host();
     let test = "what_is_injected_is_read_back_and_missed_when_it_is_gone";
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let before = host_state();
     let state = State::new("inject");
     let site = open(&state);
     let mut spec = spec("process", "host", "pinned", "none", "own");
-    spec.inject = "quota=50%+delay=20ms".into();
+    spec.inject = "quota=50%+delay=20ms".parse().unwrap();
     let mut environment = site.environment(&spec).unwrap();
     let endpoint = environment.start(&launch()).unwrap();
     let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
@@ -337,14 +281,30 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     environment.stop().unwrap();
 
     // Only the database can burn CPU time or filter its own calls, and only where it is a process.
-    spec.inject = "busy=2us".into();
+    spec.inject = "busy=2us".parse().unwrap();
     let error = site.environment(&spec).unwrap().start(&launch()).unwrap_err();
     assert!(error.to_string().contains("only tare-db"), "{error}");
     for (change, expect) in [
         ((|spec| spec.runtime = "oci:runc".into()) as fn(&mut EnvironmentSpec), "runtime"),
-        (|spec| (spec.cgroup, spec.inject) = ("none".into(), "quota=97%".into()), "cgroup"),
-        (|spec| (spec.cpu, spec.inject) = ("quota=1".into(), "quota=97%".into()), "quota"),
-        (|spec| (spec.network, spec.inject) = ("bridge".into(), "delay=1ms".into()), "network"),
+        (
+            |spec| {
+                (spec.cgroup, spec.inject) = ("none".parse().unwrap(), "quota=97%".parse().unwrap())
+            },
+            "cgroup",
+        ),
+        (
+            |spec| {
+                (spec.cpu, spec.inject) = ("quota=1".parse().unwrap(), "quota=97%".parse().unwrap())
+            },
+            "quota",
+        ),
+        (
+            |spec| {
+                (spec.network, spec.inject) =
+                    ("bridge".parse().unwrap(), "delay=1ms".parse().unwrap())
+            },
+            "network",
+        ),
     ] {
         let mut other = spec.clone();
         other.limits.memory_bytes = None;
@@ -354,17 +314,16 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     }
     drop(environment);
     assert!(site.close().is_empty());
-    assert_clean(&before, site.run(), test);
+    assert_clean(site.run(), test);
 }
 
 #[test]
 fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
     let _host = host();
     let test = "several_environments_are_up_at_once_and_dropping_the_site_removes_them";
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let before = host_state();
     let state = State::new("several");
     let site = open(&state);
     let mut environments = Vec::new();
@@ -390,17 +349,16 @@ fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
     drop(site);
     // Their own end comes second and finds nothing.
     drop(environments);
-    assert_clean(&before, &run, test);
+    assert_clean(&run, test);
 }
 
 #[test]
 fn a_system_that_does_not_start_leaves_nothing() {
     let _host = host();
     let test = "a_system_that_does_not_start_leaves_nothing";
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let before = host_state();
     let state = State::new("fails");
     let options = SiteOptions {
         state: state.0.clone(),
@@ -432,17 +390,16 @@ fn a_system_that_does_not_start_leaves_nothing() {
     let missing = spec("oci:no-such-runtime", "host", "shared", "none", "own");
     assert!(site.environment(&missing).err().unwrap().to_string().contains("no program"));
     site.close();
-    assert_clean(&before, site.run(), test);
+    assert_clean(site.run(), test);
 }
 
 #[test]
 fn what_a_killed_harness_leaves_is_cleaned() {
     let _host = host();
     let test = "what_a_killed_harness_leaves_is_cleaned";
-    if skipped(test) {
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let before = host_state();
     let state = State::new("killed");
     let runtimes = ["oci:runc", "oci:crun", "process", "oci:runsc"];
     let runtimes = runtimes
@@ -464,21 +421,21 @@ fn what_a_killed_harness_leaves_is_cleaned() {
         }
         thread::sleep(Duration::from_millis(point * 13 % 60));
         if point == 7 {
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             assert!(matches!(report.runs[0].1, Outcome::Alive { .. }), "{report:?}");
         }
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state.0).unwrap();
+        let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             eprintln!("point {point}: {outcome:?} in {elapsed:.0?}");
         }
-        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
         for (run, _) in &report.runs {
-            assert_clean(&before, run, &format!("killed at point {point}"));
+            assert_clean(run, &format!("killed at point {point}"));
             let named = format!("tare-{run}");
             let left = clean::leftovers(&state.0);
             assert!(!left.iter().any(|left| left.name.contains(&named)), "{left:?}");

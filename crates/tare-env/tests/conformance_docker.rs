@@ -2,7 +2,7 @@
 //! gets through, freezing, accounts, and nothing left behind.
 //!
 //! The system in the container is this very test program: `inside` serves in it.
-#![expect(clippy::print_stderr, reason = "what is skipped, and how long things take")]
+#![expect(clippy::print_stderr, reason = "how long things take")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 use std::io::{BufRead, BufReader, Read, Write};
@@ -13,13 +13,14 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
+use tare_env::unavailable::Unavailable;
 use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::layer::{Cpu, Security};
 use tare_std::cpus::CpuSet;
+use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
 
 /// Serves in the container; does nothing when it is run as a test.
 #[test]
@@ -94,22 +95,13 @@ impl Drop for Scratch {
 }
 
 fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: format!("{runtime} {network} {cpu} {security}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes: Some(256 << 20) },
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network} {cpu} {security}"))
+        .network(network)
+        .cpu(cpu)
+        .security(security)
+        .memory_bytes(256 << 20)
+        .build()
 }
 
 /// One line to the system and back, from where the client stands.
@@ -155,30 +147,32 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     }
     let data = endpoint.data.unwrap();
     let ring = std::fs::read_to_string(data.join("io_uring")).unwrap();
-    match spec.runtime.contains("runsc") {
+    match spec.runtime.as_str().contains("runsc") {
         // ENOSYS: gVisor has no io_uring.
         true => assert_eq!(ring, "Some(38)", "{name}"),
-        false => assert_eq!(ring == "Some(1)", spec.security == "default", "{name}: {ring}"),
+        false => {
+            assert_eq!(ring == "Some(1)", spec.security == Security::Default, "{name}: {ring}")
+        }
     }
 
     let before = environment.usage().unwrap();
     ask(site, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         let proxy = |usage: &tare_lab::environment::Usage| usage.layer_cpu_ns[0].1;
         assert!(proxy(&after) > proxy(&before), "{name}: {before:?} {after:?}");
     }
-    if spec.runtime.contains("runsc") {
+    if spec.runtime.as_str().contains("runsc") {
         assert!(after.layer_cpu_ns.iter().any(|(part, _)| part == "gofer"), "{name}: {after:?}");
     }
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
 
     environment.freeze().unwrap();
     let frozen = environment.usage().unwrap();
     std::thread::sleep(Duration::from_millis(50));
     let ran = environment.usage().unwrap().system_cpu_ns - frozen.system_cpu_ns;
-    let most = if spec.runtime.contains("runsc") { 10_000_000 } else { 0 };
+    let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
     assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
@@ -194,19 +188,18 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     assert_eq!(ask(site, again.address).unwrap(), "hello\n", "{name}, again");
 }
 
-/// Whether an engine answers; says why not.
+/// Whether an engine answers. The test is reported as skipped if not.
 fn answers(test: &str, runtime: &str) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {test}: needs root");
+    let missing = runtime::check(&spec(runtime, "bridge", "shared", "default")).err();
+    let missing = missing.map(|error| match error.downcast_ref::<Unavailable>() {
+        Some(missing) => Reason::unavailable(&missing.what, &missing.why),
+        None => Reason::Other(error.to_string()),
+    });
+    if let Some(reason) = &missing {
+        skip(test, reason.clone());
         return false;
     }
-    match runtime::check(&spec(runtime, "bridge", "shared", "default")) {
-        Ok(()) => true,
-        Err(error) => {
-            eprintln!("skipped: {test}: {error}");
-            false
-        }
-    }
+    !skipped(test, &[Need::Root])
 }
 
 #[test]
@@ -255,7 +248,7 @@ fn docker_passes_gvisor_through_and_its_options_are_read_back() {
     }
     let mut ptrace = spec("docker:runsc-ptrace", "bridge", "shared", "none");
     ptrace.sandbox = vec![("platform".into(), "ptrace".into())];
-    if answers(test, &ptrace.runtime) {
+    if answers(test, ptrace.runtime.as_str()) {
         conforms(&scratch.site, &ptrace);
     }
     // What the engine's runtime was not configured for is not in force.
@@ -288,7 +281,7 @@ fn what_an_engine_cannot_do_is_refused() {
     }
     let scratch = Scratch::open("docker-refuses");
     let mut none = spec("docker", "bridge", "shared", "default");
-    none.cgroup = "none".into();
+    none.cgroup = "none".parse().unwrap();
     none.limits.memory_bytes = None;
     let error = scratch.site.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");
@@ -374,7 +367,7 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state).unwrap();
+        let report = clean::clean(&state, tare_env::undo::KINDS).unwrap();
         eprintln!("{test}: point {point}: {:?} in {:?}", report.runs, begin.elapsed());
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");

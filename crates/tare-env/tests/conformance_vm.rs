@@ -3,7 +3,7 @@
 //! afterwards, also when the harness is killed. Under TCG everything works that works under KVM,
 //! only slowly, so the guests here are few and small. Guests of user-mode Linux live the same life.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 
@@ -15,29 +15,20 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program};
-use tare_env::{Site, SiteOptions, runtime};
+use common::{State, host, own_guest, program, skipped_runtime};
+use tare_env::{Site, SiteOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
-use tare_lab::environment::{
-    ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED,
-    StorageSpec,
-};
+use tare_lab::environment::{ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch};
+use tare_lab::layer::Cpu;
 use tare_std::cpus::CpuSet;
+use tare_testkit::host_state::left_of_run;
+use tare_testkit::{EnvironmentBuilder, Need, Reason, skip};
 
-/// True when the test cannot run, after saying why.
+/// Whether a guest of this kind cannot be had. If so, the test is reported as skipped.
 fn skipped(test: &str, runtime: &str) -> bool {
-    let (kind, argument) = runtime::find(runtime).unwrap();
-    let reason = match (rustix::process::geteuid().is_root(), tare_host::exec::find("nft")) {
-        (false, _) => "needs root".to_string(),
-        (_, None) => "needs nftables".to_string(),
-        _ => match (kind.needs)(argument) {
-            Err(missing) => missing.to_string(),
-            Ok(()) => return false,
-        },
-    };
-    eprintln!("skipped: {test}: {reason}");
-    true
+    tare_testkit::skipped(test, &[Need::Root, Need::Program("nft")])
+        || skipped_runtime(test, runtime)
 }
 
 fn open(state: &State, program: PathBuf) -> Site {
@@ -67,22 +58,16 @@ fn spec(
     if !vm.iter().any(|(name, _)| *name == "accelerator") {
         options.push(("accelerator".into(), "tcg".into()));
     }
-    EnvironmentSpec {
-        name: format!("guest {network} {cpu} {security} {cgroup} {vm:?}"),
-        runtime: "vm:qemu".into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: security.into(),
-        cgroup: cgroup.into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: options,
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes: (cgroup == "own").then_some(1 << 30) },
-        optional: false,
-    }
+    let named: Vec<(&str, &str)> = options.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+    EnvironmentBuilder::new("vm:qemu")
+        .name(format!("guest {network} {cpu} {security} {cgroup} {vm:?}"))
+        .network(network)
+        .cpu(cpu)
+        .security(security)
+        .cgroup(cgroup)
+        .vm(&named)
+        .memory_bytes((cgroup == "own").then_some(1 << 30))
+        .build()
 }
 
 /// The same of a guest of user-mode Linux, which has no accelerator to choose and no filter.
@@ -96,21 +81,7 @@ fn uml(network: &str, cpu: &str, cgroup: &str, vm: &[(&str, &str)]) -> Environme
 
 /// Nothing of a run is left: no namespace, link, mount, cgroup or process.
 fn assert_clean(run: &str, what: &str) {
-    let named = format!("tare-{run}");
-    let mut left: Vec<String> = Vec::new();
-    for folder in ["/run/netns", "/sys/class/net"] {
-        let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-        left.extend(entries.map(|entry| entry.path().display().to_string()));
-    }
-    let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-    left.extend(mounts.lines().map(String::from));
-    let find = Command::new("find").args(["/sys/fs/cgroup", "-type", "d"]).output().unwrap();
-    left.extend(String::from_utf8(find.stdout).unwrap().lines().map(String::from));
-    left.retain(|line| line.contains(&named));
-    let marked = tare_host::process::all().into_iter().filter(|pid| {
-        tare_host::process::variable(*pid, tare_host::RUN_VARIABLE).as_deref() == Some(run)
-    });
-    left.extend(marked.map(|pid| format!("process {pid}")));
+    let mut left = left_of_run(run);
     left.extend(left_of_kernels());
     assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
 }
@@ -185,10 +156,10 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
         assert!(ask(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
-    assert_eq!(after.throttled_ns.is_some(), spec.cpu.starts_with("quota"), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
     let parts: Vec<&str> = after.layer_cpu_ns.iter().map(|(part, _)| part.as_str()).collect();
     assert_eq!(parts.contains(&"monitor"), !user_mode, "{name}: {parts:?}");
-    assert_eq!(parts.contains(&"userland proxy"), spec.network == "bridge+proxy", "{name}");
+    assert_eq!(parts.contains(&"userland proxy"), spec.network.has_proxy(), "{name}");
     let begin = Instant::now();
     environment.usage().unwrap();
     let usage = begin.elapsed();
@@ -221,7 +192,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) -> String {
 
 #[test]
 fn guests_live_and_leave_nothing() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "guests_live_and_leave_nothing";
     if skipped(test, "vm:qemu") {
         return;
@@ -249,7 +220,7 @@ fn guests_live_and_leave_nothing() {
                 let inside = [("container", runtime)];
                 drop(live(&site, &spec("bridge", "shared", "default", "own", &inside)));
             }
-            None => eprintln!("skipped: {test}: {runtime} is not installed"),
+            None => skip(test, Reason::not_installed(runtime)),
         }
     }
     let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
@@ -257,14 +228,14 @@ fn guests_live_and_leave_nothing() {
     live(&site, &shared);
     shared.storage.kind = "virtiofs".into();
     shared.name += " virtiofs";
-    shared.cpu = "shared".into();
+    shared.cpu = "shared".parse().unwrap();
     match ["/usr/lib/qemu/virtiofsd", "/usr/libexec/virtiofsd"]
         .map(Path::new)
         .iter()
         .any(|p| p.exists())
     {
         true => drop(live(&site, &shared)),
-        false => eprintln!("skipped: {test}: virtiofs: there is no virtiofsd"),
+        false => skip(test, Reason::not_installed("virtiofsd")),
     }
     assert!(site.close().is_empty());
     assert_clean(site.run(), test);
@@ -273,7 +244,7 @@ fn guests_live_and_leave_nothing() {
 
 #[test]
 fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "a_guest_that_does_not_come_up_says_why_and_leaves_nothing";
     if skipped(test, "vm:qemu") {
         return;
@@ -352,7 +323,7 @@ fn what_a_killed_harness_leaves_of_user_mode_kernels_is_cleaned() {
 
 #[test]
 fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
-    let _host = host();
+    let _guest = own_guest();
     let test = "what_a_killed_harness_leaves_of_guests_is_cleaned";
     if !skipped(test, "vm:qemu") {
         killed("vm:qemu", "vm-killed", test);
@@ -379,7 +350,7 @@ fn killed(runtime: &str, state: &str, test: &str) {
         harness.kill().unwrap();
         harness.wait().unwrap();
         let begin = Instant::now();
-        let report = clean::clean(&state.0).unwrap();
+        let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
         assert_eq!(report.runs.len(), 1, "{report:?}");
         for (run, outcome) in &report.runs {
@@ -387,6 +358,6 @@ fn killed(runtime: &str, state: &str, test: &str) {
             eprintln!("killed after {lines} lines: {outcome:?} in {elapsed:.0?}");
             assert_clean(run, test);
         }
-        assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+        assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
     }
 }

@@ -1,7 +1,7 @@
 //! A guest whose root is the host's: commands run in it with what they print and how they end, what is
 //! handed back is on the host, nothing else is, and nothing is left, also when the harness is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so, and times are shown")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program, skipped_inside_of};
+use common::{State, own_guest, program, skipped_inside_of};
 use tare_env::inside::{Command, Guest, InsideError, Status};
 use tare_host::error_line;
 
@@ -36,8 +36,8 @@ fn commands_of_the_host_run_under_a_user_mode_kernel() {
 
 /// The life of one guest. `disks` are those that may be written over, and `can` is what its kernel can.
 fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
-    let _host = host();
-    let state = State::new("inside");
+    let _guest = own_guest();
+    let state = State::new(&format!("inside-{accelerator}"));
     let began = Instant::now();
     let mut guest = Guest::boot(&guest.parse().unwrap(), &state.0, &program())
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));

@@ -1,7 +1,6 @@
 //! Environments of several instances: each has an address and a share of its own, they find each other,
 //! and are accounted for, frozen and ended together; nothing is left of any of them.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 
 mod common;
 
@@ -13,30 +12,20 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, program};
-use tare_env::{Site, SiteOptions, runtime};
+use common::{State, host, program, skipped_spec};
+use tare_env::{Site, SiteOptions};
 use tare_host::netns;
-use tare_lab::environment::{
-    CpuPlan, EnvironmentSpec, Launch, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::layer::Network;
+use tare_testkit::{EnvironmentBuilder, Need, skipped};
 
 fn spec(runtime: &str, network: &str, cpu: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: format!("{runtime} {network} {cpu}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: cpu.into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes: Some(512 << 20) },
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network} {cpu}"))
+        .network(network)
+        .cpu(cpu)
+        .memory_bytes(512 << 20)
+        .build()
 }
 
 fn launch() -> Launch {
@@ -84,7 +73,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
         until_answered(client, at.address, name);
         assert!(at.data.as_ref().unwrap().join("seen").exists(), "{name}: not its own data");
     }
-    if spec.network.starts_with("bridge") {
+    if spec.network != Network::Host {
         // From the namespace of the second to the first, without the router's translation.
         let inside = traces(site.run()).into_iter().filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -117,7 +106,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     }
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns >= before.system_cpu_ns + 4_000_000, "{name}: not summed");
-    if spec.network == "bridge+proxy" {
+    if spec.network.has_proxy() {
         assert_eq!(after.layer_cpu_ns.len(), 1, "{name}: {:?}", after.layer_cpu_ns);
     }
 
@@ -138,8 +127,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
 fn instances_are_one_environment() {
     let _host = host();
     let test = "instances_are_one_environment";
-    if !rustix::process::geteuid().is_root() || tare_host::exec::find("nft").is_none() {
-        eprintln!("skipped: {test}: needs root and nftables");
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
     let state = State::new("instances");
@@ -155,9 +143,8 @@ fn instances_are_one_environment() {
         spec("oci:crun", "bridge+proxy", "shared"),
     ];
     for spec in specs {
-        match runtime::check(&spec) {
-            Ok(()) => live(&site, &spec),
-            Err(missing) => eprintln!("skipped: {test} in {}: {missing}", spec.name),
+        if !skipped_spec(&format!("{test} in {}", spec.name), &spec) {
+            live(&site, &spec);
         }
     }
     let refused = site.environment(&spec("process", "host", "shared")).unwrap();

@@ -5,7 +5,7 @@
 //! Where this kernel lacks the modules, the tests run inside a guest of ours: `in_a_guest` starts them
 //! there, and here they are skipped by name.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 
@@ -18,12 +18,13 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, all_inside, host, on_storage, program, skipped_inside};
+use common::{State, all_inside, host, on_storage, program, skipped_inside, skipped_spec};
 use tare_env::{Site, SiteOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::nvme::{self, Listen, Target, Transport};
 use tare_host::{block, error_line, module};
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
+use tare_testkit::{Reason, skip};
 
 /// Until something has happened that has to: guests without hardware help are slow.
 const LIMIT: Duration = Duration::from_secs(120);
@@ -32,19 +33,9 @@ const TCP: &[(&str, &str)] =
     &[("size", "64M"), ("queues", "1"), ("depth", "32"), ("options", "noatime")];
 const RDMA: &[(&str, &str)] = &[("transport", "rdma"), ("size", "64M")];
 
-/// Whether this kernel can do it; says so where not.
+/// Whether this kernel can do it. The test is reported as skipped if not.
 fn can(test: &str, options: &[(&str, &str)]) -> bool {
-    if !rustix::process::geteuid().is_root() {
-        eprintln!("skipped: {test}: needs root");
-        return false;
-    }
-    match runtime::check(&on_storage("process", "nvme-of", options)) {
-        Ok(()) => true,
-        Err(missing) => {
-            eprintln!("skipped: {test}: {}", error_line(missing.as_ref()));
-            false
-        }
-    }
+    !skipped_spec(test, &on_storage("process", "nvme-of", options))
 }
 
 fn open(state: &State, destroy: Vec<PathBuf>) -> Site {
@@ -59,8 +50,8 @@ fn in_a_guest() {
     let _host = host();
     let test = "in_a_guest";
     if inside::here().is_some() || runtime::check(&on_storage("process", "nvme-of", RDMA)).is_ok() {
-        eprintln!("skipped: {test}: this kernel has all that it takes");
-        return;
+        let place = "on this kernel, which has all that it takes".into();
+        return skip(test, Reason::RunsElsewhere { place });
     }
     if !skipped_inside(test) {
         all_inside("vm:qemu,memory=1G,disk=4G", LIMIT * 10, &[test]);
@@ -177,8 +168,7 @@ fn under_runc() {
     if !can("under_runc", TCP) {
         return;
     }
-    if let Err(missing) = runtime::check(&spec) {
-        eprintln!("skipped: under_runc: {}", error_line(missing.as_ref()));
+    if skipped_spec("under_runc", &spec) {
         return;
     }
     let state = State::new("nvme-of-runc");
@@ -236,7 +226,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
             thread::sleep(Duration::from_millis(point * 230 % 900));
             harness.kill().unwrap();
             harness.wait().unwrap();
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             for (run, outcome) in &report.runs {
                 assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             }

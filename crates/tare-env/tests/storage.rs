@@ -3,7 +3,7 @@
 //! is an error and nothing hangs, what was synced survives the system's death, and nothing is left,
 //! also when the harness is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+#![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
 #[path = "storage/in_guest.rs"]
@@ -17,11 +17,12 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use common::{State, host, on_storage, program};
+use common::{State, host, on_storage, program, reason, skipped_runtime, skipped_spec};
 use tare_env::{Site, SiteOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::{block, error_line};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_testkit::{Machine, Need, skip, skipped};
 
 /// `EINVAL` and `ENOSPC`, as the kernel numbers them.
 const EINVAL: &str = "Some(22)";
@@ -49,14 +50,6 @@ const LAYERS: &[(&str, Pairs, bool)] = &[
     ("rootfs", &[("driver", "fuse-overlayfs")], false),
     ("volume", &[], false),
 ];
-
-fn skipped(test: &str) -> bool {
-    if rustix::process::geteuid().is_root() {
-        return false;
-    }
-    eprintln!("skipped: {test}: needs root");
-    true
-}
 
 fn open(state: &State) -> Site {
     open_with(state, Vec::new())
@@ -115,7 +108,7 @@ fn live(site: &Site, spec: &EnvironmentSpec, fill: bool) {
     assert!(checks.contains("direct: Ok(4096)"), "{name}: {checks}");
     // btrfs falls back to the page cache, and memory has nothing to align with. Direct I/O in gVisor
     // passes its own cache by, and not the host's.
-    if spec.runtime.ends_with("runsc") {
+    if spec.runtime.as_str().ends_with("runsc") {
         assert!(checks.contains("misaligned: None"), "{name}: {checks}");
     } else if ["ext4", "xfs"].contains(&&*spec.storage.kind) {
         assert!(checks.contains(&format!("misaligned: {EINVAL}")), "{name}: {checks}");
@@ -156,12 +149,10 @@ fn run_all(runtime: &str) {
 fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
     let _host = host();
     let test = format!("storage in {runtime}");
-    if skipped(&test) {
+    if skipped(&test, &[Need::Root]) {
         return;
     }
-    let (kind, argument) = runtime::find(runtime).unwrap();
-    if let Err(missing) = (kind.needs)(argument) {
-        eprintln!("skipped: {test}: {missing}");
+    if skipped_runtime(&test, runtime) {
         return;
     }
     let state = State::new(&format!("storage-{}", runtime.replace(':', "-")));
@@ -173,9 +164,12 @@ fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
             continue;
         }
         let spec = on_storage(runtime, kind, options);
-        if let Err(missing) = runtime::check(&spec).and_then(|()| site.environment(&spec).map(drop))
-        {
-            eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
+        let made = runtime::check(&spec).and_then(|()| site.environment(&spec).map(drop));
+        if let Err(error) = made {
+            // A kind that the runtime cannot have on any host is refused, which is no skip.
+            if !error_line(error.as_ref()).contains("does not go with runtime") {
+                skip(&format!("storage: {}", spec.name), reason(error.as_ref()));
+            }
             continue;
         }
         live(&site, &spec, *fill);
@@ -219,7 +213,7 @@ fn podman() {
 fn a_raw_device_is_the_systems_data() {
     let _host = host();
     let test = "a_raw_device_is_the_systems_data";
-    if skipped(test) {
+    if skipped(test, &[Need::Root]) {
         return;
     }
     let state = State::new("storage-raw");
@@ -229,8 +223,7 @@ fn a_raw_device_is_the_systems_data() {
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     for runtime in ["process", "oci:runc", "oci:crun"] {
         let spec = on_storage(runtime, "raw", &[("size", "64M")]);
-        if let Err(missing) = runtime::check(&spec) {
-            eprintln!("skipped: {}: {}", spec.name, error_line(missing.as_ref()));
+        if skipped_spec(&spec.name, &spec) {
             continue;
         }
         let mut environment = site.environment(&spec).unwrap();
@@ -262,7 +255,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
 /// A harness that starts environments on these kinds is killed at one point after the other.
 fn kill_and_clean(what: &[(&str, &[&str])]) {
     let _host = host();
-    if skipped("what a killed harness leaves is cleaned") {
+    if skipped("what a killed harness leaves is cleaned", &[Need::Root]) {
         return;
     }
     let state = State::new("storage-killed");
@@ -289,12 +282,12 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
             thread::sleep(Duration::from_millis(point * 37 % 90));
             harness.kill().unwrap();
             harness.wait().unwrap();
-            let report = clean::clean(&state.0).unwrap();
+            let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
             for (run, outcome) in &report.runs {
                 assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             }
             assert_eq!(traces(), before, "{runtime} killed at point {point}");
-            assert!(clean::clean(&state.0).unwrap().runs.is_empty());
+            assert!(clean::clean(&state.0, tare_env::undo::KINDS).unwrap().runs.is_empty());
         }
     }
 }
@@ -303,15 +296,14 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
 fn a_device_that_was_not_given_up_is_refused() {
     let _host = host();
     let test = "a_device_that_was_not_given_up_is_refused";
-    if skipped(test) {
+    if skipped(test, &[Need::Root]) {
         return;
     }
     let state = State::new("storage-device");
     let site = open(&state);
     let disk = fs::read_dir("/sys/block").unwrap().flatten().next();
     let Some(disk) = disk else {
-        eprintln!("skipped: {test}: there is no block device");
-        return;
+        return skip(test, Machine::NoBlockDevice);
     };
     let device = format!("/dev/{}", disk.file_name().to_string_lossy());
     let spec = on_storage("process", "ext4", &[("device", &device)]);
@@ -340,7 +332,7 @@ impl Drop for Disk {
 fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     let _host = host();
     let test = "a_device_that_was_given_up_is_taken_unless_it_is_in_use";
-    if skipped(test) {
+    if skipped(test, &[Need::Root]) {
         return;
     }
     let state = State::new("storage-given-up");

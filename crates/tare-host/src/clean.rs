@@ -9,8 +9,8 @@ use crate::cgroup::Layout;
 use crate::exec::{Command, find};
 use crate::journal::{self, Journal, JournalError};
 use crate::nvme::{self, Target, soft_roce};
-use crate::tune::{self, LiveHost, Reverted};
-use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, lines, netns, process, undo};
+use crate::undo::KnownKinds;
+use crate::{NAME_PREFIX, RUN_VARIABLE, block, error_line, line_file, mounts, netns, process};
 
 /// What `clean` found of one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,8 +28,6 @@ pub enum Outcome {
 pub struct Report {
     /// Run id and what became of it, in the order of the ids.
     pub runs: Vec<(String, Outcome)>,
-    /// Temporary tunings of dead runs that were put back, or why they could not be.
-    pub tunings: Vec<(String, Outcome)>,
 }
 
 /// Why `clean` could not look.
@@ -40,15 +38,15 @@ pub enum CleanError {
 }
 
 /// Undoes what every dead run in this state directory left. Runs that are alive are left alone.
-/// Idempotent.
+/// Idempotent. `kinds` are those of other crates that journals may hold.
 ///
 /// # Errors
 /// When the directory of journals is there but cannot be read.
-pub fn clean(state: &Path) -> Result<Report, CleanError> {
+pub fn clean(state: &Path, kinds: KnownKinds) -> Result<Report, CleanError> {
     let mut report = Report::default();
     for path in journals(state)? {
         let run = path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-        let outcome = match Journal::adopt(&path) {
+        let outcome = match Journal::adopt(&path, kinds) {
             Ok(journal) => {
                 let entries = journal.live().len();
                 let errors = journal.close();
@@ -68,28 +66,12 @@ pub fn clean(state: &Path) -> Result<Report, CleanError> {
         };
         report.runs.push((run.unwrap_or_default(), outcome));
     }
-    report.tunings = tunings(state);
     Ok(report)
-}
-
-/// Puts back the temporary tunings of dead runs. Tunings that are to stay are left alone.
-fn tunings(state: &Path) -> Vec<(String, Outcome)> {
-    let reverted = match tune::clean(&mut LiveHost::new("/"), state) {
-        Ok(reverted) => reverted,
-        Err(error) => {
-            return vec![(String::new(), Outcome::Failed { errors: vec![error_line(&error)] })];
-        }
-    };
-    let outcome = |reverted: &Reverted| match reverted.is_whole() {
-        true => Outcome::Cleaned { entries: reverted.settings.len() },
-        false => Outcome::Failed { errors: reverted.left() },
-    };
-    reverted.iter().map(|reverted| (reverted.id.clone(), outcome(reverted))).collect()
 }
 
 fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
     let path = journal::folder(state);
-    lines::journals(&path).map_err(|source| CleanError::Read { path, source })
+    line_file::journals(&path).map_err(|source| CleanError::Read { path, source })
 }
 
 /// Something on the host that bears Tare's name.
@@ -109,7 +91,7 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
     let living: Vec<String> = journals(state)
         .unwrap_or_default()
         .iter()
-        .filter_map(|path| match Journal::adopt(path) {
+        .filter_map(|path| match Journal::adopt(path, &[]) {
             Err(JournalError::Alive { run, .. }) => Some(run),
             _ => None,
         })
@@ -134,7 +116,7 @@ pub fn leftovers(state: &Path) -> Vec<Leftover> {
             }
         }
     }
-    for mount in undo::mount_points().unwrap_or_default() {
+    for mount in mounts::points().unwrap_or_default() {
         let named = mount.iter().any(|part| part.to_string_lossy().starts_with(NAME_PREFIX));
         if named && !mount.starts_with(netns::FOLDER) {
             add("mount", mount.display().to_string());

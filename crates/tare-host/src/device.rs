@@ -10,6 +10,8 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use tare_std::mountinfo;
+
 /// Why a device is left alone.
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
@@ -71,19 +73,17 @@ fn is_unused(device: &Path, name: &str, root: &Path) -> Result<(), DeviceError> 
     let device = || device.to_path_buf();
 
     let mounts = read("proc/self/mountinfo");
-    for line in mounts.lines() {
-        let Some((left, right)) = line.split_once(" - ") else { continue };
-        let (Some(number), Some(point)) = (left.split(' ').nth(2), left.split(' ').nth(4)) else {
-            continue;
-        };
-        let source = right.split(' ').nth(1).unwrap_or_default();
-        let source_name = source.strip_prefix("/dev/").unwrap_or_default();
-        let is_it = |part: &&Part| part.number == number || part.name == source_name;
+    for mountinfo::Mount { number, point, source, .. } in mountinfo::mounts(&mounts) {
+        let source_name = source.strip_prefix("/dev/").unwrap_or(Path::new(""));
+        let is_it = |part: &&Part| part.number == number || Path::new(&part.name) == source_name;
         let Some(part) = parts.iter().find(is_it) else { continue };
         let part = part.name.clone();
-        return Err(match point {
-            "/" => DeviceError::Root { device: device(), part },
-            _ => DeviceError::Mounted { device: device(), part, point: point.into() },
+        return Err(match point == Path::new("/") {
+            true => DeviceError::Root { device: device(), part },
+            false => {
+                let point = point.display().to_string();
+                DeviceError::Mounted { device: device(), part, point }
+            }
         });
     }
     for line in read("proc/swaps").lines().skip(1) {

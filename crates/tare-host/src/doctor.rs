@@ -1,4 +1,5 @@
-//! What can be measured on this host, what is missing and how to get it, and what is left over.
+//! Checks of the host itself: what is missing for measuring and how to get it. Other crates check what
+//! they need themselves (`housekeeping`).
 //!
 //! Nothing is changed: what has to be tried is tried in a network namespace without a name, which
 //! ends with its thread.
@@ -7,10 +8,10 @@ use std::fs;
 use std::path::Path;
 
 use crate::cgroup::{Layout, Version};
-use crate::clean::{self, Leftover};
+use crate::clean::Leftover;
 use crate::exec::{Command, ExecError};
 use crate::nvme::{self, Transport, soft_roce};
-use crate::{error_line, facts, netns, process, tune};
+use crate::{error_line, facts, netns, process};
 
 /// How a check ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,19 +34,9 @@ pub struct Check {
     pub remedy: String,
 }
 
-/// Checks this host. `state` is the state directory of the runs.
-pub fn checks(state: &Path) -> Vec<Check> {
-    let mut checks = vec![root(), cpus(), cgroups(), network(), baseline(), io_uring()];
-    for (program, remedy) in [("runc", "apt-get install runc"), ("crun", "apt-get install crun")] {
-        checks.push(match facts::version(program, "--version") {
-            Some(version) => check(&format!("oci:{program}"), Verdict::Ok, version, ""),
-            None => check(&format!("oci:{program}"), Verdict::Missing, "not on PATH", remedy),
-        });
-    }
-    checks.push(nvme_of());
-    checks.push(tunings(state));
-    checks.push(leftovers(&clean::leftovers(state)));
-    checks
+/// Checks of the host itself.
+pub fn checks() -> Vec<Check> {
+    vec![root(), cpus(), cgroups(), network(), baseline(), io_uring(), nvme_of()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -185,22 +176,8 @@ fn nvme_of() -> Check {
     check("storage nvme-of", verdict, words.join("; "), remedy)
 }
 
-/// What `tare tune` has changed on this host.
-fn tunings(state: &Path) -> Check {
-    let what = "tuning";
-    match tune::brief(state) {
-        Ok(found) if found.is_empty() => check(what, Verdict::Ok, "none applied", ""),
-        Ok(found) => {
-            let remedy = found.iter().filter_map(|(_, remedy)| *remedy).next();
-            let lines: Vec<&str> = found.iter().map(|(line, _)| line.as_str()).collect();
-            let verdict = if remedy.is_some() { Verdict::Limited } else { Verdict::Ok };
-            check(what, verdict, lines.join(", "), remedy.unwrap_or_default())
-        }
-        Err(error) => check(what, Verdict::Limited, error_line(&error), "run as root"),
-    }
-}
-
-fn leftovers(found: &[Leftover]) -> Check {
+/// Whether dead runs left something on the host.
+pub fn leftovers(found: &[Leftover]) -> Check {
     let what = "leftovers";
     let dead = found.iter().filter(|left| left.alive.is_none());
     let names: Vec<String> =
@@ -217,12 +194,11 @@ mod tests {
 
     #[test]
     fn what_is_not_ok_says_how_to_get_it() {
-        let state = std::env::temp_dir().join("tare-test-no-such-state");
-        let checks = checks(&state);
-        assert!(checks.len() > 8);
+        let checks = checks();
+        assert_eq!(checks.len(), 7);
         for check in checks {
-            let told = check.verdict == Verdict::Ok || !check.remedy.is_empty();
-            assert!(told && !check.detail.is_empty(), "{check:?}");
+            let has_remedy = check.verdict == Verdict::Ok || !check.remedy.is_empty();
+            assert!(has_remedy && !check.detail.is_empty(), "{check:?}");
         }
     }
 }

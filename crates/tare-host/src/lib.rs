@@ -10,27 +10,19 @@ pub mod cgroup;
 pub mod clean;
 pub mod device;
 pub mod doctor;
-pub mod ethtool;
 pub mod exec;
 pub mod facts;
-pub mod fixture;
-pub mod flags;
-pub mod irqbalance;
+pub mod housekeeping;
 pub mod journal;
-pub mod knobs;
-mod lines;
-pub mod machine;
+pub mod line_file;
 pub mod module;
 pub mod mounts;
 pub mod netns;
 pub mod nvme;
-pub mod plan;
-pub mod planner;
 pub mod process;
 pub mod program;
-pub mod snapshot;
-pub mod tune;
-mod undo;
+pub mod undo;
+pub use tare_std::error_line;
 pub use undo::UndoError;
 
 /// What every name that Tare makes on a host begins with.
@@ -41,14 +33,3 @@ pub const RUN_VARIABLE: &str = "TARE_RUN";
 
 /// Where the journals and the data of runs are kept unless asked otherwise.
 pub const STATE_DIRECTORY: &str = "/var/lib/tare";
-
-/// An error with its sources on one line: what failed, why, and why that.
-pub fn error_line(error: &dyn std::error::Error) -> String {
-    let mut line = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        line += &format!(": {error}");
-        source = error.source();
-    }
-    line
-}

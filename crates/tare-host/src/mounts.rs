@@ -10,8 +10,15 @@ use std::path::{Path, PathBuf};
 use rustix::fs::CWD;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
+use tare_std::mountinfo;
 
 use crate::{netns, process};
+
+/// Mount points of this mount namespace in the order in which they were mounted.
+pub(crate) fn points() -> io::Result<Vec<PathBuf>> {
+    let text = fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(mountinfo::mounts(&text).map(|mount| mount.point).collect())
+}
 
 /// Whether a process lives in another mount namespace than we do.
 pub fn is_elsewhere(pid: u32) -> bool {
@@ -34,7 +41,7 @@ pub fn show_to(pid: u32, path: &Path) -> io::Result<()> {
 /// Whether something is mounted on a path where another process lives.
 pub(crate) fn is_mounted_at(pid: u32, path: &Path) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
-    table.lines().filter_map(|line| line.split(' ').nth(4)).any(|point| Path::new(point) == path)
+    mountinfo::mounts(&table).any(|mount| mount.point == path)
 }
 
 /// Unmounts a path where another process lives. Idempotent, also when the process is gone.
@@ -55,36 +62,4 @@ fn inside<T: Send>(pid: u32, work: impl FnOnce() -> io::Result<T> + Send) -> io:
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
         work()
     })
-}
-
-/// Mount points hold space, tab, newline and backslash as `\040` and so on (proc(5)).
-pub fn unescape(text: &str) -> PathBuf {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, tail)) = rest.split_first() {
-        let code = tail.get(..3).filter(|_| *first == b'\\');
-        let code = code.and_then(|digits| std::str::from_utf8(digits).ok());
-        match code.and_then(|digits| u8::from_str_radix(digits, 8).ok()) {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[3..];
-            }
-            None => {
-                bytes.push(*first);
-                rest = tail;
-            }
-        }
-    }
-    PathBuf::from(String::from_utf8_lossy(&bytes).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn mount_points_are_unescaped() {
-        assert_eq!(unescape(r"/a\040b\134c"), Path::new(r"/a b\c"));
-        assert_eq!(unescape(r"/plain\x"), Path::new(r"/plain\x"));
-    }
 }

@@ -114,10 +114,9 @@ mod tests {
     use crate::process::inode_of_link;
 
     #[test]
-    #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
     fn a_namespace_is_made_entered_and_removed() {
-        if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: a_namespace_is_made_entered_and_removed: needs root");
+        let test = "a_namespace_is_made_entered_and_removed";
+        if tare_testkit::skipped(test, &[tare_testkit::Need::Root]) {
             return;
         }
         let name = format!("tare-test{}", std::process::id());

@@ -10,25 +10,22 @@ use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
 use crate::PartError;
+use crate::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Runtime, Security};
 
 /// One environment of a study after `extends` is resolved: every layer has a value.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct EnvironmentSpec {
     /// Name, unique in the study.
     pub name: String,
     /// `process`, `oci:runc`, `docker`, `docker:runsc`, ...
-    pub runtime: String,
-    /// `host`, `bridge`, `bridge+proxy`.
-    pub network: String,
-    /// `shared`, `pinned`, `quota=N` (N in CPUs, such as 1.5).
-    pub cpu: String,
-    /// `default`, `default+io_uring`, `none`.
-    pub security: String,
-    /// `own`, `none`.
-    pub cgroup: String,
-    /// `as-is`, `tuned`, `tuned=GROUP[+GROUP...]`: the host around the environment while it runs.
-    #[serde(default = "host_as_is", skip_serializing_if = "is_host_as_is")]
-    pub host: String,
+    pub runtime: Runtime,
+    pub network: Network,
+    pub cpu: Cpu,
+    pub security: Security,
+    pub cgroup: Cgroup,
+    /// The host around the environment while it runs.
+    #[serde(default, skip_serializing_if = "Host::is_as_is")]
+    pub host: Host,
     /// What the system's data lies on.
     #[serde(default, skip_serializing_if = "StorageSpec::is_directory")]
     pub storage: StorageSpec,
@@ -40,43 +37,20 @@ pub struct EnvironmentSpec {
     /// another runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<(String, String)>,
-    /// What a container's root file system is made of (`packages`, `image`, `directory`) as
-    /// (name, value). Empty: nothing, and the host's program is shown in it.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub rootfs: Vec<(String, String)>,
-    /// A known cost that is added so that the instrument itself can be tried: `none`, `busy=2us`, ...
-    #[serde(default = "nothing_injected", skip_serializing_if = "is_nothing_injected")]
-    pub inject: String,
+    /// What a container's root file system is made of.
+    #[serde(default, skip_serializing_if = "Rootfs::is_none")]
+    pub rootfs: Rootfs,
+    /// A known cost that is added so that the instrument itself can be tried.
+    #[serde(default, skip_serializing_if = "Inject::is_nothing")]
+    pub inject: Inject,
     pub limits: Limits,
     /// True: where the host cannot run it, the study goes on without it and says so.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// The host layer of an environment that takes the host as it is found.
-pub const HOST_AS_IS: &str = "as-is";
-
-fn host_as_is() -> String {
-    HOST_AS_IS.to_string()
-}
-
-fn is_host_as_is(host: &str) -> bool {
-    host == HOST_AS_IS
-}
-
 /// The storage layer of an environment whose data lies in Tare's own work directory.
 pub const DIRECTORY: &str = "directory";
-
-/// The inject layer of an environment to which nothing is added.
-pub const NOTHING_INJECTED: &str = "none";
-
-fn nothing_injected() -> String {
-    NOTHING_INJECTED.to_string()
-}
-
-fn is_nothing_injected(inject: &str) -> bool {
-    inject == NOTHING_INJECTED
-}
 
 /// Name of the layer state of a virtual machine that says what runs the guest's instructions:
 /// `kvm`, or `tcg`, which emulates the CPU, or `uml`, a kernel in user mode, which runs them on the CPU
@@ -131,6 +105,15 @@ pub fn options_text(options: &[(String, String)]) -> String {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     pub memory_bytes: Option<u64>,
+}
+
+impl fmt::Display for Limits {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.memory_bytes {
+            Some(bytes) => write!(f, "memory {bytes} bytes"),
+            None => f.pad("none"),
+        }
+    }
 }
 
 /// Which CPUs belong to whom during a study.

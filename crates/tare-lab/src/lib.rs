@@ -1,5 +1,5 @@
 //! The core of Tare: what is asked (`study`), in which order it is tried (`schedule`, `campaign`),
-//! what is concluded from it (`stats`, `analysis`, `doubt`) and where it is kept (`record`).
+//! what is concluded from it (`analysis`, `doubt`) and where it is kept (`record`).
 //!
 //! **Invariant:** this crate knows no container, no database and no host file. It meets the world
 //! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
@@ -13,11 +13,11 @@ pub mod doubt;
 pub mod driver;
 pub mod environment;
 pub mod fake;
+pub mod layer;
 pub mod probe;
 pub mod record;
 pub mod schedule;
 pub mod stacks;
-pub mod stats;
 pub mod study;
 pub mod system;
 

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::AtomicBool;
 
-use tare_lab::campaign::{CampaignError, Ending, NoObserver, Outcome, Parts, one_line, run};
+use tare_lab::campaign::{CampaignError, Ending, NoObserver, Outcome, Parts, error_line, run};
 use tare_lab::cpus;
 use tare_lab::fake::{self, World};
 use tare_lab::record::{Opening, Record, RecordWriter};
@@ -103,14 +103,13 @@ fn create(path: &Path) -> RecordWriter {
 #[test]
 fn a_study_on_a_full_disk_can_be_read_and_resumed() {
     let Some(disk) = SmallDisk::mount(600) else {
-        #[expect(clippy::print_stderr, reason = "a skipped test says so")]
-        {
-            eprintln!("skipped: a_study_on_a_full_disk_can_be_read_and_resumed: cannot mount");
-        }
-        return;
+        return tare_testkit::skip(
+            "a_study_on_a_full_disk_can_be_read_and_resumed",
+            tare_testkit::Reason::no_mount("a small file system"),
+        );
     };
     let error = go(create(&disk.path())).unwrap_err();
-    let line = one_line(&error);
+    let line = error_line(&error);
     assert!(line.starts_with("cannot keep the results: the disk is full: cannot write "), "{line}");
     let record = Record::read(&disk.path()).unwrap();
     assert!(!record.slices.is_empty());

@@ -25,11 +25,6 @@ fn study() -> Study {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
-        networks: words(&["host", "bridge"]),
-        cpus: words(&["shared", "pinned"]),
-        securities: words(&["default", "none"]),
-        cgroups: words(&["own", "none"]),
-        hosts: words(&["as-is", "tuned", "tuned=*"]),
         systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         drivers: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
         ..Vocabulary::default()

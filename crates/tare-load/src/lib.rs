@@ -58,10 +58,11 @@ pub use access::Access;
 pub use error::LoadError;
 pub use protocol::dial::execute;
 pub use report::stats::{Recovered, Stats};
-pub use report::{LoadDoubt, LoadReport, Steadiness, histogram, log};
+pub use report::{LoadDoubt, LoadReport, histogram, log};
 pub use run::engine::{self, LoadSpec};
 pub use run::load::{self, LoadConfig, run};
 pub use run::search;
+pub use tare_stats::steady::Steadiness;
 pub use workload::operation::{Operations, Part, PartError};
 pub use workload::{keys, rows, value};
 

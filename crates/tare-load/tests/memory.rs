@@ -21,10 +21,8 @@ use tare_load::rows::{KeyType, Shape};
 use tare_load::workload::Workload;
 use tare_load::{Access, LoadConfig, LoadReport, LoadSpec, Part, histogram};
 use tare_std::cpus::CpuSet;
-
-#[path = "../src/tests/server.rs"]
-#[allow(dead_code, reason = "the library's own tests use more of it")]
-mod server;
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
+use tare_testkit::harness;
 
 /// The limit with 10,000 requests in flight, without histograms, in bytes.
 const LIMIT_BYTES: u64 = 32 << 20;
@@ -43,8 +41,6 @@ static HISTOGRAM_BYTES_MAX: AtomicIsize = AtomicIsize::new(0);
 static ONE_BYTES: AtomicIsize = AtomicIsize::new(-1);
 
 /// A test, against the server at an address.
-type Case = fn(SocketAddr);
-
 struct Counting;
 
 fn count(size: usize, sign: isize) {
@@ -97,24 +93,21 @@ fn main() -> ExitCode {
     if arguments.get(1).is_some_and(|word| word == "serve") {
         return serve();
     }
-    let cases: [(&str, Case); 2] = [
-        ("nothing_is_allocated_per_operation", nothing_is_allocated_per_operation),
-        ("memory_is_bounded_and_does_not_grow", memory_is_bounded_and_does_not_grow),
+    let cases: [(&str, fn()); 2] = [
+        ("nothing_is_allocated_per_operation", || {
+            nothing_is_allocated_per_operation(Server::start().address)
+        }),
+        ("memory_is_bounded_and_does_not_grow", || {
+            memory_is_bounded_and_does_not_grow(Server::start().address)
+        }),
     ];
-    let wanted = arguments.iter().skip(1).find(|argument| !argument.starts_with('-'));
-    for (name, case) in cases {
-        if wanted.is_none_or(|wanted| name.contains(wanted.as_str())) {
-            let server = Server::start();
-            case(server.address);
-            say(&format!("test {name} ... ok"));
-        }
-    }
+    harness::run(&cases);
     ExitCode::SUCCESS
 }
 
 /// Serves until standard input closes.
 fn serve() -> ExitCode {
-    let server = server::Server::start(server::ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     std::io::stdout().write_all(format!("{}\n", server.address).as_bytes()).unwrap();
     let _ = std::io::stdin().read(&mut [0]);
     ExitCode::SUCCESS

@@ -1,5 +1,6 @@
 //! What a probe costs at the edges of a slice, measured where and when it is asked.
 
+use std::fmt;
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
@@ -15,6 +16,14 @@ pub struct Cost {
     pub begin: Duration,
     /// At its end.
     pub end: Duration,
+}
+
+impl fmt::Display for Cost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let us = |time: Duration| tare_std::units::significant(time.as_secs_f64() * 1e6, 2);
+        let (begin, end) = (us(self.begin), us(self.end));
+        write!(f, "{begin} µs at the beginning of a slice, {end} µs at its end")
+    }
 }
 
 /// Reads a probe a few times as at the edges of slices of this process, with its working directory

@@ -84,9 +84,8 @@ pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
     // A number of its own: the mount table names the device it came from.
     let text = fs::read_to_string(mounts).ok()?;
     let wanted = format!("{major}:{minor}");
-    let line = text.lines().find(|line| line.split(' ').nth(2) == Some(&wanted))?;
-    let source = line.split_once(" - ")?.1.split(' ').nth(1)?;
-    let found = fs::metadata(source).ok()?.rdev();
+    let mount = tare_std::mountinfo::mounts(&text).find(|mount| mount.number == wanted)?;
+    let found = fs::metadata(&mount.source).ok()?.rdev();
     (found != 0).then(|| numbers(found))
 }
 

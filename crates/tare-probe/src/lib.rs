@@ -11,6 +11,7 @@ mod cost;
 mod cpu_shares;
 mod disk;
 mod disk_latency;
+pub mod doctor;
 mod files;
 mod host_cpu;
 mod interrupts;

@@ -3,7 +3,7 @@
 //! How long a long record takes to become a page: ten hours of 1,000 trials in 50 environments,
 //! measured in the lab's fake world and kept in a file. Prints what reading the file, the analysis
 //! and the page take, five times, and the size of the page. The promise is less than 2 s together,
-//! and less than 20 MB.
+//! and less than 20 MB. As a test (`cargo test --bench page_bench`) it draws a short record once.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the bench")]
 
@@ -22,6 +22,8 @@ const ROUNDS: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(36);
 
 fn main() {
+    let tiny = !std::env::args().any(|argument| argument == "--bench");
+    let (given, rounds, passes) = if tiny { (3, 2, 1) } else { (GIVEN, ROUNDS, 5) };
     let environment = |number: usize| {
         let ratio = 100 + number;
         let runtime = format!("fake:cpu={}.{:02}", ratio / 100, ratio % 100);
@@ -29,9 +31,9 @@ fn main() {
     };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("long.tare");
-    fake_world::measure(&path, (0..GIVEN).map(environment).collect(), ROUNDS, WINDOW);
+    fake_world::measure(&path, (0..given).map(environment).collect(), rounds, WINDOW);
     let bytes = std::fs::metadata(&path).unwrap().len();
-    for pass in 0..5 {
+    for pass in 0..passes {
         let started = Instant::now();
         let record = Record::read(&path).unwrap();
         let stacks = read_stacks(&path).unwrap();

@@ -94,14 +94,13 @@ impl Drop for Ended {
     }
 }
 
-/// Whether the tools are there; says which is not.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+/// Whether the tools are there. The test is reported as skipped if not.
 fn can_look(test: &str) -> bool {
     let chromium = std::env::var("TARE_CHROMIUM").unwrap_or_else(|_| "chromium".into());
     for tool in [chromium.as_str(), "node", "npm"] {
         let there = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
         if !there.is_ok_and(|output| output.status.success()) {
-            eprintln!("skipped: {test}: {tool} is not installed");
+            tare_testkit::skip(test, tare_testkit::Reason::not_installed(tool));
             return false;
         }
     }

@@ -3,6 +3,7 @@
 
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_lab::record::{EnvironmentRecord, Record};
+use tare_stats::law::{Verdict, tells};
 use tare_std::units::{nanoseconds, significant};
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
@@ -31,19 +32,27 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
     }
 }
 
-/// A bound wider than this, in %, says nothing: two or three blocks that differ give millions.
-const TELLING_PERCENT_MAX: f64 = 1000.0;
-
-/// Whether a bound on what was not found says anything.
-pub(crate) fn tells(within_percent: f64) -> bool {
-    within_percent.is_finite() && within_percent <= TELLING_PERCENT_MAX
-}
-
 /// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a point;
 /// a single block has no interval and does not.
 pub(crate) fn has_place(cost: &Cost) -> bool {
     let Interval { value, blocks, .. } = cost.percent;
     value.is_finite() && (cost.found || tells(cost.within_percent) || blocks < 2)
+}
+
+/// How a figure reads that is found and may not be claimed: `within noise (−1.8 %)`. `None` for other
+/// verdicts. The only place that has these words for tables.
+pub(crate) fn noise(verdict: Option<Verdict>, value: impl Fn() -> String) -> Option<String> {
+    match verdict? {
+        Verdict::WithinNoise => Some(format!("within noise ({})", value())),
+        Verdict::NoiseUnknown => Some(format!("noise not known ({})", value())),
+        Verdict::NotKnown | Verdict::NotFound | Verdict::Loss | Verdict::Gain => None,
+    }
+}
+
+/// The interval of a cost, also where no difference was found, unless it reads as noise.
+pub(crate) fn interval_or_noise(cost: &Cost, verdict: Option<Verdict>) -> String {
+    let value = || format!("{} %", percent(cost.percent.value));
+    noise(verdict, value).unwrap_or_else(|| percent_interval(&cost.percent))
 }
 
 /// How much of a cost there is room to say.
@@ -55,10 +64,20 @@ pub(crate) enum Room {
     Short,
 }
 
-/// A cost: its interval, or that no difference was found. Never a bare 0.
-pub(crate) fn cost(cost: &Cost, room: Room) -> String {
-    if cost.found {
-        return percent_interval(&cost.percent);
+/// A cost by its verdict: its interval, that it is within the noise, or that no difference was found.
+/// Never a bare 0. The control has no verdict: what its interval
+/// does not exclude is the noise, so a control that differs reads `within noise (±2.3 %)`.
+pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: Room) -> String {
+    let value = || format!("{} %", percent(cost.percent.value));
+    if let Some(noise) = noise(verdict, value) {
+        return noise;
+    }
+    match verdict {
+        None if cost.found && tells(cost.within_percent) => {
+            return format!("within noise (\u{b1}{:.1} %)", cost.within_percent);
+        }
+        _ if cost.found => return percent_interval(&cost.percent),
+        _ => {}
     }
     if !tells(cost.within_percent) {
         return "not known yet".to_string();
@@ -244,10 +263,26 @@ mod tests {
     fn a_cost_that_was_not_found_is_never_zero() {
         let interval = Interval { value: 0.0, low: -1.2, high: 1.8, blocks: 12 };
         let none = Cost { percent: interval, found: false, within_percent: 1.8 };
-        assert_eq!(cost(&none, Room::Full), "no difference found (within 1.8 %)");
-        assert_eq!(cost(&none, Room::Short), "none found (\u{b1}1.8 %)");
+        assert_eq!(cost(&none, None, Room::Full), "no difference found (within 1.8 %)");
+        assert_eq!(cost(&none, None, Room::Short), "none found (\u{b1}1.8 %)");
         let wild = Cost { within_percent: 37_132_968.2, ..none };
-        assert_eq!(cost(&wild, Room::Full), "not known yet");
+        assert_eq!(cost(&wild, None, Room::Full), "not known yet");
+    }
+
+    #[test]
+    fn a_cost_within_the_noise_reads_as_noise() {
+        let percent = Interval { value: -1.8, low: -3.2, high: -0.6, blocks: 12 };
+        let found = Cost { percent, found: true, within_percent: 3.2 };
+        let check = |verdict, expect: &str| {
+            assert_eq!(cost(&found, verdict, Room::Short), expect);
+            assert_eq!(cost(&found, verdict, Room::Full), expect);
+        };
+        check(Some(Verdict::WithinNoise), "within noise (\u{2212}1.8 %)");
+        check(Some(Verdict::NoiseUnknown), "noise not known (\u{2212}1.8 %)");
+        check(Some(Verdict::Gain), "\u{2212}1.8 % [\u{2212}3.2, \u{2212}0.6]");
+        check(None, "within noise (\u{b1}3.2 %)");
+        let text = interval_or_noise(&found, Some(Verdict::WithinNoise));
+        assert_eq!(text, "within noise (\u{2212}1.8 %)");
     }
 
     #[test]

@@ -1,55 +1,23 @@
 //! One sentence that says what a record found, made by rule from its figures.
 //!
 //! The rules:
-//! 1. A cost is claimed only if its interval excludes 0 (`found`) and its size is beyond the noise
-//!    of the A/A control in the same workload and metric: the largest difference that the control's
-//!    own interval does not exclude.
+//! 1. A cost is claimed by the law of [`tare_stats::law`] alone.
 //! 2. The largest claimed cost of server CPU per operation comes first, that of throughput second.
 //! 3. Nothing claimed is said as "no cost found", with how small a cost could have been missed.
 //! 4. The control is always named, and so is that it is missing; a run that has not ended says so.
 
-use serde::Serialize;
-use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
+use tare_lab::analysis::{Analysis, Cost, Finding, Interval, claims};
 use tare_lab::record::Record;
+use tare_stats::law::{Verdict, tells};
 
-use crate::figures::{clean, percent_interval, tells};
+use crate::figures::{clean, percent_interval};
 
-/// What is compared with the baseline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub enum Metric {
-    /// CPU time per operation of the system and what the layer adds, at capacity.
-    #[serde(rename = "server_cpu_per_operation")]
-    ServerCpu,
-    /// Operations/s at capacity.
-    #[serde(rename = "throughput")]
-    Throughput,
-}
-
-impl Metric {
-    pub(crate) const ALL: [Metric; 2] = [Metric::ServerCpu, Metric::Throughput];
-
-    pub(crate) fn cost(self, finding: &Finding) -> Option<&Cost> {
-        match self {
-            Metric::ServerCpu => finding.server_cpu_cost.as_ref(),
-            Metric::Throughput => finding.throughput_cost.as_ref(),
-        }
-    }
-
-    pub(crate) fn of_what(self) -> &'static str {
-        match self {
-            Metric::ServerCpu => "server CPU per operation",
-            Metric::Throughput => "throughput",
-        }
-    }
-}
+pub use tare_lab::analysis::Metric;
 
 /// The A/A control's noise: the largest difference in percent that its interval does not exclude.
 /// `None` without a control, or where it has no interval yet.
 pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
-    let control = analysis.findings.iter().find(|f| f.control && f.workload == workload)?;
-    let percent = metric.cost(control)?.percent;
-    let noise = percent.low.abs().max(percent.high.abs());
-    noise.is_finite().then_some(noise)
+    claims::noise(analysis, workload, metric).bound()
 }
 
 /// The same, where it says anything.
@@ -77,20 +45,12 @@ pub(crate) fn extent<'a>(
 
 /// Whether a cost may be claimed (rule 1).
 pub(crate) fn claimed(analysis: &Analysis, finding: &Finding, metric: Metric) -> bool {
-    let is = |cost| is_claim(analysis, &finding.workload, metric, cost);
-    !finding.baseline && !finding.control && metric.cost(finding).is_some_and(is)
+    claims::verdict(analysis, finding, metric).is_some_and(Verdict::is_claim)
 }
 
-/// The same of a cost between any two environments: found, and beyond the noise of the control. A
-/// control that has no interval yet leaves nothing to hold a cost against, and nothing is claimed.
+/// The same of a cost between any two environments.
 pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
-    let controls = analysis.findings.iter().filter(|f| f.control && f.workload == workload);
-    let held = controls.filter(|control| metric.cost(control).is_some()).count() > 0;
-    let beyond = match noise(analysis, workload, metric) {
-        Some(noise) => cost.percent.value.abs() > noise,
-        None => !held,
-    };
-    cost.found && cost.percent.value.is_finite() && beyond
+    claims::judge_cost(analysis, workload, metric, cost).is_claim()
 }
 
 /// The sentence. Plain text; names in it are stripped of control characters, not escaped for HTML.

@@ -6,6 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tare_lab::ablation::Plan;
+use tare_lab::analysis::claims::{self, CostOf};
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
@@ -18,6 +19,14 @@ use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
+
+/// The costs of a finding, by their fields.
+pub(crate) const COSTS: [(&str, CostOf); 4] = [
+    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
+    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
+    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
+    ("throughput_cost", |f| f.throughput_cost.as_ref()),
+];
 
 /// What to do with the raw histograms, which are most of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +97,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
             "blocks": analysis.blocks,
             "arithmetic": analysis.arithmetic,
             "doubts": analysis.doubts,
-            "findings": analysis.findings.iter().map(finding).collect::<Vec<_>>(),
+            "findings": analysis.findings.iter().map(|one| finding(analysis, one)).collect::<Vec<_>>(),
         },
         "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
         "doubts": record.doubts,
@@ -154,9 +163,22 @@ fn counter(finding: &CounterFinding) -> Value {
     })
 }
 
-/// A finding as it is, with its doubts as objects that say how many slices each touched.
-fn finding(finding: &Finding) -> Value {
+/// A finding as it is, with the verdict of each cost, and its doubts as objects that say how many
+/// slices each touched. The control has no verdict.
+fn finding(analysis: &Analysis, finding: &Finding) -> Value {
     let mut value = json!(finding);
+    for (name, of) in COSTS {
+        if of(finding).is_some() {
+            value[name]["verdict"] = json!(claims::verdict_of(analysis, finding, of));
+        }
+    }
+    for percentile in value["response"]["percentiles"].as_array_mut().into_iter().flatten() {
+        let percent = percentile["percent"].as_f64();
+        if let Some(over) = percentile["over_baseline"].as_object_mut() {
+            let verdict = percent.and_then(|p| claims::ratio_verdict(analysis, finding, p));
+            over.insert("verdict".to_string(), json!(verdict));
+        }
+    }
     let doubts: Vec<Value> = finding
         .doubts
         .iter()

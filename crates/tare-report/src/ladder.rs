@@ -1,7 +1,7 @@
 //! The costs of one workload as a ladder: what a live view draws, one rung for each environment, on
 //! a common scale with the noise of the A/A control. Figures and words are those of the report.
 
-use tare_lab::analysis::{Analysis, Finding, Interval};
+use tare_lab::analysis::{Analysis, Finding, Interval, claims};
 
 use crate::figures::{Room, clean, cost, micros, rate, with_interval};
 use crate::headline::{Metric, claimed, extent, telling_noise};
@@ -78,7 +78,7 @@ fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> Rung {
     let text = match found {
         _ if finding.baseline => level().unwrap_or_else(|| "not known yet".into()),
         None => "not known yet".into(),
-        Some(found) => cost(found, Room::Short),
+        Some(found) => cost(found, claims::verdict(analysis, finding, metric), Room::Short),
     };
     Rung {
         environment: finding.environment.clone(),

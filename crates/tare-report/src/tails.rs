@@ -1,13 +1,14 @@
 //! What may be said of the percentiles of response time: a percentile over the baseline's, and what the
 //! A/A control says of it.
 //!
-//! The rules are those of costs: a ratio is claimed only if its interval excludes 1 and it is beyond
-//! everything that the control's own interval of the same percentile holds.
+//! The rules are those of [`tare_stats::law`]: a ratio is claimed only if its interval excludes 1 and it is
+//! beyond everything that the control's own interval of the same percentile holds.
 
-use tare_lab::analysis::{Analysis, Finding, Interval, OverBaseline, PERCENTS, Percentile};
+use tare_lab::analysis::{Analysis, Finding, Interval, OverBaseline, PERCENTS, Percentile, claims};
+use tare_stats::law::{Noise, Verdict};
 use tare_std::units::{nanoseconds, significant};
 
-use crate::figures::{shorten, with_interval};
+use crate::figures::{self, shorten, with_interval};
 
 /// `p50`, `p99.9`.
 pub(crate) fn name(percent: f64) -> String {
@@ -27,10 +28,11 @@ pub(crate) fn over_baseline(finding: &Finding, percent: f64) -> Option<&OverBase
 /// The largest factor, up or down, that the interval of the control's ratio holds. `None` without a
 /// control; infinite where the control has none to hold anything against.
 pub(crate) fn noise(analysis: &Analysis, workload: &str, percent: f64) -> Option<f64> {
-    let control = analysis.findings.iter().find(|f| f.control && f.workload == workload)?;
-    let ratio = over_baseline(control, percent).map(|over| over.ratio);
-    let factor = ratio.map_or(f64::INFINITY, |ratio| ratio.high.max(1.0 / ratio.low));
-    Some(if factor.is_nan() { f64::INFINITY } else { factor })
+    match claims::ratio_noise(analysis, workload, percent) {
+        Noise::NoControl => None,
+        Noise::Unknown => Some(f64::INFINITY),
+        Noise::Within(factor) => Some(factor),
+    }
 }
 
 /// A ratio that may be claimed.
@@ -39,11 +41,8 @@ pub(crate) fn claimed<'f>(
     finding: &'f Finding,
     percent: f64,
 ) -> Option<&'f OverBaseline> {
-    let over = over_baseline(finding, percent)?;
-    let factor = over.ratio.value.max(1.0 / over.ratio.value);
-    let beyond = noise(analysis, &finding.workload, percent).is_none_or(|noise| factor > noise);
-    let compared = !finding.baseline && !finding.control;
-    (compared && over.found && over.ratio.is_bounded() && beyond).then_some(over)
+    let verdict = claims::ratio_verdict(analysis, finding, percent)?;
+    over_baseline(finding, percent).filter(|_| verdict.is_claim())
 }
 
 /// `412 µs [380 µs, 450 µs]`.
@@ -67,24 +66,29 @@ pub(crate) fn told(percentile: &Percentile) -> String {
 /// Where fewer operations than ten took longer.
 pub(crate) const NOT_ENOUGH: &str = "not enough";
 
-/// `4.1× [3.2, 5.2]`; `none` where no difference was found, and `A/A noise` where none beyond the
-/// control's, with what the interval holds ([`READING`]).
+/// `4.1× [3.2, 5.2]`; `none` where no difference was found, with what the interval holds, and `within
+/// noise (1.1×)` where none beyond the control's ([`READING`]).
 pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> String {
     let Some(over) = over_baseline(finding, percent) else { return NOT_ENOUGH.to_string() };
     let Interval { value, low, high, .. } = over.ratio;
     if !over.ratio.is_bounded() {
         return "not known yet".to_string();
     }
-    let held = format!("[{}, {}]", factor(low), factor(high));
-    match (over.found, finding.control || claimed(analysis, finding, percent).is_some()) {
-        (true, true) => format!("{}\u{d7} {held}", factor(value)),
-        (true, false) => format!("A/A noise {held}"),
-        (false, _) => format!("none {held}"),
+    let own = || format!("{}\u{d7}", factor(value));
+    let verdict = match finding.control && over.found {
+        true => Some(Verdict::WithinNoise),
+        false => claims::ratio_verdict(analysis, finding, percent),
+    };
+    if let Some(noise) = figures::noise(verdict, own) {
+        return noise;
     }
+    let held = format!("[{}, {}]", factor(low), factor(high));
+    if over.found { format!("{} {held}", own()) } else { format!("none {held}") }
 }
 
 /// What the words of [`ratio`] mean.
-pub(crate) const READING: &str = "none: no difference found; A/A noise: none beyond the control's";
+pub(crate) const READING: &str =
+    "none: no difference found; within noise: none beyond the A/A control's";
 
 /// A factor with three digits; beyond a thousand only that it is.
 pub(crate) fn factor(value: f64) -> String {

@@ -95,7 +95,7 @@ impl Engine {
         now: Now,
     ) -> Result<Self, String> {
         let opened = Store::open(files, limits, options(), now);
-        opened.map(|(store, _)| Self { store }).map_err(|error| chain(&error))
+        opened.map(|(store, _)| Self { store }).map_err(|error| tare_std::error_line(&error))
     }
 
     /// Writes what belongs together and returns its ticket.
@@ -123,7 +123,7 @@ impl Engine {
 
     /// Brings an operation back.
     pub(crate) fn complete(&mut self, completion: Completion, now: Now) -> Result<(), String> {
-        self.store.complete(completion, now).map_err(|error| chain(&error))
+        self.store.complete(completion, now).map_err(|error| tare_std::error_line(&error))
     }
 
     /// When the store wants to be asked again though nothing else has happened.
@@ -228,9 +228,9 @@ fn progress(end: Result<End, ReadError>) -> Progress {
         Ok(End::Stopped | End::Paused) => Progress::Paused,
         Ok(End::Missing) => Progress::Missing,
         Err(error @ ReadError::Table(TableError::Damaged { .. })) => {
-            Progress::Damaged(chain(&error))
+            Progress::Damaged(tare_std::error_line(&error))
         }
-        Err(error) => Progress::Io(chain(&error)),
+        Err(error) => Progress::Io(tare_std::error_line(&error)),
     }
 }
 
@@ -277,16 +277,4 @@ fn borrow<'a>(mutation: &'a Mutation, cells: &'a [u8]) -> StoreMutation<'a> {
     };
     let Place { table, token, key } = &mutation.place;
     StoreMutation { table: *table, token: *token, key, change }
-}
-
-/// An error with its causes.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
-    let mut source = error.source();
-    while let Some(error) = source {
-        told.push_str(": ");
-        told.push_str(&error.to_string());
-        source = error.source();
-    }
-    told
 }

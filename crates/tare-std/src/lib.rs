@@ -1,7 +1,11 @@
-//! Types that all of Tare uses: units, CPU sets, error chains, seeded random numbers.
+//! Types that all of Tare uses: units, CPU sets, seeded random numbers, the mount table, errors in
+//! one line.
 #![forbid(unsafe_code)]
 
 pub mod cpus;
-pub mod errors;
+mod error;
+pub mod mountinfo;
 pub mod rng;
 pub mod units;
+
+pub use error::error_line;

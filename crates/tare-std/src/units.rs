@@ -1,7 +1,9 @@
 //! Units as people write and read them.
 
-/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers of
-/// 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
+use std::time::Duration;
+
+/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers
+/// of 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let bad = || UnitError::Bytes { text: text.to_string() };
     let trimmed = text.trim();
@@ -25,9 +27,70 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes)
 }
 
+/// Parses a duration: a number with its unit, such as `400ms`, `1.5s`, `250 µs` or `5m`. Several may
+/// follow each other: `1m30s`, `1h 30m`. Units: `ns`, `us` or `µs`, `ms`, `s`, `m` (minutes), `h`,
+/// `d`, and their usual longer names (`sec`, `min`, `hours`, `days`).
+///
+/// Study files, the command line, options of systems and injected delays all read durations here,
+/// so that they accept the same forms.
+///
+/// ```
+/// use std::time::Duration;
+/// use tare_std::units::parse_duration;
+///
+/// assert_eq!(parse_duration("5m"), Ok(Duration::from_secs(300)));
+/// assert_eq!(parse_duration("250µs"), Ok(Duration::from_micros(250)));
+/// assert!(parse_duration("5").is_err(), "a duration has a unit");
+/// ```
+pub fn parse_duration(text: &str) -> Result<Duration, UnitError> {
+    let bad = || UnitError::Duration { text: text.to_string() };
+    let mut rest = text.trim();
+    if rest.is_empty() {
+        return Err(bad());
+    }
+    let mut seconds = 0.0;
+    while !rest.is_empty() {
+        let digits = rest.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
+        let (number, tail) = rest.split_at(digits);
+        let letters = tail.find(|c: char| c.is_ascii_digit()).unwrap_or(tail.len());
+        let (unit, tail) = tail.split_at(letters);
+        let number: f64 = number.parse().map_err(|_| bad())?;
+        seconds += number * seconds_of(unit.trim()).ok_or_else(bad)?;
+        rest = tail;
+    }
+    if seconds > DURATION_S_MAX {
+        return Err(bad());
+    }
+    // Rounded to whole ns, so that 400ms is not 399.999999 ms.
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "checked above")]
+    let ns = (seconds * 1e9).round() as u64;
+    Ok(Duration::from_nanos(ns))
+}
+
+/// Longer durations are refused: 30 years.
+const DURATION_S_MAX: f64 = 1e9;
+
+/// The seconds of a unit. `µ` is the micro sign, `μ` the Greek letter; keyboards have either.
+fn seconds_of(unit: &str) -> Option<f64> {
+    Some(match unit {
+        "ns" | "nsec" => 1e-9,
+        "us" | "\u{b5}s" | "\u{3bc}s" | "usec" => 1e-6,
+        "ms" | "msec" => 1e-3,
+        "s" | "sec" | "secs" | "second" | "seconds" => 1.0,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60.0,
+        "h" | "hr" | "hour" | "hours" => 3_600.0,
+        "d" | "day" | "days" => 86_400.0,
+        _ => return None,
+    })
+}
+
 /// Why a text is not an amount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnitError {
+    #[error(
+        "{text:?} is not a duration; write a number with ns, us, ms, s, m or h, such as 400ms or 5m"
+    )]
+    Duration { text: String },
     #[error("{text:?} is not an amount of memory; write it like 512M or 6G")]
     Bytes { text: String },
 }
@@ -81,6 +144,32 @@ mod tests {
         assert_eq!(parse_bytes("17"), Ok(17));
         for bad in ["", "G", "6X", "-1", "1e3", "6 G B"] {
             assert!(parse_bytes(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn durations() {
+        let check = |text: &str, ns: u64| {
+            assert_eq!(parse_duration(text), Ok(Duration::from_nanos(ns)), "{text}");
+        };
+        check("0s", 0);
+        check("1ns", 1);
+        check("400ms", 400_000_000);
+        check("1.5s", 1_500_000_000);
+        check("5m", 300_000_000_000);
+        check("5min", 300_000_000_000);
+        check("1m30s", 90_000_000_000);
+        check("1h 30m", 5_400_000_000_000);
+        check("2days", 172_800_000_000_000);
+        for micro in ["250us", "250 us", "250\u{b5}s", "250\u{3bc}s", " 0.25ms "] {
+            check(micro, 250_000);
+        }
+        let bad =
+            ["", "5", "ms", "5x", "1e3s", "-1s", "5 m x", "1..2s", "99999999h", "1M", "5 m\n3"];
+        for bad in bad {
+            let error = parse_duration(bad).unwrap_err();
+            assert_eq!(error, UnitError::Duration { text: bad.to_string() });
+            assert_eq!(error.to_string().lines().count(), 1, "{error}");
         }
     }
 

@@ -10,6 +10,7 @@ mod cassandra;
 mod client_route;
 mod command;
 mod cql;
+pub mod doctor;
 mod fio;
 mod image;
 mod image_start;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tare_lab::study::{SystemSpec, parse_duration};
+use tare_lab::study::SystemSpec;
+use tare_std::units::parse_duration;
 
 /// Why an option is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -8,4 +8,4 @@ mod values;
 
 pub use error::{Hint, Problem, TomlError};
 pub use reader::{Item, Source, Table, is_known};
-pub use values::{ValueError, parse_duration, parse_share};
+pub use values::{ValueError, parse_share};

@@ -11,7 +11,8 @@ use tare_std::units::parse_bytes;
 use toml::de::{DeTable, DeValue};
 
 use crate::error::{Hint, Problem, TomlError, line_of};
-use crate::values::{ValueError, parse_duration, parse_share};
+use crate::values::{DURATION_FORM, parse_share};
+use tare_std::units::parse_duration;
 
 /// A file and its text.
 #[derive(Clone, Copy, Debug)]
@@ -373,8 +374,7 @@ impl<'s> Item<'s> {
         let DeValue::String(text) = self.value else {
             return Err(self.wrong_type("a duration in quotes, such as \"400ms\""));
         };
-        let value =
-            parse_duration(text).map_err(|error: ValueError| self.bad_value(&error.to_string()))?;
+        let value = parse_duration(text).map_err(|_| self.bad_value(DURATION_FORM))?;
         let words = format!("from {:?} to {:?}", range.start(), range.end());
         range.contains(&value).then_some(value).ok_or_else(|| self.out_of_range(&words))
     }

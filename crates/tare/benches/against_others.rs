@@ -20,8 +20,10 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 use tare_host::account::Account;
 use tare_host::process::cpus_of_this_thread;
-use tare_lab::stats;
+use tare_stats as stats;
 use tare_std::rng::Rng;
+
+mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -71,18 +73,19 @@ struct Cell {
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|w| !w.starts_with("--")).collect();
-    let rounds = words.first().map_or(Ok(12), |word| word.parse())?;
-    let seconds = words.get(1).map_or(Ok(2), |word| word.parse())?;
+    let (words, tiny) = tiny::words();
+    let (rounds, seconds) = if tiny { (1, 1) } else { (12, 2) };
+    let rounds = words.first().map_or(Ok(rounds), |word| word.parse())?;
+    let seconds = words.get(1).map_or(Ok(seconds), |word| word.parse())?;
     let cpus = cpus_of_this_thread()?;
     let mut cpus = cpus.iter();
     let (Some(client_cpu), Some(server_cpu)) = (cpus.next(), cpus.next()) else {
-        println!("skipped: against_redis: needs two CPUs");
+        println!("skipped: against_others: needs two CPUs");
         return Ok(());
     };
     for program in ["redis-server", "redis-benchmark", "taskset"] {
         if tare_host::exec::find(program).is_none() {
-            println!("skipped: against_redis: needs {program} on the PATH");
+            println!("skipped: against_others: needs {program} on the PATH");
             return Ok(());
         }
     }

@@ -16,7 +16,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::Value;
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
+
+mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
@@ -28,14 +30,24 @@ const LOADS: [(&str, &str, &str); 4] = [
 ];
 const SIZE: &str = "1G";
 
+/// Size of the files, and the time that `tare disk` gets.
+fn scale(throttled: bool) -> (&'static str, &'static str) {
+    match (tiny::words().1, throttled) {
+        (true, _) => ("64M", "4s"),
+        (false, true) => (SIZE, "40s"),
+        (false, false) => (SIZE, "12s"),
+    }
+}
+
 fn main() -> Result<()> {
-    // Cargo adds `--bench`; as a test it would run this for nothing.
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
-    if !std::env::args().any(|argument| argument == "--bench") {
+    let (arguments, tiny) = tiny::words();
+    if tare_host::exec::find("fio").is_none() {
+        println!("skipped: disk_against_fio: needs fio on the PATH");
         return Ok(());
     }
     let directory = arguments.first().map_or("/var/tmp", String::as_str);
-    let rounds: usize = arguments.get(1).map_or(Ok(5), |text| text.parse())?;
+    let rounds: usize =
+        arguments.get(1).map_or(Ok(if tiny { 1 } else { 5 }), |text| text.parse())?;
     let limit: Option<u64> = arguments.get(2).map(|text| text.parse()).transpose()?;
     let here = tempfile::tempdir_in(directory)?;
     compare(here.path(), rounds, None)?;
@@ -134,12 +146,12 @@ fn tare(
     depths: &mut [u64; LOADS.len()],
     throttle: Option<&Throttle>,
 ) -> Result<Vec<f64>> {
+    let (size, budget) = scale(throttle.is_some());
     let output = command(env!("CARGO_BIN_EXE_tare"), throttle)
         .arg("disk")
         .arg(directory)
         // Behind a throttle the file alone takes long.
-        .args(["--budget", if throttle.is_some() { "40s" } else { "12s" }])
-        .args(["--json", "--size", SIZE, "--state"])
+        .args(["--budget", budget, "--json", "--size", size, "--state"])
         .arg(directory.join("state"))
         .output()?;
     if !output.status.success() {
@@ -165,10 +177,11 @@ fn fio(
     throttle: Option<&Throttle>,
 ) -> Result<Vec<f64>> {
     let file = directory.join("fio");
+    let (size, _) = scale(throttle.is_some());
     if !file.exists() {
         let made = Command::new("fio")
             .args(["--name=x", "--direct=1", "--rw=write", "--bs=1m", "--end_fsync=1"])
-            .args([format!("--filename={}", file.display()), format!("--size={SIZE}")])
+            .args([format!("--filename={}", file.display()), format!("--size={size}")])
             .output()
             .map_err(|error| format!("cannot run fio (apt-get install fio): {error}"))?;
         if !made.status.success() {
@@ -181,7 +194,7 @@ fn fio(
             .args(["--name=x", "--ioengine=io_uring", "--direct=1", "--time_based"])
             .args(["--runtime=2", "--ramp_time=300ms", "--output-format=json"])
             .arg(format!("--filename={}", file.display()))
-            .arg(format!("--size={SIZE}"))
+            .arg(format!("--size={size}"))
             .arg(format!("--rw={pattern}"))
             .arg(format!("--bs={block}"))
             .arg(format!("--iodepth={depth}"))

@@ -15,6 +15,7 @@
 #[path = "database/server.rs"]
 #[allow(dead_code, reason = "this bench uses a part of it")]
 mod server;
+mod tiny;
 mod tools;
 
 use std::process::{Command, Stdio};
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use server::{Server, cpus, figure, scratch};
 use tare_lab::driver::Pacing;
-use tare_lab::stats;
+use tare_stats as stats;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
@@ -38,13 +39,13 @@ struct Run {
 }
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let (words, tiny) = tiny::words();
     let mut numbers = words.iter().filter_map(|word| word.parse::<u64>().ok());
-    let Some(seconds) = numbers.next() else {
+    let Some(seconds) = numbers.next().or(tiny.then_some(1)) else {
         println!("skipped: load: name the seconds of a run, such as 5");
         return Ok(());
     };
-    let rounds = numbers.next().unwrap_or(5);
+    let rounds = numbers.next().unwrap_or(if tiny { 1 } else { 5 });
     let (server_cpu, client_cpu) = cpus()?;
     let scratch = scratch()?;
     let data = scratch.path().join("data");

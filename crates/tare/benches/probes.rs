@@ -13,11 +13,14 @@ use std::time::{Duration, Instant};
 use tare_driver::TareLoad;
 use tare_env::{Site, SiteOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
-use tare_lab::environment::{Environment, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::study::{CpuSpec, KeyDistribution, SystemSpec, WorkloadSpec};
 use tare_probe::Roots;
 use tare_system::ClientRoute;
+use tare_testkit::EnvironmentBuilder;
+
+mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
@@ -26,23 +29,7 @@ const WINDOW: Duration = Duration::from_millis(300);
 const LEAD_IN: Duration = Duration::from_millis(50);
 
 fn spec() -> EnvironmentSpec {
-    let text = |text: &str| text.to_string();
-    EnvironmentSpec {
-        name: text("native"),
-        runtime: text("process"),
-        network: text("host"),
-        cpu: text("pinned"),
-        security: text("none"),
-        cgroup: text("none"),
-        host: text("as-is"),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    EnvironmentBuilder::new("process").name("native").cpu("pinned").cgroup("none").build()
 }
 
 fn workload() -> WorkloadSpec {
@@ -111,7 +98,9 @@ fn slice(
 }
 
 fn main() -> Result<()> {
-    let slices: u64 = std::env::args().find_map(|word| word.parse().ok()).unwrap_or(60);
+    let (words, tiny) = tiny::words();
+    let named = words.iter().find_map(|word| word.parse().ok());
+    let slices: u64 = named.unwrap_or(if tiny { 4 } else { 60 });
     if !rustix::process::geteuid().is_root() {
         println!("skipped: probes: needs root");
         return Ok(());
@@ -190,9 +179,7 @@ fn tell(probes: &[Timed], pairs: &[(f64, f64)]) {
     println!("{:<18}{:>12.1}{:>12.1}{:>12.1}", "all", sums[0], sums[1], sums[2]);
     let share = (sums[1] + sums[2]) / (WINDOW.as_secs_f64() * 1e6) * 100.0;
     println!("both edges over a window of {} ms: {share:.3} % of one CPU", WINDOW.as_millis());
-    if let Some(ratio) =
-        tare_lab::stats::estimate(&tare_lab::stats::log_ratios(pairs.iter().copied()))
-    {
+    if let Some(ratio) = tare_stats::estimate(&tare_stats::log_ratios(pairs.iter().copied())) {
         let ratio = ratio.map(f64::exp);
         println!(
             "throughput with probes over without: {:.4} [{:.4}, {:.4}] over {} pairs",

@@ -1,6 +1,9 @@
 //! Exit codes, and how an error becomes one line.
 
+use std::io::Write;
 use std::process::ExitCode;
+
+use crate::stream;
 
 /// What the program's exit code says. Documented in docs/reference/exit-codes.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,10 +22,13 @@ pub enum Exit {
     Unkept = 5,
     /// Ended by Ctrl-C or SIGTERM; what was measured until then is in the record.
     Interrupted = 130,
+    /// Standard output or standard error was closed by its reader (`tare report | head`). Shells
+    /// report the same for a program that SIGPIPE ends.
+    OutputClosed = 141,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 7] = [
+    pub(crate) const ALL: [Self; 8] = [
         Self::Success,
         Self::Failure,
         Self::Usage,
@@ -30,12 +36,13 @@ impl Exit {
         Self::Host,
         Self::Unkept,
         Self::Interrupted,
+        Self::OutputClosed,
     ];
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 130")]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 141")]
         let code = exit as isize as u8;
         ExitCode::from(code)
     }
@@ -73,20 +80,21 @@ pub fn coded(error: impl Into<anyhow::Error>, exit: Exit) -> anyhow::Error {
     anyhow::Error::new(Coded { exit, source: error.into() })
 }
 
-/// Prints the error chain as one line on stderr and returns its exit code. A reader that closed
-/// our standard output (`tare report | head`) is no failure.
-pub fn report(error: &anyhow::Error) -> Exit {
-    let broken_pipe = |cause: &(dyn std::error::Error + 'static)| {
-        let kind = cause.downcast_ref::<std::io::Error>().map(std::io::Error::kind);
-        kind == Some(std::io::ErrorKind::BrokenPipe)
+/// The exit code of a command that has ended. Its output is flushed, and its error printed, first.
+pub fn of(result: anyhow::Result<Exit>) -> Exit {
+    // A failure is noted by the stream itself.
+    let _ = stream::Output.flush();
+    let exit = match result {
+        _ if stream::is_closed() => Exit::OutputClosed,
+        Ok(exit) => exit,
+        Err(error) => report(&error),
     };
-    if error.chain().any(broken_pipe) {
-        return Exit::Success;
-    }
-    #[expect(clippy::print_stderr, reason = "the one place that prints an error")]
-    {
-        eprintln!("tare: {error:#}");
-    }
+    if stream::is_closed() { Exit::OutputClosed } else { exit }
+}
+
+/// Prints the error chain as one line on stderr and returns its exit code.
+fn report(error: &anyhow::Error) -> Exit {
+    stream::say(&format!("tare: {error:#}"));
     let coded = error.chain().find_map(|cause| cause.downcast_ref::<Coded>());
     coded.map_or(Exit::Failure, |coded| coded.exit)
 }

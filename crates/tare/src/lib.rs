@@ -9,6 +9,7 @@ mod live;
 mod registry;
 mod serve;
 mod signals;
+pub mod stream;
 mod studies;
 mod terminal;
 
@@ -27,7 +28,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Explain(options) => command::explain::run(options, &arguments.state, out),
         Command::Report(options) => command::report::run(options, out),
         Command::Compare(options) => command::compare::run(options, out),
-        Command::List(options) => command::list::run(options, out),
+        Command::List(options) => command::list::run(options, &arguments.state, out),
         Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),
         Command::Clean(options) => command::clean::run(options, &arguments.state, out),
         Command::Tune(options) => command::tune::run(options, &arguments.state, out),

@@ -10,10 +10,6 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return tare::cli::usage_error(&error),
     };
-    // Not locked: the load agent answers from its load threads.
-    let mut out = std::io::stdout();
-    match tare::run(&arguments, &mut out) {
-        Ok(exit) => exit.into(),
-        Err(error) => tare::exit::report(&error).into(),
-    }
+    let result = tare::run(&arguments, &mut tare::stream::Output);
+    tare::exit::of(result).into()
 }

@@ -1,15 +1,27 @@
-//! Everything that can be plugged in, in one place: the words that a study may use.
+//! Everything that can be plugged in, in one place: the words that a study may use, what crates check
+//! on a host and clean, and the kinds of journal entries that they own.
 
+use tare_host::housekeeping::Housekeeping;
+use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
+use tare_tune::plan::Group;
+
+/// What `tare doctor` and `tare clean` ask, in the order of the output.
+pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
+    tare_host::housekeeping::HOUSEKEEPING,
+    tare_tune::HOUSEKEEPING,
+    tare_env::doctor::HOUSEKEEPING,
+    tare_system::doctor::HOUSEKEEPING,
+    crate::command::doctor::DRIVERS,
+    tare_probe::doctor::HOUSEKEEPING,
+];
+
+/// The kinds of journal entries besides those of `tare-host`.
+pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
-    let values = |name: &str| {
-        let layer = tare_env::layer::ALL.iter().find(|layer| layer.name == name);
-        let values = layer.map(|layer| layer.values).unwrap_or_default();
-        values.iter().map(|(value, _)| (*value).to_string()).collect()
-    };
     let options = |options: &[(&str, &str)]| -> Vec<OptionWords> {
         let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: vec![] };
         options.iter().map(free).collect()
@@ -33,11 +45,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
-        networks: values("network"),
-        cpus: values("cpu"),
-        securities: values("security"),
-        cgroups: values("cgroup"),
-        hosts: values("host"),
+        host_groups: Group::ALL.iter().map(|group| group.name().to_string()).collect(),
         storages: tare_env::storage::ALL
             .iter()
             .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
@@ -50,8 +58,6 @@ pub(crate) fn vocabulary() -> Vocabulary {
                 values: values.iter().map(|value| (*value).to_string()).collect(),
             })
             .collect(),
-        rootfs: options(tare_env::rootfs::OPTIONS),
-        injections: values("inject"),
         systems: tare_system::ALL.iter().map(system).chain([fake.clone()]).collect(),
         drivers: tare_driver::ALL.iter().map(driver).chain([fake]).collect(),
         workloads: tare_load::workload::shipped::ALL.iter().filter_map(workload).collect(),

@@ -1,4 +1,5 @@
-//! SIGINT and SIGTERM as a flag. A second one ends the program at once: what it leaves on the host
+//! SIGINT and SIGTERM as a flag, which a reader of the output that goes away sets too. A second
+//! signal ends the program at once: what it leaves on the host
 //! is in the journal, and `tare clean` or the next start removes it.
 
 use std::io::Read;
@@ -9,11 +10,14 @@ use std::sync::atomic::AtomicBool;
 use anyhow::Context;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
+use crate::stream;
+
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Registers the flag; it becomes true at the first signal.
+/// Registers the flag; it becomes true at the first signal, and when a reader of the output goes away.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
+    stream::stop_with(&flag);
     for signal in SIGNALS {
         // The order matters: the shutdown looks at the flag before this signal sets it.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&flag))
@@ -28,6 +32,7 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
 /// read until a signal comes: while a study is measured, it does not run.
 pub(crate) fn stop_flag_with(restore: fn()) -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
+    stream::stop_with(&flag);
     let (mut told, teller) = UnixStream::pair().context("cannot make a pair of sockets")?;
     for signal in SIGNALS {
         let teller = teller.try_clone().context("cannot copy a socket")?;

@@ -4,13 +4,15 @@ use std::io::{self, BufRead, IsTerminal, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 
+use crate::stream::Errors;
+
 /// Reads one line of standard input. A terminal is asked with `prompt`, and does not show what is
 /// typed; afterwards it is as it was.
 pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     let input = io::stdin();
     let hidden = match input.is_terminal() {
         true => {
-            write!(io::stderr(), "{prompt}")?;
+            write!(Errors, "{prompt}")?;
             Some(Hidden::begin()?)
         }
         false => None,
@@ -19,7 +21,7 @@ pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     let read = input.lock().read_line(&mut line);
     if hidden.is_some() {
         // The end of the line was not shown either.
-        writeln!(io::stderr())?;
+        writeln!(Errors)?;
     }
     drop(hidden);
     read?;

@@ -8,7 +8,9 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
-use common::{Need, run_in, skipped, stderr};
+use common::{run_in, stderr};
+use tare_testkit::host_state::HostState;
+use tare_testkit::{Need, skipped};
 
 const STUDY: &str = r#"name = "t"
 baseline = "native"
@@ -113,10 +115,10 @@ fn a_runtime_that_is_missing_is_one_line() {
     fs::write(here.path().join("s.toml"), format!("{STUDY}{text}[[workload]]\nname = \"w\"\n"))
         .unwrap();
     let state = here.path().join("state");
-    let before = common::HostState::read();
+    let before = HostState::read();
     let arguments = ["weigh", "s.toml", "--state", state.to_str().unwrap()];
     check(here.path(), &arguments, 4, &["nosuchruntime"]);
-    assert_eq!(before.difference(&common::HostState::read()), Vec::<String>::new());
+    assert_eq!(before.difference(&HostState::read()), Vec::<String>::new());
 }
 
 #[test]

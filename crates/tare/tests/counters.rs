@@ -3,12 +3,12 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::fs;
 
-use common::{Need, run_in, skipped, stderr, stdout};
+use common::{run_in, stderr, stdout};
+use tare_testkit::host_state;
+use tare_testkit::{Need, skipped, tiny};
 
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
@@ -18,7 +18,7 @@ fn each_environment_is_seen_by_its_own_counters() {
     if skipped("each_environment_is_seen_by_its_own_counters", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let study = tiny::write(here.path(), "slices", 3);
     let state = here.path().join("state");

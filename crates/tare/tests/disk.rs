@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
+use tare_testkit::host_state;
+use tare_testkit::{Need, skipped};
 
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("losetup"), Need::Program("mkfs.ext4"), Need::Program("mount")];
@@ -113,7 +115,7 @@ fn a_loop_device_with_ext4_from_end_to_end() {
     if skipped("a_loop_device_with_ext4_from_end_to_end", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let disk = Disk::new();
     let name = disk.device.file_name().unwrap().to_str().unwrap().to_string();
 
@@ -182,7 +184,7 @@ fn killed_at_any_moment_clean_removes_the_file() {
     if skipped("killed_at_any_moment_clean_removes_the_file", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let disk = Disk::new();
     let state = disk.state.to_str().unwrap();
     for wait in [0, 40, 1500] {

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use common::{Need, skipped, stderr, tare};
+use common::{stderr, tare};
+use tare_testkit::{Need, Reason, skipped};
 
 const ALWAYS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
@@ -151,11 +152,7 @@ fn got(test: &str, client: &str, file: &str) -> Option<PathBuf> {
     let roots = told.map_or_else(|| usual.to_vec(), |told| vec![told]);
     let found = roots.iter().map(|root| root.join(file)).find(|path| path.exists());
     if found.is_none() {
-        let reason = format!("no {file}; `tests/drivers/run --prepare {client}` gets it");
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {test}: {reason}");
-        }
+        tare_testkit::skip(test, Reason::not_installed(format!("{client} (tests/drivers)")));
     }
     found
 }

@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::path::Path;
 use std::process::Output;
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout};
+use common::{run_in, stderr, stdout};
 use serde_json::Value;
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
 const TO: &str = "a proxy and 10 % CPU, pinned";
 
@@ -128,7 +128,7 @@ fn a_container_is_taken_apart_and_nothing_is_left() {
     if skipped("a_container_is_taken_apart_and_nothing_is_left", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 3);
     let before = HostState::read();

@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{Need, run_in, skipped, stderr};
+use common::{run_in, stderr};
+use tare_testkit::{Need, skipped};
 
 const NEEDS: [Need; 5] = [
     Need::Root,

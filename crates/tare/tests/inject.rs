@@ -6,8 +6,10 @@ mod common;
 
 use std::fs;
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout};
+use common::{run_in, stderr, stdout};
 use serde_json::Value;
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped};
 
 const NEEDS: [Need; 3] = [Need::Root, Need::Program("nft"), Need::Program("ip")];
 
@@ -55,7 +57,7 @@ fn what_is_put_in_is_read_back_and_found() {
     if skipped("what_is_put_in_is_read_back_and_found", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let here = tempfile::tempdir().unwrap();
     let state = here.path().join("state");

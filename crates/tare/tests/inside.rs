@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{run_in, stderr, stdout, tare};
+use tare_testkit::{Need, Reason, host_state};
 
 /// A guest under TCG on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -57,19 +58,14 @@ in_flight = 2
 latency_share = 0.5
 "#;
 
-/// True where no guest can be had, after saying why.
-#[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+/// Whether no guest can be had here. If so, the test is reported as skipped.
 fn skipped(test: &str) -> bool {
-    let reason = match (
-        rustix::process::geteuid().is_root(),
-        tare_env::inside::needs(&tare_env::inside::Options::default()),
-    ) {
-        (false, _) => "needs root".to_string(),
-        (_, Err(missing)) => missing.to_string(),
-        (true, Ok(())) => return false,
-    };
-    eprintln!("skipped: {test}: {reason}");
-    true
+    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
+    if let Err(missing) = &missing {
+        tare_testkit::skip(test, Reason::unavailable(&missing.what, &missing.why));
+        return true;
+    }
+    tare_testkit::skipped(test, &[Need::Root])
 }
 
 fn words<'a>(here: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
@@ -129,7 +125,7 @@ fn a_study_runs_inside_a_guest_and_says_so() {
     if skipped("a_study_runs_inside_a_guest_and_says_so") {
         return;
     }
-    let _alone = common::alone();
+    let _lock = host_state::beside_others();
     let here = tempfile::tempdir().unwrap();
     let here = here.path();
     study(here, 2);
@@ -171,7 +167,7 @@ fn a_study_inside_a_guest_is_interrupted_and_killed() {
     if skipped("a_study_inside_a_guest_is_interrupted_and_killed") {
         return;
     }
-    let _alone = common::alone();
+    let _lock = host_state::beside_others();
     let here = tempfile::tempdir().unwrap();
     let here = here.path();
     study(here, 500);

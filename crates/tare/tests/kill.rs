@@ -12,17 +12,16 @@
 #[path = "kill/client.rs"]
 mod client;
 mod common;
-#[path = "../../tare-db/tests/common/connection.rs"]
-mod connection;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use client::{Client, Writer};
 use tare_db::report::{self, Report};
 use tare_std::rng::Rng;
+use tare_testkit::Reason;
 
 /// Connections that write, each to keys of its own.
 const WRITERS: u64 = 4;
@@ -32,44 +31,13 @@ const KILLS: u64 = 3;
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// A server that ends with the test.
-struct Server {
-    child: Child,
-    report: Report,
-}
+type Server = tare_testkit::database::Server<Report>;
 
-impl Server {
-    fn start(data: &Path, options: &[&str]) -> Result<Self, String> {
-        let file = data.join(report::FILE);
-        let _ = std::fs::remove_file(&file);
-        let mut command: Command = common::tare();
-        command.args(["db", "--port", "0", "--smp", "1", "--overprovisioned", "yes", "--data"]);
-        command.arg(data).args(options).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let since = Instant::now();
-        loop {
-            if let Ok(report) = report::read(&file) {
-                return Ok(Self { child, report });
-            }
-            if child.try_wait().unwrap().is_some() {
-                let output = child.wait_with_output().unwrap();
-                return Err(common::stderr(&output));
-            }
-            assert!(since.elapsed() < START_MAX, "the server does not come up");
-            std::thread::sleep(Duration::from_millis(2));
-        }
-    }
-
-    fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+fn start(data: &Path, options: &[&str]) -> Result<Server, String> {
+    let mut command: Command = common::tare();
+    command.args(["db", "--port", "0", "--smp", "1", "--overprovisioned", "yes", "--data"]);
+    command.arg(data).args(options);
+    Server::start(command, &data.join(report::FILE), report::read)
 }
 
 fn kills() -> u64 {
@@ -83,14 +51,13 @@ fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
     let mut rng = Rng::new(1);
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
     for kill in 0..=kills() {
-        let mut server = match Server::start(data.path(), options) {
+        let mut server = match start(data.path(), options) {
             Ok(server) => server,
             Err(why) if kill == 0 => {
-                #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-                {
-                    eprintln!("skipped: {name}: {why}");
-                }
-                return;
+                return tare_testkit::skip(
+                    name,
+                    Reason::no_engine(options.last().copied().unwrap_or_default(), &why),
+                );
             }
             Err(why) => panic!("{name}: after kill {kill}: {why}"),
         };

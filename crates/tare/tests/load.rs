@@ -9,9 +9,10 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{Need, skipped, stderr, stdout, tare};
+use common::{stderr, stdout, tare};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tare_testkit::{Need, skipped};
 
 /// No load here takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);

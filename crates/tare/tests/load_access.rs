@@ -9,6 +9,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::{stderr, stdout, tare};
+use tare_testkit::Reason;
 
 /// A `tare db` with two shards that ends with the test.
 struct Database {
@@ -172,11 +173,7 @@ fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
 fn another_cql_server_is_loaded_in_every_way() {
     let name = "another_cql_server_is_loaded_in_every_way";
     let Ok(node) = std::env::var("TARE_TEST_CQL") else {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {name}: TARE_TEST_CQL names no server");
-        }
-        return;
+        return tare_testkit::skip(name, Reason::Unset { variable: "TARE_TEST_CQL" });
     };
     let user = std::env::var("TARE_TEST_CQL_USER").ok();
     let ways: [&[&str]; 4] = [&[], &["--lz4"], &["--protocol", "5"], &["--protocol", "5", "--lz4"]];

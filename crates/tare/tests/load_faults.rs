@@ -3,11 +3,6 @@
 
 mod common;
 
-#[path = "../../tare-load/src/tests/server.rs"]
-#[allow(dead_code, reason = "the library's own tests use more of it")]
-#[allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
-mod server;
-
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::Output;
@@ -16,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use common::{stderr, stdout, tare};
-use server::{Server, ServerBehaviour};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 fn load(address: SocketAddr, words: &[&str]) -> Output {
     let mut command = tare();
@@ -100,7 +95,7 @@ fn what_is_no_cql_server_is_told_in_one_line() {
 #[test]
 fn servers_that_begin_to_misbehave_are_a_result() {
     let check = |manner: ServerBehaviour, kind: &str| {
-        let server = Server::start(manner);
+        let server = FakeServer::start(manner);
         let output = load(server.address, &["--populate", "--verify"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&output))
             .unwrap_or_else(|error| panic!("{manner:?} {error}: {}", stderr(&output)));
@@ -131,7 +126,7 @@ fn servers_that_begin_to_misbehave_are_a_result() {
 
 #[test]
 fn rows_that_cannot_be_written_are_told_in_one_line() {
-    let server = Server::start(ServerBehaviour::Refuses);
+    let server = FakeServer::start(ServerBehaviour::Refuses);
     let told = failure(&load(server.address, &["--populate"]), 1);
     assert!(told.contains("cannot fill tare.row3x64") && told.contains("too much of it"), "{told}");
 }
@@ -139,7 +134,7 @@ fn rows_that_cannot_be_written_are_told_in_one_line() {
 #[test]
 fn a_search_keeps_its_runs_when_the_server_goes_away() {
     // Three closed connections in a row are a server that has gone: the port is closed too.
-    let server = Server::start(ServerBehaviour::CloseAfter(2_000));
+    let server = FakeServer::start(ServerBehaviour::CloseAfter(2_000));
     let words = ["--populate", "--rate", "500", "--find-max", "--slo", "p50=10s", "--no-reconnect"];
     let output = load(server.address, &words);
     let (text, report) = (stderr(&output), stdout(&output));

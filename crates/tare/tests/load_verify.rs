@@ -3,80 +3,41 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "../../tare-db/tests/common/connection.rs"]
-mod connection;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Output, Stdio};
 
 use common::{stderr, stdout, tare};
-use connection::Connection;
 use serde_json::Value;
 use tare_cql::request::{self, Settings};
 use tare_db::report::{FILE, Report};
+use tare_testkit::cql::Connection;
+use tare_testkit::database::Server;
 
-/// Nothing here takes longer.
-const PATIENCE: Duration = Duration::from_secs(60);
 /// Later than any time of writing of a load, so that what it writes then changes nothing.
 const FUTURE_US: u64 = 9_000_000_000_000_000;
 /// Rows of the table: a third of them each is made wrong, stale, and lost.
 const ROWS: u64 = 30;
 
 /// A database that ends with the test.
-struct Database {
-    _process: Process,
-    report: Report,
-}
-
-/// A process that ends with the test.
-struct Process(Child);
+struct Database(Server<Report>);
 
 impl Database {
     fn start(data: &Path) -> Self {
-        let process = tare()
-            .args([
-                "db",
-                "--smp",
-                "1",
-                "--overprovisioned",
-                "yes",
-                "--memory",
-                "256M",
-                "--port",
-                "0",
-            ])
-            .arg("--data")
-            .arg(data)
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let process = Process(process.expect("the program starts"));
-        let end = Instant::now() + PATIENCE;
-        loop {
-            if let Ok(report) = tare_db::report::read(&data.join(FILE)) {
-                return Self { _process: process, report };
-            }
-            assert!(Instant::now() < end, "tare db does not start");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let mut command = tare();
+        command.args(["db", "--smp", "1", "--overprovisioned", "yes", "--memory", "256M"]);
+        command.args(["--port", "0", "--data"]).arg(data);
+        let server = Server::start(command, &data.join(FILE), tare_db::report::read);
+        Self(server.unwrap_or_else(|said| panic!("{said}")))
     }
 
     fn load(&self, words: &[&str]) -> Command {
         let mut command = tare();
-        let address = format!("127.0.0.1:{}", self.report.port);
+        let address = format!("127.0.0.1:{}", self.0.report.port);
         command.args(["load", &address, "--json", "--lead-in", "0s"]).args(words);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Both fail only where it has ended already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
     }
 }
 
@@ -85,7 +46,8 @@ struct Client(Connection);
 
 impl Client {
     fn connect(database: &Database) -> Self {
-        let mut client = Self(Connection::open(&database.report).unwrap());
+        let mut client =
+            Self(Connection::open((database.0.report.listen, database.0.report.port)).unwrap());
         client.send(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")]));
         client
     }

@@ -2,18 +2,25 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::process::Stdio;
 use std::time::Duration;
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
 use tare_std::rng::Rng;
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
-/// Kills, at moments drawn uniformly from the first seconds: start-up, population, slices.
+/// Kills, at moments drawn from the first seconds: start-up, population, slices.
 const KILLS: u64 = 20;
 const LATEST: Duration = Duration::from_secs(4);
+
+/// Kills that have to hit: the study had changed the host. More are made until so many did.
+const HITS_MIN: u64 = 10;
+
+/// Kills at most, and the latest moment of one.
+const KILLS_MAX: u64 = 60;
+const LATEST_MAX: Duration = Duration::from_secs(60);
 
 #[test]
 fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
@@ -21,10 +28,12 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
     if skipped("a_study_killed_at_random_moments_leaves_no_trace_after_clean", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let mut rng = Rng::new(20);
-    for kill in 0..KILLS {
+    let (mut kill, mut hits, mut latest) = (0, 0, LATEST);
+    while kill < KILLS || hits < HITS_MIN {
+        assert!(kill < KILLS_MAX, "{hits} of {kill} kills hit a study that had changed the host");
         let here = tempfile::tempdir().unwrap();
         let state = here.path().join("state");
         tiny::write(here.path(), "slices", 2000);
@@ -37,10 +46,17 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
             .unwrap();
         // Denser early on, where most things are made.
         let share = rng.next_f64();
-        let delay = LATEST.mul_f64(share * share);
+        let delay = latest.mul_f64(share * share);
         std::thread::sleep(delay);
+        assert_eq!(child.try_wait().unwrap(), None, "the study ended before it was killed");
         child.kill().unwrap();
         child.wait().unwrap();
+        let hit = !before.difference(&HostState::read()).is_empty();
+        hits += u64::from(hit);
+        if !hit {
+            // On a slow host a study begins later.
+            latest = (latest * 5 / 4).min(LATEST_MAX);
+        }
         let clean = run_in(here.path(), ["clean", "--state", state.to_str().unwrap()]);
         assert!(clean.status.success(), "kill {kill} after {delay:?}: {}", stderr(&clean));
         let left = before.difference(&HostState::read());
@@ -50,5 +66,6 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
             left.join("\n"),
             stdout(&clean),
         );
+        kill += 1;
     }
 }

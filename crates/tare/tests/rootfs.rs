@@ -8,7 +8,8 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
 
-use common::{Need, run_in, skipped, stderr};
+use common::{run_in, stderr};
+use tare_testkit::{Need, Reason, skipped};
 
 const NEEDS: [Need; 7] = [
     Need::Root,
@@ -100,11 +101,7 @@ fn redis_runs_from_packages_and_from_an_image() {
     let output = weigh(folder.path(), "[system]\nname = \"redis\"", &all);
     let said = stderr(&output);
     if said.contains("cannot get the packages") {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {test}: {said}");
-        }
-        return;
+        return tare_testkit::skip(test, Reason::Other(said));
     }
     assert!(output.status.success(), "{said}");
     let found = made_of(folder.path());

@@ -14,10 +14,11 @@ use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use common::{Need, run_in, skipped, stderr, stdout};
+use common::{run_in, stderr, stdout};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
+use tare_testkit::{Need, skipped};
 
 /// `setsid` makes the pseudo-terminal the program's own.
 const NEEDS: [Need; 1] = [Need::Program("setsid")];

@@ -3,8 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
@@ -12,8 +10,10 @@ use std::path::Path;
 use std::process::{Child, ChildStderr, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{HostState, Need, run_in, skipped, stderr, tare};
+use common::{run_in, stderr, tare};
 use rustix::process::{Pid, Signal, kill_process};
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(240);
@@ -145,7 +145,7 @@ fn a_running_study_is_served_and_its_end_is_said() {
     if skipped("a_running_study_is_served_and_its_end_is_said", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let before = HostState::read();
     tiny::write(here.path(), "slices", 12);

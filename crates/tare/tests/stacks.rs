@@ -3,14 +3,14 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::fs;
 use std::path::Path;
 use std::process::Output;
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
 fn weigh(here: &Path, extra: &[&str]) -> Output {
     let state = here.join("state");
@@ -62,7 +62,7 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     if skipped("stacks_of_real_environments_add_up_and_leave_no_trace", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 1);
@@ -130,7 +130,7 @@ fn without_perf_a_study_goes_on_with_a_doubt() {
     if skipped("without_perf_a_study_goes_on_with_a_doubt", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 1);
     // A PATH with everything that a study runs, and no perf.

@@ -1,7 +1,6 @@
 //! Other people's systems, really started: each in every environment that is quick to make, until it
 //! answers, says what it chose, and is quiet; and nothing of it is left afterwards.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
-#![expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -10,12 +9,11 @@ use std::time::{Duration, Instant};
 
 use tare_env::{Site, SiteOptions, runtime};
 use tare_host::exec;
-use tare_lab::environment::{
-    CpuPlan, Endpoint, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec};
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
 use tare_system::ClientRoute;
+use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
 /// One after the other: they share the host's addresses, and few CPUs.
 static HOST: Mutex<()> = Mutex::new(());
@@ -25,38 +23,27 @@ struct State(PathBuf);
 
 impl Drop for State {
     fn drop(&mut self) {
-        let _ = tare_host::clean::clean(&self.0);
+        let _ = tare_host::clean::clean(&self.0, tare_env::undo::KINDS);
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
 fn environment(runtime: &str, network: &str) -> EnvironmentSpec {
     let security = if runtime == "process" { "none" } else { "default" };
-    EnvironmentSpec {
-        name: format!("{runtime} {network}"),
-        runtime: runtime.into(),
-        network: network.into(),
-        cpu: "shared".into(),
-        security: security.into(),
-        cgroup: "own".into(),
-        host: HOST_AS_IS.into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime)
+        .name(format!("{runtime} {network}"))
+        .network(network)
+        .security(security)
+        .build()
 }
 
 /// Why a test of a system cannot run here.
-fn missing(program: &str) -> Option<String> {
+fn missing(program: &str) -> Option<Reason> {
     let needed = ["ip", "nft", "runc"].into_iter().find(|name| exec::find(name).is_none());
     match (rustix::process::geteuid().is_root(), needed) {
-        (false, _) => Some("needs root".into()),
-        (true, Some(name)) => Some(format!("there is no {name}")),
-        (true, None) if exec::find(program).is_none() => Some(format!("there is no {program}")),
+        (false, _) => Some(Machine::NotRoot.into()),
+        (true, Some(name)) => Some(Reason::not_installed(name)),
+        (true, None) if exec::find(program).is_none() => Some(Reason::not_installed(program)),
         _ => None,
     }
 }
@@ -81,8 +68,7 @@ fn weighable(
     judge: impl Fn(&dyn System, &Endpoint, &[(String, String)]),
 ) {
     if let Some(reason) = missing(program) {
-        eprintln!("skipped: {test}: {reason}");
-        return;
+        return skip(test, reason);
     }
     let _one = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     let path = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
@@ -101,7 +87,7 @@ fn weighable(
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {
         if runtime.ends_with("crun") && exec::find("crun").is_none() {
-            eprintln!("skipped: {test} in {runtime}: there is no crun");
+            skip(&format!("{test} in {runtime}"), Reason::not_installed("crun"));
             continue;
         }
         let spec = environment(runtime, network);
@@ -195,8 +181,7 @@ fn postgres_starts_answers_and_leaves_nothing() {
 fn cassandra_starts_answers_and_leaves_nothing() {
     let test = "cassandra_starts_answers_and_leaves_nothing";
     let Ok(directory) = std::env::var("TARE_CASSANDRA") else {
-        eprintln!("skipped: {test}: set TARE_CASSANDRA to an installation or a directory of jars");
-        return;
+        return skip(test, Reason::Unset { variable: "TARE_CASSANDRA" });
     };
     let options =
         [("directory", directory.as_str()), ("heap", "512M"), ("settings", "concurrent_writes=16")];

@@ -7,7 +7,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use common::{Need, alone, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
+use tare_testkit::host_state::alone;
+use tare_testkit::{Need, skipped};
 
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/recorded").join(name)

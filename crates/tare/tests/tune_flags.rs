@@ -8,7 +8,8 @@ use std::process::{Command, Output};
 
 mod common;
 
-use common::{Need, run_in, skipped, stderr, stdout};
+use common::{run_in, stderr, stdout};
+use tare_testkit::{Machine, Need, Reason, skip, skipped};
 
 const CONSUMERS: [&str; 10] = [
     "docker",
@@ -37,10 +38,7 @@ fn no_topology(test: &str, directory: &Path) -> bool {
     let output = flags(directory, &["--for", "tare-db"]);
     let missing = stderr(&output).contains("does not tell its CPU topology");
     if missing {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {test}: {}", stderr(&output).trim());
-        }
+        tare_testkit::skip(test, Machine::NoCpuTopology);
     }
     missing
 }
@@ -149,11 +147,7 @@ fn container_comes_up(engine: &'static str, test: &str) {
     let answers = std::env::var_os(variable).is_some()
         && Command::new(engine).arg("info").output().is_ok_and(|output| output.status.success());
     if !answers {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {test}: no {engine} answers at {variable} (see scripts/engine)");
-        }
-        return;
+        return skip(test, Reason::not_installed(format!("a {engine} that answers")));
     }
     let root = folder.path().join("root");
     for directory in ["data", "proc", "sys", "dev", "tmp", "etc"] {

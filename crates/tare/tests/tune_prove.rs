@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, Reason, skipped, tiny};
 
 const NEEDS: [Need; 5] = [
     Need::Root,
@@ -83,10 +83,7 @@ fn place(test: &str, rounds: u32) -> Option<(tempfile::TempDir, Loop)> {
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", rounds);
     let Some(disk) = Loop::attach() else {
-        #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-        {
-            eprintln!("skipped: {test}: no loop device can be attached");
-        }
+        tare_testkit::skip(test, Reason::no_loop_device(""));
         return None;
     };
     Some((here, disk))
@@ -131,7 +128,7 @@ fn unchanged(before: &HostState, disk: &Loop) {
 fn a_proof_says_what_tuning_gains_and_leaves_the_host_as_found() {
     let test = "a_proof_says_what_tuning_gains_and_leaves_the_host_as_found";
     let Some((here, disk)) = place(test, 3) else { return };
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let words = ["prove", "tiny.toml", "-o", "p.tare", "--json", "--seed", "3"];
     let output = run_in(here.path(), arguments(here.path(), &disk, &words));
@@ -168,7 +165,7 @@ fn a_proof_says_what_tuning_gains_and_leaves_the_host_as_found() {
 #[test]
 fn a_killed_proof_is_put_back_by_clean() {
     let Some((here, disk)) = place("a_killed_proof_is_put_back_by_clean", 2000) else { return };
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let mut child = start(here.path(), &disk);
     wait_until_tuned(&mut child, here.path(), &disk);
@@ -183,7 +180,7 @@ fn a_killed_proof_is_put_back_by_clean() {
 #[test]
 fn a_signal_puts_the_host_back() {
     let Some((here, disk)) = place("a_signal_puts_the_host_back", 2000) else { return };
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let before = HostState::read();
     let mut child = start(here.path(), &disk);
     wait_until_tuned(&mut child, here.path(), &disk);
@@ -196,7 +193,7 @@ fn a_signal_puts_the_host_back() {
 #[test]
 fn a_host_that_is_tuned_already_is_refused() {
     let Some((here, disk)) = place("a_host_that_is_tuned_already_is_refused", 2) else { return };
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let run = |words: &[&str]| run_in(here.path(), arguments(here.path(), &disk, words));
     let output = run(&["apply", "--yes"]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -3,15 +3,15 @@
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
-#[path = "common/tiny.rs"]
-mod tiny;
 
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{HostState, Need, run_in, skipped, stderr, stdout, tare};
+use common::{run_in, stderr, stdout, tare};
+use tare_testkit::host_state::{self, HostState};
+use tare_testkit::{Need, skipped, tiny};
 
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
@@ -38,7 +38,7 @@ fn unchanged(before: &HostState) {
 
 #[test]
 fn the_fake_study_finds_the_costs_that_were_put_in() {
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let output = weigh(here.path(), &["fake", "--seed", "5", "--json"]);
     assert!(output.status.success(), "{}", stderr(&output));
@@ -66,7 +66,7 @@ fn slices_give_costs_a_record_and_a_page() {
     if skipped("slices_give_costs_a_record_and_a_page", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 3);
     let before = HostState::read();
@@ -121,7 +121,7 @@ fn trials_start_everything_afresh() {
     if skipped("trials_start_everything_afresh", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "trials", 2);
     let before = HostState::read();
@@ -155,7 +155,7 @@ fn rows_loaded_once_are_read_from_every_storage() {
     if skipped("rows_loaded_once_are_read_from_every_storage", &needs) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let study = r#"
 name = "kept"
@@ -243,7 +243,7 @@ fn a_killed_study_is_resumed_with_the_same_order() {
     if skipped("a_killed_study_is_resumed_with_the_same_order", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let before = HostState::read();
     tiny::write(here.path(), "slices", 4);
@@ -286,7 +286,7 @@ fn a_signal_ends_a_study_cleanly() {
     if skipped("a_signal_ends_a_study_cleanly", &NEEDS) {
         return;
     }
-    let _alone = common::alone();
+    let _alone = host_state::alone();
     // During start, and in the middle of the slices.
     for delay_ms in [60, 300, 2500] {
         let here = tempfile::tempdir().unwrap();

@@ -37,7 +37,7 @@ def run(client, cache, tare, report):
     """Prepares a client and, with a program to run it against, runs it."""
     missing = client.missing()
     if missing:
-        report.skip(client.name, f"needs {', '.join(missing)}")
+        report.skip(client.name, missing)
         return
     began = time.monotonic()
     try:

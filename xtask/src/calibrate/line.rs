@@ -86,7 +86,7 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Line>> {
     whole.lines().enumerate().map(parse).collect()
 }
 
-/// Writes a file anew, to go on after its last whole line.
+/// Writes a file again without the partial line that a crash left at its end.
 pub(crate) fn rewrite(path: &Path, lines: &[Line]) -> anyhow::Result<()> {
     let new = path.with_extension("new");
     fs::write(&new, text(lines)?)

@@ -20,7 +20,7 @@ use super::studies::{self, BASELINE, FULL, Kind, Known, QUESTIONS, Truth};
 #[derive(Debug)]
 pub(crate) struct Bench {
     program: PathBuf,
-    /// A directory for studies, records and state; removed by whoever made it.
+    /// A directory for studies, records and state; its maker removes it.
     folder: PathBuf,
     /// Server CPU per operation of the baseline with nothing injected.
     pub(crate) baseline_us: f64,

@@ -1,11 +1,13 @@
-//! `cargo xtask calibrate`: is the instrument right? Campaigns on this machine in which the true cost
-//! is known because it was injected, each line of results beside its truth (docs/concepts/trust.md).
+//! `cargo xtask calibrate`: is the instrument right? Campaigns on this machine in which the true
+//! cost is known because it was injected, each line of results beside its truth
+//! (docs/concepts/trust.md).
 //!
-//! Method: campaigns of several kinds in turn, each a study that the built `tare` runs as anybody's.
-//! After every campaign its lines are added to the file of results, synced, and told on standard error;
-//! whatever kills this, at most the running campaign is lost, and `--resume` goes on.
+//! Method: campaigns of several kinds in turn, each a study that the built `tare` runs like a
+//! user's. After every campaign its lines are appended to the file of results, synced, and printed
+//! on standard error. A kill loses at most the running campaign; `--resume` goes on.
 //!
-//! Limits: one machine, one hour. A campaign that fails is told and not repeated until the next turn.
+//! Limits: one machine, one hour. A campaign that fails is printed and not repeated until the next
+//! turn.
 
 mod line;
 mod measure;
@@ -112,8 +114,8 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The campaigns that are not there yet, in turn. A kind that stands in the list several times has as
-/// many numbers in each turn.
+/// The campaigns that are not there yet, in turn. A kind that the list names several times has
+/// as many numbers in each turn.
 fn wanted(options: &Options, lines: &[line::Line]) -> Vec<(Kind, u32)> {
     let mut next = [0u32; Kind::ALL.len()];
     let mut wanted = Vec::new();

@@ -1,7 +1,7 @@
 //! A neighbour that is no part of a study and burns half of a CPU, in bursts.
 //!
-//! It is this program again, pinned by `taskset`. It ends when its standard input does, so also when
-//! whoever started it is killed.
+//! It is this program again, pinned by `taskset`. It ends when its standard input does, so
+//! also when its parent is killed.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

@@ -12,7 +12,7 @@ const RESULTS: &str = "fixtures/calibration";
 const BEGIN: &str = "<!-- results: written by `cargo xtask calibrate --page` -->\n";
 const END: &str = "<!-- end of results -->\n";
 
-/// Writes the table anew.
+/// Writes the table again.
 pub(super) fn write(root: &Path) -> anyhow::Result<()> {
     let path = root.join(PAGE);
     let (now, wanted) = both(root)?;
@@ -67,6 +67,6 @@ mod tests {
             write(root).unwrap();
         }
         let (now, wanted) = both(root).unwrap();
-        assert_eq!(now, wanted, "cargo xtask calibrate --page writes it anew");
+        assert_eq!(now, wanted, "cargo xtask calibrate --page rewrites it");
     }
 }

@@ -1,8 +1,8 @@
 //! A share k of n with the interval of Clopper and Pearson: exact, never too narrow.
 //!
-//! The bounds are those shares of which the binomial distribution would give k or more (or k or fewer)
-//! of n in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or fiducial
-//! limits illustrated in the case of the binomial", Biometrika 26, 1934.
+//! The bounds are those shares of which the binomial distribution would give k or more (or k or
+//! fewer) of n in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or
+//! fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934.
 
 /// Probability in each tail.
 const TAIL: f64 = 0.025;
@@ -76,7 +76,8 @@ mod tests {
 
     #[test]
     fn intervals_are_those_of_the_tables() {
-        // As in the usual tables of the exact 95 % interval; for none of n the bound is 1 - 0.025^(1/n).
+        // As in the usual tables of the exact 95 % interval; for none of n the bound is 1 -
+        // 0.025^(1/n).
         for (k, n, low, high) in [
             (8, 10, 0.4439, 0.9748),
             (0, 10, 0.0, 0.3085),

@@ -6,7 +6,8 @@ use std::time::Duration;
 /// A kind of campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// CPU time per operation: 1 %, 3 %, 10 % of the baseline's and a large one; and the A/A control.
+    /// CPU time per operation: 1 %, 3 %, 10 % of the baseline's and a large one; and the A/A
+    /// control.
     Busy,
     /// Throughput of a server that is short of CPU, under a quota of 99, 97 and 90 %.
     Quota,
@@ -74,15 +75,16 @@ pub(crate) const BASELINE: &str = "native";
 const HEAVY: &str = "busy=60us";
 /// Busy times in shares of the baseline's CPU per operation.
 const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10, "busy 10 %")];
-/// The baseline of delays has a relay and a delay too: one that is there to be waited for. A relay without
-/// delay would pay for waking up, which the others do while they wait.
+/// The baseline of delays has a relay and a delay too: one that is there to be waited for. A relay
+/// without delay would pay for waking up, which the others do while they wait.
 const RELAY_US: f64 = 200.0;
 /// A server with one operation in flight is idle for half of its time, in which it burns.
 const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0\n";
 const LARGE_NS: u64 = 4_000;
 const FILTERS: [u16; 3] = [1000, 2000, 4000];
 
-/// The study of a kind. `baseline_us`: server CPU per operation of the baseline, for relative costs.
+/// The study of a kind. `baseline_us`: server CPU per operation of the baseline, for relative
+/// costs.
 pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
     let busy = |name: &str, ns: u64| Known {
         name: name.to_string(),
@@ -135,8 +137,9 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> Planned {
             "50ms",
             "connections = 4\nin_flight = 64\nrate_per_s = 500\n",
         ),
-        // Each operation by system calls of its own, and as many of them however long the filter is. With
-        // many in flight a slower server finds more of them waiting and serves several by one call.
+        // Each operation by system calls of its own, and as many of them however long the filter
+        // is. With many in flight a slower server finds more of them waiting and serves several by
+        // one call.
         Kind::Filter => ("io = \"epoll\"\n", "200ms", "50ms", ONE_AT_A_TIME),
         Kind::Busy | Kind::Noise | Kind::Explain => ("", "200ms", "50ms", ONE_AT_A_TIME),
     };
@@ -169,8 +172,8 @@ pub(crate) struct Question {
     system: &'static str,
 }
 
-/// Asked in turn. The decoys are real layers: a cgroup costs about nothing, shared CPUs and a bridge a
-/// few µs; the injected cost is larger.
+/// Asked in turn. The decoys are real layers: a cgroup costs about nothing, shared CPUs and a
+/// bridge a few µs; the injected cost is larger.
 pub(crate) const QUESTIONS: [Question; 4] = [
     Question {
         name: "20 us beside a bridge",

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_lab::stats::methods::student_t;
+use tare_stats::methods::student_t;
 
 use super::line::{Figure, Line};
 use super::proportion::Proportion;
@@ -194,8 +194,8 @@ fn filters(lines: &[Line]) -> Option<String> {
     ))
 }
 
-/// Whether the middle one lies on the line through the two others. The ends of that line are known no
-/// better than the middle, so that the intervals of all three count, as the errors of a sum do.
+/// Whether the middle one lies on the line through the two others. The ends of that line are known
+/// no better than the middle, so that the intervals of all three count, as the errors of a sum do.
 fn is_straight(one: &[(f64, &Line)]) -> bool {
     let (short, middle, long) = (one[0], one[1], one[2]);
     let share = (middle.0 - short.0) / (long.0 - short.0);

@@ -1,46 +1,52 @@
-//! When a shard lets its store flush and compact: in slices of about 100 µs, all the time while there
-//! is nothing else to do, and otherwise for a share of it that the foreground earns.
+//! When a shard lets its store flush and compact: in slices of about 100 µs, all the time while the
+//! shard is idle, and otherwise for a share of the time that the foreground has worked.
 //!
-//! A slice follows the submission of the answers before it and precedes the requests that have come
-//! meanwhile, so that it holds up none by more than its own length.
+//! A slice runs after the answers of a turn are submitted and before the requests that came
+//! meanwhile are handled, so that it delays a request by no more than its own length.
 
 use tare_store::Urgency;
 
+use crate::node::memory::CacheTarget;
 use crate::shard::Shard;
-use crate::stall::Task;
+use crate::shard::stall::Task;
 
-/// What a slice is reckoned to take: it is begun when so much has been earned.
+/// Assumed length of a slice. A slice begins when this much credit has been earned.
 const SLICE_NS: i64 = 100_000;
-/// What can be earned in advance.
+/// Credit that can be saved up.
 const CREDIT_NS_MAX: i64 = 4 * SLICE_NS;
-/// The same while writes are about to be refused: who writes is held up by no more.
+/// Credit that can be saved up while writes are about to be refused; it bounds how long background
+/// work delays a writer.
 const CREDIT_NS_MAX_CRITICAL: i64 = 20 * SLICE_NS;
 
-/// What the store's background work may spend.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Background {
+/// The time that the store's background work may spend, and what it holds up.
+#[derive(Debug, Default)]
+pub(crate) struct Background {
     credit_ns: i64,
     urgency: Option<Urgency>,
-    /// There was nothing to do; until an operation on a file has ended, or for a while.
+    /// The store had nothing to do. It is asked again when an operation on a file has ended, and
+    /// from time to time.
     waits: bool,
+    /// Requests wait until memtables have been flushed.
+    pub(super) full: bool,
+    pub(super) cache: CacheTarget,
 }
 
 impl Background {
-    /// The foreground has worked for so long.
+    /// Adds credit for the time that the foreground has worked.
     #[inline]
     pub(super) fn earn(&mut self, worked_ns: u64) {
         let worked_ns = i64::try_from(worked_ns).unwrap_or(i64::MAX);
-        // Until it is known how urgent it is, it is taken for work that can wait.
+        // Work of unknown urgency counts as work that can wait.
         let (earned, most) = match self.urgency {
             Some(Urgency::Critical) => (worked_ns.saturating_mul(9), CREDIT_NS_MAX_CRITICAL),
             Some(Urgency::Urgent) => (worked_ns, CREDIT_NS_MAX),
-            // A quarter of the whole.
+            // A third of the foreground's time is a quarter of the whole.
             Some(Urgency::Background | Urgency::None) | None => (worked_ns / 3, CREDIT_NS_MAX),
         };
         self.credit_ns = self.credit_ns.saturating_add(earned).min(most);
     }
 
-    /// There may be something to do again.
+    /// Notes that the store may have something to do again.
     #[inline]
     pub(super) fn wake(&mut self) {
         self.waits = false;
@@ -50,16 +56,16 @@ impl Background {
 impl Shard {
     /// Whether the store has work that can go on now.
     pub(super) fn has_background_work(&self) -> bool {
-        !self.state.background.waits && self.store.urgency() != Urgency::None
+        !self.background.waits && self.store.urgency() != Urgency::None
     }
 
     /// Whether requests have to wait because rows come faster than the disk takes them, into the
-    /// log or from memtables into tables. Clients are held up then instead of being refused, which
-    /// they would take for failures; where the store cannot go on (the disk is full, or has failed)
-    /// they are refused, with the reason.
+    /// log or from memtables into tables. Clients wait then; a refusal would count as a failure.
+    /// Where the store cannot go on (the disk is full, or has failed), requests are refused with
+    /// the reason.
     #[inline]
     pub(super) fn is_full(&self) -> bool {
-        let budget = &self.budget;
+        let budget = &self.settings.budget;
         let full = self.store.used_bytes() > budget.memtable_bytes / 16 * 15
             || self.store.log_pending_bytes() > budget.pending_bytes() / 4 * 3;
         full && self.can_go_on()
@@ -67,17 +73,17 @@ impl Shard {
 
     #[cold]
     fn can_go_on(&self) -> bool {
-        let metrics = &self.state.metrics;
+        let metrics = &self.telemetry.counters;
         metrics.disk_full == 0
             && metrics.poisoned == 0
             && (metrics.queue_files > 0 || self.store.urgency() != Urgency::None)
     }
 
-    /// Gives the store slices: one if there is nothing else to do, else as many as were earned.
-    /// Returns how long they took, in ns.
+    /// Gives the store slices: one if the shard is idle, else as many as the credit allows. Returns
+    /// how long they took, in ns.
     #[inline]
     pub(super) fn work_in_background(&mut self, idle: bool) -> u64 {
-        let background = &self.state.background;
+        let background = &self.background;
         if background.waits || (!idle && background.credit_ns < SLICE_NS) {
             return 0;
         }
@@ -85,7 +91,7 @@ impl Shard {
     }
 
     fn spend(&mut self, idle: bool) -> u64 {
-        let background = &mut self.state.background;
+        let background = &mut self.background;
         let urgency = self.store.urgency();
         background.urgency = Some(urgency);
         if urgency == Urgency::None {
@@ -95,7 +101,7 @@ impl Shard {
         let begun_ns = self.stalls.enter(Task::Storage, self.clock);
         let mut spent_ns = 0;
         loop {
-            background.waits = !self.store.work(self.state.now);
+            background.waits = !self.store.work(self.now);
             let now_ns = self.clock.now_ns() - begun_ns;
             let slice_ns = i64::try_from(now_ns - spent_ns).unwrap_or(i64::MAX);
             background.credit_ns =

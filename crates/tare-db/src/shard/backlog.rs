@@ -1,23 +1,23 @@
-//! What clients have sent and the shard has not handled yet.
+//! Requests that clients have sent and the shard has not handled yet.
 //!
-//! Answers leave at the end of a turn. A shard that was frozen, or held up, finds megabytes of
-//! requests when it runs again; handled in one turn they would delay the first answer by all of their
-//! work. So a turn handles a bounded number of received bytes, and the rest goes in rounds: one buffer
-//! of each connection, so that none waits for all that another has sent.
+//! Answers leave at the end of a turn. A shard that was frozen or held up finds megabytes of requests
+//! when it runs again; if one turn handled them all, the first answer would wait for all of that work.
+//! So a turn handles a bounded number of received bytes. The rest goes in rounds of one buffer for each
+//! connection, so that no connection waits for everything that another one has sent.
 //!
-//! Only what lies in buffers can wait here (io_uring). With epoll the bytes wait in their sockets.
+//! Only bytes in buffers can wait here (io_uring). With epoll the bytes wait in their sockets.
 
 use std::collections::VecDeque;
 
 use super::Shard;
-use crate::reactor::{ConnId, Event, Source};
+use crate::net::reactor::{ConnId, Event, Source};
 
-/// Received bytes after which a turn ends: some 200 requests with a row of 300 bytes, or 2 ms.
+/// Received bytes after which a turn ends: about 200 requests with a row of 300 bytes, or 2 ms.
 const TURN_BYTES_MAX: usize = 64 << 10;
 
-/// Events of connections, each of which has a place in this round or in the next.
+/// Events of connections that wait for this round or for the next.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(crate) struct Backlog {
     due: VecDeque<(ConnId, Event)>,
     later: VecDeque<(ConnId, Event)>,
     round: u64,
@@ -63,17 +63,17 @@ impl Backlog {
 }
 
 impl Shard {
-    /// Handles what has happened, as far as a turn goes. False if there was nothing.
+    /// Handles events, as many as fit into a turn. Returns false if there were none.
     pub(super) fn handle(&mut self, events: &mut Vec<Event>) -> bool {
-        if events.is_empty() && self.state.backlog.is_empty() {
+        if events.is_empty() && self.backlog.is_empty() {
             return false;
         }
         let mut bytes = 0;
         for event in events.drain(..) {
-            let waits = bytes >= TURN_BYTES_MAX || !self.state.backlog.is_empty();
+            let waits = bytes >= TURN_BYTES_MAX || !self.backlog.is_empty();
             match event {
                 Event::Input(conn, Source::Buffer { .. }) | Event::Hangup(conn) if waits => {
-                    self.state.backlog.push(conn, event);
+                    self.backlog.push(conn, event);
                 }
                 event => {
                     bytes += received(&event);
@@ -82,7 +82,7 @@ impl Shard {
             }
         }
         while bytes < TURN_BYTES_MAX {
-            let Some(event) = self.state.backlog.pop() else { break };
+            let Some(event) = self.backlog.pop() else { break };
             bytes += received(&event);
             self.event(event);
         }
@@ -90,7 +90,7 @@ impl Shard {
     }
 }
 
-/// Bytes that an event brings.
+/// Number of received bytes that an event announces.
 #[inline]
 fn received(event: &Event) -> usize {
     match event {
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_backlog_goes_round_its_connections_and_keeps_the_order_of_each() {
+    fn backlog_is_fair_and_keeps_the_order_of_each_connection() {
         let conn = |slot| ConnId { slot, generation: 0 };
         let mut backlog = Backlog::default();
         let push = |backlog: &mut Backlog, slot, id| {
@@ -121,7 +121,7 @@ mod tests {
         }
         assert_eq!(pop(&mut backlog), Some((5, 0)));
         assert_eq!(pop(&mut backlog), Some((0, 3)));
-        // What comes meanwhile has its place behind what its connection has sent before.
+        // New events follow the earlier ones of their connection.
         push(&mut backlog, 0, 7);
         push(&mut backlog, 2, 8);
         let rest: Vec<_> = std::iter::from_fn(|| pop(&mut backlog)).collect();

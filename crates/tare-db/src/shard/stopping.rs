@@ -1,49 +1,57 @@
-//! How a shard stops: it answers what it was asked, then makes its log durable.
+//! How a shard stops: it answers the requests that it has, then makes its log durable.
 
 use std::io;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::reactor::{Event, ReactorError, Wait};
+use crate::net::reactor::{Event, ReactorError, Wait};
 use crate::shard::{SLEEP_MAX, Shard};
 
 /// How long a stopping shard waits for clients to take their answers.
 const DRAIN_NS_MAX: u64 = 2_000_000_000;
 
-/// How long a clean end may take, such as on a disk that is full. What is not in tables then is in
-/// the log, as after a crash.
+/// How long closing the store may take, for example on a disk that is full. Rows that are not in
+/// tables by then are in the log, as after a crash.
 const CLOSE_NS_MAX: u64 = 20_000_000_000;
-/// Bytes of rows that are still flushed at the end; more are left to the log.
+/// Rows of at most this many bytes are flushed at the end; more stay in the log.
 const FLUSH_BYTES_MAX: usize = 64 << 20;
 
+/// How far a stop has come.
+#[derive(Debug, Default)]
+pub(crate) struct Stopping {
+    since_ns: Option<u64>,
+    /// Whether this shard has reported that it has nothing left to answer.
+    reported: bool,
+}
+
 impl Shard {
-    /// After the stop was asked for: true when nothing is owed to anyone any more.
+    /// Whether a stopping shard, and all its siblings, have answered everything.
     pub(super) fn is_drained(&mut self, now_ns: u64) -> bool {
-        let since = match self.state.stopping_since_ns {
+        let since = match self.stopping.since_ns {
             Some(since) => since,
             None => {
                 self.engine.stop_listening();
-                let ids: Vec<_> = self.state.conns.iter().flatten().map(|conn| conn.id).collect();
+                let ids: Vec<_> = self.connections.iter().map(|conn| conn.id).collect();
                 ids.into_iter().for_each(|id| self.engine.pause(id));
-                self.state.stopping_since_ns = Some(now_ns);
+                self.stopping.since_ns = Some(now_ns);
                 now_ns
             }
         };
-        let (state, engine) = (&self.state, &mut self.engine);
-        let mut conns = state.conns.iter().flatten();
-        let settled = state.remote == 0
-            && state.outbox_len == 0
-            && state.readings.is_empty()
-            && state.backlog.is_empty()
-            && state.waiters.is_empty()
+        let engine = &mut self.engine;
+        let mut conns = self.connections.iter();
+        let settled = self.connections.unanswered == 0
+            && self.siblings.waiting() == 0
+            && self.reads.runnable() == 0
+            && self.backlog.is_empty()
+            && self.writes.pending() == 0
             && conns.all(|conn| !conn.has_output() && !engine.is_sending(conn.id));
         let late = now_ns.saturating_sub(since) > DRAIN_NS_MAX;
-        if (settled || late) && !self.state.announced {
-            self.state.announced = true;
-            self.common.drained.fetch_add(1, Ordering::AcqRel);
+        if (settled || late) && !self.stopping.reported {
+            self.stopping.reported = true;
+            self.shared.drained.fetch_add(1, Ordering::AcqRel);
         }
-        // Siblings may still ask for something while they are not settled.
-        let all = self.common.drained.load(Ordering::Acquire) >= self.common.mailboxes.len();
+        // Siblings may still send requests until they are settled too.
+        let all = self.shared.drained.load(Ordering::Acquire) >= self.shared.mailboxes.len();
         late || (settled && all)
     }
 
@@ -51,19 +59,19 @@ impl Shard {
     pub(super) fn finish(&mut self) -> Result<(), ReactorError> {
         let failed = |source: io::Error| ReactorError::Wait { source };
         let mut events = Vec::new();
-        // What is in memory is written to tables where that is quick, so that the next start is too.
+        // A quick flush makes the next start quick.
         self.store.close(self.store.used_bytes() <= FLUSH_BYTES_MAX);
         let since_ns = self.clock.now_ns();
         while !self.store.is_closed() && !self.store.is_poisoned() {
-            self.state.now = self.clock.now();
-            if self.state.now.monotonic_ns - since_ns > CLOSE_NS_MAX {
+            self.now = self.clock.now();
+            if self.now.monotonic_ns - since_ns > CLOSE_NS_MAX {
                 break;
             }
             self.pump_store();
-            if self.store.work(self.state.now) {
+            if self.store.work(self.now) {
                 continue;
             }
-            let now_ns = self.state.now.monotonic_ns;
+            let now_ns = self.now.monotonic_ns;
             let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);
             let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(SLEEP_MAX);
             self.engine.turn(Wait::Sleep(wait), &mut events).map_err(failed)?;
@@ -73,11 +81,11 @@ impl Shard {
                 }
             }
         }
-        for conn in self.state.conns.iter_mut().filter_map(Option::take) {
+        for conn in self.connections.take_all().into_iter().flatten() {
             self.engine.close(conn.id);
         }
-        self.state.metrics.connections = 0;
-        self.account.store(&self.state.metrics);
+        self.telemetry.counters.connections = 0;
+        self.telemetry.publish_counters();
         Ok(())
     }
 }

@@ -1,36 +1,13 @@
-//! What the tests of a real server share: its process, and a connection to it.
+//! The server process that the tests of this crate drive: the example `serve`.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
-pub(crate) mod connection;
-
-use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::process::Command;
 
 use tare_db::report::{self, Report};
 
-/// How often something is asked for before a test gives up: for about a minute.
-const TRIES: u32 = 6_000;
-const BETWEEN_TRIES: Duration = Duration::from_millis(10);
-
-/// Asks until there is an answer.
-#[track_caller]
-pub(crate) fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..TRIES {
-        if let Some(found) = ask() {
-            return found;
-        }
-        std::thread::sleep(BETWEEN_TRIES);
-    }
-    panic!("waited a minute in vain: {what}");
-}
-
 /// A server that ends with the test.
-pub(crate) struct Server {
-    pub(crate) child: Child,
-    pub(crate) report: Report,
-}
+pub(crate) type Server = tare_testkit::database::Server<Report>;
 
 /// The example is built beside the tests.
 pub(crate) fn program() -> PathBuf {
@@ -38,55 +15,14 @@ pub(crate) fn program() -> PathBuf {
     test.parent().unwrap().parent().unwrap().join("examples/serve")
 }
 
-impl Server {
-    /// Serves a data directory with the example's further arguments, or returns what it said instead.
-    pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Result<Self, String> {
-        let mut command = Command::new(program());
-        command.arg(data).args(arguments);
-        Self::start(command, data)
-    }
-
-    /// Starts a command that serves a data directory, or returns what it said instead.
-    pub(crate) fn start(mut command: Command, data: &Path) -> Result<Self, String> {
-        let file = data.join(report::FILE);
-        // That of a server before.
-        let _ = std::fs::remove_file(&file);
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        for _ in 0..TRIES {
-            if let Ok(report) = report::read(&file) {
-                return Ok(Self { child, report });
-            }
-            if child.try_wait().unwrap().is_some() {
-                let mut said = String::new();
-                child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-                return Err(said);
-            }
-            std::thread::sleep(BETWEEN_TRIES);
-        }
-        child.kill().unwrap();
-        child.wait().unwrap();
-        panic!("the server has not started within a minute");
-    }
-
-    /// Ends it as SIGTERM does, and returns what it said.
-    pub(crate) fn stop(mut self) -> String {
-        drop(self.child.stdin.take());
-        assert!(self.child.wait().unwrap().success());
-        let mut said = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        said
-    }
-
-    pub(crate) fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
+/// Serves a data directory with the example's further arguments, or returns what it printed instead.
+pub(crate) fn serve(data: &Path, arguments: &[&str]) -> Result<Server, String> {
+    let mut command = Command::new(program());
+    command.arg(data).args(arguments);
+    serve_with(command, data)
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Starts a command that serves a data directory, or returns what it printed instead.
+pub(crate) fn serve_with(command: Command, data: &Path) -> Result<Server, String> {
+    Server::start(command, &data.join(report::FILE), report::read)
 }

@@ -8,7 +8,7 @@ use tare_cql::response::{ErrorKind, Response};
 use tare_cql::wire::Value;
 
 use crate::common;
-use crate::common::connection::Connection;
+use tare_testkit::cql::Connection;
 
 /// A server that ends with the test.
 pub(crate) struct Server(common::Server);
@@ -16,12 +16,12 @@ pub(crate) struct Server(common::Server);
 impl Server {
     pub(crate) fn start(data: &Path, shards: usize, durability: &str) -> Self {
         let arguments = ["0", durability, "auto", &shards.to_string(), "yes"];
-        let server = common::Server::serve(data, &arguments);
+        let server = common::serve(data, &arguments);
         Self(server.unwrap_or_else(|said| panic!("the server does not start: {said}")))
     }
 
     pub(crate) fn connect(&self) -> Client {
-        let connection = Connection::open(&self.0.report).unwrap();
+        let connection = Connection::open((self.0.report.listen, self.0.report.port)).unwrap();
         let mut client = Client { connection, events: Vec::new() };
         let mut out = Vec::new();
         request::encode_startup(&mut out, 0, &[("CQL_VERSION", "3.0.0")]);

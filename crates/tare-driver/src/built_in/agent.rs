@@ -18,7 +18,7 @@ use tare_load::engine::{self, Edge, Engine, LoadObserver, Target};
 use tare_load::pacing::ScheduleError;
 use tare_load::{LoadError, Stats, histogram};
 use tare_std::cpus::CpuSet;
-use tare_std::errors::one_line;
+use tare_std::error_line;
 
 use crate::targets::{NoTarget, Targets};
 
@@ -191,5 +191,5 @@ fn say(output: &Mutex<impl Write>, answer: &Answer) -> Result<(), AgentError> {
 }
 
 fn failed(error: &dyn Error) -> Answer {
-    Answer::Failed { error: one_line(error) }
+    Answer::Failed { error: error_line(error) }
 }

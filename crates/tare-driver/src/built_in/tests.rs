@@ -7,16 +7,11 @@ use std::time::Duration;
 use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 
 use tare_load::histogram;
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 use super::protocol::{Answer, Order};
 use super::{AgentError, agent};
 use crate::tests::{cpus, workload};
-
-#[path = "../../../tare-load/src/tests/server.rs"]
-#[allow(dead_code, reason = "the load generator's own tests use more of it")]
-mod server;
-
-use server::{Server, ServerBehaviour};
 
 /// An agent in a thread, connected by a pair of sockets.
 struct Agent {
@@ -59,7 +54,7 @@ impl Agent {
     }
 }
 
-fn open(server: &Server) -> Order {
+fn open(server: &FakeServer) -> Order {
     Order::Open { addresses: vec![server.address], deadline: Duration::from_secs(10) }
 }
 
@@ -75,7 +70,8 @@ fn slice(pacing: Pacing) -> SliceOrder {
 
 #[test]
 fn agent_loads_several_systems_and_reports_edges() {
-    let servers = [Server::start(ServerBehaviour::Good), Server::start(ServerBehaviour::Good)];
+    let servers =
+        [FakeServer::start(ServerBehaviour::Good), FakeServer::start(ServerBehaviour::Good)];
     let mut agent = Agent::start();
     for (number, server) in (0..).zip(&servers) {
         assert_eq!(agent.ask(&open(server)), Answer::Opened { target: TargetId(number) });
@@ -109,8 +105,8 @@ fn agent_loads_several_systems_and_reports_edges() {
 
 #[test]
 fn broken_connection_is_replaced_in_a_slice() {
-    // One of the first slice's operations ends its connection, with those in flight on it.
-    let server = Server::start(ServerBehaviour::CloseOnce(1_100));
+    // One of the first slice's operations ends its connection, and those in flight on it.
+    let server = FakeServer::start(ServerBehaviour::CloseOnce(1_100));
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let target = TargetId(0);
@@ -124,13 +120,14 @@ fn broken_connection_is_replaced_in_a_slice() {
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");
     }
-    // One control connection, four for the load, and one replacement.
-    assert_eq!(server.connections(), 6);
+    // One control connection, four for the load, and one replacement; or all of them again, if the
+    // slice ended before that.
+    assert!(server.connections() >= 6, "{} connections", server.connections());
 }
 
 #[test]
 fn agent_ends_with_its_input_under_load() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };

@@ -13,13 +13,14 @@ use tare_host::{RUN_VARIABLE, UndoError, process};
 use super::monitor::{Ready, Started};
 use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine};
 use crate::guest::protocol::{Answer, Order, Root, Run, Stream};
+use crate::run_context::Mark;
+use crate::runtime::vm::error::VmError;
+use crate::runtime::vm::initramfs;
 use crate::runtime::vm::kernel::{Kernel, Modules};
 use crate::runtime::vm::lines::Lines;
 use crate::runtime::vm::monitor::{Monitor, MonitorKind};
 use crate::runtime::vm::qemu::Files;
 use crate::runtime::vm::start::{BOOT, BOOT_LIMIT};
-use crate::runtime::vm::{VmError, initramfs};
-use crate::site::Mark;
 use crate::system::log_tail;
 
 /// Where the share for what is handed back is mounted in the guest.
@@ -36,9 +37,6 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// How often it is looked whether the command shall stop, and whether the guest lives.
 const TICK: Duration = Duration::from_millis(200);
-
-/// The guest's memory where nothing is asked for, at most and at least.
-const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
 /// A command that is run in a guest, with this process's environment and directory unless said
 /// otherwise.
@@ -113,11 +111,8 @@ impl Guest {
     /// # Errors
     /// When it cannot be had here, or does not come up. Nothing is left then.
     pub fn boot(options: &Options, state: &Path, program: &Path) -> Result<Self, InsideError> {
-        if !rustix::process::geteuid().is_root() {
-            return Err(InsideError::NoRoot);
-        }
-        super::needs(options)?;
-        let journal = Journal::create(state)?;
+        super::check(options, state)?;
+        let journal = Journal::create(state, &[])?;
         match Self::start(options, state, program, &journal) {
             Ok(started) => {
                 let (monitor, lines, files, kernel, accelerator) = started;
@@ -138,7 +133,7 @@ impl Guest {
         journal: &Journal,
     ) -> Result<(Monitor, Lines, Files, String, String), InsideError> {
         let work = work_of(state, journal);
-        journal.write(vec![Entry::Processes, Entry::Directory { path: work.clone() }])?;
+        journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         let file = |path: &Path| {
             let path = path.to_path_buf();
             move |source| InsideError::File { path, source }
@@ -342,13 +337,4 @@ fn done(lines: &mut Lines, name: &'static str, order: &Order) -> Result<(), Insi
         Answer::Failed { error } => Err(VmError::Refused { order: name, error }.into()),
         _ => Err(VmError::Answer { order: name }.into()),
     }
-}
-
-/// Half of what the host has left, within limits.
-pub(super) fn memory_bytes() -> u64 {
-    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
-    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
-    let half = kib.map_or(0, |kib| kib << 10) / 2;
-    half.clamp(*MEMORY_BYTES.start(), *MEMORY_BYTES.end()) & !0xf_ffff
 }

@@ -23,10 +23,12 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::JournalError;
 
-use crate::runtime::Unavailable;
-use crate::runtime::vm::VmError;
+use crate::runtime::vm::check_user_mode;
+use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::KernelError;
+use crate::runtime::vm::monitor::MonitorKind;
 use crate::runtime::vm::qmp::QmpError;
+use crate::unavailable::Unavailable;
 
 mod environment;
 mod guest;
@@ -98,6 +100,22 @@ pub struct Here {
 pub fn here() -> Option<Here> {
     let text = fs::read_to_string(HERE).ok()?;
     serde_json::from_str(&text).ok()
+}
+
+/// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots on
+/// this host. `state` is the state directory, where the outcome of that is kept.
+///
+/// # Errors
+/// What is missing, and how to get it.
+pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(InsideError::NoRoot);
+    }
+    needs(options)?;
+    if options.monitor == MonitorKind::Uml {
+        check_user_mode(options.kernel.as_deref(), state)?;
+    }
+    Ok(())
 }
 
 /// Whether such a guest can be had on this host.

@@ -1,6 +1,6 @@
 //! Starting what runs the guest: QEMU, or a kernel in user mode.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Stdio;
 use std::time::Instant;
@@ -8,16 +8,19 @@ use std::time::Instant;
 use tare_host::RUN_VARIABLE;
 use tare_host::exec::Command;
 
-use super::guest::memory_bytes;
 use super::{InsideError, Options, machine};
 use crate::guest::protocol::Share;
+use crate::run_context::Mark;
+use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::Kernel;
 use crate::runtime::vm::lines::Lines;
 use crate::runtime::vm::monitor::{Monitor, MonitorKind};
 use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::runtime::vm::start::BOOT_LIMIT;
-use crate::runtime::vm::{VmError, accelerator, uml};
-use crate::site::Mark;
+use crate::runtime::vm::{accelerator, uml};
+
+/// The guest's memory where nothing is asked for, at most and at least.
+const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
 /// What the guest is started from; its files are made.
 pub(super) struct Ready<'a> {
@@ -93,4 +96,13 @@ impl Ready<'_> {
     fn command(&self, command: Command) -> Command {
         command.variable(RUN_VARIABLE, self.mark.run).on_cpus(self.mark.cpus)
     }
+}
+
+/// Half of what the host has left, within limits.
+fn memory_bytes() -> u64 {
+    let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
+    let kib = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    let half = kib.map_or(0, |kib| kib << 10) / 2;
+    half.clamp(*MEMORY_BYTES.start(), *MEMORY_BYTES.end()) & !0xf_ffff
 }

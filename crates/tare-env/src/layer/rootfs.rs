@@ -2,8 +2,10 @@
 //! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program, or
 //! what a study has it made of (`crate::rootfs`).
 
-use super::Layer;
-use crate::rootfs::OPTIONS;
+use std::path::Path;
+
+use tare_std::mountinfo;
+
 pub(crate) use crate::rootfs::PATH;
 
 /// Where the program stands inside.
@@ -12,22 +14,10 @@ pub const PROGRAM: &str = "/tare";
 /// Where the data directory stands inside.
 pub const DATA: &str = "/data";
 
-pub const LAYER: Layer = Layer {
-    name: "rootfs",
-    help: "root file system: the host's for a process; for a container read-only, with the static \
-           program bind-mounted, and none (the host's program in it) or a table { NAME = VALUE }",
-    values: OPTIONS,
-    needs: "a statically linked program; for packages apt-get, dpkg-deb and tar",
-    cleanup: "unmounted; what was unpacked stays in the cache for the next run",
-    read_back: "/proc/PID/mountinfo: the root is read-only; every file is compared with the manifest",
-};
-
 /// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
-pub fn root_is_read_only(mountinfo: &str) -> Option<bool> {
-    let mut roots = mountinfo.lines().filter(|line| line.split(' ').nth(4) == Some("/"));
-    let root = roots.next_back()?;
-    let options = root.split(' ').nth(5)?;
-    Some(options.split(',').any(|option| option == "ro"))
+pub fn root_is_read_only(table: &str) -> Option<bool> {
+    let root = mountinfo::mounts(table).rfind(|mount| mount.point == Path::new("/"))?;
+    Some(root.options.split(',').any(|option| option == "ro"))
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_lab::environment::EnvironmentSpec;
 
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 mod image;
 pub(crate) mod overlay;
@@ -29,19 +29,6 @@ mod tree;
 pub(crate) use image::Config;
 pub use image::ImageError;
 pub(crate) use program::PATH;
-
-/// What one can be made of, as (name, one line).
-pub const OPTIONS: &[(&str, &str)] = &[
-    (
-        "packages",
-        "packages of Debian or Ubuntu (NAME or NAME=VERSION) with all that they depend on, by apt-get",
-    ),
-    (
-        "image",
-        "an image: a directory with an OCI image layout, an archive by docker save, or with an engine the name of an image that it has",
-    ),
-    ("directory", "a root file system that stands in a directory of the host"),
-];
 
 /// Where they are unpacked, for all runs.
 pub const CACHE: &str = "/var/cache/tare/rootfs";
@@ -130,21 +117,21 @@ impl Source {
     /// What an environment says, checked against its runtime; `None` where it has no root file system
     /// of its own.
     pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Option<Self>, RootError> {
-        let Some((name, value)) = spec.rootfs.first() else { return Ok(None) };
-        let why = match spec.runtime.split(':').next().unwrap_or_default() {
+        let Some((name, value)) = spec.rootfs.option() else { return Ok(None) };
+        let why = match spec.runtime.kind() {
             "oci" | "docker" | "podman" => None,
             "process" => Some("a process has the host's; take a container"),
             _ => Some("a guest's is Tare's own program; take a container"),
         };
         if let Some(why) = why {
-            let (environment, runtime) = (spec.name.clone(), spec.runtime.clone());
+            let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
             return Err(RootError::Runtime { environment, runtime, why });
         }
         let wrong = |value: &str, wanted| {
             let (environment, value) = (spec.name.clone(), value.to_string());
             RootError::Value { environment, value, wanted }
         };
-        match name.as_str() {
+        match name {
             "packages" => {
                 let names: Vec<String> = value.split_whitespace().map(String::from).collect();
                 match names.iter().find(|name| !packages::is_name(name)) {
@@ -153,9 +140,9 @@ impl Source {
                     None => Ok(Some(Self::Packages(names))),
                 }
             }
-            "image" if !value.starts_with('/') && !spec.runtime.starts_with("oci") => {
+            "image" if !value.starts_with('/') && spec.runtime.kind() != "oci" => {
                 match value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
-                    true => Ok(Some(Self::Named(value.clone()))),
+                    true => Ok(Some(Self::Named(value.to_string()))),
                     false => Err(wrong(value, "an absolute path, or the name of an image")),
                 }
             }

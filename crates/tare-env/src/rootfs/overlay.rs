@@ -64,7 +64,8 @@ pub(crate) fn make(root: &Root, folder: &Path) -> Result<(), RootError> {
 /// Whether something with these layers is mounted here, whatever else is over it.
 pub(crate) fn is_mounted(layers: &str) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    table.lines().any(|line| line.contains(" - overlay ") && line.contains(layers))
+    let mut mounts = tare_std::mountinfo::mounts(&table);
+    mounts.any(|mount| mount.file_system == "overlay" && mount.super_options.contains(layers))
 }
 
 /// The option that names the layers, in which the mount is recognised, too.

@@ -1,25 +1,11 @@
 use std::os::unix::fs::symlink;
 
 use super::*;
-use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::layer::Rootfs;
+use tare_testkit::EnvironmentBuilder;
 
 fn spec(runtime: &str, name: &str, value: &str) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: "x".into(),
-        runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: vec![(name.into(), value.into())],
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime).rootfs(&[(name, value)]).build()
 }
 
 /// An error with its causes.
@@ -35,7 +21,7 @@ fn what_it_is_made_of_is_checked() {
     assert_eq!(two, Some(Source::Packages(names(&["redis-server", "libc6=2.36-9+deb12u10"]))));
     let named = parse("docker:runc", "image", "redis:7").unwrap();
     assert_eq!(named, Some(Source::Named("redis:7".into())));
-    let none = EnvironmentSpec { rootfs: Vec::new(), ..spec("process", "packages", "x") };
+    let none = EnvironmentSpec { rootfs: Rootfs::None, ..spec("process", "packages", "x") };
     assert_eq!(Source::parse(&none).unwrap(), None);
     for (runtime, name, value, expect) in [
         ("oci:runc", "packages", "redis-server -o", "\"-o\" is not the name of a package"),

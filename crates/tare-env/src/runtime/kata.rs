@@ -18,8 +18,9 @@ use tare_host::{exec, facts};
 use tare_lab::environment::LayerState;
 use toml::{Table, Value};
 
-use super::{Unavailable, vm};
+use super::vm;
 use crate::system::state;
+use crate::unavailable::Unavailable;
 
 /// The shim that engines start, and the tool beside it.
 const SHIM: &str = "containerd-shim-kata-v2";

@@ -17,13 +17,14 @@ use tare_lab::environment::{
     Usage,
 };
 
-use super::{Argument, Runtime};
+use super::contract::{self, Argument, Runtime};
 use crate::layer::inject::Relay;
 use crate::layer::network::Place;
-use crate::layer::{CgroupLayer, CpuLayer, Layers};
-use crate::site::Ground;
+use crate::layer::{self, Layers, inject};
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
+use tare_lab::layer::Cpu;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "process",
@@ -54,7 +55,7 @@ pub enum ProcessError {
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     _argument: Option<&str>,
@@ -75,7 +76,7 @@ fn make(
 }
 
 struct Process {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
@@ -111,11 +112,11 @@ impl Process {
         let program = system::program(launch)?;
         self.number = ground.next_environment();
         let folder = self.folder();
-        let own = self.layers.cgroup == CgroupLayer::Own;
+        let own = self.layers.cgroup == layer::Cgroup::Own;
         let group = format!("{}/e{}", ground.prefix(), self.number);
         let group = own.then(|| ground.cgroups().group(&group));
 
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
         let at = At { ground: &ground, folder: &folder };
         entries.extend(self.storage.entries(&at));
@@ -132,9 +133,9 @@ impl Process {
         if let Some(group) = &group {
             group.make_folders()?;
             match self.layers.cpu {
-                CpuLayer::Pinned => group.set_cpuset(&ground.cpus().system)?,
-                CpuLayer::Quota(cpus) => group.set_quota(cpus)?,
-                CpuLayer::Shared => {}
+                Cpu::Pinned => group.set_cpuset(&ground.cpus().system)?,
+                Cpu::Quota(cpus) => group.set_quota(cpus)?,
+                Cpu::Shared => {}
             }
             if let Some(cpus) = self.layers.inject.quota_cpus(ground.cpus()) {
                 group.set_quota(cpus)?;
@@ -145,7 +146,7 @@ impl Process {
         }
 
         let cpus = self.layers.cpu.set(ground.cpus());
-        let launch = self.layers.inject.launch(launch)?;
+        let launch = inject::launch(self.layers.inject, launch)?;
         let told = at.told(&*self.storage, &data);
         let words = system::arguments(&launch, place.told(), &told, &program, None);
         let mut command = match own {
@@ -230,14 +231,14 @@ impl Environment for Process {
         let filtered = if layers.inject.filter.is_some() { 2 } else { 0 };
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, in_force),
-            system.read_network(&layers, &spec.network),
-            system.read_cpu(&layers, &plan, &spec.cpu),
+            system.read_network(&layers),
+            system.read_cpu(&layers, &plan),
             system::state("security", &spec.security, found_seccomp, seccomp == Some(filtered)),
-            system.read_cgroup(&layers, &spec.cgroup),
+            system.read_cgroup(&layers),
             storage,
         ];
         states.extend(system.read_memory(&layers));
-        states.extend(layers.inject.read_back(system, &plan, &spec.inject));
+        states.extend(inject::read_back(layers.inject, system, &plan));
         Ok(states)
     }
 
@@ -275,7 +276,7 @@ impl Environment for Process {
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
             let _ = running.system.thaw();
-            let alive = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let alive = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if let Some(pid) = alive.first() {
                 let pid = *pid;
                 return Err(ProcessError::Unkillable { environment: environment(), pid }.into());
@@ -289,7 +290,7 @@ impl Environment for Process {
                 relay.end()?;
             }
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

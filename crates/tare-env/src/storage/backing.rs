@@ -17,7 +17,7 @@ use tare_host::journal::Entry;
 
 use super::options::Options;
 use super::{At, StorageError, device, need_program, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) const SIZE: (&str, &str) = ("size", "of the image, such as 2G (default)");
 pub(super) const DEVICE: (&str, &str) = (
@@ -89,7 +89,7 @@ impl Backing {
     }
 
     pub(super) fn entry(&self, at: &At<'_>) -> Option<Entry> {
-        self.is_image().then(|| Entry::LoopDevice { file: image(at) })
+        self.is_image().then(|| Entry::loop_device(image(at)))
     }
 
     /// Makes it; its path.

@@ -23,8 +23,8 @@ use tare_host::nvme::NvmeError;
 use tare_lab::environment::{EnvironmentSpec, LayerState, StorageSpec};
 
 use crate::layer::network::NetworkError;
-use crate::runtime::Unavailable;
-use crate::site::Ground;
+use crate::run_context::RunContext;
+use crate::unavailable::Unavailable;
 
 mod backing;
 mod beginning;
@@ -146,7 +146,7 @@ pub(crate) enum Place {
 /// Where one start of an environment makes its storage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
-    pub(crate) ground: &'a Ground,
+    pub(crate) ground: &'a RunContext,
     /// The directory of this start, which exists when `make` is called.
     pub(crate) folder: &'a Path,
 }
@@ -257,7 +257,7 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
     let refuse = |why| StorageError::Runtime {
         environment: spec.name.clone(),
         kind: name.clone(),
-        runtime: spec.runtime.clone(),
+        runtime: spec.runtime.to_string(),
         why,
     };
     match (storage.place(), family(spec)) {
@@ -299,7 +299,7 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
 }
 
 /// Whether the device or target that an environment writes over, if it does, may be.
-pub(crate) fn allow(spec: &EnvironmentSpec, ground: &Ground) -> Result<(), StorageError> {
+pub(crate) fn allow(spec: &EnvironmentSpec, ground: &RunContext) -> Result<(), StorageError> {
     if family(spec) == "vm" {
         return Ok(());
     }
@@ -315,12 +315,12 @@ pub(crate) fn allow(spec: &EnvironmentSpec, ground: &Ground) -> Result<(), Stora
 
 /// The runtime without its argument: `oci` of `oci:runc`.
 fn family(spec: &EnvironmentSpec) -> &str {
-    spec.runtime.split(':').next().unwrap_or_default()
+    spec.runtime.kind()
 }
 
 /// The layer's state, from what was found.
 pub(crate) fn state(spec: &EnvironmentSpec, found: Found) -> LayerState {
-    crate::system::state("storage", &spec.storage.to_string(), found.text, found.in_force)
+    crate::system::state("storage", &spec.storage, found.text, found.in_force)
 }
 
 /// That a program of a package is missing, unless it is there.

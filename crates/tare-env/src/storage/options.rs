@@ -25,7 +25,7 @@ impl<'a> Options<'a> {
     ) -> Result<Self, StorageError> {
         let known = |name: &str| kind.options.iter().any(|(option, _)| *option == name);
         match values.iter().find(|(name, _)| !known(name)) {
-            None => Ok(Self { environment: &spec.name, runtime: &spec.runtime, values }),
+            None => Ok(Self { environment: &spec.name, runtime: spec.runtime.as_str(), values }),
             Some((name, _)) => {
                 let known: Vec<&str> = kind.options.iter().map(|(name, _)| *name).collect();
                 Err(StorageError::Option {

@@ -16,7 +16,7 @@ use tare_host::journal::Entry;
 use super::backing::{self, Backing};
 use super::options::Options;
 use super::{At, Found, Kind, Seen, Storage, StorageError, make_directory, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// The node in the data's directory. Probes look for the device below the data under this name
 /// (`tare_probe`).

@@ -6,6 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::statfs;
+use tare_std::mountinfo;
 
 /// What was seen of the data's place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -71,30 +72,22 @@ impl Seen {
         !self.note.is_empty()
     }
 
-    /// The mount that a path lies on: of the longest mount point, the last one.
+    /// The mount that a path lies on.
     fn parse(table: &str, path: &Path) -> Option<Self> {
-        let mounts = table.lines().filter_map(|line| {
-            let (left, right) = line.split_once(" - ")?;
-            let left: Vec<&str> = left.split(' ').collect();
-            let right: Vec<&str> = right.split(' ').collect();
-            let [_, _, number, root, point, options, ..] = left.as_slice() else { return None };
-            let [filesystem, source, super_options, ..] = right.as_slice() else { return None };
-            let point = tare_host::mounts::unescape(point);
-            let options = options.split(',').chain(super_options.split(','));
-            let mut options: Vec<String> = options.map(Into::into).collect();
-            options.sort();
-            options.dedup();
-            path.starts_with(&point).then(|| Self {
-                filesystem: (*filesystem).into(),
-                source: (*source).into(),
-                root: (*root).into(),
-                point: point.to_string_lossy().into_owned(),
-                options,
-                number: (*number).into(),
-                ..Self::default()
-            })
-        });
-        mounts.max_by_key(|mount| mount.point.len())
+        let mount = mountinfo::mount_of(table, path)?;
+        let options = mount.options.split(',').chain(mount.super_options.split(','));
+        let mut options: Vec<String> = options.map(Into::into).collect();
+        options.sort();
+        options.dedup();
+        Some(Self {
+            filesystem: mount.file_system.into(),
+            source: mount.source.to_string_lossy().into_owned(),
+            root: mount.root.to_string_lossy().into_owned(),
+            point: mount.point.to_string_lossy().into_owned(),
+            options,
+            number: mount.number.into(),
+            ..Self::default()
+        })
     }
 
     /// Whether both the mount table and the superblock could be read.

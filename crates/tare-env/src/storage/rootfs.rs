@@ -22,7 +22,7 @@ use super::options::Options;
 use super::{
     At, Found, Kind, Place, Seen, Storage, StorageError, filesystem, make_directory, need_program,
 };
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "rootfs",
@@ -180,7 +180,7 @@ impl Storage for RootFs {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        if self.own { vec![Entry::Mount { path: root(at) }] } else { Vec::new() }
+        if self.own { vec![Entry::mount(root(at))] } else { Vec::new() }
     }
 
     /// Mounts the overlay over its own lower layer, which is there already. An engine's is the

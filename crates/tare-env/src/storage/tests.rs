@@ -1,29 +1,13 @@
 //! Options of every kind, checked against runtimes.
 
 use super::*;
-use tare_lab::environment::{Limits, NOTHING_INJECTED};
+use tare_testkit::EnvironmentBuilder;
 
 /// Options as a study writes them.
 type Pairs = &'static [(&'static str, &'static str)];
 
 pub(super) fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
-    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-    EnvironmentSpec {
-        name: "x".into(),
-        runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() },
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    EnvironmentBuilder::new(runtime).storage(kind, options).build()
 }
 
 #[test]

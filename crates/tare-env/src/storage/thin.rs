@@ -20,7 +20,7 @@ use super::backing::make_image;
 use super::filesystem::{self, Format};
 use super::options::Options;
 use super::{At, Found, Kind, Seen, Storage, StorageError, device, need_program};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 const CLEANUP: &str = "unmounted; mappings removed, loop devices detached, images removed";
 const READ_BACK: &str = "the mount table inside, the mapping's table, the superblock's size";
@@ -200,14 +200,14 @@ impl Storage for Thin {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        let mapping = |what| Entry::Mapping { name: at.name(what) };
-        let image = Entry::LoopDevice { file: Self::data_image(at) };
+        let mapping = |what| Entry::mapping(at.name(what));
+        let image = Entry::loop_device(Self::data_image(at));
         let mut entries = match &self.backing {
-            Backing::Files => vec![Entry::LoopDevice { file: Self::metadata_image(at) }, image],
+            Backing::Files => vec![Entry::loop_device(Self::metadata_image(at)), image],
             Backing::Device(None) => vec![image, mapping("metadata"), mapping("data")],
             Backing::Device(Some(_)) => vec![mapping("metadata"), mapping("data")],
         };
-        entries.extend([mapping("pool"), mapping("thin"), Entry::Mount { path: at.data() }]);
+        entries.extend([mapping("pool"), mapping("thin"), Entry::mount(at.data())]);
         entries
     }
 

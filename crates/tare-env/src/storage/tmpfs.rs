@@ -29,7 +29,7 @@ struct Tmpfs {
 
 impl Storage for Tmpfs {
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        vec![Entry::Mount { path: at.data() }]
+        vec![Entry::mount(at.data())]
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {

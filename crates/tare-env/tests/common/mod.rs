@@ -2,18 +2,30 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
-use tare_env::inside::{Command, Guest, Options, Status};
+use tare_env::inside::{Command, Guest, InsideError, Options, Status};
+use tare_env::runtime::vm;
+use tare_env::unavailable::Unavailable;
 use tare_host::{clean, error_line};
-use tare_lab::environment::{EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::EnvironmentSpec;
+use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
-/// The host's state is compared before and after, so one test at a time.
-static HOST: Mutex<()> = Mutex::new(());
+/// Tests that compare the state of the host before and after run one at a time.
+static HOST: RwLock<()> = RwLock::new(());
 
-pub(crate) fn host() -> MutexGuard<'static, ()> {
-    HOST.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
+/// The lock of a test that compares the state of the host.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn host() -> RwLockWriteGuard<'static, ()> {
+    HOST.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The lock of a test that looks at its own guest and its own run alone. Such tests may run beside one
+/// another: an emulated guest keeps one CPU busy.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn own_guest() -> RwLockReadGuard<'static, ()> {
+    HOST.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A state directory of the test's own, removed with what is in it.
@@ -29,7 +41,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        let _ = clean::clean(&self.0);
+        let _ = clean::clean(&self.0, tare_env::undo::KINDS);
         let _ = fs::remove_dir_all(&self.0);
     }
 }
@@ -43,7 +55,7 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
-/// True where no guest with the host's root can be had, after saying why.
+/// Whether no guest with the host's root can be had. If so, the test is reported as skipped.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_inside(test: &str) -> bool {
     skipped_inside_of(test, "vm:qemu")
@@ -51,39 +63,66 @@ pub(crate) fn skipped_inside(test: &str) -> bool {
 
 /// The same of one kind of guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
-#[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
 pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
-    let missing = tare_env::inside::needs(&guest.parse().unwrap());
-    let reason = match (rustix::process::geteuid().is_root(), missing) {
-        (false, _) => "needs root".to_string(),
-        (_, Err(missing)) => missing.to_string(),
-        (true, Ok(())) => return false,
+    let state = State::new("inside-check");
+    let missing = match tare_env::inside::check(&guest.parse().unwrap(), &state.0) {
+        Ok(()) | Err(InsideError::NoRoot) => None,
+        Err(InsideError::Needs(missing)) => Some(unavailable(&missing)),
+        Err(error) => Some(reason(&error)),
     };
-    eprintln!("skipped: {test}: {reason}");
-    true
+    skipped_for(test, missing)
+}
+
+/// Whether a runtime cannot be used here. If so, the test is reported as skipped.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn skipped_runtime(test: &str, runtime: &str) -> bool {
+    let (kind, argument) = tare_env::runtime::find(runtime).unwrap();
+    let missing = (kind.needs)(argument).and_then(|()| boots(runtime)).err();
+    skipped_for(test, missing.as_ref().map(unavailable))
+}
+
+/// Whether an environment cannot be made here. If so, the test is reported as skipped.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn skipped_spec(test: &str, spec: &EnvironmentSpec) -> bool {
+    skipped_for(test, tare_env::runtime::check(spec).err().map(|error| reason(error.as_ref())))
+}
+
+fn skipped_for(test: &str, missing: Option<Reason>) -> bool {
+    let missing = match skip::is_root() {
+        true => missing,
+        false => Some(Machine::NotRoot.into()),
+    };
+    let is_missing = missing.is_some();
+    missing.into_iter().for_each(|reason| skip::skip(test, reason));
+    is_missing
+}
+
+/// Whether the kernel of such a guest boots on this CPU, where only a boot tells.
+fn boots(runtime: &str) -> Result<(), Unavailable> {
+    match runtime.starts_with("vm:uml") {
+        true => vm::check_user_mode(None, &State::new("boots").0),
+        false => Ok(()),
+    }
+}
+
+fn unavailable(missing: &Unavailable) -> Reason {
+    Reason::unavailable(&missing.what, &missing.why)
+}
+
+/// Why an environment cannot be made.
+pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> Reason {
+    match error.downcast_ref::<Unavailable>() {
+        Some(missing) => unavailable(missing),
+        None => Reason::Other(error_line(error)),
+    }
 }
 
 /// An environment of a process or container on a kind of storage, with all other layers left out.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
-    let pair = |(name, value): &(&str, &str)| (name.to_string(), value.to_string());
-    let storage = StorageSpec { kind: kind.into(), options: options.iter().map(pair).collect() };
-    EnvironmentSpec {
-        name: format!("{runtime} on {storage}"),
-        runtime: runtime.into(),
-        network: "host".into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage,
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    let mut spec = EnvironmentBuilder::new(runtime).storage(kind, options).build();
+    spec.name = format!("{runtime} on {}", spec.storage);
+    spec
 }
 
 /// Runs the tests of this binary inside a guest of ours, all but those named, one at a time, and
@@ -98,8 +137,24 @@ pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
     let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
     let mut words = vec![test, "--test-threads=1".into(), "--nocapture".into()];
     words.extend(but.iter().flat_map(|name| ["--skip".into(), (*name).into()]));
-    let (status, out, err) = guest.output(&Command::new(words).limit(limit)).unwrap();
+    let (status, out, err) = guest.output(&in_guest(&words).limit(limit)).unwrap();
+    take_over_skips(&guest);
     eprintln!("{out}\n{err}");
     assert_eq!(status, Status::Code(0), "{}", guest.console());
     assert!(guest.close().is_empty());
+}
+
+/// Where a test binary inside a guest reports its skips; the guest hands the file back.
+const SKIPS: &str = "/run/tare/hand-back/skips";
+
+/// A command that runs a test binary inside a guest.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn in_guest<S: AsRef<str>>(words: &[S]) -> Command {
+    Command::new(words.iter().map(|word| word.as_ref().to_string())).variable(skip::VARIABLE, SKIPS)
+}
+
+/// Reports the skips of a test binary that ran inside a guest.
+#[allow(dead_code, reason = "each suite uses a part of this")]
+pub(crate) fn take_over_skips(guest: &Guest) {
+    skip::take_over(&guest.hand_back().join("skips"));
 }

@@ -5,10 +5,10 @@ use std::io::stderr;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tare_env::inside::{Command, Guest, Status};
+use tare_env::inside::{Guest, Status};
 use tare_host::error_line;
 
-use crate::common::{State, host, program, skipped_inside_of};
+use crate::common::{State, in_guest, own_guest, program, skipped_inside_of, take_over_skips};
 
 /// Under TCG, beside other tests.
 const LIMIT: Duration = Duration::from_secs(1200);
@@ -28,16 +28,18 @@ fn the_same_under_a_user_mode_kernel() {
 }
 
 fn run_in(guest: &str) {
-    let _host = host();
-    let state = State::new("storage-in-guest");
+    let _guest = own_guest();
     let options = guest.parse().unwrap();
+    let kind = guest.split([':', ',']).nth(1).unwrap();
+    let state = State::new(&format!("storage-in-{kind}"));
     let mut guest = Guest::boot(&options, &state.0, &program())
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));
     let test = std::env::current_exe().unwrap().to_string_lossy().into_owned();
     let words = [test.as_str(), "in_guest::inside::", "--test-threads=1", "--nocapture"];
     let mut out = Vec::new();
-    let command = Command::new(words).limit(LIMIT);
+    let command = in_guest(&words).limit(LIMIT);
     let ended = guest.run(&command, &mut out, &mut stderr(), &AtomicBool::new(false));
+    take_over_skips(&guest);
     let out = String::from_utf8_lossy(&out);
     let ended = ended.unwrap_or_else(|error| panic!("{}\n{out}", error_line(&error)));
     assert_eq!(ended, Status::Code(0), "{out}\n{}", guest.console());
@@ -47,16 +49,17 @@ fn run_in(guest: &str) {
 
 mod inside {
     use tare_env::inside;
+    use tare_testkit::{Reason, skip};
 
     use crate::common::on_storage;
     use crate::{Pairs, kill_and_clean, live, open_with, run_layers, traces};
 
-    /// True on a host, where these tests have nothing to say.
-    #[expect(clippy::print_stderr, reason = "tests that are skipped say so")]
+    /// True on a host, where these tests do not run.
     fn is_host(test: &str) -> bool {
         let is_host = inside::here().is_none();
         if is_host {
-            eprintln!("skipped: {test}: runs in the guest of kinds_that_a_host_may_lack");
+            let place = "in the guest of kinds_that_a_host_may_lack".into();
+            skip(test, Reason::RunsElsewhere { place });
         }
         is_host
     }

@@ -15,6 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tare_std::cpus::CpuSet;
+use tare_std::mountinfo;
 
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 
@@ -75,15 +76,12 @@ impl Layout {
         Ok(Self::parse(&text.map_err(|source| CgroupError::Layout { path, source })?))
     }
 
-    fn parse(mountinfo: &str) -> Self {
+    fn parse(table: &str) -> Self {
         let mut layout = Self { v1: BTreeMap::new(), v2: None };
-        for line in mountinfo.lines() {
-            let Some((left, right)) = line.split_once(" - ") else { continue };
-            let Some(point) = left.split(' ').nth(4).map(PathBuf::from) else { continue };
-            let mut right = right.split(' ');
-            match (right.next(), right.nth(1)) {
-                (Some("cgroup"), Some(options)) => {
-                    let options = options.split(',').filter(|o| !matches!(*o, "rw" | "ro"));
+        for mountinfo::Mount { point, file_system, super_options, .. } in mountinfo::mounts(table) {
+            match file_system {
+                "cgroup" => {
+                    let options = super_options.split(',').filter(|o| !matches!(*o, "rw" | "ro"));
                     for name in options.filter(|o| !matches!(*o, "xattr" | "clone_children")) {
                         let name = name.strip_prefix("name=").unwrap_or(name);
                         if !name.contains('=') {
@@ -91,7 +89,7 @@ impl Layout {
                         }
                     }
                 }
-                (Some("cgroup2"), _) if layout.v2.is_none() => layout.v2 = Some(point),
+                "cgroup2" if layout.v2.is_none() => layout.v2 = Some(point),
                 _ => {}
             }
         }
@@ -135,7 +133,7 @@ impl Layout {
 
     /// The entry that undoes a cgroup of this name and all below it.
     pub fn entry(&self, name: &str) -> Entry {
-        Entry::Cgroup { paths: self.folders(name) }
+        Entry::cgroup(self.folders(name))
     }
 
     /// Makes a run's own cgroup, in which those of its environments stand, and on v2 hands it the
@@ -144,6 +142,7 @@ impl Layout {
         let name = journal.prefix();
         let mut entries = Vec::new();
         let mut enable = Vec::new();
+        let mut enabled_here = None;
         if let (Version::V2, Some(root)) = (self.version(), &self.v2) {
             let enabled = fs::read_to_string(root.join("cgroup.subtree_control"));
             let enabled = enabled.unwrap_or_default();
@@ -153,16 +152,15 @@ impl Layout {
             let missing = enable.iter().filter(|c| !enabled.contains(&c.as_str()));
             let controllers: Vec<String> = missing.cloned().collect();
             if !controllers.is_empty() {
-                entries.push(Entry::SubtreeControl { path: root.clone(), controllers });
+                entries.push(Entry::subtree_control(root.clone(), controllers.clone()));
+                enabled_here = Some((root.join("cgroup.subtree_control"), controllers));
             }
         }
         entries.push(self.entry(&name));
-        let ids = journal.write(entries.clone())?;
-        for entry in &entries {
-            if let Entry::SubtreeControl { path, controllers } = entry {
-                for controller in controllers {
-                    write(&path.join("cgroup.subtree_control"), &format!("+{controller}"))?;
-                }
+        let ids = journal.write(entries)?;
+        if let Some((path, controllers)) = enabled_here {
+            for controller in controllers {
+                write(&path, &format!("+{controller}"))?;
             }
         }
         let group = self.group(&name);

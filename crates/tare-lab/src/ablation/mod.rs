@@ -23,9 +23,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::analysis::{Interval, server_cpu_by_block};
 use crate::record::{HostFact, Phase, Record};
-use crate::stats::Estimate;
 use crate::study::control_name;
 use orders::Set;
+use tare_stats::Estimate;
+use tare_stats::law::{self, Noise};
+use tare_stats::robust::{cleaned, holm, mean_with_probability};
 
 pub use layers::{Change, changes};
 pub use plan::{Between, Plan, PlanError, Step};
@@ -160,10 +162,10 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
         }
         controls.extend(row[needed..].iter().map(sound).collect::<Option<Vec<f64>>>());
     }
-    let (blocks, pulled) = shares::cleaned(&blocks);
-    let (controls, pulled_controls) = shares::cleaned(&controls);
+    let (blocks, pulled) = cleaned(&blocks);
+    let (controls, pulled_controls) = cleaned(&controls);
     let controls: Vec<f64> = controls.iter().map(|pair| pair[1] - pair[0]).collect();
-    let noise_us = shares::mean(&controls, pulled_controls)
+    let noise_us = mean_with_probability(&controls, pulled_controls)
         .map(|(control, _)| control.low.abs().max(control.high.abs()))
         .filter(|noise| noise.is_finite());
     let figures = Figures { plan, columns: &columns, blocks: &blocks, pulled, noise_us };
@@ -201,19 +203,20 @@ struct Figures<'a> {
 
 impl Figures<'_> {
     fn estimate(&self, weights: &shares::Weights) -> Option<(Estimate, f64)> {
-        shares::mean(&shares::values(self.blocks, self.columns, weights), self.pulled)
+        mean_with_probability(&shares::values(self.blocks, self.columns, weights), self.pulled)
     }
 
-    fn beyond_noise(&self, us: f64) -> bool {
-        self.noise_us.is_none_or(|noise| us.abs() > noise)
+    /// The control's, in µs.
+    fn noise(&self) -> Noise {
+        self.noise_us.map_or(Noise::NoControl, Noise::Within)
     }
 
     fn verdict(&self, us: &Estimate) -> Verdict {
-        match (us.excludes(0.0), self.beyond_noise(us.centre)) {
-            (false, _) => Verdict::NotFound,
-            (true, false) => Verdict::WithinNoise,
-            (true, true) if us.centre > 0.0 => Verdict::Costs,
-            (true, true) => Verdict::GivesBack,
+        match law::judge_difference(us.excludes(0.0), us.centre, self.noise()) {
+            law::Verdict::NotFound | law::Verdict::NotKnown => Verdict::NotFound,
+            law::Verdict::WithinNoise | law::Verdict::NoiseUnknown => Verdict::WithinNoise,
+            law::Verdict::Loss => Verdict::Costs,
+            law::Verdict::Gain => Verdict::GivesBack,
         }
     }
 
@@ -268,9 +271,10 @@ impl Figures<'_> {
                 }
             }
         }
-        let corrected = shares::holm(&probabilities);
+        let corrected = holm(&probabilities);
         let one = |((first, second, us), probability): ((String, String, Estimate), f64)| {
-            let named = probability < NAMED_BELOW && self.beyond_noise(us.centre);
+            let improbable = probability < NAMED_BELOW;
+            let named = law::judge_difference(improbable, us.centre, self.noise()).is_claim();
             Interaction { first, second, us: us.into(), probability, named }
         };
         let mut found: Vec<Interaction> = found.into_iter().zip(corrected).map(one).collect();

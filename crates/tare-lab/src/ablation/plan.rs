@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::layers::{self, Change};
 use super::orders::{self, STEPS_MAX, Set};
 use crate::environment::EnvironmentSpec;
+use crate::layer::Layer;
 
 /// What is added at once: nearly always one layer, several where they cannot be told apart.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -17,7 +18,7 @@ pub struct Step {
 impl Step {
     /// `network`, or `runtime, cpu and security`.
     pub fn name(&self) -> String {
-        let names: Vec<&str> = self.changes.iter().map(|change| change.layer.as_str()).collect();
+        let names: Vec<&str> = self.changes.iter().map(|change| change.layer.name()).collect();
         match names.split_last() {
             Some((last, others)) if !others.is_empty() => {
                 format!("{} and {last}", others.join(", "))
@@ -172,7 +173,7 @@ fn spec_of(
     set: Set,
 ) -> EnvironmentSpec {
     let taken = steps.iter().enumerate().filter(|(index, _)| set & (1 << index) != 0);
-    let layers = taken.flat_map(|(_, step)| step.changes.iter().map(|c| c.layer.as_str()));
+    let layers = taken.flat_map(|(_, step)| step.changes.iter().map(|c| c.layer));
     layers::with(from, to, layers)
 }
 
@@ -197,7 +198,7 @@ fn steps(
     assert!(changes.len() <= STEPS_MAX, "an environment has {STEPS_MAX} layers");
     let step = |changes: Vec<Change>| Step { changes };
     let full: Set = (1 << changes.len()) - 1;
-    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    let mut known: BTreeMap<Vec<String>, bool> = BTreeMap::new();
     for set in 0..=full {
         let single: Vec<Step> = changes.iter().cloned().map(|change| step(vec![change])).collect();
         let spec = spec_of(from, to, &single, set);
@@ -230,7 +231,6 @@ fn steps(
     (Vec::new(), Vec::new())
 }
 
-fn layers_key(spec: &EnvironmentSpec) -> String {
-    let EnvironmentSpec { runtime, network, cpu, security, cgroup, host, limits, .. } = spec;
-    format!("{:?}", (runtime, network, cpu, security, cgroup, host, limits))
+fn layers_key(spec: &EnvironmentSpec) -> Vec<String> {
+    Layer::ALL.into_iter().map(|layer| layer.text(spec)).collect()
 }

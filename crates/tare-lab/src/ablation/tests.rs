@@ -9,6 +9,7 @@ use super::orders::{self, Set};
 use super::*;
 use crate::environment::EnvironmentSpec;
 use crate::fake;
+use crate::layer::{Cgroup, Cpu, Layer, Network, Security};
 
 fn shares_of(orders: &[Vec<usize>], steps: usize, game: &dyn Fn(Set) -> f64) -> Vec<f64> {
     let value = |step| shares::share(orders, step).iter().map(|(set, w)| w * game(*set)).sum();
@@ -89,13 +90,6 @@ proptest! {
     }
 }
 
-#[test]
-fn holm_corrects_for_the_number_looked_at() {
-    near(&shares::holm(&[0.04, 0.01, 0.03]), &[0.06, 0.03, 0.06]);
-    near(&shares::holm(&[0.9, 0.8]), &[1.0, 1.0]);
-    assert!(shares::holm(&[]).is_empty());
-}
-
 /// How often, in 1,000 campaigns, the interval of a contrast holds the truth.
 fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
     let mut rng = Rng::new(11);
@@ -111,9 +105,12 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
             spreads.iter().map(|s| 10.0 * level * (s * rng.normal()).exp()).collect::<Vec<f64>>()
         };
         let all: Vec<Vec<f64>> = (0..blocks).map(|_| block(&mut rng)).collect();
-        let (table, pulled) = shares::cleaned(&all);
-        let (estimate, _) =
-            shares::mean(&shares::values(&table, &columns, &weights), pulled).unwrap();
+        let (table, pulled) = tare_stats::robust::cleaned(&all);
+        let (estimate, _) = tare_stats::robust::mean_with_probability(
+            &shares::values(&table, &columns, &weights),
+            pulled,
+        )
+        .unwrap();
         held += u32::from(!estimate.excludes(0.0));
     }
     f64::from(held) / 1000.0
@@ -138,17 +135,17 @@ fn native() -> EnvironmentSpec {
 
 fn container() -> EnvironmentSpec {
     EnvironmentSpec {
-        network: "bridge".into(),
-        cpu: "shared".into(),
-        security: "default".into(),
-        cgroup: "own".into(),
+        network: Network::Bridge { proxy: false },
+        cpu: Cpu::Shared,
+        security: Security::Default,
+        cgroup: Cgroup::Own,
         ..fake::spec("container", "oci:runc")
     }
 }
 
 /// A plain process has no filter.
 fn no_filter(spec: &EnvironmentSpec) -> bool {
-    spec.runtime != "process" || spec.security == "none"
+    spec.runtime != "process" || spec.security == Security::None
 }
 
 #[test]
@@ -175,7 +172,7 @@ fn a_container_is_taken_apart_as_far_as_it_can_be() {
 fn layers_that_only_go_together_are_one_step() {
     // An engine knows neither a plain process's cgroup nor can a process have a filter of its own.
     let valid = |spec: &EnvironmentSpec| {
-        (spec.runtime == "process") == (spec.cgroup == "none") && no_filter(spec)
+        (spec.runtime == "process") == (spec.cgroup == Cgroup::None) && no_filter(spec)
     };
     let (plan, _) = Plan::new(&native(), &container(), &valid, 32, 1).unwrap();
     let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
@@ -202,4 +199,38 @@ fn a_plan_survives_the_record_and_finds_its_environments() {
     assert_eq!(found.environments[5].environment, "another name");
     let error = plan.found_among(&specs, &known[2..]).unwrap_err().to_string();
     assert!(error.starts_with("the record lacks 2 of the 24 environments"), "{error}");
+}
+
+/// A layer that is left out of an explanation fails here.
+#[test]
+fn every_layer_can_be_a_step() {
+    for layer in Layer::ALL {
+        let mut to = fake::changed(layer, &native());
+        to.name = "other".into();
+        let (plan, specs) = Plan::new(&native(), &to, &|_| true, 32, 1).unwrap();
+        let steps: Vec<Layer> =
+            plan.steps.iter().flat_map(|step| step.changes.iter().map(|c| c.layer)).collect();
+        assert_eq!((steps, specs.len()), (vec![layer], 2));
+    }
+    // Steps are in the order of the list.
+    let mut to = native();
+    to.name = "other".into();
+    for layer in [Layer::Limits, Layer::Storage, Layer::Network] {
+        layer.copy(&fake::changed(layer, &native()), &mut to);
+    }
+    let (plan, _) = Plan::new(&native(), &to, &|_| true, 32, 1).unwrap();
+    let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
+    assert_eq!(names, ["network", "storage", "limits"]);
+}
+
+/// Which layers go together may hang on any layer, not only on those of a container.
+#[test]
+fn storage_that_needs_a_network_comes_after_it() {
+    let mut to = fake::changed(Layer::Storage, &fake::changed(Layer::Network, &native()));
+    to.name = "other".into();
+    let valid = |spec: &EnvironmentSpec| {
+        !Layer::Storage.differs(spec, &to) <= !Layer::Network.differs(spec, &to)
+    };
+    let (plan, _) = Plan::new(&native(), &to, &valid, 32, 1).unwrap();
+    assert_eq!((plan.needs, plan.orders), (vec![(0, 1)], vec![vec![0, 1]]));
 }

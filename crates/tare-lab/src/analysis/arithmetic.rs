@@ -87,11 +87,11 @@ fn ratio_line(
     what: &str,
 ) -> Option<String> {
     let logs = comparison.log_ratios(figure);
-    let ratio = crate::stats::estimate(&logs)?.map(f64::exp);
+    let ratio = tare_stats::estimate(&logs)?.map(f64::exp);
     let level = |side: fn((f64, f64)) -> f64| {
         let pairs = comparison.here.pairs(comparison.baseline);
         let figures = pairs.map(|(here, base)| (side((figure(here), figure(base))), 1.0));
-        Some(crate::stats::estimate(&crate::stats::log_ratios(figures))?.centre.exp())
+        Some(tare_stats::estimate(&tare_stats::log_ratios(figures))?.centre.exp())
     };
     let (here, base) = (level(|pair| pair.0)?, level(|pair| pair.1)?);
     let mut line = format!("{} / {} = {:.3}{what}", unit(here), unit(base), here / base);

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::record::{Phase, Record, Slice};
-use crate::stats::{Estimate, estimate, log_ratios};
+use tare_stats::{Estimate, estimate, log_ratios};
 
 /// Sums over the slices of a cell; nearly always it is one slice.
 #[derive(Clone, Debug, Default)]

@@ -2,7 +2,7 @@
 //!
 //! Method: the counters of a block's slices over the operations of the same slices are one value;
 //! levels (memory at the end, shares, means) are taken as they are. The figure of an environment is
-//! [`crate::stats::estimate`] over its blocks; its difference from the baseline is the same over the
+//! [`tare_stats::estimate`] over its blocks; its difference from the baseline is the same over the
 //! differences inside each block. Differences and not ratios, because many counters are 0 in one of
 //! the two. A slice whose probe failed has no value, and its block none.
 //!
@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::{Interval, in_order};
 use crate::probe::is_level;
 use crate::record::{Phase, Record, Slice};
-use crate::stats::estimate;
+use tare_stats::estimate;
 
 /// Time for which the CPU quota held an environment back, ns: it comes from the environment's own
 /// account and is shown with the counters.

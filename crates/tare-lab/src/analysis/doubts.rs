@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Cost, Finding};
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
-use crate::stats::BLOCKS_MIN;
+use tare_stats::BLOCKS_MIN;
 
 /// Doubts of the slices and of the environment, each kind once and at its worst, with the number
 /// of slices it touches. A doubt about the environment touches all of them.

@@ -1,7 +1,7 @@
 //! What a record says: costs with intervals, latencies, the control, the arithmetic.
 //!
 //! Method: slices of one environment, workload, phase and block make a cell; a cell over the
-//! baseline's cell of the same block is one paired ratio; [`crate::stats`] makes an estimate with
+//! baseline's cell of the same block is one paired ratio; [`tare_stats`] makes an estimate with
 //! its interval of the ratios of all blocks. Void slices do not count, nor does a block in which
 //! one of the two is missing. Works on the record of a study that still runs.
 //!
@@ -12,78 +12,29 @@ mod arithmetic;
 mod between;
 mod blocks;
 mod cells;
+pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
 mod relations;
+pub mod tuning;
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record};
-use crate::stats::Estimate;
 use cells::{Cell, Cells, Series};
 use latency::Latencies;
 
 pub use between::{Between, between};
 pub use blocks::{Blocks, server_cpu_by_block};
+pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
-
-/// A figure with its 95 % interval, which holds the figure.
-///
-/// One block allows no interval: a bound is then infinite (or what no cost can exceed), which JSON
-/// writes as `null`.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Interval {
-    pub value: f64,
-    #[serde(deserialize_with = "null_is_below_all")]
-    pub low: f64,
-    #[serde(deserialize_with = "null_is_above_all")]
-    pub high: f64,
-    /// Blocks it rests on.
-    pub blocks: u32,
-}
-
-impl Interval {
-    /// False for a single block, of which no interval can be made.
-    pub fn is_bounded(&self) -> bool {
-        self.low.is_finite() && self.high.is_finite()
-    }
-}
-
-impl From<Estimate> for Interval {
-    fn from(estimate: Estimate) -> Self {
-        let Estimate { centre, low, high, blocks } = estimate;
-        Self { value: centre, low, high, blocks }
-    }
-}
-
-fn null_is_below_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NEG_INFINITY))
-}
-
-fn null_is_above_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
-    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
-}
-
-/// What an environment loses against the baseline, in percent; above 0 is a loss.
-///
-/// CPU: `(ratio - 1) * 100` of CPU time per operation, environment over baseline.
-/// Throughput: `(1 - ratio) * 100` of operations/s, environment over baseline.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Cost {
-    pub percent: Interval,
-    /// The interval excludes 0. False: "no difference found (within `within_percent` %)".
-    pub found: bool,
-    /// The largest loss or gain that the interval does not exclude, in percent. Infinite (`null`
-    /// in JSON) where there is no interval.
-    #[serde(deserialize_with = "null_is_above_all")]
-    pub within_percent: f64,
-}
+pub use tare_stats::{Cost, Interval};
 
 /// Quantiles of a merged histogram, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -288,28 +239,17 @@ impl<'c> Comparison<'c> {
     /// Logs of the ratios of all pairs.
     fn log_ratios(&self, figure: impl Fn(&Cell) -> f64) -> Vec<f64> {
         let pairs = self.here.pairs(self.baseline);
-        crate::stats::log_ratios(pairs.map(|(here, base)| (figure(here), figure(base))))
+        tare_stats::log_ratios(pairs.map(|(here, base)| (figure(here), figure(base))))
     }
 
     /// The cost where more of the figure is a loss.
     fn rise(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
-        let estimate = crate::stats::estimate(&self.log_ratios(figure))?;
-        Some(cost(estimate.map(|log| 100.0 * log.exp_m1())))
+        tare_stats::rise(&self.log_ratios(figure))
     }
 
-    /// The cost where less of the figure is a loss. The interval is that of the rise, mirrored.
+    /// The cost where less of the figure is a loss.
     fn fall(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
-        let mirrored: Vec<f64> = self.log_ratios(figure).iter().map(|log| -log).collect();
-        let estimate = crate::stats::estimate(&mirrored)?;
-        Some(cost(estimate.map(|log| -100.0 * (-log).exp_m1())))
-    }
-}
-
-fn cost(percent: Estimate) -> Cost {
-    Cost {
-        found: percent.excludes(0.0),
-        within_percent: percent.low.abs().max(percent.high.abs()),
-        percent: percent.into(),
+        tare_stats::fall(&self.log_ratios(figure))
     }
 }
 

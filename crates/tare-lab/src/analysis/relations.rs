@@ -23,8 +23,8 @@ use super::cells::{Cell, Cells};
 use super::{Comparison, Interval, doubts, latency};
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
-use crate::stats::{BLOCKS_MIN, Estimate, estimate, log_ratios};
 use crate::study::{Claim, Expected, Percentile, PublishedRelation, Sign, control_name};
+use tare_stats::{BLOCKS_MIN, Estimate, estimate, log_ratios};
 
 /// How far from a published loss of throughput ours may be, in points of the baseline's throughput.
 pub const WITHIN_POINTS: f64 = 5.0;

@@ -6,7 +6,8 @@ use tare_std::cpus::CpuSet;
 use tare_std::rng::Rng;
 
 use super::*;
-use crate::environment::{CpuPlan, EnvironmentSpec, Limits, NOTHING_INJECTED, StorageSpec};
+use crate::environment::{CpuPlan, EnvironmentSpec};
+use crate::fake;
 use crate::record::{DoubtRecord, Header, Slice};
 use crate::study::{
     CpuSpec, DataStart, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec,
@@ -19,23 +20,7 @@ const OPERATIONS: u64 = 100_000;
 const WINDOW_NS: u64 = 1_000_000_000;
 
 fn spec(name: &str) -> EnvironmentSpec {
-    let text = |text: &str| text.to_string();
-    EnvironmentSpec {
-        name: text(name),
-        runtime: text("process"),
-        network: text("host"),
-        cpu: text("pinned"),
-        security: text("none"),
-        cgroup: text("none"),
-        host: text("as-is"),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    }
+    fake::spec(name, "process")
 }
 
 fn environment(name: &str, control: bool) -> EnvironmentRecord {

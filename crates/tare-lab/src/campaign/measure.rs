@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::member::{Member, Running};
-use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_BLOCKS, one_line};
+use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_BLOCKS, error_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
@@ -79,7 +79,7 @@ pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
 fn collect(probe: &mut dyn Probe, begun: &Result<(), PartError>) -> Result<Vec<Counter>, Doubt> {
     let failed = |error: &PartError, probe: &dyn Probe| Doubt::ProbeFailed {
         probe: probe.name().to_string(),
-        reason: one_line(&**error),
+        reason: error_line(&**error),
     };
     match begun {
         Err(error) => Err(failed(error, probe)),
@@ -124,7 +124,7 @@ impl Campaign<'_, '_> {
         match measured {
             Ok(measured) => {
                 if measured.load.operations == 0 {
-                    failure = Some(one_line(&SliceError::Nothing));
+                    failure = Some(error_line(&SliceError::Nothing));
                 }
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 fill(&mut slice, measured);
@@ -135,7 +135,7 @@ impl Campaign<'_, '_> {
             }
             Err(error) => {
                 thawed = matches!(error, SliceError::Freeze(_));
-                failure = Some(one_line(&error));
+                failure = Some(error_line(&error));
             }
         }
         slice.void.clone_from(&failure);
@@ -206,10 +206,10 @@ impl Campaign<'_, '_> {
         freezes: bool,
     ) -> Result<f64, String> {
         let measured =
-            self.measure(index, order, freezes, &mut |_| {}).map_err(|error| one_line(&error))?;
+            self.measure(index, order, freezes, &mut |_| {}).map_err(|error| error_line(&error))?;
         let SliceLoad { operations, window_ns, .. } = measured.load;
         if operations == 0 || window_ns == 0 {
-            return Err(one_line(&SliceError::Nothing));
+            return Err(error_line(&SliceError::Nothing));
         }
         Ok(operations as f64 * 1e9 / window_ns as f64)
     }

@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, one_line};
+use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, error_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::TargetId;
@@ -42,9 +42,9 @@ pub(super) enum StartError {
 impl StartError {
     pub(super) fn text(&self) -> String {
         match self {
-            Self::Part { step, source } => format!("cannot {step} it: {}", one_line(&**source)),
+            Self::Part { step, source } => format!("cannot {step} it: {}", error_line(&**source)),
             Self::NotInForce { reason } => reason.clone(),
-            Self::Record(error) => one_line(error),
+            Self::Record(error) => error_line(error),
         }
     }
 }
@@ -165,7 +165,7 @@ impl Campaign<'_, '_> {
         let target = match self.parts.driver.open_all(&addresses, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
-                let text = said(&one_line(&*error), &environment.log_tail());
+                let text = said(&error_line(&*error), &environment.log_tail());
                 let source: PartError = Silent { text }.into();
                 if let Err(error) = environment.stop() {
                     self.leftover(&spec.name, &*error);

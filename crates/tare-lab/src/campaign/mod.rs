@@ -26,6 +26,7 @@ use std::time::Duration;
 
 use crate::doubt::Doubt;
 use crate::environment::{EnvironmentSpec, KeptData};
+use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::Afterwards;
@@ -33,8 +34,9 @@ use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
 pub use events::{Event, NoObserver, Observer, Stage};
-pub use outcome::{CampaignError, Ending, Outcome, one_line};
+pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, Make, Memory, Parts, SystemClock};
+pub use tare_std::error_line;
 
 /// How long a started system may take until it answers.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
@@ -136,15 +138,13 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let mut control = study.environments[baseline].clone();
         control.name = control_name(&study.baseline);
         members.push(Member::new(control, true));
-        let cpu = study.environments[baseline].cpu.as_str();
-        let quota = cpu.strip_prefix("quota=").and_then(|cpus| cpus.parse::<f64>().ok());
-        let system_cpus = match (cpu, quota) {
-            ("pinned", _) => parts.plan.system.len(),
-            (_, Some(quota)) => {
+        let system_cpus = match study.environments[baseline].cpu {
+            Cpu::Pinned => parts.plan.system.len(),
+            Cpu::Quota(quota) => {
                 let all = parts.plan.all.len();
                 (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
             }
-            _ => parts.plan.all.len(),
+            Cpu::Shared => parts.plan.all.len(),
         };
         let known = writer.record().header.rates.clone();
         let rate =
@@ -256,7 +256,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let written = (0..self.members.len()).try_for_each(|index| self.put_if_new(index));
         let text = match &result {
             Ok(ending) => ending.text().to_string(),
-            Err(error) => format!("failed: {}", one_line(error)),
+            Err(error) => format!("failed: {}", error_line(error)),
         };
         let writer = self.writer.take().expect("finish is called once");
         let (blocks, record) = (writer.blocks(), writer.path().to_path_buf());
@@ -277,7 +277,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
     }
 
     fn leftover(&mut self, name: &str, error: &(dyn std::error::Error + 'static)) {
-        let reason = one_line(error);
+        let reason = error_line(error);
         self.observer.event(&Event::TeardownFailed { name, reason: &reason });
         self.leftovers.push((name.to_string(), reason));
     }

@@ -60,15 +60,3 @@ pub enum CampaignError {
     #[error("cannot keep the results")]
     Record(#[from] RecordError),
 }
-
-/// An error with its sources as one line.
-pub fn one_line(error: &(dyn std::error::Error + 'static)) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(inner) = source {
-        text.push_str(": ");
-        text.push_str(&inner.to_string());
-        source = inner.source();
-    }
-    text
-}

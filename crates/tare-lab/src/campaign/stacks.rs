@@ -9,7 +9,7 @@
 use std::time::Duration;
 
 use super::measure::{accounts, scope};
-use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, one_line};
+use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, error_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
@@ -227,14 +227,14 @@ impl<'p> Campaign<'_, 'p> {
                         edges = sampler.edge(edge);
                     }
                 })
-                .map_err(|error| one_line(&error)),
-            Err(error) => Err(one_line(&**error)),
+                .map_err(|error| error_line(&error)),
+            Err(error) => Err(error_line(&**error)),
         };
         // In every case: nothing is left sampling.
         let ended: Result<Vec<SampledStack>, PartError> = sampler.end();
         let measured = measured?;
-        edges.map_err(|error| one_line(&*error))?;
-        slice.stacks = ended.map_err(|error| one_line(&*error))?;
+        edges.map_err(|error| error_line(&*error))?;
+        slice.stacks = ended.map_err(|error| error_line(&*error))?;
         let account = accounts(measured);
         slice.window_ns = account.window_ns;
         slice.operations = account.operations;

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use super::member::{Running, said};
-use super::{Campaign, one_line};
+use super::{Campaign, error_line};
 use crate::PartError;
 use crate::environment::{Endpoint, Environment};
 use crate::system::QUIET_LIMIT;
@@ -65,7 +65,7 @@ impl Campaign<'_, '_> {
             was_seen |= is_there;
             let waited = clock.now() - began;
             if waited >= limit {
-                let text = format!("{} after {:.0} s", one_line(&*error), waited.as_secs_f64());
+                let text = format!("{} after {:.0} s", error_line(&*error), waited.as_secs_f64());
                 let text = said(&text, &environment.log_tail());
                 return Err(WaitError::Silent { text }.into());
             }

@@ -92,7 +92,7 @@ pub fn environment(
     baseline_settings: &[(String, String)],
 ) -> Vec<Doubt> {
     let mut doubts: Vec<Doubt> = not_in_force(layers).collect();
-    let system = if spec.cpu == "pinned" { &plan.system } else { &plan.all };
+    let system = spec.cpu.set(plan);
     let both = system.intersection(&plan.client);
     if !both.is_empty() {
         doubts.push(Doubt::ClientSharesCpus { cpus: both.to_string() });
@@ -128,6 +128,7 @@ pub fn not_in_force(layers: &[LayerState]) -> impl Iterator<Item = Doubt> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::layer::Cpu;
     use crate::probe::Counter;
     use crate::record::Phase;
     use tare_std::cpus::CpuSet;
@@ -219,17 +220,17 @@ mod tests {
             let doubts = environment(spec, plan, &layers, &engine(here), &engine("io_uring"));
             doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
         };
-        spec.cpu = "pinned".into();
+        spec.cpu = Cpu::Pinned;
         assert!(kinds(&spec, &plan("1", "0"), true, "io_uring").is_empty());
         assert_eq!(kinds(&spec, &plan("0", "0"), true, "io_uring"), ["client_shares_cpus"]);
-        spec.cpu = "shared".into();
+        spec.cpu = Cpu::Shared;
         let all = ["layer_not_in_force", "client_shares_cpus", "io_engine_differs"];
         assert_eq!(kinds(&spec, &plan("1", "0"), false, "epoll"), all);
         let runs_on = |accelerator: &str| {
             let mut state = layer(true);
             (state.layer, state.found) = (ACCELERATOR.into(), accelerator.into());
             let mut spec = spec.clone();
-            spec.cpu = "pinned".into();
+            spec.cpu = Cpu::Pinned;
             let doubts = environment(&spec, &plan("1", "0"), &[state], &[], &[]);
             doubts.iter().map(Doubt::kind).collect::<Vec<_>>()
         };

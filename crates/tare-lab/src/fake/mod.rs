@@ -24,9 +24,8 @@ use tare_std::rng::Rng;
 
 use crate::PartError;
 use crate::campaign::Clock;
-use crate::environment::{
-    Environment, EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec,
-};
+use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
+use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Security};
 use crate::stacks::StackKind;
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
@@ -185,7 +184,7 @@ impl World {
     /// # Errors
     /// If the runtime is no fake one.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
-        let behaviour = Behaviour::parse(&spec.runtime)?;
+        let behaviour = Behaviour::parse(spec.runtime.as_str())?;
         Ok(Box::new(FakeEnvironment::new(self.clone(), spec.clone(), behaviour)))
     }
 
@@ -253,18 +252,41 @@ impl Clock for World {
 pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
     EnvironmentSpec {
         name: name.to_string(),
-        runtime: runtime.to_string(),
-        network: "host".into(),
-        cpu: "pinned".into(),
-        security: "none".into(),
-        cgroup: "none".into(),
-        host: HOST_AS_IS.into(),
+        runtime: runtime.into(),
+        network: Network::Host,
+        cpu: Cpu::Pinned,
+        security: Security::None,
+        cgroup: Cgroup::None,
+        host: Host::AsIs,
         storage: StorageSpec::default(),
         vm: Vec::new(),
         sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
+        rootfs: Rootfs::None,
+        inject: Inject::default(),
         limits: Limits::default(),
         optional: false,
     }
+}
+
+/// The environment of [`spec`] with another value of one layer, for tests that go through all layers.
+pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
+    let mut spec = plain.clone();
+    let option = |name: &str, value: &str| vec![(name.to_string(), value.to_string())];
+    match layer {
+        Layer::Runtime => spec.runtime = "oci:runc".into(),
+        Layer::Network => spec.network = Network::Bridge { proxy: true },
+        Layer::Cpu => spec.cpu = Cpu::Quota(1.5),
+        Layer::Security => spec.security = Security::DefaultWithIoUring,
+        Layer::Cgroup => spec.cgroup = Cgroup::Own,
+        Layer::Host => spec.host = Host::TunedGroups(vec!["disk".into(), "network".into()]),
+        Layer::Storage => {
+            spec.storage = StorageSpec { kind: "ext4".into(), options: option("size", "2G") };
+        }
+        Layer::Vm => spec.vm = option("vcpus", "2"),
+        Layer::Sandbox => spec.sandbox = option("platform", "kvm"),
+        Layer::Rootfs => spec.rootfs = Rootfs::Packages("redis-server".into()),
+        Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
+        Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
+    }
+    spec
 }

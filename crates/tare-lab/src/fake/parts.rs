@@ -67,7 +67,7 @@ impl Environment for FakeEnvironment {
         let instance = Instance {
             name: self.spec.name.clone(),
             behaviour: self.behaviour.clone(),
-            proxy: self.spec.network.ends_with("+proxy"),
+            proxy: self.spec.network.has_proxy(),
             frozen: false,
             slices: 0,
             system_cpu_ns: 0.0,
@@ -88,8 +88,8 @@ impl Environment for FakeEnvironment {
         let in_force = !self.behaviour.layer_off && !lost;
         Ok(vec![LayerState {
             layer: "network".into(),
-            wanted: self.spec.network.clone(),
-            found: if in_force { self.spec.network.clone() } else { "nothing".into() },
+            wanted: self.spec.network.to_string(),
+            found: if in_force { self.spec.network.to_string() } else { "nothing".into() },
             in_force,
         }])
     }

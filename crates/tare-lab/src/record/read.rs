@@ -13,7 +13,8 @@ use super::{
     VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
-use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits, NOTHING_INJECTED};
+use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
+use crate::layer::{BadLayerValue, Inject};
 use crate::probe::Counter;
 use crate::system::OwnAccount;
 
@@ -124,6 +125,13 @@ fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     }
 }
 
+/// A layer's value, which is kept as text.
+fn layer<T: FromStr<Err = BadLayerValue>>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
+    row.get::<_, String>(index)?.parse().map_err(|error| {
+        rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
+    })
+}
+
 fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     serde_json::from_str(&row.get::<_, String>(index)?).map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
@@ -202,19 +210,20 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
         Ok(EnvironmentRecord {
             spec: EnvironmentSpec {
                 name: row.get(1)?,
-                runtime: row.get(2)?,
-                network: row.get(3)?,
-                cpu: row.get(4)?,
-                security: row.get(5)?,
-                cgroup: row.get(6)?,
-                host: row.get(14)?,
+                runtime: row.get::<_, String>(2)?.into(),
+                network: layer(row, 3)?,
+                cpu: layer(row, 4)?,
+                security: layer(row, 5)?,
+                cgroup: layer(row, 6)?,
+                host: layer(row, 14)?,
                 storage: json_or_default(row, 15)?,
                 vm: json_or_default(row, 16)?,
                 sandbox: json_or_default(row, 18)?,
                 rootfs: json_or_default(row, 19)?,
-                inject: row
-                    .get::<_, Option<String>>(17)?
-                    .unwrap_or_else(|| NOTHING_INJECTED.to_string()),
+                inject: match row.get_ref(17)? {
+                    ValueRef::Null => Inject::default(),
+                    _ => layer(row, 17)?,
+                },
                 limits: Limits { memory_bytes: optional(row, 7)? },
                 optional: row.get(8)?,
             },

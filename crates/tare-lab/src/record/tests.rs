@@ -7,6 +7,7 @@ use tare_std::cpus::CpuSet;
 use super::*;
 use crate::environment::StorageSpec;
 use crate::fake::spec;
+use crate::layer::{Host, Layer, Rootfs};
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 use crate::study::{
     Claim, CpuSpec, DataStart, Expected, KeyDistribution, PublishedRelation, ScheduleKind,
@@ -395,17 +396,17 @@ fn records_without_a_host_layer_are_read_and_resumed() {
     make_old(&place.path(), 1);
     let record = Record::read(&place.path()).unwrap();
     assert_eq!(record.environments, before);
-    assert!(record.environments.iter().all(|one| one.spec.host == "as-is"));
+    assert!(record.environments.iter().all(|one| one.spec.host.is_as_is()));
     let mut writer = RecordWriter::resume(&place.path()).unwrap();
     let mut tuned = before[0].clone();
     tuned.spec.name = "tuned".into();
-    tuned.spec.host = "tuned=disk".into();
+    tuned.spec.host = Host::TunedGroups(vec!["disk".into()]);
     tuned.spec.storage =
         StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
     tuned.spec.sandbox = vec![("platform".into(), "kvm".into())];
-    tuned.spec.rootfs = vec![("packages".into(), "redis-server".into())];
+    tuned.spec.rootfs = Rootfs::Packages("redis-server".into());
     tuned.spec.vm = vec![("vcpus".into(), "2".into())];
-    tuned.spec.inject = "busy=2us".into();
+    tuned.spec.inject.busy = Some(std::time::Duration::from_micros(2));
     writer.put_environment(9, &tuned).unwrap();
     drop(writer);
     let record = Record::read(&place.path()).unwrap();
@@ -511,4 +512,36 @@ fn records_from_before_there_was_tracing_are_read_and_take_traced_slices_when_re
     let check: String =
         connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
+}
+
+/// A layer that a record does not keep fails here.
+#[test]
+fn every_layer_is_kept() {
+    let place = Place::new();
+    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    let plain = environment("native", false);
+    let mut written = vec![plain.clone()];
+    for layer in Layer::ALL {
+        let mut spec = crate::fake::changed(layer, &plain.spec);
+        spec.name = layer.to_string();
+        written.push(EnvironmentRecord { spec, ..plain.clone() });
+    }
+    for (position, one) in written.iter().enumerate() {
+        writer.put_environment(u32::try_from(position).unwrap(), one).unwrap();
+    }
+    drop(writer);
+    assert_eq!(Record::read(&place.path()).unwrap().environments, written);
+}
+
+#[test]
+fn a_layer_value_that_is_unknown_is_an_error_that_names_it() {
+    let place = Place::new();
+    drop(place.begun());
+    let connection = Connection::open(place.path()).unwrap();
+    connection.execute("UPDATE environments SET network = 'tunnel'", []).unwrap();
+    drop(connection);
+    let error = Record::read(&place.path()).unwrap_err();
+    let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |one| one.source());
+    let text: Vec<String> = chain.map(ToString::to_string).collect();
+    assert!(text.join(": ").contains("network has no value \"tunnel\""), "{text:?}");
 }

@@ -1,11 +1,15 @@
 //! `[[environment]]`: layers, and `extends` resolved.
 
 use std::ops::Range;
+use std::str::FromStr;
 
 use super::parse::{Names, must_exist, name_of, options, part};
-use super::vocabulary::Vocabulary;
+use super::vocabulary::{OptionWords, Vocabulary};
 use super::{Problem, StudyError};
-use crate::environment::{EnvironmentSpec, HOST_AS_IS, Limits, NOTHING_INJECTED, StorageSpec};
+use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
+use crate::layer::{
+    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security,
+};
 use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
@@ -20,17 +24,17 @@ struct Written {
     /// Index of the environment that it extends, and the place where it says so.
     extends: Option<(usize, Range<usize>)>,
     optional: bool,
-    runtime: Option<String>,
-    network: Option<String>,
-    cpu: Option<String>,
-    security: Option<String>,
-    cgroup: Option<String>,
-    host: Option<String>,
+    runtime: Option<Runtime>,
+    network: Option<Network>,
+    cpu: Option<Cpu>,
+    security: Option<Security>,
+    cgroup: Option<Cgroup>,
+    host: Option<Host>,
     storage: Option<StorageSpec>,
     vm: Option<Vec<(String, String)>>,
     sandbox: Option<Vec<(String, String)>>,
-    rootfs: Option<Vec<(String, String)>>,
-    inject: Option<String>,
+    rootfs: Option<Rootfs>,
+    inject: Option<Inject>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
 }
@@ -76,14 +80,6 @@ fn one(
             order.iter().position(|name| *name == target).map(|index| (index, item.span))
         }
     };
-    let cpu = table.word("cpu", &vocabulary.cpus)?;
-    if let Some(quota) = cpu.as_deref().and_then(|cpu| cpu.strip_prefix("quota=")) {
-        let valid = quota.parse::<f64>().is_ok_and(|cpus| (0.01..=4096.0).contains(&cpus));
-        if !valid {
-            let item = table.need("cpu")?;
-            return Err(item.bad_value("a quota is a number of CPUs such as quota=1.5"));
-        }
-    }
     let memory = match table.get("limits") {
         None => None,
         Some(item) => match item.table("limits", &["memory"])?.get("memory") {
@@ -101,20 +97,20 @@ fn one(
         name: name.to_string(),
         extends,
         optional: table.flag("optional")?,
-        runtime: table.word("runtime", &vocabulary.runtimes)?,
-        network: table.word("network", &vocabulary.networks)?,
-        cpu,
-        security: table.word("security", &vocabulary.securities)?,
-        cgroup: table.word("cgroup", &vocabulary.cgroups)?,
-        host: table.word("host", &vocabulary.hosts)?,
+        runtime: table.word("runtime", &vocabulary.runtimes)?.map(Runtime::from),
+        network: word(table, Layer::Network)?,
+        cpu: word(table, Layer::Cpu)?,
+        security: word(table, Layer::Security)?,
+        cgroup: word(table, Layer::Cgroup)?,
+        host: host(table, vocabulary)?,
         storage: storage(table, vocabulary)?,
         vm: table.get("vm").map(|item| options(&item, "vm", None, &vocabulary.vm)).transpose()?,
         sandbox: table
             .get("sandbox")
             .map(|item| options(&item, "sandbox", None, &vocabulary.sandbox))
             .transpose()?,
-        rootfs: rootfs(table, vocabulary)?,
-        inject: table.word("inject", &vocabulary.injections)?,
+        rootfs: rootfs(table)?,
+        inject: word(table, Layer::Inject)?,
         memory,
     })
 }
@@ -132,21 +128,43 @@ fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageS
     Ok(kind.map(|kind| StorageSpec { kind, options: Vec::new() }))
 }
 
+/// The value of a layer that is written as one word.
+fn word<T>(table: &Table<'_>, layer: Layer) -> Result<Option<T>, StudyError>
+where
+    T: FromStr<Err = BadLayerValue>,
+{
+    let known: Vec<String> = layer.values().iter().map(|(word, _)| (*word).to_string()).collect();
+    let Some(word) = table.word(layer.name(), &known)? else { return Ok(None) };
+    match word.parse() {
+        Ok(value) => Ok(Some(value)),
+        Err(error) => Err(table.need(layer.name())?.bad_value(&error.wanted)),
+    }
+}
+
+/// `host = "tuned=disk+network"` names groups of knobs, which the program knows.
+fn host(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Host>, StudyError> {
+    let host: Option<Host> = word(table, Layer::Host)?;
+    for group in host.iter().flat_map(Host::groups) {
+        table.need(Layer::Host.name())?.known(group, &vocabulary.host_groups)?;
+    }
+    Ok(host)
+}
+
 /// `rootfs = "none"`, or a table that says what it is made of: one thing.
-fn rootfs(
-    table: &Table<'_>,
-    vocabulary: &Vocabulary,
-) -> Result<Option<Vec<(String, String)>>, StudyError> {
-    let Some(item) = table.get("rootfs") else { return Ok(None) };
+fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
+    let key = Layer::Rootfs.name();
+    let Some(item) = table.get(key) else { return Ok(None) };
     if !item.is_table() {
         let none = ["none".to_string()];
-        return Ok(table.word("rootfs", &none)?.map(|_| Vec::new()));
+        return Ok(table.word(key, &none)?.map(|_| Rootfs::None));
     }
-    let made_of = options(&item, "rootfs", None, &vocabulary.rootfs)?;
+    let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: Vec::new() };
+    let known: Vec<OptionWords> = Rootfs::VALUES.iter().map(free).collect();
+    let made_of = options(&item, key, None, &known)?;
     match made_of.as_slice() {
-        [(_, value)] if !value.is_empty() => Ok(Some(made_of)),
+        [(name, value)] if !value.is_empty() => Ok(Rootfs::new(name, value.clone())),
         _ => {
-            let names: Vec<&str> = vocabulary.rootfs.iter().map(|one| one.name.as_str()).collect();
+            let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
             Err(item.bad_value(&format!("it is made of one thing: {}", names.join(", "))))
         }
     }
@@ -169,28 +187,41 @@ fn resolve(
         }
         current = &written[*next];
     }
-    let first = |layer: fn(&Written) -> &Option<String>| {
-        chain.iter().find_map(|at| layer(&written[*at]).clone())
-    };
-    let runtime = first(|one| &one.runtime).ok_or_else(|| tables[index].missing("runtime"))?;
-    let bare = runtime == "process";
-    let or = |value: Option<String>, bare_default: &str, default: &str| {
-        value.unwrap_or_else(|| if bare { bare_default } else { default }.to_string())
-    };
+    let runtime = inherited(written, &chain, |one| one.runtime.clone());
+    let runtime = runtime.ok_or_else(|| tables[index].missing("runtime"))?;
+    let bare = runtime.is_process();
     Ok(EnvironmentSpec {
         name: written[index].name.clone(),
-        network: or(first(|one| &one.network), "host", "bridge"),
-        cpu: or(first(|one| &one.cpu), "shared", "shared"),
-        security: or(first(|one| &one.security), "none", "default"),
-        cgroup: or(first(|one| &one.cgroup), "none", "own"),
-        host: or(first(|one| &one.host), HOST_AS_IS, HOST_AS_IS),
-        storage: chain.iter().find_map(|at| written[*at].storage.clone()).unwrap_or_default(),
-        vm: chain.iter().find_map(|at| written[*at].vm.clone()).unwrap_or_default(),
-        sandbox: chain.iter().find_map(|at| written[*at].sandbox.clone()).unwrap_or_default(),
-        rootfs: chain.iter().find_map(|at| written[*at].rootfs.clone()).unwrap_or_default(),
-        inject: or(first(|one| &one.inject), NOTHING_INJECTED, NOTHING_INJECTED),
-        limits: Limits { memory_bytes: chain.iter().find_map(|at| written[*at].memory).flatten() },
+        network: inherited(written, &chain, |one| one.network).unwrap_or(match bare {
+            true => Network::Host,
+            false => Network::Bridge { proxy: false },
+        }),
+        cpu: inherited(written, &chain, |one| one.cpu).unwrap_or(Cpu::Shared),
+        security: inherited(written, &chain, |one| one.security).unwrap_or(match bare {
+            true => Security::None,
+            false => Security::Default,
+        }),
+        cgroup: inherited(written, &chain, |one| one.cgroup).unwrap_or(match bare {
+            true => Cgroup::None,
+            false => Cgroup::Own,
+        }),
+        host: inherited(written, &chain, |one| one.host.clone()).unwrap_or_default(),
+        storage: inherited(written, &chain, |one| one.storage.clone()).unwrap_or_default(),
+        vm: inherited(written, &chain, |one| one.vm.clone()).unwrap_or_default(),
+        sandbox: inherited(written, &chain, |one| one.sandbox.clone()).unwrap_or_default(),
+        rootfs: inherited(written, &chain, |one| one.rootfs.clone()).unwrap_or_default(),
+        inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
+        limits: Limits { memory_bytes: inherited(written, &chain, |one| one.memory).flatten() },
         optional: written[index].optional,
         runtime,
     })
+}
+
+/// The value of the first environment of a chain that has one.
+fn inherited<T>(
+    written: &[Written],
+    chain: &[usize],
+    layer: impl Fn(&Written) -> Option<T>,
+) -> Option<T> {
+    chain.iter().find_map(|at| layer(&written[*at]))
 }

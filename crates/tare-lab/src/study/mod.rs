@@ -19,9 +19,7 @@ use crate::environment::EnvironmentSpec;
 
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
-pub use tare_toml::{
-    Hint, Problem, TomlError as StudyError, ValueError, parse_duration, parse_share,
-};
+pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
 pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary, WorkloadWords};
 
 /// Every key of a study with its meaning and default, as a file that can be run.

@@ -1,14 +1,11 @@
 use super::*;
+use crate::layer::{Cgroup, Cpu, Host, Layer, Network, Rootfs, Security};
 
 fn vocabulary() -> Vocabulary {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     Vocabulary {
         runtimes: words(&["process", "oci:*", "docker", "docker:*"]),
-        networks: words(&["host", "bridge", "bridge+proxy"]),
-        cpus: words(&["shared", "pinned", "quota=*"]),
-        securities: words(&["default", "default+io_uring", "none"]),
-        cgroups: words(&["own", "none"]),
-        hosts: words(&["as-is", "tuned", "tuned=*"]),
+        host_groups: words(&["disk", "network"]),
         storages: vec![
             PartWords { name: "directory".into(), options: vec![] },
             PartWords {
@@ -21,10 +18,6 @@ fn vocabulary() -> Vocabulary {
         ],
         vm: vec![OptionWords { name: "vcpus".into(), values: vec![] }],
         sandbox: vec![OptionWords { name: "platform".into(), values: words(&["systrap", "kvm"]) }],
-        rootfs: ["packages", "image"]
-            .map(|name| OptionWords { name: name.into(), values: vec![] })
-            .into(),
-        injections: words(&["none", "busy=*"]),
         systems: vec![PartWords {
             name: "tare-db".into(),
             options: vec![
@@ -127,7 +120,8 @@ fn each_step_of_the_quick_ladder_changes_one_layer() {
     assert_eq!(ladder.len(), 6);
     for pair in ladder.windows(2) {
         let layers = |spec: &crate::environment::EnvironmentSpec| {
-            [&spec.network, &spec.cpu, &spec.security, &spec.cgroup].map(|layer| layer.clone())
+            [Layer::Network, Layer::Cpu, Layer::Security, Layer::Cgroup]
+                .map(|layer| layer.text(spec))
         };
         let (before, after) = (layers(pair[0]), layers(pair[1]));
         let changed = before.iter().zip(&after).filter(|(a, b)| a != b).count();
@@ -146,14 +140,15 @@ fn what_is_left_out_has_its_default() {
         (ScheduleKind::Slices, defaults::WINDOW_SLICES, 9, 8)
     );
     let native = &study.environments[0];
-    let layers = [&native.network, &native.cpu, &native.security, &native.cgroup];
-    assert_eq!(layers, ["host", "shared", "none", "none"]);
+    let layers = (native.network, native.cpu, native.security, native.cgroup);
+    assert_eq!(layers, (Network::Host, Cpu::Shared, Security::None, Cgroup::None));
     let workload = &study.workloads[0];
     assert_eq!((workload.keys, workload.latency_share), (KeyDistribution::Uniform, 0.5));
     let container = read(&GOOD.replace("\"process\"", "\"oci:runc\""));
     let container = &container.environments[0];
-    let layers = [&container.network, &container.cpu, &container.security, &container.cgroup];
-    assert_eq!(layers, ["bridge", "shared", "default", "own"]);
+    let layers = (container.network, container.cpu, container.security, container.cgroup);
+    let bridge = Network::Bridge { proxy: false };
+    assert_eq!(layers, (bridge, Cpu::Shared, Security::Default, Cgroup::Own));
 }
 
 #[test]
@@ -166,10 +161,11 @@ fn extends_takes_over_what_is_not_named() {
          [[environment]]\nname = \"free\"\nextends = \"limited\"\nlimits = { memory = \"none\" }\n",
     ));
     let [_, pinned, limited, free] = &study.environments[..] else { panic!() };
-    assert_eq!((pinned.runtime.as_str(), pinned.cpu.as_str()), ("docker", "pinned"));
+    assert_eq!((pinned.runtime.as_str(), pinned.cpu), ("docker", Cpu::Pinned));
     assert_eq!(pinned.limits.memory_bytes, Some(2 << 30));
     assert!(pinned.optional && !limited.optional);
-    assert_eq!((limited.cpu.as_str(), limited.network.as_str()), ("quota=1.5", "bridge"));
+    let bridge = Network::Bridge { proxy: false };
+    assert_eq!((limited.cpu, limited.network), (Cpu::Quota(1.5), bridge));
     assert_eq!(free.limits.memory_bytes, None);
 }
 
@@ -566,8 +562,8 @@ s.toml:12:15: "environment" names "boxx", but no environment has that name; did 
 fn the_host_layer_is_as_it_is_unless_said() {
     let study =
         read(&GOOD.replace("extends = \"native\"", "extends = \"native\"\nhost = \"tuned\""));
-    let hosts: Vec<&str> = study.environments.iter().map(|one| one.host.as_str()).collect();
-    assert_eq!(hosts, ["as-is", "tuned"]);
+    let hosts: Vec<&Host> = study.environments.iter().map(|one| &one.host).collect();
+    assert_eq!(hosts, [&Host::AsIs, &Host::Tuned]);
     // A study of before the layer reads as before, and its JSON stays what it was.
     let json = serde_json::to_string(&study).unwrap();
     assert_eq!(json.matches("\"host\":").count(), 1, "{json}");
@@ -587,14 +583,14 @@ fn storage_machine_and_injection_are_layers_like_others() {
         native.storage.is_directory()
             && native.vm.is_empty()
             && native.sandbox.is_empty()
-            && native.rootfs.is_empty()
-            && native.inject == "none"
+            && native.rootfs.is_none()
+            && native.inject.is_nothing()
     );
     assert_eq!(other.storage.to_string(), "ext4 (size = 2G, journal = data)");
     assert_eq!(other.vm, [("vcpus".to_string(), "2".to_string())]);
     assert_eq!(other.sandbox, [("platform".to_string(), "kvm".to_string())]);
-    assert_eq!(other.rootfs, [("packages".to_string(), "redis-server dash=1".to_string())]);
-    assert_eq!(other.inject, "busy=2us");
+    assert_eq!(other.rootfs, Rootfs::Packages("redis-server dash=1".into()));
+    assert_eq!(other.inject.to_string(), "busy=2us");
     let plain =
         GOOD.replace("extends = \"native\"\n", "extends = \"native\"\nstorage = \"ext4\"\n");
     assert_eq!(read(&plain).environments[1].storage.to_string(), "ext4");
@@ -609,6 +605,10 @@ fn storage_machine_and_injection_are_layers_like_others() {
         ("rootfs = { packages = \"a\", image = \"b\" }", "one thing"),
         ("rootfs = { packages = [\"a b\"] }", "no spaces"),
         ("inject = \"bussy\"", "busy=*"),
+        ("inject = \"busy=2\"", "use one of none"),
+        ("cpu = \"quota=0\"", "such as quota=1.5"),
+        ("host = \"tuned=dsk\"", "disk"),
+        ("host = \"tuned=disk+\"", "a + between them"),
     ] {
         let text =
             GOOD.replace("extends = \"native\"\n", &format!("extends = \"native\"\n{bad}\n"));
@@ -760,4 +760,34 @@ fn published_relations_name_two_environments_and_a_figure() {
     let old: PublishedRelation = serde_json::from_str(old).unwrap();
     assert_eq!(old.claim, Claim::Throughput(Expected::Value(69.0)));
     assert_eq!((old.against, old.workload), (None, None));
+}
+
+/// A layer that the study cannot name fails here.
+#[test]
+fn every_layer_is_a_key_of_a_study() {
+    for layer in Layer::ALL {
+        let value = match layer {
+            Layer::Runtime => "\"oci:runc\"",
+            Layer::Network => "\"bridge+proxy\"",
+            Layer::Cpu => "\"quota=1.5\"",
+            Layer::Security => "\"default\"",
+            Layer::Cgroup => "\"own\"",
+            Layer::Host => "\"tuned=disk\"",
+            Layer::Storage => "{ kind = \"ext4\", size = \"2G\" }",
+            Layer::Vm => "{ vcpus = 2 }",
+            Layer::Sandbox => "{ platform = \"kvm\" }",
+            Layer::Rootfs => "{ image = \"/srv/x\" }",
+            Layer::Inject => "\"busy=2us\"",
+            Layer::Limits => "{ memory = \"1G\" }",
+        };
+        let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());
+        // Every layer is named, for what is not named hangs on the runtime.
+        let process = "\"process\"\nnetwork = \"host\"\nsecurity = \"none\"\ncgroup = \"none\"";
+        let text = GOOD.replace("\"process\"", process);
+        let study = read(&text.replace("extends = \"native\"\n", &line));
+        let [native, other] = &study.environments[..] else { panic!("{study:?}") };
+        let differ: Vec<Layer> =
+            Layer::ALL.into_iter().filter(|one| one.differs(native, other)).collect();
+        assert_eq!(differ, [layer]);
+    }
 }

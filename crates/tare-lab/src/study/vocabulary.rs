@@ -6,20 +6,14 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     pub runtimes: Vec<String>,
-    pub networks: Vec<String>,
-    pub cpus: Vec<String>,
-    pub securities: Vec<String>,
-    pub cgroups: Vec<String>,
-    pub hosts: Vec<String>,
+    /// Groups of knobs that `host = "tuned=..."` can name.
+    pub host_groups: Vec<String>,
     /// Kinds of storage.
     pub storages: Vec<PartWords>,
     /// Options of virtual machines.
     pub vm: Vec<OptionWords>,
     /// Options of gVisor.
     pub sandbox: Vec<OptionWords>,
-    /// What a root file system can be made of.
-    pub rootfs: Vec<OptionWords>,
-    pub injections: Vec<String>,
     /// The first is the default.
     pub systems: Vec<PartWords>,
     /// The first is the default. Options are those of a workload: a driver that has some is asked in

@@ -12,7 +12,7 @@ use rustix::net::{RecvFlags, SendFlags};
 use tare_cql::frame::{self, Direction};
 use tare_cql::framing::{Framing, FramingError};
 use tare_cql::tls::TlsError;
-use tare_std::errors::one_line;
+use tare_std::error_line;
 
 use crate::protocol::tls::Session;
 
@@ -40,7 +40,7 @@ pub(crate) enum Progress {
 pub(crate) enum ReceiveError {
     #[error(transparent)]
     Framing(#[from] FramingError),
-    #[error("{}", one_line(.0))]
+    #[error("{}", error_line(.0))]
     Tls(#[from] TlsError),
 }
 

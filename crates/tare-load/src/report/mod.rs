@@ -7,7 +7,6 @@ pub mod log;
 mod model;
 mod series;
 pub(crate) mod stats;
-mod steady;
 
 pub use doubts::LoadDoubt;
 pub(crate) use gathering::{ReportBuilder, cpu_share, ratio};
@@ -15,4 +14,4 @@ pub use model::{
     DoubtReport, ErrorCount, IntervalReport, JSON_VERSION, LATE_NS, LoadReport, OperationReport,
     StepReport, Verified, WithoutService,
 };
-pub use steady::Steadiness;
+pub use tare_stats::steady::Steadiness;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::report::histogram::{Histogram, Quantiles};
 use crate::report::stats::{ErrorKind, Recovered, Stats};
-use crate::report::steady::Steadiness;
+use tare_stats::steady::Steadiness;
 
 /// The version of what `--json` prints. It rises when a name or a meaning changes, not when a name
 /// is added.

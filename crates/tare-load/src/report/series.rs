@@ -1,8 +1,9 @@
 //! The load over time in at most `INTERVALS_MAX` intervals, however long it runs: beyond that, each
 //! two intervals are merged into one.
 
+use tare_stats::steady::Steadiness;
+
 use crate::report::model::IntervalReport;
-use crate::report::steady::Steadiness;
 
 const INTERVALS_MAX: usize = 600;
 

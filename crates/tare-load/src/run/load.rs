@@ -4,8 +4,9 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, SystemTime};
 
+use tare_std::error_line;
+
 use tare_std::cpus::CpuSet;
-use tare_std::errors::one_line;
 
 use crate::access::Access;
 use crate::error::LoadError;
@@ -164,7 +165,8 @@ impl<'a> Session<'a> {
         let mut report = gathering.report(pace, &total, &kinds, cpus);
         let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());
         report.verify = config.verify.then(|| Verified::of(&total, reads));
-        report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| one_line(&error));
+        report.log_error =
+            log.map(Log::finish).and_then(Result::err).map(|error| error_line(&error));
         Ok(report)
     }
 }

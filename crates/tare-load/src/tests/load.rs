@@ -3,7 +3,6 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use super::server::{Server, ServerBehaviour};
 use super::{PlainLoad, cpus, workload};
 use crate::access::Access;
 use crate::error::LoadError;
@@ -11,8 +10,9 @@ use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::LoadReport;
 use crate::run::load::{LoadConfig, LoadEvent, run};
 use crate::workload::column::{Verdict, row_start};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
-pub(super) fn config(server: &Server) -> LoadConfig {
+pub(super) fn config(server: &FakeServer) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
@@ -33,7 +33,7 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 }
 
 /// Returns a load that only reads.
-fn reading(server: &Server) -> LoadConfig {
+fn reading(server: &FakeServer) -> LoadConfig {
     let workload = PlainLoad { write_share: 0.0, ..workload() };
     LoadConfig { asked: workload.asked().unwrap(), ..config(server) }
 }
@@ -48,7 +48,7 @@ pub(super) fn kinds(report: &LoadReport) -> Vec<&str> {
 
 #[test]
 fn populate_writes_every_row_once_with_its_bytes() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let config = reading(&server);
     load(&config).unwrap();
     let rows = server.rows();
@@ -67,7 +67,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
 
 #[test]
 fn closed_loop_counts_operations() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let report = load(&config(&server)).unwrap();
     assert!(report.operations > 0 && report.errors.is_empty(), "{report:?}");
     assert_eq!(report.service.count, report.operations);
@@ -80,7 +80,7 @@ fn closed_loop_counts_operations() {
 
 #[test]
 fn open_loop_sends_what_is_due_or_counts_it_dropped() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let pace = open(2_000.0, Duration::from_millis(200));
     let report = load(&LoadConfig { pace, ..config(&server) }).unwrap();
     let response = report.response.as_ref().unwrap();
@@ -95,7 +95,7 @@ fn open_loop_sends_what_is_due_or_counts_it_dropped() {
 #[test]
 fn bad_servers_are_errors_and_never_hang() {
     let check = |manner, expect: &[&str]| {
-        let server = Server::start(manner);
+        let server = FakeServer::start(manner);
         let mut config = config(&server);
         // The rows were written before the server began to misbehave.
         config.populate = !matches!(manner, ServerBehaviour::Errors);
@@ -124,7 +124,7 @@ fn bad_servers_are_errors_and_never_hang() {
 
 #[test]
 fn rows_that_were_never_written_are_missing() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = reading(&server);
     config.populate = false;
     let report = load(&config).unwrap();
@@ -133,19 +133,19 @@ fn rows_that_were_never_written_are_missing() {
 
 #[test]
 fn populate_reports_failed_writes() {
-    let server = Server::start(ServerBehaviour::Refuses);
+    let server = FakeServer::start(ServerBehaviour::Refuses);
     let error = load(&config(&server)).unwrap_err();
     assert!(
         error.to_string().ends_with("1000 of the writes failed, the first: too much of it"),
         "{error}"
     );
-    let server = Server::start(ServerBehaviour::CloseAfter(10));
+    let server = FakeServer::start(ServerBehaviour::CloseAfter(10));
     assert!(load(&config(&server)).is_err());
 }
 
 #[test]
 fn bad_settings_are_refused() {
-    let server = Server::start(ServerBehaviour::Login);
+    let server = FakeServer::start(ServerBehaviour::Login);
     let refused = |change: &dyn Fn(&mut LoadConfig)| {
         let mut config = config(&server);
         config.connect_deadline = Duration::from_millis(50);
@@ -162,7 +162,7 @@ fn bad_settings_are_refused() {
     let shape = PlainLoad { columns: 0, ..workload() }.asked().unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let refused = |change: &dyn Fn(&mut PlainLoad)| {
         let mut workload = workload();
         change(&mut workload);
@@ -182,7 +182,7 @@ fn bad_settings_are_refused() {
 
 #[test]
 fn an_interrupted_load_reports_what_there_was() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.pace = Pace::Closed(Duration::from_secs(3_600));
     let stop = AtomicBool::new(false);
@@ -200,7 +200,7 @@ fn an_interrupted_load_reports_what_there_was() {
 
 #[test]
 fn events_and_log_tell_every_second() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
     config.pace = open(500.0, Duration::from_millis(2_500));
@@ -236,7 +236,7 @@ fn events_and_log_tell_every_second() {
 
 #[test]
 fn a_schedule_in_steps_is_told_in_steps() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let length = Duration::from_millis(300);
     let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
     let steps = vec![Step::steady(500.0, length), ramp];
@@ -255,7 +255,7 @@ fn a_schedule_in_steps_is_told_in_steps() {
 
 #[test]
 fn a_server_that_falls_silent_is_time_without_service() {
-    let server = Server::start(ServerBehaviour::SilentAfter(1_500));
+    let server = FakeServer::start(ServerBehaviour::SilentAfter(1_500));
     let mut config = config(&server);
     config.pace = open(1_000.0, Duration::from_millis(1_500));
     let report = load(&config).unwrap();
@@ -275,7 +275,7 @@ fn a_server_that_falls_silent_is_time_without_service() {
 
 #[test]
 fn a_full_disk_ends_the_log_and_not_the_load() {
-    let server = Server::start(ServerBehaviour::Good);
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.hdr_file = Some("/dev/full".into());
     let report = load(&config).unwrap();

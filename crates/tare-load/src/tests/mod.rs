@@ -43,7 +43,6 @@ impl PlainLoad {
 
 mod load;
 mod recovery;
-mod server;
 
 /// A CPU that this process may use.
 pub(crate) fn cpus(most: usize) -> CpuSet {

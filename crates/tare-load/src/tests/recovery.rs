@@ -1,25 +1,36 @@
 //! What is done about servers that forget, drop, close and answer in any order.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use super::load::{config, kinds, load};
-use super::server::{Server, ServerBehaviour};
 use super::{PlainLoad, workload};
 use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
+use crate::run::load::{LoadConfig, run};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
-/// Returns a load of 300 ms, all of it measured, of a server of this manner.
-fn recovered(manner: ServerBehaviour, recovery: Recovery) -> LoadReport {
-    let server = Server::start(manner);
-    let mut config = config(&server);
+/// Time limit for a replacement of a connection, on a busy host.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Returns a load of 300 ms that only writes, all of it measured.
+fn writing(server: &FakeServer, recovery: Recovery) -> LoadConfig {
+    let mut config = config(server);
     config.populate = false;
     let workload = PlainLoad { write_share: 1.0, ..workload() };
     config.asked = workload.asked().unwrap();
     config.lead_in = Duration::ZERO;
     config.pace = Pace::Closed(Duration::from_millis(300));
     config.access.recovery = recovery;
-    load(&config).unwrap()
+    config
+}
+
+/// Such a load of a server of this manner.
+fn recovered(manner: ServerBehaviour, recovery: Recovery) -> LoadReport {
+    let server = FakeServer::start(manner);
+    load(&writing(&server, recovery)).unwrap()
 }
 
 #[test]
@@ -60,13 +71,34 @@ fn a_second_attempt_may_be_answered_where_the_first_is_not() {
     assert!(report.operations > 0, "{report:?}");
 }
 
+/// A load of a server that closes one connection with a request on it unanswered. It ends once a
+/// connection that was made afterwards serves, however long that takes.
+fn reconnected(recovery: Recovery) -> LoadReport {
+    let server = FakeServer::start(ServerBehaviour::CloseOnce(500));
+    let mut config = writing(&server, recovery);
+    config.pace = Pace::Closed(PATIENCE);
+    let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !server.has_recovered() && !ended.load(Ordering::Relaxed) {
+                thread::sleep(Duration::from_millis(1));
+            }
+            stop.store(true, Ordering::Relaxed);
+        });
+        let report = run(&config, &stop, &mut |_| {});
+        ended.store(true, Ordering::Relaxed);
+        assert!(server.has_recovered(), "no connection was made again: {report:?}");
+        report.unwrap()
+    })
+}
+
 #[test]
 fn connections_that_break_are_made_again() {
     let recovery = Recovery { reconnect: true, ..Recovery::default() };
-    let report = recovered(ServerBehaviour::CloseOnce(500), recovery);
+    let report = reconnected(recovery);
     assert_eq!(kinds(&report), ["connection closed"], "{report:?}");
     assert_eq!(report.recovery.reconnects, 1, "{report:?}");
     let retried = Recovery { retries: 1, ..recovery };
-    let report = recovered(ServerBehaviour::CloseOnce(500), retried);
+    let report = reconnected(retried);
     assert!(report.errors.is_empty() && report.recovery.retries > 0, "{report:?}");
 }

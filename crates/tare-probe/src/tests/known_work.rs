@@ -5,6 +5,7 @@ use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 
 use super::*;
+use tare_testkit::{Machine, Reason, skip};
 
 /// What probes see of processes while something happens.
 pub(super) fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
@@ -99,8 +100,8 @@ fn bytes_over_loopback_are_seen_in_the_namespace() {
 
 /// The traffic of this namespace does not count for a process in another one.
 #[test]
-#[expect(clippy::print_stderr, reason = "what was skipped")]
 fn a_namespace_of_its_own_is_read_from_its_own_files() {
+    let test = "a_namespace_of_its_own_is_read_from_its_own_files";
     let child = Command::new("unshare")
         .args(["--net", "sh", "-c", "echo up; read x"])
         .stdin(Stdio::piped())
@@ -108,14 +109,12 @@ fn a_namespace_of_its_own_is_read_from_its_own_files() {
         .stderr(Stdio::null())
         .spawn();
     let Ok(child) = child else {
-        eprintln!("skipped: a_namespace_of_its_own: no unshare");
-        return;
+        return skip(test, Reason::not_installed("unshare"));
     };
     let mut child = Killed(child);
     let mut up = [0; 3];
     if child.0.stdout.as_mut().unwrap().read_exact(&mut up).is_err() {
-        eprintln!("skipped: a_namespace_of_its_own: needs root");
-        return;
+        return skip(test, Machine::NotRoot);
     }
     let own = vec![std::process::id()];
     let scope = Scope { system: vec![child.0.id()], client: own, ..Scope::default() };

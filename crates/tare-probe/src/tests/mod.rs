@@ -212,7 +212,7 @@ mod traced;
 
 /// Reads this machine, whatever it is. Prints what a reading takes; asserts no time.
 #[test]
-#[expect(clippy::print_stderr, reason = "what was skipped, and figures for the reader")]
+#[expect(clippy::print_stderr, reason = "figures for the reader")]
 fn this_machine_can_be_read() {
     let cpus = CpuSet::from_iter([0]);
     let own = vec![std::process::id()];
@@ -220,7 +220,7 @@ fn this_machine_can_be_read() {
     let scope = Scope { system: own.clone(), layer: own.clone(), client: own, data };
     let (mut probes, missing) = open_all(&Roots::default(), &cpus);
     for (name, error) in &missing {
-        eprintln!("skipped: {name}: {error}");
+        eprintln!("not on this machine: {name}: {error}");
     }
     let times = 200u32;
     for probe in &mut probes {

@@ -8,24 +8,11 @@ use std::process::{Child, Command, Stdio};
 
 use super::known_work::{Killed, of, seen, system};
 use super::*;
-
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn skip(test: &str, reason: &str) {
-    eprintln!("skipped: {test}: {reason}");
-}
-
-/// Whether this process may do what the probes need; says so where not.
-fn may_trace(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        skip(test, "needs root");
-    }
-    root
-}
+use tare_testkit::{Need, Reason, skip, skipped};
 
 #[test]
 fn system_calls_are_counted_to_the_last_one() {
-    if !may_trace("system_calls_are_counted_to_the_last_one") {
+    if skipped("system_calls_are_counted_to_the_last_one", &[Need::Root]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +53,7 @@ fn writer_in_a_namespace(bytes: u32, file: &Path) -> (Child, u32) {
 
 #[test]
 fn system_calls_are_counted_inside_a_pid_namespace() {
-    if !may_trace("system_calls_are_counted_inside_a_pid_namespace") {
+    if skipped("system_calls_are_counted_inside_a_pid_namespace", &[Need::Root]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -133,13 +120,13 @@ impl Drop for Disk {
 
 #[test]
 fn every_request_to_the_disk_is_in_the_histogram() {
-    if !may_trace("every_request_to_the_disk_is_in_the_histogram") {
+    if skipped("every_request_to_the_disk_is_in_the_histogram", &[Need::Root]) {
         return;
     }
     let disk = match Disk::make() {
         Ok(disk) => disk,
         Err(reason) => {
-            skip("every_request_to_the_disk_is_in_the_histogram", &reason);
+            skip("every_request_to_the_disk_is_in_the_histogram", Reason::no_loop_device(&reason));
             return;
         }
     };
@@ -171,13 +158,13 @@ fn every_request_to_the_disk_is_in_the_histogram() {
 #[test]
 fn the_work_of_kernel_threads_is_counted_by_function() {
     let test = "the_work_of_kernel_threads_is_counted_by_function";
-    if !may_trace(test) {
+    if skipped(test, &[Need::Root]) {
         return;
     }
     let disk = match Disk::make() {
         Ok(disk) => disk,
         Err(reason) => {
-            skip(test, &reason);
+            skip(test, Reason::no_loop_device(&reason));
             return;
         }
     };

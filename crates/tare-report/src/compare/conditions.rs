@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use tare_lab::analysis::Analysis;
+use tare_lab::layer::Layer;
 use tare_lab::record::Record;
 
 use super::costs::{CostRow, in_each};
@@ -96,7 +97,11 @@ pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     for name in keys(sides, |r| r.environments.iter().map(|e| e.spec.name.as_str()).collect()) {
         let of = |r: &Record| {
             let found = r.environments.iter().find(|e| e.spec.name == name)?;
-            let mut value = json!(found.spec);
+            let layers = Layer::ALL
+                .iter()
+                .map(|layer| (layer.name().to_string(), json!(layer.text(&found.spec))));
+            let mut value: Value = layers.collect();
+            value["optional"] = json!(found.spec.optional);
             let settings =
                 found.settings.iter().filter(|(key, _)| !PASSING.contains(&key.as_str()));
             let settings: Vec<(String, Value)> =
@@ -306,13 +311,12 @@ impl Warnings<'_, '_> {
         });
         for name in keys(sides, |r| r.environments.iter().map(|e| e.spec.name.as_str()).collect()) {
             let here = |r: &Record| r.environments.iter().find(|e| e.spec.name == name).cloned();
-            let what = format!("environment {name} has other layers");
-            self.differ(Environment, &what, "the name is the same, the thing is not", &|r| {
-                let spec = here(r)?.spec;
-                let layers =
-                    [spec.runtime, spec.network, spec.cpu, spec.security, spec.cgroup, spec.host];
-                Some(layers.join("/"))
-            });
+            for layer in Layer::ALL {
+                let what = format!("environment {name} differs in {layer}");
+                self.differ(Environment, &what, "the name is the same, the thing is not", &|r| {
+                    Some(layer.text(&here(r)?.spec))
+                });
+            }
             for key in ["io_engine", "polling", "shards"] {
                 let what = format!("in environment {name} the system chose another {key}");
                 self.differ(

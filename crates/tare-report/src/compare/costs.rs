@@ -1,11 +1,13 @@
 //! What the same environment costs in each record, and whether two costs differ.
 
 use serde::Serialize;
+use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Cost, Finding, Interval};
-use tare_lab::stats::{Estimate, difference};
+use tare_stats::law::{Noise, Verdict, judge_difference, tells};
+use tare_stats::{Estimate, difference};
 
 use super::Side;
-use crate::headline::{Metric, claimed, noise};
+use crate::headline::{Metric, noise};
 
 /// One environment under one workload in all records, by one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +20,8 @@ pub struct CostRow<'r> {
     pub costs: Vec<Option<&'r Cost>>,
     /// One per record: found, and beyond the noise of that record's A/A control.
     pub claimed: Vec<bool>,
+    /// One per record: what its own A/A control lets say; none for the control.
+    pub verdicts: Vec<Option<Verdict>>,
     /// One per record; the first has none.
     pub differences_to_first: Vec<Option<Difference>>,
 }
@@ -29,12 +33,14 @@ pub struct Difference {
     pub cost: Cost,
     /// Larger than both A/A controls together allow: each is the luck of one start.
     pub beyond_noise: bool,
+    /// What may be said of it by both A/A controls.
+    pub verdict: Verdict,
 }
 
 impl Difference {
     /// Whether it may be said that the two differ.
     pub fn claimed(&self) -> bool {
-        self.cost.found && self.beyond_noise
+        self.verdict.is_claim()
     }
 }
 
@@ -54,16 +60,18 @@ pub(super) fn rows<'r>(sides: &[Side<'r>]) -> Vec<CostRow<'r>> {
                 let noises = [0, index].map(|i| noise(sides[i].analysis, workload, metric));
                 between(from, to, metric, noises)
             };
+            let verdicts: Vec<Option<Verdict>> = findings
+                .iter()
+                .zip(sides)
+                .map(|(f, side)| f.and_then(|f| verdict(side.analysis, f, metric)))
+                .collect();
             rows.push(CostRow {
                 metric,
                 workload,
                 environment,
                 control: findings.iter().flatten().any(|f| f.control),
-                claimed: findings
-                    .iter()
-                    .zip(sides)
-                    .map(|(f, side)| f.is_some_and(|f| claimed(side.analysis, f, metric)))
-                    .collect(),
+                claimed: verdicts.iter().map(|v| v.is_some_and(Verdict::is_claim)).collect(),
+                verdicts,
                 differences_to_first: (0..sides.len())
                     .map(|index| if index == 0 { None } else { differs(index) })
                     .collect(),
@@ -139,11 +147,15 @@ pub(crate) fn between(
     let logs = difference(&estimate(from), &estimate(to))?;
     let found = logs.excludes(0.0);
     let interval = Interval::from(logs.map(|log| percent(log, metric)));
-    // The noise of a control is a percentage, which for small ones is a logarithm.
-    let noise = noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0));
     let within_percent = interval.low.abs().max(interval.high.abs());
+    let noise = Noise::of_two_records(noises);
+    let verdict = match judge_difference(found, logs.centre, noise) {
+        Verdict::NotFound if !tells(within_percent) => Verdict::NotKnown,
+        verdict => verdict,
+    };
     Some(Difference {
         cost: Cost { percent: interval, found, within_percent },
-        beyond_noise: logs.centre.abs() > noise,
+        beyond_noise: noise.bound().is_none_or(|noise| logs.centre.abs() > noise),
+        verdict,
     })
 }

@@ -1,12 +1,13 @@
 //! A comparison as CSV: a line per figure and record, so that a spreadsheet can pivot it.
 
 use tare_lab::analysis::{Cost, Interval};
+use tare_stats::law::Verdict;
 
 use super::{Comparison, Ratio};
 use crate::csv::line;
 use crate::headline::Metric;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "record",
     "name",
     "workload",
@@ -18,10 +19,11 @@ const COLUMNS: [&str; 11] = [
     "high",
     "blocks",
     "found",
+    "verdict",
 ];
 
 /// Figures, costs and differences, a header line first. Lines end in CR LF; what has no bound is
-/// empty. `found`: the interval excludes no difference.
+/// empty. `found`: the interval excludes no difference; `verdict`: what the A/A controls let say of it.
 pub fn csv(comparison: &Comparison<'_>) -> String {
     let mut out = String::new();
     line(&mut out, COLUMNS.iter().map(|c| c.to_string()));
@@ -30,7 +32,8 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                    figure: &str,
                    unit: &str,
                    i: &Interval,
-                   found: Option<bool>| {
+                   found: Option<bool>,
+                   verdict: Option<Verdict>| {
         let number = |x: f64| if x.is_finite() { x.to_string() } else { String::new() };
         let fields = [
             super::letter(at),
@@ -44,6 +47,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             number(i.high),
             i.blocks.to_string(),
             found.map(|found| found.to_string()).unwrap_or_default(),
+            verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
         ];
         line(&mut out, fields.into_iter());
     };
@@ -53,15 +57,16 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             Metric::ServerCpu => ("server_cpu_cost", "server_cpu_cost_over_first"),
             Metric::Throughput => ("throughput_cost", "throughput_cost_over_first"),
         };
-        let differences = row.differences_to_first.iter().map(|d| d.as_ref().map(|d| &d.cost));
-        for (at, (own, difference)) in row.costs.iter().zip(differences).enumerate() {
-            let mut cost = |name: &str, of: Option<&Cost>| {
-                if let Some(of) = of {
-                    add(at, place, name, "percent", &of.percent, Some(of.found));
-                }
+        for (at, own) in row.costs.iter().enumerate() {
+            let mut cost = |name: &str, of: &Cost, verdict: Option<Verdict>| {
+                add(at, place, name, "percent", &of.percent, Some(of.found), verdict);
             };
-            cost(cost_name, *own);
-            cost(difference_name, difference);
+            if let Some(own) = own {
+                cost(cost_name, own, row.verdicts[at]);
+            }
+            if let Some(difference) = &row.differences_to_first[at] {
+                cost(difference_name, &difference.cost, Some(difference.verdict));
+            }
         }
     }
     for row in &comparison.figures {
@@ -76,7 +81,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 ("p99_over_baseline", "ratio", &f.p99_over_baseline),
             ] {
                 if let Some(interval) = interval {
-                    add(at, place, name, unit, interval, None);
+                    add(at, place, name, unit, interval, None, None);
                 }
             }
             for (name, ratio) in [
@@ -87,7 +92,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 ("operations_per_money_vs_first", &f.operations_per_money_vs_first),
             ] {
                 if let Some(Ratio { interval, found }) = ratio {
-                    add(at, place, name, "ratio", interval, Some(*found));
+                    add(at, place, name, "ratio", interval, Some(*found), None);
                 }
             }
             #[expect(clippy::cast_precision_loss, reason = "a latency, far below 2^53 ns")]
@@ -96,7 +101,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
                 [("p99", "ns", f.p99.or(exact)), ("rate", "op/s", f.rate_per_s.map(unbounded))]
             {
                 if let Some(value) = value {
-                    add(at, place, name, unit, &value, None);
+                    add(at, place, name, unit, &value, None, None);
                 }
             }
         }

@@ -6,7 +6,7 @@
 
 use serde::Serialize;
 use tare_lab::analysis::{Finding, Interval};
-use tare_lab::stats::{Estimate, difference};
+use tare_stats::{Estimate, difference};
 
 use super::Side;
 use super::costs::{common, in_each};

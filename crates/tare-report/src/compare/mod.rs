@@ -4,7 +4,7 @@
 //! The records are independent of each other. A cost is a ratio to its own record's baseline, so
 //! two costs are compared as the ratio of these ratios, in log space, which takes out how fast
 //! either machine is. Absolute figures are compared as ratios too. The intervals are Welch's
-//! (`tare_lab::stats::difference`; docs/concepts/cost.md).
+//! (`tare_stats::difference`; docs/concepts/cost.md).
 //!
 //! Limits: the interval of an absolute figure holds for the sitting that it was measured in; two
 //! sittings on one host differ by more than that.

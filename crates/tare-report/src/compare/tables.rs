@@ -1,6 +1,7 @@
 //! The tables of a comparison as text, which the terminal, Markdown and the page all draw.
 
-use tare_lab::analysis::Interval;
+use tare_lab::analysis::{Cost, Interval};
+use tare_stats::law::Verdict;
 
 use super::{Comparison, CostRow, Difference, Figures, Ratio, letter};
 use crate::figures::{Room, cost, latency, micros, rate, with_interval};
@@ -55,8 +56,8 @@ fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<Sheet> {
     let row = |row: &&CostRow<'_>| {
         let mut cells =
             vec![Entry::plain(name(row.environment, row.workload, several, row.control))];
-        cells.extend(row.costs.iter().zip(&row.claimed).map(|(c, claimed)| match c {
-            Some(c) => Entry { text: cost(c, Room::Short), claimed: *claimed },
+        cells.extend(row.costs.iter().zip(&row.verdicts).map(|(c, verdict)| match c {
+            Some(c) => judged(c, *verdict),
             None => Entry::missing(),
         }));
         cells.extend(row.differences_to_first.iter().skip(1).map(difference));
@@ -82,11 +83,13 @@ fn name(environment: &str, workload: &str, several: bool, control: bool) -> Stri
 fn difference(difference: &Option<Difference>) -> Entry {
     match difference {
         None => Entry::missing(),
-        Some(d) if d.cost.found && !d.beyond_noise => {
-            Entry::plain(format!("{}, within the A/A noise", cost(&d.cost, Room::Short)))
-        }
-        Some(d) => Entry { text: cost(&d.cost, Room::Short), claimed: d.claimed() },
+        Some(d) => judged(&d.cost, Some(d.verdict)),
     }
+}
+
+fn judged(of: &Cost, verdict: Option<Verdict>) -> Entry {
+    let claimed = verdict.is_some_and(Verdict::is_claim);
+    Entry { text: cost(of, verdict, Room::Short), claimed }
 }
 
 /// What a machine does, and what it takes.

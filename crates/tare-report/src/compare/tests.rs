@@ -1,5 +1,6 @@
 use serde_json::Value;
 use tare_lab::analysis::{Cost, Interval};
+use tare_lab::layer::Layer;
 
 use super::costs::between;
 use super::*;
@@ -165,7 +166,7 @@ fn a_comparison_that_lies_says_so() {
         (Kind::Workload, |one| one.1.study.workloads[0].in_flight = 7),
         (Kind::System, |one| one.1.study.system.options.clear()),
         (Kind::Database, |one| one.1.header.tare_version = "0.2.0".into()),
-        (Kind::Environment, |one| one.1.environments[1].spec.network = "host".into()),
+        (Kind::Environment, |one| one.1.environments[1].spec.network = "host".parse().unwrap()),
         (Kind::CpuFigure, |one| one.2.findings[2].server_cpu_is_busy_time ^= true),
         (Kind::Rate, |one| one.1.header.rates[0].1 *= 2.0),
         (Kind::Cpus, |one| one.1.cpu_plan.system = "2-9".parse().unwrap()),
@@ -222,4 +223,59 @@ fn records_of_any_kind_can_be_compared() {
             assert!(!page.contains(markup), "{markup:?} got through");
         }
     }
+}
+
+/// Records of before two environments of one name differ in one layer each.
+fn differing_in(layer: Layer) -> [Named; 2] {
+    let mut records = [on(1, 1.0, 1.0), on(2, 1.0, 1.0)];
+    for record in &mut records {
+        let spec = &mut record.1.environments[1].spec;
+        *spec = tare_lab::fake::spec(&spec.name, "process");
+    }
+    let spec = &mut records[1].1.environments[1].spec;
+    *spec = tare_lab::fake::changed(layer, spec);
+    records
+}
+
+#[test]
+fn every_layer_that_differs_is_warned_of_and_listed() {
+    for layer in Layer::ALL {
+        let records = differing_in(layer);
+        let [(_, one, _), (_, other, _)] = &records;
+        let specs = [&one.environments[1].spec, &other.environments[1].spec];
+        let comparison = Comparison::new(&records, &[]).unwrap();
+        let warned: Vec<&str> = comparison
+            .warnings
+            .iter()
+            .filter(|warning| warning.text.contains(" differs in "))
+            .map(|warning| warning.text.as_str())
+            .collect();
+        let expect = format!(
+            "environment {} differs in {layer} (A {}, B {}): the name is the same, the thing is not",
+            specs[0].name,
+            layer.text(specs[0]),
+            layer.text(specs[1]),
+        );
+        assert_eq!(warned, [expect], "{layer}");
+        let section = format!("environment {}", specs[0].name);
+        let listed: Vec<&str> = comparison
+            .differing
+            .iter()
+            .filter(|fact| fact.section == section)
+            .map(|fact| fact.key.as_str())
+            .collect();
+        assert_eq!(listed, [layer.name()]);
+    }
+}
+
+#[test]
+fn another_file_system_under_the_same_name_is_warned_of() {
+    let mut records = differing_in(Layer::Storage);
+    for (record, kind) in records.iter_mut().zip(["ext4", "xfs"]) {
+        record.1.environments[1].spec.storage.kind = kind.into();
+        record.1.environments[1].spec.storage.options.clear();
+    }
+    let comparison = Comparison::new(&records, &[]).unwrap();
+    let warned = |text: &str| comparison.warnings.iter().any(|one| one.text.contains(text));
+    assert!(warned("differs in storage (A ext4, B xfs)"), "{:?}", comparison.warnings);
 }

@@ -1,13 +1,14 @@
 //! What was concluded of a record as CSV: a line per figure, each with its interval, so that a
 //! spreadsheet can pivot it.
 
-use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
+use tare_lab::analysis::{Analysis, Finding, Interval, claims};
+use tare_stats::law::Verdict;
 
 use super::line;
-use crate::headline::{Metric, claimed};
+use crate::json::COSTS;
 use crate::tails;
 
-const COLUMNS: [&str; 11] = [
+const COLUMNS: [&str; 12] = [
     "workload",
     "environment",
     "role",
@@ -19,10 +20,12 @@ const COLUMNS: [&str; 11] = [
     "blocks",
     "found",
     "claimed",
+    "verdict",
 ];
 
 /// Figures, costs and percentiles of every environment, a header line first. Lines end in CR LF; what has
-/// no bound is empty. `found`: the interval excludes no difference; `claimed`: beyond the A/A control, too.
+/// no bound is empty. `found`: the interval excludes no difference; `claimed`: beyond the A/A control, too;
+/// `verdict`: what may be said (`tare_stats::law::Verdict`), empty for the control.
 pub fn figures(analysis: &Analysis) -> String {
     let mut out = String::new();
     line(&mut out, COLUMNS.iter().map(|column| (*column).to_string()));
@@ -43,22 +46,18 @@ fn levels(out: &mut String, finding: &Finding) {
         ("throughput", "op/s", &finding.throughput_per_s),
     ] {
         if let Some(level) = level {
-            add(out, finding, (name, unit), level, [None; 2]);
+            add(out, finding, (name, unit), level, Said::default());
         }
     }
 }
 
 fn costs(out: &mut String, analysis: &Analysis, finding: &Finding) {
-    let claim = |metric| Some(claimed(analysis, finding, metric));
-    let mut one = |name: &str, cost: &Option<Cost>, claimed: Option<bool>| {
-        if let Some(cost) = cost {
-            add(out, finding, (name, "percent"), &cost.percent, [Some(cost.found), claimed]);
+    for (name, of) in COSTS {
+        if let Some(cost) = of(finding) {
+            let said = Said::new(cost.found, claims::verdict_of(analysis, finding, of));
+            add(out, finding, (name, "percent"), &cost.percent, said);
         }
-    };
-    one("server_cpu_cost", &finding.server_cpu_cost, claim(Metric::ServerCpu));
-    one("server_cpu_cost_at_rate", &finding.server_cpu_cost_at_rate, None);
-    one("total_cpu_cost", &finding.total_cpu_cost, None);
-    one("throughput_cost", &finding.throughput_cost, claim(Metric::Throughput));
+    }
 }
 
 fn latencies(out: &mut String, analysis: &Analysis, finding: &Finding) {
@@ -66,16 +65,34 @@ fn latencies(out: &mut String, analysis: &Analysis, finding: &Finding) {
         for one in latency.iter().flat_map(|latency| &latency.percentiles) {
             let name = format!("{which}_{}", tails::name(one.percent));
             if let Some(ns) = &one.ns {
-                add(out, finding, (&name, "ns"), ns, [None; 2]);
+                add(out, finding, (&name, "ns"), ns, Said::default());
             }
             let Some(over) = &one.over_baseline else { continue };
-            let claim = tails::claimed(analysis, finding, one.percent).is_some();
-            let claim = (which == "response").then_some(claim);
+            let verdict = claims::ratio_verdict(analysis, finding, one.percent);
+            let said = match which {
+                "response" => Said::new(over.found, verdict),
+                _ => Said { found: Some(over.found), ..Said::default() },
+            };
             let ratio = format!("{name}_over_baseline");
-            add(out, finding, (&ratio, "ratio"), &over.ratio, [Some(over.found), claim]);
+            add(out, finding, (&ratio, "ratio"), &over.ratio, said);
             let more = format!("{name}_less_baseline");
-            add(out, finding, (&more, "ns"), &over.difference_ns, [None; 2]);
+            add(out, finding, (&more, "ns"), &over.difference_ns, Said::default());
         }
+    }
+}
+
+/// What may be said of a figure, where anything is.
+#[derive(Clone, Copy, Default)]
+struct Said {
+    found: Option<bool>,
+    claimed: Option<bool>,
+    verdict: Option<Verdict>,
+}
+
+impl Said {
+    fn new(found: bool, verdict: Option<Verdict>) -> Self {
+        let claimed = verdict.is_some_and(Verdict::is_claim);
+        Self { found: Some(found), claimed: Some(claimed), verdict }
     }
 }
 
@@ -84,11 +101,10 @@ fn add(
     finding: &Finding,
     (name, unit): (&str, &str),
     figure: &Interval,
-    found_and_claimed: [Option<bool>; 2],
+    said: Said,
 ) {
     let number = |x: f64| if x.is_finite() { x.to_string() } else { String::new() };
     let flag = |is: Option<bool>| is.map(|is| is.to_string()).unwrap_or_default();
-    let [found, claimed] = found_and_claimed.map(flag);
     let role = match (finding.baseline, finding.control) {
         (true, _) => "baseline",
         (_, true) => "control",
@@ -104,8 +120,9 @@ fn add(
         number(figure.low),
         number(figure.high),
         figure.blocks.to_string(),
-        found,
-        claimed,
+        flag(said.found),
+        flag(said.claimed),
+        said.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
     ];
     line(out, fields.into_iter());
 }

@@ -9,9 +9,10 @@ use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain
 use tare_lab::analysis::{Analysis, Interval, between};
 use tare_lab::record::{Phase, Record};
 use tare_lab::stacks::StackSlice;
+use tare_stats::law;
 
 use crate::doubts::Marks;
-use crate::figures::{clean, percent, percent_interval, shorten};
+use crate::figures::{clean, interval_or_noise, percent, shorten};
 use crate::findings;
 use crate::headline::blocks;
 use crate::terminal::{Paint, Style, grid, inside, paragraph};
@@ -244,7 +245,10 @@ fn whole(record: &Record, plan: &Plan, found: &Explanation) -> String {
     let cost = cost.map_or(String::new(), |cost| {
         format!(
             "; as a cost (paired ratios, as tare weigh has it): {}",
-            percent_interval(&cost.percent)
+            interval_or_noise(
+                &cost,
+                (found.whole == Verdict::WithinNoise).then_some(law::Verdict::WithinNoise)
+            )
         )
     });
     format!(

@@ -5,7 +5,7 @@ use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
 use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_block};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 use super::gate::Gate;
 use super::rules::layers::{Ends, LAYERS, LayerRule};

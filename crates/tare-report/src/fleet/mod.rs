@@ -12,9 +12,11 @@
 mod parse;
 mod table;
 
+use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
+use tare_stats::law::Verdict;
 
-use crate::headline::{Metric, claimed};
+use crate::headline::Metric;
 
 pub use parse::FleetError;
 pub use table::render;
@@ -87,7 +89,8 @@ pub(crate) struct Need<'a> {
     pub(crate) finding: &'a Finding,
     pub(crate) cost: &'a Cost,
     /// The cost is found and beyond the noise of the A/A control.
-    pub(crate) claimed: bool,
+    /// The control that differs is noise itself.
+    pub(crate) verdict: Option<Verdict>,
     /// Nodes, exact; above the fleet's is a loss.
     pub(crate) exact: Interval,
 }
@@ -124,7 +127,10 @@ pub(crate) fn needs<'a>(
         Some(Need {
             finding,
             cost,
-            claimed: claimed(analysis, finding, metric),
+            verdict: match finding.control && cost.found {
+                true => Some(Verdict::WithinNoise),
+                false => verdict(analysis, finding, metric),
+            },
             exact: needed(nodes, &cost.percent, metric),
         })
     };
@@ -199,6 +205,6 @@ mod tests {
         assert_eq!(names.len(), 6);
         assert!(!names.contains(&"native"));
         let control = needs.iter().find(|need| need.finding.control).unwrap();
-        assert!(!control.claimed);
+        assert!(!control.verdict.is_some_and(Verdict::is_claim));
     }
 }

@@ -3,10 +3,11 @@
 
 use tare_lab::analysis::{Analysis, Interval};
 use tare_lab::record::Record;
+use tare_stats::law::Verdict;
 
 use super::{Fleet, Need, Period, Price, needs};
 use crate::doubts::Marks;
-use crate::figures::{Room, clean, cost, rate, shorten};
+use crate::figures::{Room, clean, cost, noise, rate, shorten};
 use crate::headline::{Metric, blocks, headline};
 use crate::terminal::{Paint, Style, facts, grid, paragraph};
 
@@ -43,7 +44,10 @@ pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style)
             out.extend(table(fleet, &needs, metric, &marks, style).lines().map(str::to_string));
             let largest = needs
                 .iter()
-                .filter(|need| need.claimed && need.exact.value > f64::from(fleet.nodes))
+                .filter(|need| {
+                    need.verdict.is_some_and(Verdict::is_claim)
+                        && need.exact.value > f64::from(fleet.nodes)
+                })
                 .max_by(|a, b| a.exact.value.total_cmp(&b.exact.value));
             arithmetic.extend(largest.map(|need| working(fleet, need, metric)));
         }
@@ -113,10 +117,7 @@ fn row(fleet: &Fleet, need: &Need<'_>, marks: &Marks) -> Vec<String> {
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
         name.push_str(&format!(" [{}]", numbers.join(",")));
     }
-    let mut own = cost(need.cost, Room::Short);
-    if need.cost.found && !need.claimed {
-        own.push_str(" (noise)");
-    }
+    let own = cost(need.cost, need.verdict, Room::Short);
     let more = need.more(fleet);
     let nodes = shifted(&more, f64::from(fleet.nodes));
     let last = match &fleet.price {
@@ -128,6 +129,11 @@ fn row(fleet: &Fleet, need: &Need<'_>, marks: &Marks) -> Vec<String> {
 
 /// What is needed more; of what was not found, that it was not.
 fn difference(need: &Need<'_>, interval: &Interval, form: fn(f64) -> String) -> String {
+    let plus = if interval.value > 0.0 { "+" } else { "" };
+    let value = || format!("{plus}{}", signed(interval.value, form));
+    if let Some(noise) = noise(need.verdict, value) {
+        return noise;
+    }
     let text = cell(need, interval, |value| signed(value, form));
     match (need.cost.found, interval.is_bounded()) {
         (true, true) if interval.value > 0.0 => format!("+{text}"),
@@ -139,6 +145,9 @@ fn difference(need: &Need<'_>, interval: &Interval, form: fn(f64) -> String) -> 
 /// What was found with its interval; what was not, as the range that is not excluded.
 fn cell(need: &Need<'_>, interval: &Interval, form: impl Fn(f64) -> String) -> String {
     let [value, low, high] = [interval.value, interval.low, interval.high].map(form);
+    if let Some(noise) = noise(need.verdict, || value.clone()) {
+        return noise;
+    }
     match (need.cost.found, interval.is_bounded()) {
         (true, true) => format!("{value} [{low}, {high}]"),
         (false, true) => format!("{low} to {high}"),

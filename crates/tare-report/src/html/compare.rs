@@ -6,8 +6,10 @@ use tare_lab::analysis::{Cost, Interval};
 
 use super::shell::{self, Shell};
 use super::svg::{Anchor, Scale, Shape, Svg, swatch};
-use crate::compare::{Comparison, Figures, METHOD, Sheet, letter, money, sentences, tables};
-use crate::figures::{clean, percent, percent_interval, rate, shorten, with_interval};
+use crate::compare::{
+    Comparison, CostRow, Figures, METHOD, Sheet, letter, money, sentences, tables,
+};
+use crate::figures::{clean, interval_or_noise, percent, rate, shorten, with_interval};
 use crate::headline::{Metric, extent, headline};
 
 /// Pixels of a row's label, of one record's lane in it, and of the axis below.
@@ -228,14 +230,15 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
             ("lost", "Throughput lost", "% of the own baseline's throughput lost")
         }
     };
-    let each =
-        |at: usize, cost: &Cost| format!("{} {}", letter(at), percent_interval(&cost.percent));
+    let each = |row: &CostRow<'_>, at: usize, cost: &Cost| {
+        format!("{} {}", letter(at), interval_or_noise(cost, row.verdicts[at]))
+    };
     let said: Vec<String> = rows
         .iter()
         .map(|row| {
             let records = row.costs.iter().enumerate();
             let each: Vec<String> =
-                records.filter_map(|(at, cost)| Some(each(at, (*cost)?))).collect();
+                records.filter_map(|(at, cost)| Some(each(row, at, (*cost)?))).collect();
             format!("{}: {}", row.environment, each.join(", "))
         })
         .collect();
@@ -249,7 +252,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
             let Some(cost) = cost.filter(|cost| cost.percent.value.is_finite()) else { continue };
             let y = top + count(at) * LANE;
             chart.interval(&cost.percent, y, at);
-            let (x, text) = (chart.scale.x(cost.percent.value), each(at, cost));
+            let (x, text) = (chart.scale.x(cost.percent.value), each(row, at, cost));
             chart.svg.mark(x, y, Shape::nth(at), 4.5, colour(at), &text);
         }
     }

@@ -2,17 +2,19 @@
 
 use minijinja::Value;
 use serde::Serialize;
+use tare_lab::analysis::claims::{CostOf, verdict_of};
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency, PERCENTS};
 use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::study::{KeyDistribution, WorkloadSpec};
+use tare_stats::law::Verdict;
 use tare_std::units::{nanoseconds, thousands};
 
 use super::charts::{self, CountersOverTime, Drawn, Noted, Plot};
 use super::svg;
 use crate::doubts::Marks;
 use crate::figures::{Room, clean, cost, latency, micros, rate, role, share, with_interval};
-use crate::headline::{Metric, claimed, telling_noise};
+use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
 use crate::relations;
 use crate::tails;
@@ -248,9 +250,8 @@ impl CostRow {
         let figure = |interval: &Option<Interval>, form| {
             stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
         };
-        let view = |cost: &Option<Cost>, metric: Option<Metric>| {
-            CostView::new(cost.as_ref(), finding, metric.map(|m| claimed(analysis, finding, m)))
-        };
+        let view =
+            |of: CostOf| CostView::new(of(finding), finding, verdict_of(analysis, finding, of));
         let rests_on = finding.server_cpu_us.or(finding.throughput_per_s);
         CostRow {
             environment: clean(&finding.environment),
@@ -259,13 +260,13 @@ impl CostRow {
             slices: finding.slices,
             void: finding.slices_void,
             cpu: figure(&finding.server_cpu_us, micros),
-            cpu_cost: view(&finding.server_cpu_cost, Some(Metric::ServerCpu)),
+            cpu_cost: view(|f| f.server_cpu_cost.as_ref()),
             cpu_at_rate: figure(&finding.server_cpu_us_at_rate, micros),
-            cpu_cost_at_rate: view(&finding.server_cpu_cost_at_rate, None),
+            cpu_cost_at_rate: view(|f| f.server_cpu_cost_at_rate.as_ref()),
             total_cpu: figure(&finding.total_cpu_us, micros),
-            total_cpu_cost: view(&finding.total_cpu_cost, None),
+            total_cpu_cost: view(|f| f.total_cpu_cost.as_ref()),
             throughput: figure(&finding.throughput_per_s, rate),
-            throughput_cost: view(&finding.throughput_cost, Some(Metric::Throughput)),
+            throughput_cost: view(|f| f.throughput_cost.as_ref()),
             client_cpu: figure(&finding.client_cpu_us, micros),
             client_share: finding.client_cpu_share.map_or_else(missing, share),
             doubts: marks.numbers(&finding.environment, &finding.workload),
@@ -274,18 +275,17 @@ impl CostRow {
 }
 
 impl CostView {
-    /// `claim`: whether the headline may claim it; `None` where there is no control to ask.
-    fn new(of: Option<&Cost>, finding: &Finding, claim: Option<bool>) -> CostView {
+    fn new(of: Option<&Cost>, finding: &Finding, verdict: Option<Verdict>) -> CostView {
         let Some(of) = of else {
             let text = if finding.baseline { "baseline" } else { "\u{2013}" };
             return CostView { text: stacked(text), class: "none" };
         };
-        let class = match (claim.unwrap_or(of.found), of.percent.value > 0.0) {
-            (true, true) => "loss",
-            (true, false) => "gain",
+        let class = match verdict {
+            Some(Verdict::Loss) => "loss",
+            Some(Verdict::Gain) => "gain",
             _ => "none",
         };
-        CostView { text: stacked(&cost(of, Room::Short)), class }
+        CostView { text: stacked(&cost(of, verdict, Room::Short)), class }
     }
 }
 

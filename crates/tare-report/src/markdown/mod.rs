@@ -7,16 +7,18 @@
 mod escape;
 
 use tare_lab::ablation::Plan;
+use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Cost, Finding};
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
+use tare_stats::law::Verdict;
 
 use crate::doubts::Marks;
 use crate::explain::{self, Told};
 use crate::figures::{Room, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
-use crate::headline::{Metric, claimed, headline, noise};
+use crate::headline::{Metric, headline, noise};
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::tails;
@@ -150,10 +152,11 @@ fn line(cells: &[String]) -> String {
 fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 8] {
     let none = || "-".to_string();
     let own_cost = |metric: Metric| match metric.cost(finding) {
-        Some(figure) if claimed(analysis, finding, metric) => {
-            format!("**{}**", cost(figure, Room::Short))
+        Some(figure) => {
+            let verdict = verdict(analysis, finding, metric);
+            let text = cost(figure, verdict, Room::Short);
+            if verdict.is_some_and(Verdict::is_claim) { format!("**{text}**") } else { text }
         }
-        Some(figure) => cost(figure, Room::Short),
         None if finding.baseline => "baseline".to_string(),
         None => none(),
     };
@@ -198,7 +201,7 @@ fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Findi
     };
     let of = |metric: Metric, words: &str| {
         let figure: &Cost = metric.cost(control)?;
-        Some(format!("{words} {}", cost(figure, Room::Full)))
+        Some(format!("{words} {}", cost(figure, None, Room::Full)))
     };
     let costs: Vec<String> =
         [of(Metric::ServerCpu, "CPU cost"), of(Metric::Throughput, "throughput lost")]
@@ -227,6 +230,7 @@ fn conditions_line(record: &Record, analysis: &Analysis) -> String {
 mod tests {
     use super::*;
     use crate::fixture;
+    use crate::headline::claimed;
 
     /// Cells of a line of a table, as GFM splits them: at each pipe that no backslash precedes.
     fn cells(line: &str) -> usize {

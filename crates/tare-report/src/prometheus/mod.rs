@@ -14,6 +14,7 @@ mod exposition;
 use std::collections::BTreeMap;
 
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency};
+use tare_lab::layer::Layer;
 use tare_lab::record::Record;
 
 use crate::headline::{Metric, claimed, noise};
@@ -108,16 +109,19 @@ impl<'a> Page<'a> {
                 _ if spec.name == self.record.study.baseline => "baseline",
                 _ => "compared",
             };
+            let [network, cpu, security, cgroup, host] =
+                [Layer::Network, Layer::Cpu, Layer::Security, Layer::Cgroup, Layer::Host]
+                    .map(|layer| layer.text(spec));
             let mut labels = self.study();
             labels.extend([
                 ("environment", spec.name.as_str()),
                 ("role", role),
-                ("runtime", &spec.runtime),
-                ("network", &spec.network),
-                ("cpu", &spec.cpu),
-                ("security", &spec.security),
-                ("cgroup", &spec.cgroup),
-                ("host_tuning", &spec.host),
+                ("runtime", spec.runtime.as_str()),
+                ("network", &network),
+                ("cpu", &cpu),
+                ("security", &security),
+                ("cgroup", &cgroup),
+                ("host_tuning", &host),
             ]);
             out.sample(&labels, 1.0);
         }

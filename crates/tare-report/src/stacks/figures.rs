@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, SampledStack, StackKind, StackSlice};
-use tare_lab::stats::methods::student_t;
+use tare_stats::methods::student_t;
 
 /// CPU time of a part none of whose samples was taken.
 pub const NOT_SAMPLED: &str = "not sampled";

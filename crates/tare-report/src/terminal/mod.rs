@@ -13,19 +13,21 @@ mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use tare_lab::ablation::Plan;
-use tare_lab::analysis::{Analysis, Cost, Finding, Interval};
+use tare_lab::analysis::claims::verdict;
+use tare_lab::analysis::{Analysis, Finding, Interval};
 use tare_lab::environment::INSIDE;
 use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
+use tare_stats::law::Verdict;
 
 use crate::doubts::Marks;
 use crate::figures::{
     Room, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc, with_interval,
 };
 use crate::findings;
-use crate::headline::{Metric, blocks, claimed, headline};
+use crate::headline::{Metric, blocks, headline};
 use crate::prove::Proof;
 use crate::relations;
 use bars::Bars;
@@ -119,14 +121,15 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
     let widest = shown.iter().map(|f| text::columns(&name(f))).max().unwrap_or(0);
     let mut lines = Vec::new();
     for finding in shown {
-        let one = |label: &str, cost_of: Option<&Cost>, metric: Metric, width: usize| {
-            let figure = cost_of.map_or_else(|| "-".to_string(), |c| cost(c, Room::Short));
-            let padded = text::pad(&paint.plain(&figure), width);
-            format!("{label} {}", paint.cost(&padded, cost_of, claimed(analysis, finding, metric)))
+        let one = |label: &str, metric: Metric| {
+            let (of, verdict) = (metric.cost(finding), verdict(analysis, finding, metric));
+            let figure = of.map_or_else(|| "-".to_string(), |of| cost(of, verdict, Room::Short));
+            let padded = text::pad(&paint.plain(&figure), 26);
+            let claimed = verdict.is_some_and(Verdict::is_claim);
+            format!("{label} {}", paint.cost(&padded, of, claimed))
         };
-        let cpu = one("CPU", finding.server_cpu_cost.as_ref(), Metric::ServerCpu, 26);
-        let throughput =
-            one("throughput", finding.throughput_cost.as_ref(), Metric::Throughput, 26);
+        let cpu = one("CPU", Metric::ServerCpu);
+        let throughput = one("throughput", Metric::Throughput);
         let tag = if finding.control { paint.dim("A/A") } else { String::new() };
         let line = format!("{}  {cpu}  {throughput}  {tag}", text::pad(&name(finding), widest));
         lines.push(line.trim_end().to_string());
@@ -280,8 +283,9 @@ fn tables(
         (&[narrowest, and_doubts], SHORT),
     ];
     let fits = |(tables, detail): &(&[&[Column]], Detail)| {
-        let width =
-            |columns: &&[Column]| natural_width(&table(columns, findings, marks, *detail, paint));
+        let width = |columns: &&[Column]| {
+            natural_width(&table(columns, analysis, findings, marks, *detail, paint))
+        };
         tables.iter().all(|columns| width(columns) <= usize::from(paint.0.width))
     };
     let last = candidates[candidates.len() - 1];
@@ -291,7 +295,7 @@ fn tables(
             out.push(String::new());
             out.push("Response time at the fixed rate, from the intended start:".to_string());
         }
-        let mut drawn = table(columns, findings, marks, detail, paint);
+        let mut drawn = table(columns, analysis, findings, marks, detail, paint);
         if natural_width(&drawn) > usize::from(paint.0.width) {
             drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
         }
@@ -310,6 +314,7 @@ fn natural_width(table: &Table) -> usize {
 
 fn table(
     columns: &[Column],
+    analysis: &Analysis,
     findings: &[&Finding],
     marks: &Marks,
     detail: Detail,
@@ -328,7 +333,7 @@ fn table(
         }));
     for finding in findings {
         table.add_row(columns.iter().map(|column| {
-            Cell::new(paint.plain(&cell(*column, finding, marks, detail)))
+            Cell::new(paint.plain(&cell(*column, analysis, finding, marks, detail)))
                 .set_alignment(alignment(*column))
         }));
     }
@@ -368,10 +373,16 @@ fn head(column: Column, detail: Detail) -> [&'static str; 2] {
     }
 }
 
-fn cell(column: Column, finding: &Finding, marks: &Marks, detail: Detail) -> String {
+fn cell(
+    column: Column,
+    analysis: &Analysis,
+    finding: &Finding,
+    marks: &Marks,
+    detail: Detail,
+) -> String {
     let none = || "-".to_string();
-    let own_cost = |which: Option<&Cost>| match which {
-        Some(which) => cost(which, detail.words),
+    let own_cost = |metric: Metric| match metric.cost(finding) {
+        Some(of) => cost(of, verdict(analysis, finding, metric), detail.words),
         None if finding.baseline => "baseline".to_string(),
         None => none(),
     };
@@ -389,9 +400,9 @@ fn cell(column: Column, finding: &Finding, marks: &Marks, detail: Detail) -> Str
             if finding.control { format!("{name} (A/A)") } else { name }
         }
         Column::ServerCpu => figure(finding.server_cpu_us.as_ref(), micros),
-        Column::ServerCpuCost => own_cost(finding.server_cpu_cost.as_ref()),
+        Column::ServerCpuCost => own_cost(Metric::ServerCpu),
         Column::Throughput => figure(finding.throughput_per_s.as_ref(), rate),
-        Column::ThroughputCost => own_cost(finding.throughput_cost.as_ref()),
+        Column::ThroughputCost => own_cost(Metric::Throughput),
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a mean of ns")]
         Mean => finding.response.as_ref().map_or_else(none, |r| latency(r.mean_ns as u64)),
         P50 => response(|r| r.p50_ns),
@@ -424,8 +435,9 @@ fn coloured(
     if !paint.0.colour {
         return line.to_string();
     }
-    let name =
-        |finding: &Finding| paint.plain(&cell(Environment, finding, &Marks::default(), detail));
+    let name = |finding: &Finding| {
+        paint.plain(&cell(Environment, analysis, finding, &Marks::default(), detail))
+    };
     let Some(finding) = findings.iter().find(|f| line.trim_start().starts_with(&name(f))) else {
         return line.to_string();
     };
@@ -435,8 +447,9 @@ fn coloured(
     let mut line = line.to_string();
     for metric in Metric::ALL {
         let Some(of) = metric.cost(finding) else { continue };
-        let figure = paint.plain(&cost(of, detail.words));
-        let painted = paint.cost(&figure, Some(of), claimed(analysis, finding, metric));
+        let verdict = verdict(analysis, finding, metric);
+        let figure = paint.plain(&cost(of, verdict, detail.words));
+        let painted = paint.cost(&figure, Some(of), verdict.is_some_and(Verdict::is_claim));
         line = line.replacen(&figure, &painted, 1);
     }
     line
@@ -494,7 +507,7 @@ fn reading(analysis: &Analysis) -> Vec<(String, String)> {
         "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
     ];
     if analysis.findings.iter().any(|f| f.control) {
-        notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed.");
+        notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed, and reads \"within noise\".");
     }
     if analysis.findings.iter().any(|f| f.client_cpu_share.is_some()) {
         notes.push("client: its CPU time per operation where there is room, and the share of its CPUs that it used, at capacity.");

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use tare_lab::stats;
+use tare_stats as stats;
 
-use crate::Result;
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
+use crate::{Result, rounds};
 
 const ROUNDS: usize = 5;
 /// Of what the server answers at rest: far enough below it that no queue grows by itself.
@@ -46,7 +46,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         "round", "compactions", "p50 µs", "p99 µs", "p99.9 µs", "unsent", "compacted MiB"
     );
     let mut pairs = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds(ROUNDS) {
         std::fs::remove_dir_all(&data)?;
         copy(&behind, &data)?;
         let server = start(&data)?;

@@ -14,11 +14,16 @@ mod reads;
 mod server;
 mod shards;
 mod start;
+#[path = "../tiny/mod.rs"]
+mod tiny;
+
+/// Size of the data in a test.
+const TINY_MIB: u64 = 8;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Result<()> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    let (words, tiny) = tiny::words();
     let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok());
     match words.first().map(String::as_str) {
         Some("reads") => reads::run(number(1).unwrap_or(1280), number(2).unwrap_or(3)),
@@ -26,11 +31,23 @@ fn main() -> Result<()> {
         Some("inserts") => inserts::run(number(1).unwrap_or(10_240)),
         Some("start") => start::run(number(1).unwrap_or(1024)),
         Some("shards") => shards::run(number(2).unwrap_or(3)),
+        None if tiny => {
+            reads::run(TINY_MIB, 1)?;
+            compact::run(TINY_MIB, 1)?;
+            inserts::run(TINY_MIB)?;
+            start::run(TINY_MIB)?;
+            shards::run(1)
+        }
         _ => {
             println!("skipped: database: name a part: reads, compact, inserts, start or shards");
             Ok(())
         }
     }
+}
+
+/// Rounds of a part: two as a test, since an interval needs as many.
+fn rounds(wanted: usize) -> usize {
+    if tiny::words().1 { 2 } else { wanted }
 }
 
 fn median(mut values: Vec<f64>) -> f64 {

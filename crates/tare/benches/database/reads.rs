@@ -10,11 +10,11 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tare_db::metrics::ShardMetrics;
-use tare_lab::stats;
+use tare_stats as stats;
 use tare_std::rng::Rng;
 
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
-use crate::{Result, median};
+use crate::{Result, median, rounds};
 
 /// Reads that fio has under way, and requests that the client has.
 const IN_FLIGHT: u32 = 64;
@@ -72,7 +72,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     read("warm-up", 1)?;
     let mut rng = Rng::new(1);
     let (mut ours, mut theirs) = (TIMES.map(|_| Vec::new()), Vec::new());
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ROUNDS) {
         let mut order = [None, Some(0), Some(1)];
         rng.shuffle(&mut order);
         for who in order {

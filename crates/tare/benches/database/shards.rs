@@ -3,10 +3,10 @@
 //! each. So the ratio of the throughputs is what a second CPU brings; that of the server's CPU time per operation is
 //! printed too.
 
-use tare_lab::stats;
+use tare_stats as stats;
 
 use crate::server::{Server, cpus, figure, scratch};
-use crate::{Result, median};
+use crate::{Result, median, rounds};
 
 const ROWS: u64 = 100_000;
 const ROUNDS: usize = 10;
@@ -17,7 +17,7 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
     for operation in ["write", "read"] {
         println!("round  what  shards        op/s  server µs/op");
         let mut runs = [Vec::new(), Vec::new()];
-        for round in 0..ROUNDS {
+        for round in 0..rounds(ROUNDS) {
             for shards in [1 + round % 2, 2 - round % 2] {
                 let cpus = if shards == 1 { one.to_string() } else { both.clone() };
                 let (per_s, us) = measure(operation, shards, &cpus, seconds)?;

@@ -1,7 +1,7 @@
 //! From the start of the process until it answers.
 
 use crate::server::{ROW_BYTES, Server, cpus, scratch};
-use crate::{Result, median};
+use crate::{Result, median, rounds};
 
 const ROUNDS: usize = 5;
 
@@ -10,7 +10,7 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
     let cpu = server_cpu.to_string();
     let scratch = scratch()?;
     let mut empty = Vec::new();
-    for round in 0..ROUNDS {
+    for round in 0..rounds(ROUNDS) {
         let data = scratch.path().join(format!("empty-{round}"));
         let server = Server::start(&data, &cpu, &[])?;
         println!("{:<40}{:>10.1} ms", "empty", ms(&server));
@@ -28,7 +28,7 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
     server.kill()?;
     let log = bytes_of(&data, "log")?;
     let mut after = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ROUNDS) {
         let server = Server::start(&data, &cpu, &["--memory", &memory])?;
         println!("after kill -9, {:>6} MiB of commit log  {:>10.1} ms", log >> 20, ms(&server));
         after.push(ms(&server));
@@ -45,7 +45,7 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
     server.stop()?;
     let tables = bytes_of(&data, "table")?;
     let mut with = Vec::new();
-    for _ in 0..ROUNDS {
+    for _ in 0..rounds(ROUNDS) {
         let server = Server::start(&data, &cpu, &["--memory", "256M"])?;
         println!("{:>6} MiB of tables, stopped before   {:>10.1} ms", tables >> 20, ms(&server));
         with.push(ms(&server));

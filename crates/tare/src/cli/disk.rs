@@ -38,7 +38,7 @@ pub struct Disk {
 }
 
 fn budget(text: &str) -> Result<Duration, String> {
-    let budget = duration(text)?;
+    let budget = duration(text).map_err(|error| error.to_string())?;
     let enough = budget >= Duration::from_secs(5);
     enough.then_some(budget).ok_or_else(|| "a budget is at least 5s".to_string())
 }

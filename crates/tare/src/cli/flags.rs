@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use tare_host::flags;
 use tare_std::cpus::CpuSet;
+use tare_tune::flags;
 
 use super::bytes;
 

@@ -100,7 +100,7 @@ pub struct Merge {
 }
 
 fn length(text: &str) -> Result<Duration, String> {
-    let length = duration(text)?;
+    let length = duration(text).map_err(|error| error.to_string())?;
     (!length.is_zero()).then_some(length).ok_or_else(|| "a load takes some time".to_string())
 }
 

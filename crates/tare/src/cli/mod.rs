@@ -8,8 +8,10 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tare_report::fleet::Fleet;
 use tare_std::cpus::CpuSet;
+use tare_std::units::UnitError;
 
-use crate::exit::Exit;
+use crate::exit::{self, Exit};
+use crate::stream;
 
 mod access;
 mod compare;
@@ -295,7 +297,7 @@ pub struct Db {
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
     /// Report turns of a shard's loop that take longer than this
-    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
     pub stall_threshold: Duration,
     /// Burn so much CPU time per operation for nothing (`inject = "busy=TIME"` in a study)
     #[arg(long, value_name = "NS", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
@@ -416,15 +418,15 @@ pub struct Proxy {
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
     // Nothing better can be done when even the message cannot be printed.
-    let _printed = error.print();
-    exit.into()
+    let _printed = stream::note(error.print());
+    exit::of(Ok(exit)).into()
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
-    humantime::parse_duration(text).map_err(|error| format!("{error}; write it like 500ms or 5m"))
+fn duration(text: &str) -> Result<Duration, UnitError> {
+    tare_std::units::parse_duration(text)
 }
 
-fn bytes(text: &str) -> Result<u64, tare_std::units::UnitError> {
+fn bytes(text: &str) -> Result<u64, UnitError> {
     tare_std::units::parse_bytes(text)
 }
 
@@ -438,7 +440,10 @@ fn durability(text: &str) -> Result<Durability, String> {
     match text.split_once('=') {
         None if text == "sync" => Ok(Durability::Sync),
         None if text == "periodic" => Ok(Durability::Periodic(None)),
-        Some(("periodic", time)) => duration(time).map(|time| Durability::Periodic(Some(time))),
+        Some(("periodic", time)) => match duration(time) {
+            Ok(time) => Ok(Durability::Periodic(Some(time))),
+            Err(error) => Err(error.to_string()),
+        },
         _ => Err("durability is sync, periodic or periodic=TIME".to_string()),
     }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use anyhow::Context;
 
 use tare_db::inject::Inject;
-use tare_db::{Choice, Config, DbError, GuardError, IoChoice, TlsFiles, serve};
+use tare_db::{AccessError, Choice, Config, DbError, IoChoice, TlsFiles, serve};
 
 use crate::cli::{self, Db, DbTask, Io, Overprovisioned};
 use crate::command::db_data;
 use crate::exit::{Exit, ExitWith};
 use crate::signals;
+use crate::stream::Errors;
 use crate::terminal::read_secret;
 
 /// The shard-aware port that Scylla's drivers and people expect beside 9042.
@@ -76,15 +77,15 @@ fn serve_data(options: &Db) -> anyhow::Result<Exit> {
         insecure: options.insecure,
         inject: Inject { busy_ns: options.inject_busy_ns, filter: options.inject_filter },
     };
-    let served = serve(&config, Arc::as_ref(stop), &mut std::io::stderr()).map_err(|error| {
+    let served = serve(&config, Arc::as_ref(stop), &mut Errors).map_err(|error| {
         let exit = match &error {
             DbError::Listen { .. }
             | DbError::ServeMetrics { .. }
             | DbError::MetricsExposed { .. }
             | DbError::Placement(_)
             | DbError::Memory(_) => Exit::Host,
-            DbError::Guard(GuardError::Insecure { .. }) => Exit::Usage,
-            DbError::Guard(GuardError::Auth(_) | GuardError::Tls(_)) => Exit::Input,
+            DbError::Access(AccessError::Insecure { .. }) => Exit::Usage,
+            DbError::Access(AccessError::Auth(_) | AccessError::Tls(_)) => Exit::Input,
             _ => Exit::Failure,
         };
         (error, exit)

@@ -15,15 +15,15 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
         };
         line("\n[[environment]]\nname", &spec.name);
         for (key, value) in [
-            ("runtime", &spec.runtime),
-            ("network", &spec.network),
-            ("cpu", &spec.cpu),
-            ("security", &spec.security),
-            ("cgroup", &spec.cgroup),
-            ("host", &spec.host),
-            ("inject", &spec.inject),
+            ("runtime", spec.runtime.to_string()),
+            ("network", spec.network.to_string()),
+            ("cpu", spec.cpu.to_string()),
+            ("security", spec.security.to_string()),
+            ("cgroup", spec.cgroup.to_string()),
+            ("host", spec.host.to_string()),
+            ("inject", spec.inject.to_string()),
         ] {
-            line(key, value);
+            line(key, &value);
         }
         // Keys and values of options have no control characters either.
         let table = |options: &[(String, String)]| -> String {
@@ -36,9 +36,8 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             storage.extend_from_slice(&spec.storage.options);
             let _ = writeln!(text, "storage = {}", table(&storage));
         }
-        for (key, options) in
-            [("vm", &spec.vm), ("sandbox", &spec.sandbox), ("rootfs", &spec.rootfs)]
-        {
+        let rootfs: Vec<(String, String)> = spec.rootfs.clone().into();
+        for (key, options) in [("vm", &spec.vm), ("sandbox", &spec.sandbox), ("rootfs", &rootfs)] {
             if !options.is_empty() {
                 let _ = writeln!(text, "{key} = {}", table(options));
             }

@@ -102,9 +102,9 @@ fn in_directory(
     stop: &AtomicBool,
 ) -> Result<Report, anyhow::Error> {
     clean::quietly(state);
-    let journal = Journal::create(state).exit_with(Exit::Host)?;
+    let journal = Journal::create(state, &[]).exit_with(Exit::Host)?;
     let path = target.path.join(format!("{}-disk", journal.prefix()));
-    journal.write(vec![Entry::File { path: path.clone() }])?;
+    journal.write(vec![Entry::file(path.clone())])?;
     let report = run_measure(options, target, Some(path), stop);
     let errors = journal.close();
     if let (Ok(_), Some(error)) = (&report, errors.first()) {

@@ -4,6 +4,7 @@
 use anyhow::anyhow;
 use tare_lab::PartError;
 use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
 use tare_lab::system::{MemoryNeed, System};
 use tare_system::{ClientRoute, SystemInfo};
@@ -58,7 +59,7 @@ fn devices(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
 
 /// Whether every environment has an image where the system is the program of one.
 fn images(study: &Study) -> anyhow::Result<()> {
-    let has_image = |spec: &EnvironmentSpec| spec.rootfs.iter().any(|(name, _)| name == "image");
+    let has_image = |spec: &EnvironmentSpec| matches!(spec.rootfs, Rootfs::Image(_));
     match study.environments.iter().find(|spec| !has_image(spec)) {
         Some(spec) if study.system.name == "image" => Err(anyhow!(
             "environment {:?} has no image whose program could be weighed; set rootfs = {{ image = \"PATH\" }}",

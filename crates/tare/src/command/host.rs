@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::anyhow;
-use tare_host::snapshot::Snapshot;
+use tare_tune::snapshot::Snapshot;
 
 use crate::cli::{Host, HostCommand, HostRecord};
 use crate::exit::{Exit, ExitWith};

@@ -6,7 +6,7 @@
 //! process learns from `inside::here`.
 
 use std::fs;
-use std::io::{Write, stderr};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -18,6 +18,7 @@ use tare_lab::record::HostFact;
 use super::{clean, weigh};
 use crate::cli::{RunInside, ServePage};
 use crate::exit::{Exit, ExitWith};
+use crate::stream::{Errors, UntilClosed};
 
 /// The record, in the guest's directory.
 const RECORD: &str = "record.tare";
@@ -80,24 +81,29 @@ pub(super) fn run(
     let options = asked.inside.clone().unwrap_or_default();
     clean::quietly(state);
     let program = std::env::current_exe().context("cannot find this program's own file")?;
+    inside::check(&options, state).or_else(refused)?;
     weigh::warn("booting a guest with this host's files");
-    let guest = Guest::boot(&options, state, &program);
-    let mut guest = guest.or_else(|error| {
-        let exit = match &error {
-            InsideError::NoRoot | InsideError::Needs(_) | InsideError::Kernel(_) => Exit::Host,
-            _ => Exit::Failure,
-        };
-        Err(error).exit_with(exit)
-    })?;
+    let mut guest = Guest::boot(&options, state, &program).or_else(refused)?;
     weigh::warn(&format!("inside Linux {} on {}", guest.kernel(), guest.accelerator()));
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(std::env::args().skip(1));
-    let ran = guest.run(&Command::new(words), out, &mut stderr(), stop);
+    // When a reader goes away, `stop` is set and the command in the guest ends in good order.
+    let (mut out, mut err) = (UntilClosed(out), UntilClosed(&mut Errors));
+    let ran = guest.run(&Command::new(words), &mut out, &mut err, stop);
     let taken = guest.collect().map_err(anyhow::Error::from).and_then(|folder| take(&folder));
     weigh::tell_left(&guest.close());
     let exit = exit_of(ran?)?;
     taken?;
     Ok(exit)
+}
+
+/// The error of a guest that could not be started, with its exit code.
+fn refused<T>(error: InsideError) -> anyhow::Result<T> {
+    let exit = match &error {
+        InsideError::NoRoot | InsideError::Needs(_) | InsideError::Kernel(_) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    Err(error).exit_with(exit)
 }
 
 /// The exit code of the process in the guest is that of the one on the host.

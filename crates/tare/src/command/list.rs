@@ -1,8 +1,10 @@
 //! `tare list`: everything that can be plugged in, from the `ALL` lists of the crates.
 
 use std::io::Write;
+use std::path::Path;
 
 use serde::Serialize;
+use tare_lab::layer::Layer;
 use tare_lab::stacks::StackKind;
 use tare_probe::stacks::{Perf, UserFrames};
 
@@ -41,12 +43,12 @@ const KINDS: [ListKind; 9] = [
     ListKind::Knobs,
 ];
 
-pub(crate) fn run(options: &List, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &List, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let kinds: Vec<ListKind> = options.kind.map_or_else(|| KINDS.to_vec(), |kind| vec![kind]);
     if options.json {
         let all: serde_json::Map<String, serde_json::Value> = kinds
             .into_iter()
-            .map(|kind| Ok((title(kind).to_string(), serde_json::to_value(items(kind))?)))
+            .map(|kind| Ok((title(kind).to_string(), serde_json::to_value(items(kind, state))?)))
             .collect::<Result<_, serde_json::Error>>()?;
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
         return Ok(Exit::Success);
@@ -56,7 +58,7 @@ pub(crate) fn run(options: &List, out: &mut dyn Write) -> anyhow::Result<Exit> {
             writeln!(out)?;
         }
         writeln!(out, "{}", title(kind))?;
-        print(&items(kind), out)?;
+        print(&items(kind, state), out)?;
     }
     Ok(Exit::Success)
 }
@@ -75,15 +77,15 @@ fn title(kind: ListKind) -> &'static str {
     }
 }
 
-fn items(kind: ListKind) -> Vec<Item> {
+fn items(kind: ListKind, state: &Path) -> Vec<Item> {
     match kind {
-        ListKind::Runtimes => runtimes(),
+        ListKind::Runtimes => runtimes(state),
         ListKind::Layers => {
-            let layer = |layer: &tare_env::layer::Layer| Item {
-                options: pairs(layer.values),
-                ..Item::new(layer.name, layer.help)
+            let layer = |layer: Layer| Item {
+                options: values(layer),
+                ..Item::new(layer.name(), layer.help())
             };
-            tare_env::layer::ALL.iter().map(layer).collect()
+            Layer::ALL.into_iter().map(layer).collect()
         }
         ListKind::Storage => tare_env::storage::ALL
             .iter()
@@ -112,12 +114,26 @@ fn items(kind: ListKind) -> Vec<Item> {
             .map(|shipped| Item::new(shipped.name, title_of(shipped.text)))
             .collect(),
         ListKind::Knobs => {
-            let knob = |knob: &&dyn tare_host::knobs::Knob| Item {
+            let knob = |knob: &&dyn tare_tune::knobs::Knob| Item {
                 options: vec![("group".into(), knob.group().name().into())],
                 ..Item::new(knob.name(), knob.help())
             };
-            tare_host::knobs::ALL.iter().map(knob).collect()
+            tare_tune::knobs::ALL.iter().map(knob).collect()
         }
+    }
+}
+
+/// Values of a layer, or the names of what implements it.
+fn values(layer: Layer) -> Vec<(String, String)> {
+    match layer {
+        Layer::Runtime => pairs(&[("*", "one of tare list runtimes")]),
+        Layer::Storage => pairs(&[("*", "one of tare list storage")]),
+        Layer::Vm => pairs(tare_env::runtime::vm::OPTIONS),
+        Layer::Sandbox => tare_env::runtime::gvisor::OPTIONS
+            .iter()
+            .map(|(name, help, _)| ((*name).to_string(), (*help).to_string()))
+            .collect(),
+        _ => pairs(layer.values()),
     }
 }
 
@@ -159,7 +175,7 @@ fn probes() -> Vec<Item> {
 
 /// Runtimes with what each understands, and what is missing here. One that takes an argument is
 /// listed as it is written, and with the names that work on this host.
-fn runtimes() -> Vec<Item> {
+fn runtimes(state: &Path) -> Vec<Item> {
     use tare_env::runtime::Argument;
     let item = |runtime: &tare_env::runtime::Runtime| {
         let name = match runtime.argument {
@@ -167,14 +183,16 @@ fn runtimes() -> Vec<Item> {
             Argument::Optional(_) => format!("{}[:NAME]", runtime.name),
             Argument::Required(_) => format!("{}:NAME", runtime.name),
         };
-        let found = (runtime.found)();
+        let (found, not) = tare_env::runtime::usable(runtime, state);
         let mut item = Item::new(name, runtime.help);
         item.options = pairs(runtime.options);
-        if found.is_empty() {
+        let why: Vec<String> = not.iter().map(ToString::to_string).collect();
+        item.unavailable = (!why.is_empty()).then(|| why.join("; "));
+        if !found.is_empty() {
+            item.options.push(("here".into(), found.join(", ")));
+        } else if item.unavailable.is_none() {
             let why = (runtime.needs)(None).err().map(|why| why.to_string());
             item.unavailable = Some(why.unwrap_or_else(|| "none found on this host".into()));
-        } else {
-            item.options.push(("here".into(), found.join(", ")));
         }
         item
     };

@@ -10,8 +10,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::{Context, anyhow};
 use tare_driver as drivers;
 use tare_env::{Site, SiteError, SiteOptions};
-use tare_host::plan::Options;
-use tare_host::tune::idle;
 use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
@@ -24,12 +22,14 @@ use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_
 use tare_lab::stacks::Afterwards;
 use tare_lab::study::{self, Study};
 use tare_load::workload::shipped;
+use tare_tune::idle;
+use tare_tune::plan::Options;
 
 use super::tune::temporary::{self, Temporary};
 use super::{fit, inside, report, stacks};
 use crate::cli::{Kind, Progress, SampleStacks, Weigh};
 use crate::exit::{Exit, ExitWith};
-use crate::{live, registry, serve, signals, studies};
+use crate::{live, registry, serve, signals, stream, studies};
 
 /// Memory that a system needs besides its rows.
 const SYSTEM_BYTES: u64 = 64 << 20;
@@ -150,7 +150,7 @@ impl Question {
             return Ok(None);
         }
         // The host is tried only for a study that can run on it.
-        check_runtimes(&self.study)?;
+        check_runtimes(&self.study, state)?;
         prepare().map(Some)
     }
 
@@ -281,9 +281,10 @@ fn open_site(state: &Path, plan: &CpuPlan, destroy: &[PathBuf]) -> anyhow::Resul
 }
 
 /// Whether this host can run what the study cannot do without.
-fn check_runtimes(study: &Study) -> anyhow::Result<()> {
+fn check_runtimes(study: &Study, state: &Path) -> anyhow::Result<()> {
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::runtime::check(spec)
+            .and_then(|()| tare_env::runtime::check_boot(spec, state))
             .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
             .exit_with(Exit::Host)?;
     }
@@ -324,7 +325,7 @@ pub(super) fn measure_here(
     let driver = drivers::of(study, &info.speaks(&study.system));
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     fit::check(study, info)?;
-    check_runtimes(study)?;
+    check_runtimes(study, state)?;
     let mut site = open_site(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
         tuned.give(&mut site, state)?;
@@ -523,7 +524,6 @@ pub(super) fn tell_left(left: &[UndoError]) {
     }
 }
 
-#[expect(clippy::print_stderr, reason = "a warning goes to standard error")]
 pub(super) fn warn(line: &str) {
-    eprintln!("tare: {line}");
+    stream::say(&format!("tare: {line}"));
 }

@@ -6,6 +6,8 @@ use tare_lab::campaign::{Event, Observer, Stage};
 use tare_report::terminal::{Style, costs_so_far};
 use tare_std::units::significant;
 
+use crate::stream::say;
+
 /// Plain lines say how far it is at most this often.
 const INTERVAL: Duration = Duration::from_secs(10);
 
@@ -82,9 +84,4 @@ impl Observer for Lines {
             }
         }
     }
-}
-
-#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
-pub(super) fn say(line: &str) {
-    eprintln!("{line}");
 }

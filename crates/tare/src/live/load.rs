@@ -12,7 +12,7 @@ use tare_load::load::{Interval, LoadEvent};
 use tare_load::search::SearchRun;
 use tare_std::units::{nanoseconds, significant, thousands};
 
-use super::lines::say;
+use crate::stream::say;
 
 /// The strip begins at 10 µs and has five cells for every tenfold.
 const STRIP_BEGIN_NS: f64 = 1e4;

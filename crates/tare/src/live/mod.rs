@@ -17,6 +17,7 @@ use tare_lab::study::Study;
 use tare_report::terminal::Style;
 
 use crate::cli::Progress;
+use crate::stream;
 
 pub(crate) use load::LoadView;
 pub(crate) use screen::restore;
@@ -33,7 +34,7 @@ pub(crate) fn observer<'s>(
         match screen::Screen::open(study, style, stop) {
             Ok(screen) => return Box::new(screen),
             Err(reason) if asked == Progress::Screen => {
-                lines::say(&format!("tare: no screen: {reason}"));
+                stream::say(&format!("tare: no screen: {reason}"));
             }
             Err(_) => {}
         }

@@ -27,6 +27,7 @@ use tare_lab::study::ScheduleKind;
 use tare_std::cpus::CpuSet;
 
 use crate::exit::{Exit, ExitWith};
+use crate::stream::say;
 use answer::Desk;
 use draw::Easel;
 use server::Server;
@@ -156,9 +157,4 @@ pub(crate) fn report(listener: &TcpListener, path: &Path, stop: &AtomicBool) -> 
         std::thread::sleep(LOOK_AGAIN);
     }
     Ok(())
-}
-
-#[expect(clippy::print_stderr, reason = "where the page is goes to standard error")]
-fn say(line: &str) {
-    eprintln!("{line}");
 }

@@ -11,7 +11,7 @@ use tare_cql::wire::Value;
 use tare_db::report::Report;
 use tare_std::rng::{Rng, mix64};
 
-use crate::connection::{Answer, Connection};
+use tare_testkit::cql::{Answer, Connection};
 
 /// Keys of one writer.
 const KEYS: u64 = 200;
@@ -41,7 +41,7 @@ struct Versions {
 
 impl Client {
     fn connect(report: &Report) -> Option<Self> {
-        Some(Self { connection: Connection::open(report).ok()? })
+        Some(Self { connection: Connection::open((report.listen, report.port)).ok()? })
     }
 
     pub(crate) fn start(report: &Report) -> Self {

@@ -1,7 +1,7 @@
-//! The bare driver as a load: `bare HOST:PORT write|read OPERATIONS`, 64 in flight on one thread, rows of
-//! `tare load`'s table of 5 columns of 60 bytes, which must be there. What else a load tool does is left
-//! out; `cargo bench -p tare --bench load` measures its CPU time. Build it with
-//! `cargo build --release --example bare --manifest-path tests/drivers/rust-scylla/Cargo.toml`.
+//! The bare driver as a load: `bare HOST:PORT write|read OPERATIONS`, 64 in flight on one thread,
+//! rows of `tare load`'s table of 5 columns of 60 bytes, which must be there. What else a load tool
+//! does is left out; `cargo bench -p tare --bench load` measures its CPU time. Build it with `cargo
+//! build --release --example bare --manifest-path tests/drivers/rust-scylla/Cargo.toml`.
 
 use std::cell::Cell;
 use std::error::Error;

@@ -1,5 +1,5 @@
-//! The `scylla` crate against a CQL server: `tare-driver-rust-scylla HOST PORT WAY`. Prints one line per
-//! check; exits with 1 if one failed, with 2 if the checks could not be run to their end.
+//! The `scylla` crate against a CQL server: `tare-driver-rust-scylla HOST PORT WAY`. Prints one
+//! line per check; exits with 1 if one failed, with 2 if the checks could not be run to their end.
 
 mod rows;
 mod scalars;

@@ -4,11 +4,11 @@
 use std::fmt;
 use std::path::Path;
 
-use tare_host::plan::{Item, Key};
-use tare_host::tune::{
-    Hand, Outcome, Purpose, RevertOutcome, Reverted, Trouble, TuneError, Tuning,
-};
 use tare_lab::PartError;
+use tare_tune::plan::{Item, Key};
+use tare_tune::{
+    Outcome, Purpose, RevertOutcome, Reverted, SettingError, SettingStore, TuneError, Tuning,
+};
 
 use super::Tuner;
 
@@ -18,26 +18,26 @@ pub enum JournalledError {
     #[error(transparent)]
     Tune(#[from] TuneError),
     #[error("cannot change {what}")]
-    NotTaken { what: String, source: Trouble },
+    NotTaken { what: String, source: SettingError },
     #[error("cannot put back {what} ({place}) to {old:?}; run tare clean")]
-    NotPutBack { what: String, place: String, old: String, source: Trouble },
+    NotPutBack { what: String, place: String, old: String, source: SettingError },
 }
 
-/// A temporary tuning with the hand that carries it out.
+/// A temporary tuning with the store that carries it out.
 pub struct Journalled<H> {
     tuning: Tuning,
-    hand: H,
+    store: H,
 }
 
-impl<H: Hand> Journalled<H> {
+impl<H: SettingStore> Journalled<H> {
     /// Begins a temporary tuning for a run. What a killed one left is put back at the first change.
     ///
     /// # Errors
     /// When another tuning is under way, or the state directory cannot be written.
-    pub fn begin(state: &Path, hand: H, run: &str) -> Result<Self, JournalledError> {
+    pub fn begin(state: &Path, store: H, run: &str) -> Result<Self, JournalledError> {
         let purpose = Purpose::Temporary { run: run.to_string() };
-        let tuning = Tuning::begin(state, &hand, purpose)?;
-        Ok(Self { tuning, hand })
+        let tuning = Tuning::begin(state, &store, purpose)?;
+        Ok(Self { tuning, store })
     }
 
     /// Makes all changes once and puts them back: the items that the host does not take, with why.
@@ -45,12 +45,10 @@ impl<H: Hand> Journalled<H> {
     /// # Errors
     /// When nothing could be changed, or not everything put back.
     pub fn rehearse(&mut self, items: &[Item]) -> Result<Vec<(Item, String)>, JournalledError> {
-        let applied = self.tuning.apply(&mut self.hand, items);
-        whole(self.tuning.revert(&mut self.hand))?;
+        let applied = self.tuning.apply(&mut self.store, items);
+        whole(self.tuning.revert(&mut self.store))?;
         let refused = applied?.items.into_iter().filter_map(|one| match one.outcome {
-            Outcome::Refused { trouble } | Outcome::Failed { trouble } => {
-                Some((one.item, trouble.text))
-            }
+            Outcome::Refused { error } | Outcome::Failed { error } => Some((one.item, error.text)),
             Outcome::Written { .. } | Outcome::Already => None,
         });
         Ok(refused.collect())
@@ -63,33 +61,33 @@ impl<H> fmt::Debug for Journalled<H> {
     }
 }
 
-impl<H: Hand + Send> Tuner for Journalled<H> {
+impl<H: SettingStore + Send> Tuner for Journalled<H> {
     fn apply(&mut self, items: &[Item]) -> Result<(), PartError> {
-        let applied = self.tuning.apply(&mut self.hand, items)?;
+        let applied = self.tuning.apply(&mut self.store, items)?;
         for one in applied.items {
-            if let Outcome::Failed { trouble } | Outcome::Refused { trouble } = one.outcome {
+            if let Outcome::Failed { error } | Outcome::Refused { error } = one.outcome {
                 let what = format!("{} of {}", one.item.what, one.item.subject);
-                return Err(JournalledError::NotTaken { what, source: trouble }.into());
+                return Err(JournalledError::NotTaken { what, source: error }.into());
             }
         }
         Ok(())
     }
 
     fn revert(&mut self) -> Result<(), PartError> {
-        Ok(whole(self.tuning.revert(&mut self.hand))?)
+        Ok(whole(self.tuning.revert(&mut self.store))?)
     }
 
     fn read(&self, key: &Key) -> Result<String, PartError> {
-        Ok(self.hand.read(key)?)
+        Ok(self.store.read(key)?)
     }
 }
 
 /// Drift is no failure here: what somebody else has set meanwhile is his, and reading back finds it.
 fn whole(reverted: Reverted) -> Result<(), JournalledError> {
     for setting in reverted.settings {
-        if let RevertOutcome::Failed { trouble, old } = setting.outcome {
+        if let RevertOutcome::Failed { error, old } = setting.outcome {
             let (what, place) = (setting.what, setting.place);
-            return Err(JournalledError::NotPutBack { what, place, old, source: trouble });
+            return Err(JournalledError::NotPutBack { what, place, old, source: error });
         }
     }
     Ok(())

@@ -14,63 +14,26 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use tare_host::plan::{Change, Group, Item, Key};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, HOST_AS_IS, KeptData, Launch, LayerState, Processes,
-    Restored, Usage,
+    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    Usage,
 };
+use tare_tune::plan::{Change, Item, Key};
 
-use super::Layer;
+use tare_lab::layer::{Host, Layer};
 
 pub use journalled::{Journalled, JournalledError};
-
-pub const LAYER: Layer = Layer {
-    name: "host",
-    help: "whether the host is tuned while the environment runs",
-    values: &[
-        (HOST_AS_IS, "as it was found"),
-        ("tuned", "with every change of the plan that a running system notices"),
-        ("tuned=*", "with those of some groups of knobs only, such as tuned=disk+network"),
-    ],
-    needs: "root, and a plan (tare tune prove makes it; tare weigh plans with the defaults)",
-    cleanup: "changes are put back as the environment is frozen; after kill -9 by tare clean",
-    read_back: "each setting is read: as wanted where it is tuned, as found where it is not",
-};
 
 /// Deviations that a layer's state names.
 const DEVIATIONS_SHOWN: usize = 3;
 
-/// A value of the layer.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum HostLayer {
-    AsIs,
-    /// Groups whose changes are made.
-    Tuned(Vec<Group>),
-}
-
-impl HostLayer {
-    pub fn parse(text: &str) -> Option<Self> {
-        let groups = match text {
-            HOST_AS_IS => return Some(Self::AsIs),
-            "tuned" => return Some(Self::Tuned(Group::ALL.to_vec())),
-            _ => text.strip_prefix("tuned=")?,
-        };
-        let group = |name: &str| Group::ALL.iter().copied().find(|group| group.name() == name);
-        groups.split('+').map(group).collect::<Option<Vec<_>>>().map(Self::Tuned)
-    }
-
-    /// As a study writes it.
-    pub fn word(groups: &[Group]) -> String {
-        let names: Vec<&str> = groups.iter().map(|group| group.name()).collect();
-        format!("tuned={}", names.join("+"))
-    }
-
-    fn wants(&self, item: &Item) -> bool {
-        match self {
-            Self::AsIs => false,
-            Self::Tuned(groups) => groups.contains(&item.group),
-        }
+/// Whether a value of the layer makes the change of this item.
+fn wants(host: &Host, item: &Item) -> bool {
+    match host {
+        Host::AsIs => false,
+        Host::Tuned => true,
+        Host::TunedGroups(names) => names.iter().any(|name| name == item.group.name()),
     }
 }
 
@@ -98,8 +61,8 @@ pub trait Tuner: fmt::Debug + Send {
 /// Why a host could not be tuned for an environment.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    #[error("environment {environment:?} has host = {value:?}, and this run has no plan for it")]
-    NoPlan { environment: String, value: String },
+    #[error("environment {environment:?} has host = \"{value}\", and this run has no plan for it")]
+    NoPlan { environment: String, value: Host },
     #[error("the host is still tuned for another environment; run tare clean")]
     StillTuned,
 }
@@ -137,13 +100,13 @@ impl TunedHost {
 }
 
 impl State {
-    fn apply(&mut self, layer: &HostLayer) -> Result<(), PartError> {
+    fn apply(&mut self, layer: &Host) -> Result<(), PartError> {
         if self.tuned {
             // Nobody else runs now, so this is what a failed revert left.
             self.revert().map_err(|_| HostError::StillTuned)?;
         }
         let items: Vec<Item> =
-            self.items.iter().filter(|item| layer.wants(item)).cloned().collect();
+            self.items.iter().filter(|item| wants(layer, item)).cloned().collect();
         if items.is_empty() {
             return Ok(());
         }
@@ -165,11 +128,11 @@ impl State {
     }
 
     /// Reads every setting: those of the layer are as wanted, the others as found.
-    fn read_back(&self, layer: &HostLayer, wanted: &str) -> LayerState {
+    fn read_back(&self, layer: &Host) -> LayerState {
         let mut deviations = Vec::new();
         let mut tuned = 0;
         for (item, change) in changes(&self.items) {
-            let want = layer.wants(item);
+            let want = wants(layer, item);
             tuned += usize::from(want);
             let value = if want { &change.wanted } else { &change.now };
             match self.tuner.read(&change.key) {
@@ -192,7 +155,7 @@ impl State {
             }
         }
         let in_force = deviations.is_empty();
-        LayerState { layer: LAYER.name.into(), wanted: wanted.into(), found, in_force }
+        LayerState { layer: Layer::Host.name().into(), wanted: layer.to_string(), found, in_force }
     }
 }
 
@@ -210,12 +173,12 @@ fn changes(items: &[Item]) -> impl Iterator<Item = (&Item, &Change)> {
 /// An environment with its host around it. One whose host is as it is takes care that it is.
 pub(crate) struct OnHost {
     inner: Box<dyn Environment>,
-    layer: HostLayer,
+    layer: Host,
     host: TunedHost,
 }
 
 impl OnHost {
-    pub(crate) fn new(inner: Box<dyn Environment>, layer: HostLayer, host: TunedHost) -> Self {
+    pub(crate) fn new(inner: Box<dyn Environment>, layer: Host, host: TunedHost) -> Self {
         Self { inner, layer, host }
     }
 
@@ -257,7 +220,7 @@ impl Environment for OnHost {
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let mut layers = self.inner.read_back()?;
-        layers.push(self.host.state().read_back(&self.layer, &self.inner.spec().host));
+        layers.push(self.host.state().read_back(&self.layer));
         Ok(layers)
     }
 

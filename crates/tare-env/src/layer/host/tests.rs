@@ -3,11 +3,11 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_host::plan::{Action, Form, Identity, Need};
-use tare_host::snapshot::Snapshot;
-use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_tune::plan::{Action, Form, Group, Identity, Need};
+use tare_tune::snapshot::Snapshot;
 
 use super::*;
+use tare_testkit::EnvironmentBuilder;
 
 /// What happened, in order, and the host it happened to.
 #[derive(Debug, Default)]
@@ -171,23 +171,13 @@ fn world() -> (Shared, TunedHost) {
 }
 
 fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnHost {
-    let spec = EnvironmentSpec {
-        name: name.into(),
-        runtime: "process".into(),
-        network: "host".into(),
-        cpu: "pinned".into(),
-        security: "none".into(),
-        cgroup: "none".into(),
-        host: value.into(),
-        storage: StorageSpec::default(),
-        vm: Vec::new(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits::default(),
-        optional: false,
-    };
-    let layer = HostLayer::parse(value).unwrap();
+    let spec = EnvironmentBuilder::new("process")
+        .name(name)
+        .cpu("pinned")
+        .cgroup("none")
+        .host(value)
+        .build();
+    let layer: Host = value.parse().unwrap();
     let inner = Box::new(Inner { spec, world: Arc::clone(world) });
     OnHost::new(inner, layer, host.clone())
 }
@@ -204,14 +194,12 @@ fn values(world: &Shared) -> [String; 3] {
 const TUNED: [&str; 3] = ["none", "2", "3"];
 
 #[test]
-fn values_are_parsed() {
-    assert_eq!(HostLayer::parse("as-is"), Some(HostLayer::AsIs));
-    assert_eq!(HostLayer::parse("tuned"), Some(HostLayer::Tuned(Group::ALL.to_vec())));
-    let two = vec![Group::Disk, Group::Network];
-    assert_eq!(HostLayer::parse("tuned=disk+network"), Some(HostLayer::Tuned(two.clone())));
-    assert_eq!(HostLayer::parse(&HostLayer::word(&two)), Some(HostLayer::Tuned(two)));
-    for bad in ["", "tune", "tuned=", "tuned=disc", "tuned=disk+", "tuned=disk,network"] {
-        assert_eq!(HostLayer::parse(bad), None, "{bad}");
+fn a_value_makes_the_changes_of_its_groups() {
+    let names = |groups: &[Group]| groups.iter().map(|group| group.name().to_string()).collect();
+    for item in items() {
+        assert!(!wants(&Host::AsIs, &item) && wants(&Host::Tuned, &item));
+        let is_disk = item.group == Group::Disk;
+        assert_eq!(wants(&Host::TunedGroups(names(&[Group::Disk])), &item), is_disk);
     }
 }
 
@@ -316,11 +304,11 @@ fn the_host_is_put_back_when_the_run_is_dropped() {
 
 #[test]
 fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
-    use tare_host::tune::{SnapshotHost, TroubleClass, folder};
+    use tare_tune::{SettingErrorClass, SnapshotHost, folder};
     let state = tempfile::tempdir().unwrap();
     let host = world().0.lock().unwrap().host.clone();
-    let hand = SnapshotHost::new(host).failing("/nomerges", TroubleClass::NotTaken);
-    let mut tuner = Journalled::begin(state.path(), hand, "abcd").unwrap();
+    let store = SnapshotHost::new(host).failing("/nomerges", SettingErrorClass::NotTaken);
+    let mut tuner = Journalled::begin(state.path(), store, "abcd").unwrap();
     let value = |tuner: &dyn Tuner, path: &str| tuner.read(&Key::file(path)).unwrap();
 
     let refused = tuner.rehearse(&items()).unwrap();

@@ -14,16 +14,10 @@ use oci_spec::runtime::{
     LinuxSyscallBuilder,
 };
 use serde::Deserialize;
+use tare_lab::layer::Security;
 
 /// Version of the Go module `github.com/moby/profiles/seccomp` that the profile comes from.
 pub const VERSION: &str = "v0.2.3";
-
-/// Every value of the layer with one line of help.
-pub const ALL: &[(&str, &str)] = &[
-    ("default", "Moby's default seccomp profile: io_uring is refused with EPERM"),
-    ("default+io_uring", "the same profile, which also allows the three io_uring calls"),
-    ("none", "no seccomp filter; the capabilities stay the default ones"),
-];
 
 /// Capabilities that Moby leaves to a container that asks for nothing
 /// (moby/moby: oci/caps/defaults.go).
@@ -52,10 +46,6 @@ const MOBY_DEFAULT: &str = include_str!("moby-default.json");
 /// Why there is no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum SecurityError {
-    #[error(
-        "unknown security layer \"{value}\": use \"default\", \"default+io_uring\" or \"none\""
-    )]
-    UnknownValue { value: String },
     #[error("cannot read moby's seccomp profile {VERSION} that is built into this program")]
     ReadProfile(#[source] serde_json::Error),
     #[error("cannot put the seccomp profile into OCI form")]
@@ -67,19 +57,19 @@ pub enum SecurityError {
 /// `caps` is the bounding set of the process (`CAP_...`), `kernel` the host's version and major
 /// revision: both decide about some of the rules.
 pub fn profile(
-    value: &str,
+    value: Security,
     caps: &[String],
     kernel: (u32, u32),
 ) -> Result<Option<LinuxSeccomp>, SecurityError> {
-    let Some(extra) = extra_calls(value)? else { return Ok(None) };
+    let Some(extra) = extra_calls(value) else { return Ok(None) };
     let profile = serde_json::from_str(MOBY_DEFAULT).map_err(SecurityError::ReadProfile)?;
     resolve(profile, extra, caps, NATIVE_ARCH, kernel).map(Some)
 }
 
 /// The filter in Moby's own form, for an engine's `seccomp=` option, or `None` where the layer is
 /// switched off (`seccomp=unconfined`).
-pub fn moby_json(value: &str) -> Result<Option<String>, SecurityError> {
-    let Some(extra) = extra_calls(value)? else { return Ok(None) };
+pub fn moby_json(value: Security) -> Result<Option<String>, SecurityError> {
+    let Some(extra) = extra_calls(value) else { return Ok(None) };
     let mut profile: serde_json::Value =
         serde_json::from_str(MOBY_DEFAULT).map_err(SecurityError::ReadProfile)?;
     if !extra.is_empty()
@@ -92,17 +82,16 @@ pub fn moby_json(value: &str) -> Result<Option<String>, SecurityError> {
 
 /// What the line `Seccomp:` of `/proc/PID/status` says when the layer is in force: 2 is a filter,
 /// 0 is none (man 5 proc).
-pub fn status_mode(value: &str) -> Result<u32, SecurityError> {
-    Ok(if extra_calls(value)?.is_some() { 2 } else { 0 })
+pub fn status_mode(value: Security) -> u32 {
+    if extra_calls(value).is_some() { 2 } else { 0 }
 }
 
 /// Calls that the value adds to the profile; `None` where there is no profile.
-fn extra_calls(value: &str) -> Result<Option<&'static [&'static str]>, SecurityError> {
+fn extra_calls(value: Security) -> Option<&'static [&'static str]> {
     match value {
-        "default" => Ok(Some(&[])),
-        "default+io_uring" => Ok(Some(&IO_URING_CALLS)),
-        "none" => Ok(None),
-        _ => Err(SecurityError::UnknownValue { value: value.to_owned() }),
+        Security::Default => Some(&[]),
+        Security::DefaultWithIoUring => Some(&IO_URING_CALLS),
+        Security::None => None,
     }
 }
 

@@ -12,7 +12,7 @@ use tare_lab::environment::{EnvironmentSpec, Launch};
 use super::engine::Engine;
 use crate::layer::rootfs::DATA;
 use crate::rootfs::{Config, Root, RootError, Source};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::system;
 
 /// What a container is made from.
@@ -33,7 +33,7 @@ impl Base {
     /// As a study says. A root file system is unpacked if it is not there yet.
     pub(super) fn of(
         spec: &EnvironmentSpec,
-        ground: &Ground,
+        ground: &RunContext,
         engine: &Engine,
     ) -> Result<Self, PartError> {
         Ok(match Source::parse(spec)? {
@@ -47,7 +47,7 @@ impl Base {
     }
 
     /// The name of the image in a run.
-    pub(super) fn image(&self, ground: &Ground) -> String {
+    pub(super) fn image(&self, ground: &RunContext) -> String {
         match self {
             Self::Program => ground.prefix(),
             Self::Root(root) => format!("{}-{}", ground.prefix(), root.name()),
@@ -84,7 +84,7 @@ impl Base {
     }
 
     /// Makes the image.
-    pub(super) fn import(&self, ground: &Ground, engine: &Engine) -> Result<(), PartError> {
+    pub(super) fn import(&self, ground: &RunContext, engine: &Engine) -> Result<(), PartError> {
         let name = self.image(ground);
         match self {
             Self::Program => engine.import(&name, ground.program())?,

@@ -1,6 +1,6 @@
 //! A container engine that speaks docker's API on a unix socket: the calls that Tare makes, each
 //! with a time limit, for callers that know nothing of asynchronous code. What the calls make is
-//! removed by the journal, which speaks to the engine itself.
+//! removed by the journal (`crate::undo`).
 //!
 //! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
 //! this host's /proc, and the client's network is wired to the engine's network namespace.
@@ -26,7 +26,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use super::image;
 use crate::rootfs::Config;
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 /// How long an engine may take to answer at all.
 const PING_LIMIT: Duration = Duration::from_secs(5);

@@ -40,14 +40,17 @@ use tare_lab::environment::{
 };
 use tare_std::cpus::CpuSet;
 
+use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, Inside};
 use super::kata;
-use super::{Argument, Runtime, Unavailable};
-use crate::layer::network::{self, NetworkLayer, PORT};
-use crate::layer::{CgroupLayer, Layers, rootfs, security};
-use crate::site::Ground;
+use crate::layer::network::{self, PORT};
+use crate::layer::{self, Layers, rootfs, security};
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Place, Seen, Storage};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
+use crate::undo::ContainerEntry;
+use tare_lab::layer::Network;
 
 mod base;
 mod engine;
@@ -162,16 +165,16 @@ fn found(kind: Kind) -> Vec<String> {
 
 fn make(
     kind: Kind,
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let (environment, engine) = (spec.name.clone(), kind.name());
-    if layers.cgroup == CgroupLayer::None {
+    if layers.cgroup == layer::Cgroup::None {
         return Err(DockerError::Cgroup { environment, engine }.into());
     }
-    if kind == Kind::Podman && layers.network == (NetworkLayer::Bridge { proxy: true }) {
+    if kind == Kind::Podman && layers.network == (Network::Bridge { proxy: true }) {
         return Err(DockerError::NoProxy { environment, engine }.into());
     }
     let engine = Engine::connect(kind)?;
@@ -204,7 +207,7 @@ fn make(
 }
 
 struct Container {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     engine: Engine,
     spec: EnvironmentSpec,
     layers: Layers,
@@ -265,16 +268,17 @@ impl Container {
     }
 
     fn image_entry(&self) -> Entry {
-        Entry::Image {
+        ContainerEntry::Image {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
             name: self.base.image(&self.ground),
         }
+        .into()
     }
 
     /// The option `seccomp=`: Docker takes the profile itself, Podman the path of a file.
     fn seccomp(&self, folder: &Path) -> Result<String, PartError> {
-        let Some(profile) = security::moby_json(&self.layers.security)? else {
+        let Some(profile) = security::moby_json(self.layers.security)? else {
             return Ok("unconfined".into());
         };
         if self.engine.kind() == Kind::Docker {
@@ -299,43 +303,45 @@ impl Container {
         let program = self.base.program(launch)?;
         let folder = self.folder();
         let namespace = self.engine.namespace();
-        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
-        let proxy = self.layers.network == (NetworkLayer::Bridge { proxy: true });
+        let bridge = matches!(self.layers.network, Network::Bridge { .. });
+        let proxy = self.layers.network == (Network::Bridge { proxy: true });
 
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let table = format!("{}-p{}", ground.prefix(), self.number);
         if proxy {
             // An engine in our own namespace may be another process by the time of the undoing.
             let inode = |pid| process::namespace_inode(pid, "net");
             let elsewhere = inode(self.engine.pid()) != inode(std::process::id());
-            entries.push(Entry::NftTable {
-                family: "ip".into(),
-                name: table.clone(),
-                namespace: elsewhere.then(|| namespace.clone()),
-            });
+            entries.push(Entry::nft_table(
+                "ip",
+                table.clone(),
+                elsewhere.then(|| namespace.clone()),
+            ));
         }
         let at = At { ground: &ground, folder: &folder };
         let made = self.storage.entries(&at);
-        let mounted = made.contains(&Entry::Mount { path: at.data() });
+        let mounted = made.contains(&Entry::mount(at.data()));
         // What we mount does not appear by itself where an engine lives apart.
         let (pid, path) = (self.engine.pid(), at.data());
         let apart = mounted && mounts::is_elsewhere(pid);
         entries.extend(made);
-        entries.extend(apart.then_some(Entry::MountElsewhere { path, pid }));
+        entries.extend(apart.then_some(Entry::mount_elsewhere(path, pid)));
         let volume = (self.storage.place() == Place::Volume).then(|| format!("{}-data", self.name));
-        entries.extend(volume.as_ref().map(|name| Entry::Volume {
-            engine: self.engine.kind().name().into(),
-            socket: self.engine.socket().into(),
-            name: name.clone(),
+        entries.extend(volume.as_ref().map(|name| {
+            Entry::from(ContainerEntry::Volume {
+                engine: self.engine.kind().name().into(),
+                socket: self.engine.socket().into(),
+                name: name.clone(),
+            })
         }));
         self.entries = ground.journal().write(entries)?;
         self.provide_image()?;
-        let container = Entry::Container {
+        let container = ContainerEntry::Container {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
             name: self.name.clone(),
         };
-        self.entries.extend(ground.journal().write(vec![container])?);
+        self.entries.extend(ground.journal().write(vec![container.into()])?);
 
         fs::create_dir_all(&folder)
             .map_err(|source| DockerError::File { path: folder.clone(), source })?;
@@ -361,7 +367,8 @@ impl Container {
             Some(name) => Some(self.engine.create_volume(name)?),
             None => None,
         };
-        let address = ground.client().link(&ground, Some(&namespace))?;
+        let address =
+            ground.client().link(ground.journal(), ground.seat().number(), Some(&namespace))?;
         let port = netns::within(&namespace, || match launch.port {
             Some(port) if !bridge => network::must_be_free(port),
             _ => network::free_port(address),
@@ -398,7 +405,7 @@ impl Container {
         };
         let body = request.body();
         let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
-        self.config = Some(request::shown(&body, &self.layers.security));
+        self.config = Some(request::shown(&body, self.layers.security));
         self.engine.create(&self.name, body)?;
         self.engine.start(&self.name)?;
 
@@ -469,8 +476,10 @@ impl Container {
     fn image_to_drop(&self) -> Option<EntryId> {
         let live = self.ground.journal().live();
         let here = self.engine.socket();
-        let in_use = live.iter().any(|(_, entry)| match entry {
-            Entry::Container { socket, name, .. } => socket == here && *name != self.name,
+        let in_use = live.iter().any(|(_, entry)| match entry.read() {
+            Ok(ContainerEntry::Container { socket, name, .. }) => {
+                socket == here && name != self.name
+            }
             _ => false,
         });
         let image = self.image_entry();
@@ -564,10 +573,10 @@ impl Environment for Container {
                 let _ = self.engine.unpause(&self.name);
             }
             // Faster than the engine, which asks first. What has ended already is no error.
-            let _ = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let _ = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
         }
         self.entries.extend(self.image_to_drop());
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use tare_host::process;
 use tare_lab::PartError;
-use tare_lab::environment::{LayerState, options_text};
+use tare_lab::environment::LayerState;
+use tare_lab::layer::Network;
 
 use super::Container;
 use super::base::Base;
 use super::engine::Kind;
-use crate::layer::network::NetworkLayer;
 use crate::layer::{rootfs, security};
 use crate::runtime::gvisor::{self, Inside};
 use crate::runtime::kata;
@@ -77,9 +77,9 @@ impl Container {
         let apart = inode != engine_ns && told.network_mode != "host";
         let in_force = inode.is_some()
             && match layers.network {
-                NetworkLayer::Host => inode == engine_ns && told.network_mode == "host",
-                NetworkLayer::Bridge { proxy: false } => apart,
-                NetworkLayer::Bridge { proxy: true } => {
+                Network::Host => inode == engine_ns && told.network_mode == "host",
+                Network::Bridge { proxy: false } => apart,
+                Network::Bridge { proxy: true } => {
                     apart && system.proxy.is_some_and(|proxy| process::name(proxy).is_some())
                 }
             };
@@ -92,14 +92,14 @@ impl Container {
         );
         states.push(system::state("network", &spec.network, found, in_force));
 
-        let mut cpu = system.read_cpu(&layers, &plan, &spec.cpu);
+        let mut cpu = system.read_cpu(&layers, &plan);
         cpu.in_force &= told.cpuset == running.cpuset;
         cpu.found += &format!("; the engine's cpuset: {:?}", told.cpuset);
         states.push(cpu);
 
         let seccomp = system.read_seccomp();
         let as_asked = told.security_opt == running.security_opt;
-        let filtered = seccomp == Some(security::status_mode(&spec.security)?);
+        let filtered = seccomp == Some(security::status_mode(spec.security));
         let found = format!(
             "Seccomp: {}; the engine {} the profile that it was given",
             seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
@@ -125,8 +125,7 @@ impl Container {
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", told.image);
             let in_force = !told.image.is_empty() && told.image == told.image_asked;
-            let wanted = options_text(&spec.rootfs);
-            states.push(system::state("rootfs.made_of", &wanted, found, in_force));
+            states.push(system::state("rootfs.made_of", &spec.rootfs, found, in_force));
         }
         states.push(storage);
         states.extend(system.read_memory(&layers));
@@ -134,7 +133,7 @@ impl Container {
             gvisor::read_inside(&mut states, inside, options.map(|_| seccomp.unwrap_or_default()));
         }
         if let Some(options) = options {
-            let on_host = layers.network == NetworkLayer::Host;
+            let on_host = layers.network == Network::Host;
             let asked = |name: &str| {
                 spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
             };

@@ -9,8 +9,10 @@ use bollard::models::{
 };
 
 use super::engine::Kind;
+use crate::layer::Layers;
 use crate::layer::rootfs::{DATA, PROGRAM};
-use crate::layer::{CpuLayer, Layers, NetworkLayer};
+use tare_lab::layer::Security;
+use tare_lab::layer::{Cpu, Network};
 
 /// Where the data lies.
 #[derive(Debug)]
@@ -53,13 +55,13 @@ pub(super) struct Request<'a> {
 impl Request<'_> {
     pub(super) fn body(&self) -> ContainerCreateBody {
         let port = format!("{}/tcp", self.port);
-        let bridge = matches!(self.layers.network, NetworkLayer::Bridge { .. });
+        let bridge = matches!(self.layers.network, Network::Bridge { .. });
         let binding = PortBinding {
             host_ip: Some(self.published.ip().to_string()),
             host_port: Some(self.published.port().to_string()),
         };
         let nano_cpus = match self.layers.cpu {
-            CpuLayer::Quota(cpus) => Some(nano_cpus(cpus)),
+            Cpu::Quota(cpus) => Some(nano_cpus(cpus)),
             _ => None,
         };
         let host = HostConfig {
@@ -145,10 +147,10 @@ fn nano_cpus(cpus: f64) -> i64 {
 
 /// The request as text that can be compared line by line. The filter's thousands of lines are
 /// named instead.
-pub(super) fn shown(body: &ContainerCreateBody, security: &str) -> String {
+pub(super) fn shown(body: &ContainerCreateBody, security: Security) -> String {
     let mut body = body.clone();
     if let Some(host) = &mut body.host_config
-        && security != "none"
+        && security != Security::None
     {
         let version = crate::layer::security::VERSION;
         host.security_opt =
@@ -162,16 +164,17 @@ pub(super) fn shown(body: &ContainerCreateBody, security: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::{CgroupLayer, HostLayer, InjectLayer};
+    use crate::layer;
+    use tare_lab::layer::{Host, Inject};
 
-    fn body(network: NetworkLayer, cpu: CpuLayer, kind: Kind) -> ContainerCreateBody {
+    fn body(network: Network, cpu: Cpu, kind: Kind) -> ContainerCreateBody {
         let layers = Layers {
             network,
             cpu,
-            security: "default".into(),
-            cgroup: CgroupLayer::Own,
-            host: HostLayer::AsIs,
-            inject: InjectLayer::default(),
+            security: Security::Default,
+            cgroup: layer::Cgroup::Own,
+            host: Host::AsIs,
+            inject: Inject::default(),
             memory_bytes: Some(1 << 30),
         };
         let request = Request {
@@ -196,8 +199,8 @@ mod tests {
 
     #[test]
     fn layers_become_the_engines_options() {
-        let bridge = NetworkLayer::Bridge { proxy: false };
-        let text = shown(&body(bridge, CpuLayer::Quota(1.5), Kind::Docker), "default");
+        let bridge = Network::Bridge { proxy: false };
+        let text = shown(&body(bridge, Cpu::Quota(1.5), Kind::Docker), Security::Default);
         for part in [
             "\"NetworkMode\": \"bridge\"",
             "\"HostIp\": \"198.18.0.2\"",
@@ -212,7 +215,7 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("Ulimits"), "{text}");
-        let text = shown(&body(NetworkLayer::Host, CpuLayer::Shared, Kind::Podman), "none");
+        let text = shown(&body(Network::Host, Cpu::Shared, Kind::Podman), Security::None);
         for part in ["\"NetworkMode\": \"host\"", "Ulimits", "seccomp={}"] {
             assert!(text.contains(part), "{part} in {text}");
         }

@@ -39,10 +39,10 @@ fn platforms(state: &Path, program: &Path) -> Result<Vec<Outcome>, String> {
     if !rustix::process::geteuid().is_root() {
         return Err("sandboxes need root".into());
     }
-    let journal = Journal::create(state).map_err(|error| error_line(&error))?;
+    let journal = Journal::create(state, &[]).map_err(|error| error_line(&error))?;
     let tried = (|| -> Result<Vec<Outcome>, String> {
         let folder = state.join(journal.prefix());
-        let entries = vec![Entry::Processes, Entry::Directory { path: folder.clone() }];
+        let entries = vec![Entry::processes(), Entry::directory(folder.clone())];
         journal.write(entries).map_err(|error| error_line(&error))?;
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
         let here = Try { state, folder: &folder, run: journal.run() };

@@ -4,7 +4,8 @@
 use tare_lab::environment::EnvironmentSpec;
 
 use super::platform::Platform;
-use crate::layer::{Layers, NetworkLayer};
+use crate::layer::Layers;
+use tare_lab::layer::Network;
 
 /// Every option as (name, one line, values).
 pub const OPTIONS: &[(&str, &str, &[&str])] = &[
@@ -74,7 +75,7 @@ impl Options {
     /// Parses and checks the options of an environment in gVisor.
     pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
         let environment = || spec.name.clone();
-        let host = layers.network == NetworkLayer::Host;
+        let host = layers.network == Network::Host;
         let mut options = Self {
             platform: Platform::Systrap,
             stack: if host { Stack::Host } else { Stack::Sandbox },
@@ -126,27 +127,17 @@ impl Options {
 
 #[cfg(test)]
 mod tests {
+    use tare_testkit::EnvironmentBuilder;
+
     use super::*;
-    use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
 
     fn parse(network: &str, security: &str, pairs: &[(&str, &str)]) -> Result<Options, String> {
-        let spec = EnvironmentSpec {
-            name: "x".into(),
-            runtime: "oci:runsc".into(),
-            network: network.into(),
-            cpu: "shared".into(),
-            security: security.into(),
-            cgroup: "own".into(),
-            host: "as-is".into(),
-            storage: StorageSpec::default(),
-            vm: Vec::new(),
-            sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-            rootfs: Vec::new(),
-            inject: NOTHING_INJECTED.into(),
-            limits: Limits::default(),
-            optional: false,
-        };
-        let layers = Layers::parse(&spec).unwrap();
+        let spec = EnvironmentBuilder::new("oci:runsc")
+            .network(network)
+            .security(security)
+            .sandbox(pairs)
+            .build();
+        let layers = Layers::checked(&spec).unwrap();
         Options::parse(&spec, &layers).map_err(|error| error.to_string())
     }
 

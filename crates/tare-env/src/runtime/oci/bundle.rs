@@ -14,7 +14,8 @@ use tare_lab::environment::CpuPlan;
 
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::security::{self, SecurityError};
-use crate::layer::{CgroupLayer, CpuLayer, Layers};
+use crate::layer::{self, Layers};
+use tare_lab::layer::Cpu;
 
 /// Why a bundle could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -99,7 +100,7 @@ pub(crate) fn text(contents: &Contents<'_>, layers: &Layers) -> Result<String, B
 }
 
 fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError> {
-    let own = layers.cgroup == CgroupLayer::Own;
+    let own = layers.cgroup == layer::Cgroup::Own;
     let mut namespaces = vec![
         json!({ "type": "pid" }),
         json!({ "type": "ipc" }),
@@ -121,11 +122,11 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
             "access": access }));
     }
     match layers.cpu {
-        CpuLayer::Pinned => resources["cpu"] = json!({ "cpus": contents.cpus.system.to_string() }),
-        CpuLayer::Quota(cpus) => {
+        Cpu::Pinned => resources["cpu"] = json!({ "cpus": contents.cpus.system.to_string() }),
+        Cpu::Quota(cpus) => {
             resources["cpu"] = json!({ "quota": quota_us(cpus), "period": QUOTA_PERIOD_US });
         }
-        CpuLayer::Shared => {}
+        Cpu::Shared => {}
     }
     if let Some(bytes) = layers.memory_bytes {
         resources["memory"] = json!({ "limit": bytes });
@@ -166,7 +167,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
         },
     });
     let bounding: Vec<String> = capabilities.iter().map(|name| (*name).into()).collect();
-    let filter = security::profile(&layers.security, &bounding, contents.kernel)?;
+    let filter = security::profile(layers.security, &bounding, contents.kernel)?;
     if let Some(filter) = filter {
         config["linux"]["seccomp"] = serde_json::to_value(filter)?;
     }
@@ -216,7 +217,8 @@ pub(crate) fn numbers(release: &str) -> (u32, u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::layer::{HostLayer, InjectLayer, NetworkLayer};
+    use tare_lab::layer::Security;
+    use tare_lab::layer::{Host, Inject, Network};
     use tare_std::cpus::CpuSet;
 
     fn text(layers: &Layers) -> String {
@@ -246,21 +248,21 @@ mod tests {
     #[test]
     fn each_layer_changes_its_own_part_only() {
         let base = Layers {
-            network: NetworkLayer::Host,
-            cpu: CpuLayer::Shared,
-            security: "none".into(),
-            cgroup: CgroupLayer::Own,
-            host: HostLayer::AsIs,
-            inject: InjectLayer::default(),
+            network: Network::Host,
+            cpu: Cpu::Shared,
+            security: Security::None,
+            cgroup: layer::Cgroup::Own,
+            host: Host::AsIs,
+            inject: Inject::default(),
             memory_bytes: None,
         };
         let plain = text(&base);
         assert_eq!(plain, text(&base), "the same layers give the same text");
-        let pinned = text(&Layers { cpu: CpuLayer::Pinned, ..base.clone() });
+        let pinned = text(&Layers { cpu: Cpu::Pinned, ..base.clone() });
         assert!(pinned.contains(r#""cpus": "2-3""#) && !plain.contains("\"cpu\""));
-        let quota = text(&Layers { cpu: CpuLayer::Quota(0.5), ..base.clone() });
+        let quota = text(&Layers { cpu: Cpu::Quota(0.5), ..base.clone() });
         assert!(quota.contains(r#""quota": 50000"#));
-        let filtered = text(&Layers { security: "default".into(), ..base.clone() });
+        let filtered = text(&Layers { security: Security::Default, ..base.clone() });
         assert!(filtered.contains("seccomp") && !plain.contains("seccomp"));
         let limited = text(&Layers { memory_bytes: Some(1 << 20), ..base.clone() });
         assert!(limited.contains(r#""limit": 1048576"#));

@@ -23,18 +23,20 @@ use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
-    Usage, options_text,
+    Usage,
 };
 
+use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, Inside};
 use super::kata;
-use super::{Argument, Runtime, Unavailable};
 use crate::layer::network::Place;
-use crate::layer::{CgroupLayer, Layers, rootfs, security};
+use crate::layer::{self, Layers, rootfs, security};
 use crate::rootfs::{Root, Source, overlay};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::storage::{self, At, Beginning, Seen, Storage};
 use crate::system::{self, System};
+use crate::unavailable::Unavailable;
+use crate::undo::ContainerEntry;
 
 pub(crate) mod bundle;
 
@@ -105,7 +107,7 @@ fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -162,7 +164,7 @@ fn command(program: &str, cgroups: &Layout) -> Vec<String> {
 }
 
 struct Oci {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
@@ -239,13 +241,13 @@ impl Oci {
         let group = ground.cgroups().group(&name);
 
         let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
-        let mut entries = vec![Entry::Directory { path: folder.clone() }];
+        let mut entries = vec![Entry::directory(folder.clone())];
         let at = At { ground: &ground, folder: &folder };
-        entries.extend(self.root.iter().map(|_| Entry::Mount { path: folder.join("rootfs") }));
+        entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
         entries.extend(self.storage.entries(&at));
         entries.extend(network);
         let (command, root) = (self.command.clone(), self.state_folder());
-        entries.push(Entry::OciContainer { command, root, id: id.clone() });
+        entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
         // Undone before the container: a frozen process could not be killed.
         entries.push(ground.cgroups().entry(&name));
         self.entries = ground.journal().write(entries)?;
@@ -297,7 +299,7 @@ impl Oci {
         let pid: u32 = pid.ok_or_else(no_pid)?;
         let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
         let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
-        let own = self.layers.cgroup == CgroupLayer::Own;
+        let own = self.layers.cgroup == layer::Cgroup::Own;
         let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
         system.add_server(self.storage.server(&at));
         gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
@@ -369,13 +371,13 @@ impl Oci {
         }))
     }
 
-    fn read_security(&self, system: &System) -> Result<LayerState, PartError> {
-        let wanted = &self.spec.security;
+    fn read_security(&self, system: &System) -> LayerState {
+        let wanted = self.spec.security;
         let mode = system.read_seccomp();
         let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
         // gVisor's sandbox filters itself, whatever was asked; what is inside counts.
-        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted)?);
-        Ok(system::state("security", wanted, found, in_force))
+        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted));
+        system::state("security", wanted, found, in_force)
     }
 
     /// What the data lies on, from inside where that can be read.
@@ -410,8 +412,7 @@ impl Oci {
             true => root.text.clone(),
             false => format!("no mount has {layers}"),
         };
-        let wanted = options_text(&self.spec.rootfs);
-        Some(system::state("rootfs.made_of", &wanted, found, mounted))
+        Some(system::state("rootfs.made_of", &self.spec.rootfs, found, mounted))
     }
 }
 
@@ -458,13 +459,13 @@ impl Environment for Oci {
         let place = if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
         let found = format!("{} says {said}; process {pid} in {place}", self.program);
         // crun takes a container that has left its cgroup for stopped.
-        let runs = said == "running" || layers.cgroup == CgroupLayer::None;
+        let runs = said == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, apart && runs),
-            system.read_network(layers, &spec.network),
-            system.read_cpu(layers, plan, &spec.cpu),
-            self.read_security(system)?,
-            system.read_cgroup(layers, &spec.cgroup),
+            system.read_network(layers),
+            system.read_cpu(layers, plan),
+            self.read_security(system),
+            system.read_cgroup(layers),
             self.read_rootfs(system),
             self.read_storage(system),
         ];
@@ -523,7 +524,7 @@ impl Environment for Oci {
         if let Some(mut running) = self.running.take() {
             // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
             let _ = running.system.thaw();
-            let pids = process::kill(&running.system.pids(), super::KILL_LIMIT)?;
+            let pids = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if !pids.is_empty() {
                 let environment = self.spec.name.clone();
                 return Err(OciError::Unkillable { environment, pids }.into());
@@ -532,7 +533,7 @@ impl Environment for Oci {
                 router.end_proxy()?;
             }
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

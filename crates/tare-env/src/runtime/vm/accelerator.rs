@@ -15,14 +15,14 @@ use serde::{Deserialize, Serialize};
 use tare_host::exec::Command;
 use tare_host::{NAME_PREFIX, RUN_VARIABLE};
 
-use super::VmError;
+use super::error::VmError;
 use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;
 use super::options::Wanted;
 use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::guest::protocol::Answer;
-use crate::site::Mark;
+use crate::run_context::Mark;
 
 /// A guest is up within 2 s where KVM works.
 const TRY_LIMIT: Duration = Duration::from_secs(10);

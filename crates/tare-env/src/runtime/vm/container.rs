@@ -11,9 +11,10 @@ use tare_lab::PartError;
 
 use super::initramfs::{Bundle, PROGRAM_NAME};
 use crate::guest::protocol::{CONTAINER, DATA};
-use crate::layer::{CgroupLayer, CpuLayer, Layers, NetworkLayer};
+use crate::layer::{self, Layers};
+use crate::run_context::RunContext;
 use crate::runtime::oci::bundle;
-use crate::site::Ground;
+use tare_lab::layer::{Cpu, Network};
 
 #[derive(Debug)]
 pub(super) struct Container {
@@ -36,7 +37,7 @@ impl Container {
     /// When the runtime is not installed, or the security layer has no profile.
     pub(super) fn new(
         runtime: &str,
-        ground: &Ground,
+        ground: &RunContext,
         layers: &Layers,
         inside: Inside<'_>,
     ) -> Result<Self, PartError> {
@@ -59,9 +60,9 @@ impl Container {
         };
         // What the guest has of CPUs, memory and network is the container's.
         let layers = Layers {
-            cpu: CpuLayer::Shared,
-            network: NetworkLayer::Host,
-            cgroup: CgroupLayer::Own,
+            cpu: Cpu::Shared,
+            network: Network::Host,
+            cgroup: layer::Cgroup::Own,
             memory_bytes: None,
             ..layers.clone()
         };

@@ -8,14 +8,15 @@ use tare_host::exec::Command;
 use tare_lab::environment::{DIRECTORY, EnvironmentSpec, LayerState};
 use tare_std::units::parse_bytes;
 
+use super::error::VmError;
 use super::kernel::Need;
 use super::monitor::MonitorKind;
 use super::options::{OptionError, Options};
 use super::qemu::Files;
 use super::qemu::{DISK_FILE, escaped};
-use super::{VmError, uml};
+use super::uml;
 use crate::guest::protocol::{DATA_SERIAL, Facts, Order, Source};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::storage::guest;
 use crate::system::state;
 
@@ -134,7 +135,7 @@ impl Data {
     /// out in full, so that the guest does not go on making it while it is measured.
     pub(super) fn make(
         &self,
-        ground: &Ground,
+        ground: &RunContext,
         files: &Files,
         options: &Options,
     ) -> Result<(), VmError> {

@@ -8,12 +8,12 @@ use tare_host::facts;
 
 use super::kernel::{self, Kernel};
 use super::options::Options;
-use super::{accelerator, default_kernel, needs, qemu::PROGRAM, uml};
+use super::{accelerator, check_user_mode, default_kernel, needs, qemu::PROGRAM, uml};
 use crate::inside;
 
 /// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
 pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode()]
+    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode(state)]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -74,9 +74,9 @@ fn whole_study() -> Check {
     }
 }
 
-fn user_mode() -> Check {
+fn user_mode(state: &Path) -> Check {
     let what = "vm:uml";
-    if let Err(missing) = needs(Some("uml")) {
+    if let Err(missing) = check_user_mode(None, state) {
         return check(what, Verdict::Missing, missing.why, &missing.remedy);
     }
     let release = Kernel::user_mode(None).map(|kernel| kernel.release).unwrap_or_default();
@@ -96,7 +96,8 @@ mod tests {
 
     #[test]
     fn what_is_not_ok_says_how_to_get_it() {
-        for check in checks(Path::new("/nonexistent")) {
+        let state = tempfile::tempdir().unwrap();
+        for check in checks(state.path()) {
             let told = check.verdict == Verdict::Ok || !check.remedy.is_empty();
             assert!(told && !check.detail.is_empty(), "{check:?}");
         }

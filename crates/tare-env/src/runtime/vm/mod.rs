@@ -13,10 +13,8 @@
 //!
 //! Limits: one disk and one network device; x86-64.
 
-use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use tare_host::exec;
 use tare_host::journal::EntryId;
@@ -25,9 +23,10 @@ use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Usage,
 };
 
-use super::{Argument, Runtime, Unavailable};
+use super::contract::{self, Argument, Runtime};
 use crate::layer::Layers;
-use crate::site::Ground;
+use crate::run_context::RunContext;
+use crate::unavailable::Unavailable;
 use crate::{storage, system};
 
 pub mod accelerator;
@@ -35,6 +34,7 @@ mod container;
 mod data;
 pub mod doctor;
 mod engine;
+pub(crate) mod error;
 pub(crate) mod initramfs;
 pub mod kernel;
 pub(crate) mod lines;
@@ -45,10 +45,11 @@ pub(crate) mod qmp;
 mod read_back;
 mod running;
 pub(crate) mod start;
-pub(crate) mod uml;
+pub mod uml;
 mod virtiofsd;
 
 use data::Data;
+pub use error::VmError;
 use kernel::{Kernel, KernelError};
 use monitor::MonitorKind;
 use options::Options;
@@ -70,42 +71,6 @@ pub const RUNTIME: Runtime = Runtime {
     make,
 };
 
-/// Why there is no guest.
-#[derive(Debug, thiserror::Error)]
-pub enum VmError {
-    #[error("there is no monitor {name:?}; write vm:qemu or vm:uml")]
-    Monitor { name: String },
-    #[error("{folder} cannot hold the memory of a guest of user-mode Linux: {why}")]
-    Memory { folder: &'static str, why: String },
-    #[error("cannot use {}", .path.display())]
-    File { path: PathBuf, source: io::Error },
-    #[error("accelerator = \"kvm\" cannot be had: {why}")]
-    NoKvm { why: String },
-    #[error("cannot start the monitor")]
-    Start(#[from] exec::ExecError),
-    #[error(
-        "there is no virtiofsd for storage = \"virtiofs\": it comes with QEMU up to 7.2, \
-         later as a package of its own (apt-get install virtiofsd)"
-    )]
-    NoVirtiofsd,
-    #[error("virtiofsd does not serve the shared directory: {said}")]
-    Virtiofsd { said: String },
-    #[error("the monitor (process {pid}) does not end when killed")]
-    Unkillable { pid: u32 },
-    #[error("the guest did not come up within {} s", .limit.as_secs())]
-    Boot { limit: Duration, source: io::Error },
-    #[error("the guest does not answer the order {order}")]
-    Order { order: &'static str, source: io::Error },
-    #[error("the guest cannot carry out the order {order}: {error}")]
-    Refused { order: &'static str, error: String },
-    #[error("the guest answers the order {order} with something else")]
-    Answer { order: &'static str },
-    #[error("environment {environment:?} is not started")]
-    NotStarted { environment: String },
-    #[error("cannot pin vCPU thread {thread}")]
-    Pin { thread: u32, source: io::Error },
-}
-
 /// What this host has of them, as a study writes it.
 fn found() -> Vec<String> {
     let words = MonitorKind::ALL.into_iter().map(MonitorKind::word);
@@ -114,7 +79,7 @@ fn found() -> Vec<String> {
 
 /// The size of a guest, where its options mean something.
 pub(super) fn memory_bytes(spec: &EnvironmentSpec, argument: Option<&str>) -> Option<u64> {
-    let (layers, monitor) = (Layers::parse(spec).ok()?, MonitorKind::parse(argument?)?);
+    let (layers, monitor) = (Layers::checked(spec).ok()?, MonitorKind::parse(argument?)?);
     Options::parse(spec, &layers, monitor).ok().map(|options| options.memory_bytes)
 }
 
@@ -148,6 +113,38 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
             Err(missing("there is no kernel for guests".into(), kernel::REMEDY))
         }
         Err(error) => Err(missing(error.to_string(), kernel::REMEDY)),
+    }
+}
+
+/// Checks that the kernel of a guest boots on this host, where only a boot tells: that of `vm:uml`,
+/// from what is known in the state directory, else by a boot (`uml::trial`).
+pub(super) fn check_boot(
+    spec: &EnvironmentSpec,
+    argument: Option<&str>,
+    state: &Path,
+) -> Result<(), PartError> {
+    if argument.and_then(MonitorKind::parse) != Some(MonitorKind::Uml) {
+        return Ok(());
+    }
+    let asked = spec.vm.iter().find(|(name, _)| name == "kernel");
+    let kernel = Kernel::user_mode(asked.map(|(_, path)| Path::new(path)))?;
+    Ok(uml::trial::check(&kernel, state)?)
+}
+
+/// Checks that the user-mode kernel boots on this host: the one that is asked for, else the one that is
+/// installed. Without root it does not boot one, and answers from what is known in the state directory.
+///
+/// # Errors
+/// Why it does not, and what to do about it.
+pub fn check_user_mode(asked: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
+    needs(Some(MonitorKind::Uml.word()))?;
+    match Kernel::user_mode(asked) {
+        Ok(kernel) => Ok(uml::trial::check(&kernel, state)?),
+        Err(error) => Err(Unavailable {
+            what: "vm:uml".into(),
+            why: tare_host::error_line(&error),
+            remedy: uml::REMEDY.into(),
+        }),
     }
 }
 
@@ -185,7 +182,7 @@ pub(super) fn check(
 }
 
 fn make(
-    ground: &Arc<Ground>,
+    ground: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -210,7 +207,7 @@ fn make(
 }
 
 struct Vm {
-    ground: Arc<Ground>,
+    ground: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     kind: MonitorKind,
@@ -308,7 +305,7 @@ impl Environment for Vm {
             }
             killed?;
         }
-        Ok(super::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
     }
 }
 

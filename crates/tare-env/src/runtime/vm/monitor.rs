@@ -5,8 +5,8 @@ use std::process::Child;
 use tare_host::process;
 use tare_std::cpus::CpuSet;
 
-use super::VmError;
-use crate::runtime::KILL_LIMIT;
+use super::error::VmError;
+use crate::runtime::contract::KILL_LIMIT;
 
 /// What makes the guest's machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,27 +3,29 @@
 use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::{ACCELERATOR, EnvironmentSpec, LayerState};
+use tare_lab::layer::Security;
 
-use super::VmError;
 use super::data::Data;
 use super::engine::Engine;
+use super::error::VmError;
 use super::options::Options;
 use super::qemu::Accelerator;
 use super::running::Running;
 use super::uml;
 use crate::guest::protocol::{Answer, Facts, Order};
+use crate::layer::Layers;
 use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::security::status_mode;
-use crate::layer::{Layers, NetworkLayer};
-use crate::site::Ground;
+use crate::run_context::RunContext;
 use crate::system::state;
+use tare_lab::layer::Network;
 
 /// A kernel keeps some memory for itself: what it shows of what it was given is at least this.
 const MEMORY_SHARE: f64 = 0.75;
 
 pub(super) fn read(
     running: &mut Running,
-    ground: &Ground,
+    ground: &RunContext,
     spec: &EnvironmentSpec,
     layers: &Layers,
     (options, data): (&Options, &Data),
@@ -40,15 +42,15 @@ pub(super) fn read(
     let mut states = vec![
         state("runtime", &spec.runtime, found, in_force),
         accelerator,
-        network(running, &facts, layers, &spec.network),
-        cpu(running, ground, layers, &spec.cpu),
-        security(running, &spec.security),
-        running.system.read_cgroup(layers, &spec.cgroup),
+        network(running, &facts, layers),
+        cpu(running, ground, layers),
+        security(running, spec.security),
+        running.system.read_cgroup(layers),
     ];
     states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));
     if let Some(runtime) = &options.container {
-        let mode = format!("Seccomp: {}", status_mode(&layers.security)?);
+        let mode = format!("Seccomp: {}", status_mode(layers.security));
         let in_force = facts.container.contains(&mode);
         let found = match facts.container.is_empty() {
             true => "the system is in no container".to_string(),
@@ -86,9 +88,9 @@ fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, P
     }
 }
 
-fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> LayerState {
+fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
     // The tap is in the router's namespace, so that is where its monitor is.
-    let host = running.system.read_network(layers, wanted);
+    let host = running.system.read_network(layers);
     let address = SYSTEM_ADDRESS.to_string();
     let inside = facts.network.iter().any(|nic| nic.contains(&address));
     let vhost = match &running.engine {
@@ -97,13 +99,13 @@ fn network(running: &Running, facts: &Facts, layers: &Layers, wanted: &str) -> L
         Engine::Uml => "",
     };
     let found = format!("{}; inside {}{vhost}", host.found, facts.network.join(", "));
-    let bridged = matches!(layers.network, NetworkLayer::Bridge { .. });
-    state("network", wanted, found, host.in_force && inside && bridged)
+    let bridged = matches!(layers.network, Network::Bridge { .. });
+    state("network", layers.network, found, host.in_force && inside && bridged)
 }
 
 /// The affinity of the monitor's threads, and that of each vCPU.
-fn cpu(running: &Running, ground: &Ground, layers: &Layers, wanted: &str) -> LayerState {
-    let mut whole = running.system.read_cpu(layers, ground.cpus(), wanted);
+fn cpu(running: &Running, ground: &RunContext, layers: &Layers) -> LayerState {
+    let mut whole = running.system.read_cpu(layers, ground.cpus());
     let Engine::Qemu(qemu) = &running.engine else { return whole };
     let list = |thread: &u32| {
         process::status_field(*thread, "Cpus_allowed_list").unwrap_or_else(|| "gone".into())
@@ -114,9 +116,9 @@ fn cpu(running: &Running, ground: &Ground, layers: &Layers, wanted: &str) -> Lay
 }
 
 /// The monitor's own filter: libvirt's where there is a security layer, else none.
-fn security(running: &Running, wanted: &str) -> LayerState {
+fn security(running: &Running, wanted: Security) -> LayerState {
     let mode = running.system.read_seccomp();
-    let want = if wanted == "none" { 0 } else { 2 };
+    let want = if wanted == Security::None { 0 } else { 2 };
     let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode} of the monitor"));
     state("security", wanted, found, mode == Some(want))
 }

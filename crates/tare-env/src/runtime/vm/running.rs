@@ -8,8 +8,8 @@ use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::Usage;
 
-use super::VmError;
 use super::engine::Engine;
+use super::error::VmError;
 use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;

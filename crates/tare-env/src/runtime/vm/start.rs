@@ -16,23 +16,26 @@ use tare_host::journal::Entry;
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::layer::Security;
 use tare_std::cpus::CpuSet;
 
 use super::container::{Container, Inside};
 use super::data::Data;
 use super::engine::{Accounts, Engine, Qemu};
+use super::error::VmError;
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
 use super::monitor::{Monitor, MonitorKind, pin_vcpus, vhost_threads};
 use super::qemu::{Files, Machine, Memory, PROGRAM, network_words};
 use super::qmp::Qmp;
 use super::running::Running;
-use super::{Vm, VmError, accelerator, initramfs, uml, virtiofsd};
+use super::{Vm, accelerator, initramfs, uml, virtiofsd};
 use crate::guest::protocol::{Answer, DATA, Order};
 use crate::layer::network::{BRIDGE_ADDRESS, PORT, Place, Router, SYSTEM_ADDRESS};
-use crate::layer::{CgroupLayer, CpuLayer, rootfs};
+use crate::layer::{self, rootfs};
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
+use tare_lab::layer::Cpu;
 
 /// A guest is up within 1.5 s under KVM and 10 s under TCG on a quiet machine.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(120);
@@ -72,11 +75,11 @@ impl Vm {
         let files = self.files();
         let folder = ground.work().join(format!("e{}", self.number));
         let group = format!("{}/e{}", ground.prefix(), self.number);
-        let own = self.layers.cgroup == CgroupLayer::Own;
+        let own = self.layers.cgroup == layer::Cgroup::Own;
         let group = own.then(|| ground.cgroups().group(&group));
         let router = Router::for_guest(&ground, self.number)?;
 
-        let mut entries = vec![Entry::Directory { path: folder }];
+        let mut entries = vec![Entry::directory(folder)];
         entries.extend(router.entries());
         entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
         self.entries = ground.journal().write(entries)?;
@@ -119,9 +122,9 @@ impl Vm {
         if let Some(group) = &group {
             group.make_folders()?;
             match self.layers.cpu {
-                CpuLayer::Pinned => group.set_cpuset(&ground.cpus().system)?,
-                CpuLayer::Quota(cpus) => group.set_quota(cpus)?,
-                CpuLayer::Shared => {}
+                Cpu::Pinned => group.set_cpuset(&ground.cpus().system)?,
+                Cpu::Quota(cpus) => group.set_quota(cpus)?,
+                Cpu::Shared => {}
             }
             if let Some(bytes) = self.layers.memory_bytes {
                 group.set_memory(bytes)?;
@@ -202,7 +205,7 @@ impl Vm {
                 shared: self.data.shares_memory(),
             },
             devices,
-            sandbox: self.layers.security != "none",
+            sandbox: self.layers.security != Security::None,
         };
         let words = machine.arguments();
         self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
@@ -228,7 +231,7 @@ impl Vm {
             .map_err(|source| VmError::Boot { limit: BOOT_LIMIT, source })?;
         let mut qmp = Qmp::connect(&files.qmp(), deadline, || monitor.alive())?;
         let vcpus = qmp.vcpu_threads()?;
-        if self.layers.cpu == CpuLayer::Pinned {
+        if self.layers.cpu == Cpu::Pinned {
             pin_vcpus(&vcpus, cpus)?;
         }
         let mut pids = vec![pid];

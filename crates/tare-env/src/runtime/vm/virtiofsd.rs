@@ -11,10 +11,10 @@ use tare_host::RUN_VARIABLE;
 use tare_host::exec::{self, Command};
 use tare_std::cpus::CpuSet;
 
-use super::VmError;
+use super::error::VmError;
 use super::monitor::Monitor;
 use super::qemu::Files;
-use crate::site::Ground;
+use crate::run_context::RunContext;
 
 /// Where distributions put it, since it is not for people to call.
 const PLACES: &[&str] = &["virtiofsd", "/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd"];
@@ -29,7 +29,7 @@ pub(super) fn find() -> Option<PathBuf> {
 
 /// Starts it and waits until QEMU can dial it.
 pub(super) fn start(
-    ground: &Ground,
+    ground: &RunContext,
     files: &Files,
     cache: &str,
     cpus: &CpuSet,

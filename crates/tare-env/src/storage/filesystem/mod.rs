@@ -11,7 +11,7 @@ use tare_host::journal::Entry;
 use super::backing::{self, Backing};
 use super::options::Options;
 use super::{At, Found, Seen, Storage, StorageError, make_directory, need_program, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) mod btrfs;
 pub(super) mod ext4;
@@ -83,7 +83,7 @@ impl Storage for FileSystem {
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        self.backing.entry(at).into_iter().chain([Entry::Mount { path: at.data() }]).collect()
+        self.backing.entry(at).into_iter().chain([Entry::mount(at.data())]).collect()
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {

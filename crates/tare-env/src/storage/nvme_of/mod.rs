@@ -22,7 +22,7 @@ use tare_host::nvme::{self, Controller, Transport, soft_roce};
 use super::backing::{self, Backing};
 use super::filesystem::Format;
 use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, raw, reading};
-use crate::runtime::Unavailable;
+use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "nvme-of",
@@ -169,14 +169,14 @@ impl Storage for NvmeOf {
             entries.extend(backing.entry(at));
             if self.makes_soft_roce() {
                 let name = Self::soft_roce_name(at);
-                entries.push(Entry::Link { name: name.clone(), namespace: None });
-                entries.push(Entry::RdmaDevice { name });
+                entries.push(Entry::link(name.clone(), None));
+                entries.push(Entry::rdma_device(name));
             }
-            entries.push(Entry::NvmeTarget { name: name.clone() });
+            entries.push(Entry::nvme_target(name.clone()));
         }
-        entries.push(Entry::NvmeController { name });
+        entries.push(Entry::nvme_controller(name));
         if matches!(self.above, Above::FileSystem { .. }) {
-            entries.push(Entry::Mount { path: at.data() });
+            entries.push(Entry::mount(at.data()));
         }
         entries
     }

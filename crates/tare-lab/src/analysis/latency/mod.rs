@@ -1,5 +1,5 @@
 //! Latencies at the fixed rate: histograms of all slices merged into one, never averaged; and how sure
-//! its percentiles are, and how they differ from the baseline's ([`crate::stats::merged`]).
+//! its percentiles are, and how they differ from the baseline's ([`tare_stats::merged`]).
 //!
 //! A percentile over the baseline's is made of the blocks that both have, drawn together.
 
@@ -13,8 +13,8 @@ use serde::{Deserialize as FromText, Serialize};
 
 use super::{Interval, Latency};
 use crate::record::{Phase, Record, Slice};
-use crate::stats::Estimate;
-use crate::stats::merged::{BEYOND_MIN, Blocks, Bucket, Draws, GROUPS_MAX, around};
+use tare_stats::Estimate;
+use tare_stats::merged::{BEYOND_MIN, Blocks, Bucket, Draws, GROUPS_MAX, around};
 
 /// The percentiles that are told.
 pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];

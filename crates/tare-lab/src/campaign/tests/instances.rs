@@ -156,6 +156,6 @@ fn an_environment_for_one_instance_refuses_two() {
     let world = World::new(1);
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let (outcome, _, _scratch) = run_two(&mut make, &world);
-    let error = one_line(&outcome.unwrap_err());
+    let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("runs one instance of a system, not 2"), "{error}");
 }

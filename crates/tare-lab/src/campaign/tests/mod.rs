@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::environment::CpuPlan;
 use crate::fake::{self, World, spec};
+use crate::layer::{Cpu, Network};
 use crate::record::{Opening, Phase, Record};
 use crate::study::{CpuSpec, DataStart, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
 use tare_std::cpus::CpuSet;
@@ -329,7 +330,7 @@ fn what_cannot_start_is_left_out_where_the_study_allows_it() {
     );
     let (outcome, record, _) = run_study(&study);
     let error = outcome.unwrap_err();
-    assert_eq!(one_line(&error), "cannot start \"absent\": it was told not to start");
+    assert_eq!(error_line(&error), "cannot start \"absent\": it was told not to start");
     let ending = record.header.ending.unwrap();
     assert_eq!(ending, "failed: cannot start \"absent\": it was told not to start");
 
@@ -407,7 +408,7 @@ fn doubts_come_from_what_was_seen() {
     let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
     world.disturb(0.2, 0.05);
     let mut study = two();
-    study.environments[1].cpu = "shared".into();
+    study.environments[1].cpu = Cpu::Shared;
     let slow = "fake:throughput=0.3";
     study.environments.push(spec("slow", slow));
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
@@ -445,7 +446,7 @@ fn too_little_memory_is_said_before_anything_starts() {
 fn polling_systems_keep_an_account_and_proxies_are_counted() {
     let mut study = two();
     study.environments[0].runtime = "fake:polling=1".into();
-    study.environments[1].network = "bridge+proxy".into();
+    study.environments[1].network = Network::Bridge { proxy: true };
     let (_, record, _) = run_study(&study);
     for slice in record.slices.iter().filter(|one| one.environment == "native") {
         let account = slice.own_account.unwrap();

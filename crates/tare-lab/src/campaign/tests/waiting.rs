@@ -107,16 +107,16 @@ fn a_system_is_waited_for_and_has_to_stay_quiet() {
 #[test]
 fn one_that_never_answers_or_never_rests_ends_the_campaign_in_time() {
     let (outcome, _, _, took) = run_slow(u32::MAX, 0);
-    let error = one_line(&outcome.unwrap_err());
+    let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("cannot wait for") && error.contains("not yet after 60 s"), "{error}");
     assert!(took < Duration::from_secs(70), "{took:?}");
     // What a fake environment prints is nothing.
     let says = |world: &World| Slow { announces: Some("up"), ..Slow::new(world, 0, 0) };
     let (outcome, ready, _, _) = run_that(says);
-    let error = one_line(&outcome.unwrap_err());
+    let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("it has not said \"up\" after 60 s") && ready == 0, "{error}");
     let (outcome, _, _, took) = run_slow(0, u32::MAX);
-    let error = one_line(&outcome.unwrap_err());
+    let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("still busy 300 s") && error.contains("a compaction"), "{error}");
     assert!(took < QUIET_LIMIT + Duration::from_secs(10), "{took:?}");
 }

@@ -112,7 +112,7 @@ pub fn find_max(
     // If the server goes away in the middle, the runs so far are still reported.
     let error = match outcome {
         Err(error) if found.runs.is_empty() => return Err(error),
-        outcome => outcome.err().map(|error| tare_std::errors::one_line(&error)),
+        outcome => outcome.err().map(|error| tare_std::error_line(&error)),
     };
     Ok(SearchReport {
         version: JSON_VERSION,

@@ -4,6 +4,7 @@ use std::io::Write;
 use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
 use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
+use tare_testkit::{Machine, Reason, skip};
 
 use super::{Perf, StacksError, UserFrames, fold};
 
@@ -48,16 +49,21 @@ fn a_program_that_is_missing_is_named_with_its_package() {
     assert!(error.to_string().contains("linux-perf"));
 }
 
+/// Why perf cannot be opened here.
+fn reason(error: &StacksError) -> Reason {
+    match error {
+        StacksError::NotInstalled => Reason::not_installed("perf"),
+        _ if !tare_testkit::skip::is_root() => Machine::NotRoot.into(),
+        error => Reason::Other(error.to_string()),
+    }
+}
+
 #[test]
 fn a_busy_process_is_sampled() {
     let mut perf = match Perf::open(StackKind::OnCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
-            #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-            {
-                eprintln!("skipped: a_busy_process_is_sampled: {error}");
-            }
-            return;
+            return skip("a_busy_process_is_sampled", reason(&error));
         }
     };
     let mut child = std::process::Command::new("sh")
@@ -99,11 +105,7 @@ fn a_sleep_of_known_length_is_waited_for_by_the_clock() {
     let mut perf = match Perf::open(StackKind::OffCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
         Ok(perf) => perf,
         Err(error) => {
-            #[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-            {
-                eprintln!("skipped: a_sleep_of_known_length_is_waited_for_by_the_clock: {error}");
-            }
-            return;
+            return skip("a_sleep_of_known_length_is_waited_for_by_the_clock", reason(&error));
         }
     };
     let mut child = std::process::Command::new("sh")

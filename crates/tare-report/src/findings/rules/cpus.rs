@@ -3,8 +3,9 @@
 
 use tare_lab::analysis::Interval;
 use tare_lab::doubt::Doubt;
+use tare_lab::layer::Cpu;
 use tare_lab::record::{Phase, Slice};
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Kind, Rule, Statement, Sureness, words};
@@ -140,7 +141,7 @@ fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 
 fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let baseline = facts.record.study.baseline.as_str();
-    let pinned = facts.environment(baseline).is_some_and(|one| one.spec.cpu == "pinned");
+    let pinned = facts.environment(baseline).is_some_and(|one| one.spec.cpu == Cpu::Pinned);
     let cpus: Vec<String> =
         facts.record.cpu_plan.system.iter().map(|cpu| format!("cpu{cpu}")).collect();
     let mut said = Vec::new();

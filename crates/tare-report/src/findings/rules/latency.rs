@@ -3,7 +3,7 @@
 
 use tare_lab::analysis::{CounterFinding, Finding, Interval, OverBaseline, PERCENTS, THROTTLED_NS};
 use tare_lab::record::Phase;
-use tare_lab::stats::merged::BEYOND_MIN;
+use tare_stats::merged::BEYOND_MIN;
 
 use super::super::facts::Facts;
 use super::super::gate::Gate;

@@ -1,6 +1,7 @@
 //! What a single layer costs, where the record tells it from the others.
 
 use tare_lab::analysis::Interval;
+use tare_lab::layer::Layer;
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
@@ -27,8 +28,7 @@ impl Ends<'_> {
 pub(crate) struct LayerRule {
     /// Id of the rule.
     pub(crate) id: &'static str,
-    /// Name of the layer in a study.
-    pub(crate) layer: &'static str,
+    pub(crate) layer: Layer,
     /// What costs, in words.
     pub(crate) name: &'static str,
     pub(crate) is: fn(&Ends<'_>) -> bool,
@@ -42,7 +42,7 @@ pub(crate) struct LayerRule {
 pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "bridge",
-        layer: "network",
+        layer: Layer::Network,
         name: "the bridge network",
         is: |ends| ends.from == "host" && ends.to == "bridge",
         subsystems: &["bridge and veth", "netfilter and conntrack", "network stack"],
@@ -50,7 +50,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "published_by_proxy",
-        layer: "network",
+        layer: Layer::Network,
         name: "publishing the port by a userland proxy",
         is: |ends| ends.to == "bridge+proxy",
         subsystems: &["userland proxy", "bridge and veth", "network stack", "scheduler"],
@@ -58,7 +58,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "io_uring_lost",
-        layer: "security",
+        layer: Layer::Security,
         name: "losing io_uring to the seccomp profile",
         is: |ends| ends.from == "default+io_uring" && ends.to == "default" && ends.engine_lost(),
         subsystems: &["epoll", "io_uring", "system call entry", "seccomp"],
@@ -66,7 +66,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "seccomp_filter",
-        layer: "security",
+        layer: Layer::Security,
         name: "the seccomp filter itself",
         is: |ends| ends.from == "none" && !ends.engine_lost(),
         subsystems: &["seccomp", "system call entry"],
@@ -74,7 +74,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "seccomp_and_io_uring",
-        layer: "security",
+        layer: Layer::Security,
         name: "the default seccomp profile, with the I/O engine it takes away,",
         is: |ends| ends.from == "none" && ends.engine_lost(),
         subsystems: &["seccomp", "epoll", "io_uring", "system call entry"],
@@ -82,7 +82,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "cgroup",
-        layer: "cgroup",
+        layer: Layer::Cgroup,
         name: "a cgroup of its own",
         is: |ends| ends.from == "none",
         subsystems: &["cgroup accounting"],
@@ -90,7 +90,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "shared_cpus",
-        layer: "cpu",
+        layer: Layer::Cpu,
         name: "sharing the CPUs with everybody else",
         is: |ends| ends.from == "pinned" && ends.to == "shared",
         subsystems: &["scheduler", "interrupts and timers"],
@@ -98,7 +98,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "cpu_quota",
-        layer: "cpu",
+        layer: Layer::Cpu,
         name: "the CPU quota",
         is: |ends| ends.to.starts_with("quota="),
         subsystems: &["scheduler", "cgroup accounting"],
@@ -106,7 +106,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "memory_limit",
-        layer: "limits",
+        layer: Layer::Limits,
         name: "the memory limit",
         is: |ends| ends.from == "none",
         subsystems: &["cgroup accounting", "page faults and memory", "file system"],
@@ -114,7 +114,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "sandbox",
-        layer: "runtime",
+        layer: Layer::Runtime,
         name: "the sandbox (gVisor's sentry)",
         is: |ends| ends.to.ends_with("runsc"),
         subsystems: &["userland proxy", "hypervisor", "scheduler"],
@@ -122,7 +122,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "virtual_machine",
-        layer: "runtime",
+        layer: Layer::Runtime,
         name: "the virtual machine",
         is: |ends| is_machine(ends.to) && !is_machine(ends.from),
         subsystems: &["hypervisor", "userland proxy", "scheduler", "interrupts and timers"],
@@ -130,7 +130,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "storage",
-        layer: "storage",
+        layer: Layer::Storage,
         name: "the storage",
         is: |ends| ends.from == "directory",
         subsystems: &["block layer", "file system", "overlay and FUSE"],
@@ -138,7 +138,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "injected",
-        layer: "inject",
+        layer: Layer::Inject,
         name: "the injected cost",
         is: |ends| ends.from == "none",
         subsystems: &[],
@@ -146,7 +146,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "engine",
-        layer: "runtime",
+        layer: Layer::Runtime,
         name: "the container engine, over the bare runtime,",
         is: |ends| ends.from.starts_with("oci:") && is_engine(ends.to),
         subsystems: &["overlay and FUSE", "cgroup accounting"],
@@ -154,7 +154,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     },
     LayerRule {
         id: "runtime",
-        layer: "runtime",
+        layer: Layer::Runtime,
         name: "being in a container at all (namespaces and mounts)",
         is: |ends| {
             ["process", "fake"].contains(&ends.from)
@@ -381,7 +381,9 @@ fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
             Source::Pair => {
                 facts.costs_evidence(&effect.workload, &[&effect.with, &effect.without])
             }
-            Source::Share { .. } => facts.shares_evidence(&effect.workload, effect.rule.layer),
+            Source::Share { .. } => {
+                facts.shares_evidence(&effect.workload, effect.rule.layer.name())
+            }
         },
     );
     rule.say(&values).about(&effect.workload, effect.size()).sure(sure(facts, effect)).see(evidence)

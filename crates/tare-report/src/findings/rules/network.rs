@@ -2,7 +2,7 @@
 
 use tare_lab::analysis::Interval;
 use tare_lab::record::Phase;
-use tare_lab::stats::estimate;
+use tare_stats::estimate;
 
 use super::super::effects::Effect;
 use super::super::facts::Facts;

@@ -3,8 +3,9 @@
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
 use super::super::{Kind, Rule, Statement, words};
-use crate::figures::{micros, tells};
+use crate::figures::micros;
 use crate::headline::{Metric, blocks, noise};
+use tare_stats::law::tells;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -68,7 +69,7 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let layers: Vec<String> = none.iter().map(one).collect();
         let evidence = none.iter().map(|effect| match effect.source {
             Source::Pair => facts.costs_evidence(workload, &[&effect.with, &effect.without]),
-            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer),
+            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer.name()),
         });
         let n = blocks(first.us.map_or(0, |us| us.blocks));
         let text = format!("95 % intervals over {n}, each as said");
@@ -137,7 +138,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    if facts.analysis.blocks >= tare_lab::stats::BLOCKS_MIN {
+    if facts.analysis.blocks >= tare_stats::BLOCKS_MIN {
         return Vec::new();
     }
     let doubts = facts.mark("few_blocks").into_iter().collect();

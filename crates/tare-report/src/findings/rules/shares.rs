@@ -1,6 +1,7 @@
 //! What an explanation says beyond its shares: interactions, and what no single layer stands for.
 
 use tare_lab::ablation::Verdict;
+use tare_lab::layer::Layer;
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
@@ -130,11 +131,11 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let Some(finding) = facts.dearest(workload) else { continue };
         let Some(here) = facts.environment(&finding.environment) else { continue };
         let layers = tare_lab::ablation::changes(&base.spec, &here.spec);
-        let apart = |layer: &str| {
+        let apart = |layer: Layer| {
             facts.effects.iter().any(|one| one.workload == workload && one.rule.layer == layer)
         };
         let explained = facts.explanations.iter().any(|found| found.workload == workload);
-        if layers.len() < 2 || explained || layers.iter().any(|change| apart(&change.layer)) {
+        if layers.len() < 2 || explained || layers.iter().any(|change| apart(change.layer)) {
             continue;
         }
         let costs: Vec<String> = Metric::ALL

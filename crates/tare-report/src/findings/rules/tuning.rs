@@ -3,7 +3,8 @@
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::{Metric, blocks};
-use crate::prove::{Gain, Verdict};
+use tare_lab::analysis::tuning::Gain;
+use tare_stats::law::TuningVerdict;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -47,14 +48,14 @@ pub(super) const RULES: &[Rule] = &[
 
 fn helps(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
-    let helpful = proof.gains.iter().filter(|gain| gain.verdict == Verdict::Helps);
+    let helpful = proof.gains.iter().filter(|gain| gain.verdict == TuningVerdict::Helps);
     let helpful = helpful.filter(|gain| proof.proven.contains(&gain.groups));
     helpful.filter_map(|gain| say(rule, facts, gain, true)).collect()
 }
 
 fn hurts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
-    let bad = |gain: &&Gain| matches!(gain.verdict, Verdict::Hurts | Verdict::Mixed);
+    let bad = |gain: &&Gain| matches!(gain.verdict, TuningVerdict::Hurts | TuningVerdict::Mixed);
     proof.gains.iter().filter(bad).filter_map(|gain| say(rule, facts, gain, false)).collect()
 }
 
@@ -102,7 +103,7 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
 
 fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
-    let none = |gain: &Gain| gain.verdict == Verdict::NotProven;
+    let none = |gain: &Gain| gain.verdict == TuningVerdict::NotProven;
     if proof.gains.is_empty() || !proof.gains.iter().all(none) {
         return Vec::new();
     }

@@ -2,6 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::{Cgroup, Network};
 use tare_std::rng::Rng;
 
 use super::world::{Place, World};
@@ -16,7 +17,7 @@ fn pair(us: f64, change: fn(&mut EnvironmentSpec)) -> World {
 }
 
 fn bridge(spec: &mut EnvironmentSpec) {
-    spec.network = "bridge".into();
+    spec.network = "bridge".parse().unwrap();
 }
 
 pub(super) fn bridged(us: f64) -> World {
@@ -30,10 +31,10 @@ pub(super) fn quiet() -> World {
 /// A box whose filter takes io_uring away, or leaves it.
 fn filtered(us: f64, from: &'static str, engine: &str) -> World {
     let places: &[Place] = match from {
-        "none" => &[NATIVE, ("box", 0.0, |spec| spec.security = "default".into())],
+        "none" => &[NATIVE, ("box", 0.0, |spec| spec.security = "default".parse().unwrap())],
         _ => &[
-            ("native", 10.0, |spec| spec.security = "default+io_uring".into()),
-            ("box", 0.0, |spec| spec.security = "default".into()),
+            ("native", 10.0, |spec| spec.security = "default+io_uring".parse().unwrap()),
+            ("box", 0.0, |spec| spec.security = "default".parse().unwrap()),
         ],
     };
     let places: Vec<Place> = places
@@ -64,15 +65,15 @@ fn nothing(_: &mut EnvironmentSpec) {}
 /// Network and cgroup, explained.
 fn two_layers(spec: &mut EnvironmentSpec) {
     bridge(spec);
-    spec.cgroup = "own".into();
+    spec.cgroup = "own".parse().unwrap();
 }
 
 fn has(spec: &EnvironmentSpec) -> (bool, bool) {
-    (spec.network == "bridge", spec.cgroup == "own")
+    (spec.network == Network::Bridge { proxy: false }, spec.cgroup == Cgroup::Own)
 }
 
 fn throttled(slices: usize) -> World {
-    pair(2.0, |spec| spec.cpu = "quota=0.5".into())
+    pair(2.0, |spec| spec.cpu = "quota=0.5".parse().unwrap())
         .doubt("box", &Doubt::Throttled { share: 0.2 }, slices)
         .slices("box", |_, slice| slice.throttled_ns = Some(slice.window_ns / 5))
 }
@@ -83,7 +84,7 @@ fn waiting(factor: u64) -> World {
 }
 
 fn tuned(us: f64) -> World {
-    pair(us, |spec| spec.host = "tuned=network".into())
+    pair(us, |spec| spec.host = "tuned=network".parse().unwrap())
 }
 
 /// Interrupts of a device on the system's CPUs, in each slice.
@@ -170,7 +171,7 @@ pub(super) const CASES: &[Case] = &[
     ("bridge", || bridged(2.0), quiet),
     (
         "published_by_proxy",
-        || pair(5.0, |spec| spec.network = "bridge+proxy".into()),
+        || pair(5.0, |spec| spec.network = "bridge+proxy".parse().unwrap()),
         || bridged(5.0),
     ),
     (
@@ -186,18 +187,18 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "cgroup",
-        || pair(1.0, |spec| spec.cgroup = "own".into()),
-        || pair(0.0, |spec| spec.cgroup = "own".into()),
+        || pair(1.0, |spec| spec.cgroup = "own".parse().unwrap()),
+        || pair(0.0, |spec| spec.cgroup = "own".parse().unwrap()),
     ),
     (
         "shared_cpus",
-        || pair(1.0, |spec| spec.cpu = "shared".into()),
-        || pair(0.0, |spec| spec.cpu = "shared".into()),
+        || pair(1.0, |spec| spec.cpu = "shared".parse().unwrap()),
+        || pair(0.0, |spec| spec.cpu = "shared".parse().unwrap()),
     ),
     (
         "cpu_quota",
-        || pair(1.0, |spec| spec.cpu = "quota=0.5".into()),
-        || pair(1.0, |spec| spec.cpu = "shared".into()),
+        || pair(1.0, |spec| spec.cpu = "quota=0.5".parse().unwrap()),
+        || pair(1.0, |spec| spec.cpu = "shared".parse().unwrap()),
     ),
     (
         "memory_limit",
@@ -217,8 +218,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "injected",
-        || pair(2.0, |spec| spec.inject = "busy=2us".into()),
-        || pair(0.0, |spec| spec.inject = "busy=2us".into()),
+        || pair(2.0, |spec| spec.inject = "busy=2us".parse().unwrap()),
+        || pair(0.0, |spec| spec.inject = "busy=2us".parse().unwrap()),
     ),
     ("engine", || runtime(1.0, runc, docker), || runtime(0.0, runc, docker)),
     ("runtime", || runtime(1.0, nothing, runc), || runtime(1.0, nothing, runsc)),
@@ -232,8 +233,8 @@ pub(super) const CASES: &[Case] = &[
         "layer_process",
         || {
             let both: Place = ("box", 10.0, |spec| {
-                spec.network = "bridge+proxy".into();
-                spec.cpu = "shared".into();
+                spec.network = "bridge+proxy".parse().unwrap();
+                spec.cpu = "shared".parse().unwrap();
             });
             World::of(&[NATIVE, both]).slices("box", |block, slice| {
                 let cpu_ns = slice.operations * (2_000 + u64::from(block % 3));

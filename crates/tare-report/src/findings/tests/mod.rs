@@ -7,6 +7,7 @@ mod world;
 use std::collections::BTreeSet;
 
 use tare_lab::analysis::analyse;
+use tare_lab::layer::Layer;
 
 use super::*;
 use cases::CASES;
@@ -83,10 +84,10 @@ fn an_expectation_is_a_figure_of_the_record() {
 fn what_voids_comes_first_and_large_costs_before_small_ones() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
-        ("box", 12.0, |spec| spec.network = "bridge".into()),
+        ("box", 12.0, |spec| spec.network = "bridge".parse().unwrap()),
         ("small box", 13.0, |spec| {
-            spec.network = "bridge".into();
-            spec.cpu = "shared".into();
+            spec.network = "bridge".parse().unwrap();
+            spec.cpu = "shared".parse().unwrap();
         }),
     ]);
     let said = said(&world);
@@ -99,7 +100,7 @@ fn what_voids_comes_first_and_large_costs_before_small_ones() {
 fn names_of_a_stranger_are_no_templates_and_lose_their_controls() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
-        ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".into()),
+        ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".parse().unwrap()),
     ]);
     let said = said(&world);
     let one = said.iter().find(|one| one.rule == "bridge").unwrap();
@@ -110,4 +111,23 @@ fn names_of_a_stranger_are_no_templates_and_lose_their_controls() {
     assert!(!page.contains("<b>"), "escaped on the page");
     let text = crate::markdown::render(&world.record, &analysis, &[]);
     assert!(!text.contains("<b>"), "{text}");
+}
+
+/// A layer that no rule speaks of is named here with the reason.
+#[test]
+fn every_layer_has_a_rule_or_a_reason() {
+    for layer in Layer::ALL {
+        let reason = match layer {
+            Layer::Host => Some("the rules of tuning compare an environment with its tuned copy"),
+            Layer::Vm | Layer::Sandbox => {
+                Some("options of one runtime, which the runtime's rules name")
+            }
+            Layer::Rootfs => {
+                Some("it holds the programs, which are the same bytes in every environment")
+            }
+            _ => None,
+        };
+        let has_rule = super::rules::layers::LAYERS.iter().any(|rule| rule.layer == layer);
+        assert_eq!(has_rule, reason.is_none(), "{layer}");
+    }
 }

@@ -1,11 +1,13 @@
 //! What each environment costs: a dot and an interval a row.
 
+use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::Record;
+use tare_stats::law::Verdict;
 
 use super::{Drawn, Rows};
 use crate::figures::{Room, cost, has_place, percent, percent_interval, role, shorten};
-use crate::headline::{Metric, claimed, extent, telling_noise};
+use crate::headline::{Metric, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
 
@@ -42,7 +44,8 @@ pub(in crate::html) fn ladder(
     let mut said: Vec<String> = Vec::new();
     for row in &rows {
         if let Some(c) = metric.cost(row.finding) {
-            said.push(format!("{}: {}", row.name(), cost(c, Room::Full)));
+            let verdict = verdict(analysis, row.finding, metric);
+            said.push(format!("{}: {}", row.name(), cost(c, verdict, Room::Full)));
         }
     }
     let description = format!("One row per environment. {}", said.join(". "));
@@ -58,7 +61,8 @@ pub(in crate::html) fn ladder(
     for row in rows {
         let finding = row.finding;
         let Some(c) = metric.cost(finding) else { continue };
-        let claim = claimed(analysis, finding, metric);
+        let verdict = verdict(analysis, finding, metric);
+        let claim = verdict.is_some_and(Verdict::is_claim);
         let class = match (claim, c.percent.value > 0.0) {
             (true, true) => "loss",
             (true, false) => "gain",
@@ -68,7 +72,7 @@ pub(in crate::html) fn ladder(
             Some(role) => format!("{} \u{2013} {role}", shorten(&finding.environment, 20)),
             None => finding.environment.clone(),
         };
-        let y = chart.label(&label, &cost(c, Room::Short));
+        let y = chart.label(&label, &cost(c, verdict, Room::Short));
         row.begin(&mut chart.svg);
         if let Some((other, of)) = published(finding) {
             let text =

@@ -1,23 +1,24 @@
 //! The study that an explanation weighs: both ends and what lies between them. Pure.
 
 use anyhow::anyhow;
-use tare_env::layer::{CgroupLayer, Layers};
+use tare_env::layer::Layers;
 use tare_lab::ablation::Plan;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::fake;
+use tare_lab::layer::Cgroup;
 use tare_lab::study::{Hint, Study, WorkloadSpec};
 
 /// Whether the layers of an environment go together, on any host. (Whether this host can run them
 /// is another question.)
 pub(super) fn go_together(spec: &EnvironmentSpec) -> bool {
-    let runtime = spec.runtime.split(':').next().unwrap_or_default();
+    let runtime = spec.runtime.kind();
     if runtime == fake::NAME {
         return true;
     }
-    let Ok(layers) = Layers::parse(spec) else { return false };
+    let Ok(layers) = Layers::checked(spec) else { return false };
     // An engine puts every container into a cgroup.
     let is_engine = matches!(runtime, "docker" | "podman");
-    !(is_engine && layers.cgroup == CgroupLayer::None)
+    !(is_engine && layers.cgroup == Cgroup::None)
 }
 
 /// Both ends: the named ones, else the baseline and the first that is another.

@@ -82,7 +82,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
         resume: None,
         path: typed.output.clone().unwrap_or_default(),
         seed,
-        plan_options: tare_host::plan::Options::default(),
+        plan_options: tare_tune::plan::Options::default(),
         facts: Vec::new(),
         stacks: None,
         destroy,

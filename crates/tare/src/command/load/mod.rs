@@ -14,6 +14,7 @@ use crate::cli::{Load, LoadAgent, LoadTask, shown};
 use crate::exit::{Exit, ExitWith};
 use crate::live::LoadView;
 use crate::signals;
+use crate::stream::Output;
 
 mod output;
 
@@ -133,7 +134,6 @@ fn first_cpu() -> anyhow::Result<CpuSet> {
 
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
     let orders = BufReader::new(std::io::stdin());
-    tare_driver::agent(&options.cpus, orders, std::io::stdout())
-        .context("the load agent failed")?;
+    tare_driver::agent(&options.cpus, orders, Output).context("the load agent failed")?;
     Ok(Exit::Success)
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 
 use anyhow::anyhow;
 use serde_json::json;
-use tare_host::plan::{Options, Plan};
-use tare_host::tune::{Applied, Hand, LiveHost, Purpose, apply_plan};
+use tare_tune::plan::{Options, Plan};
+use tare_tune::{Applied, LiveHost, Purpose, SettingStore, apply_plan};
 
 use super::{failure, options, outcome, table};
 use crate::cli::TuneApply;
@@ -14,9 +14,9 @@ use crate::command::report::style;
 use crate::exit::{Exit, ExitWith};
 
 pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut hand = LiveHost::new("/");
+    let mut store = LiveHost::new("/");
     if typed.stored {
-        return super::persist::apply_stored(&mut hand, state, out);
+        return super::persist::apply_stored(&mut store, state, out);
     }
     let options = Options::from(&typed.plan);
     if options.like_perftune {
@@ -26,7 +26,7 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
         .exit_with(Exit::Usage);
     }
     if !typed.yes {
-        let plan = options::planned(&hand.snapshot(), &options)?;
+        let plan = options::planned(&store.snapshot(), &options)?;
         if plan.changes().next().is_none() {
             return finish(typed, &plan, &Applied::default(), out);
         }
@@ -36,7 +36,8 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
             return Ok(Exit::Success);
         }
     }
-    let (plan, applied) = apply_plan(&mut hand, state, &options, Purpose::Keep).map_err(failure)?;
+    let (plan, applied) =
+        apply_plan(&mut store, state, &options, Purpose::Keep).map_err(failure)?;
     finish(typed, &plan, &applied, out)
 }
 

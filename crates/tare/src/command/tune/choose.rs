@@ -1,10 +1,10 @@
 //! Which changes of a plan can be weighed by turns, and why the others cannot. Pure.
 
-use tare_host::knobs;
-use tare_host::plan::{Action, Group, Item, Options, PlanError};
-use tare_host::planner::plan;
-use tare_host::snapshot::Snapshot;
 use tare_lab::study::ScheduleKind;
+use tare_tune::knobs;
+use tare_tune::plan::{Action, Group, Item, Options, PlanError};
+use tare_tune::planner::plan;
+use tare_tune::snapshot::Snapshot;
 
 /// What a proof changes, and what it does not.
 #[derive(Debug)]

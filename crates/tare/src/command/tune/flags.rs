@@ -3,13 +3,14 @@
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
+use tare_lab::layer::Security;
 
 use anyhow::{Context, bail};
 use tare_env::layer::security;
-use tare_host::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
-use tare_host::plan::{Options, cpus};
-use tare_host::planner::read_machine;
-use tare_host::snapshot::Snapshot;
+use tare_tune::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
+use tare_tune::plan::{Options, cpus};
+use tare_tune::planner::read_machine;
+use tare_tune::snapshot::Snapshot;
 
 use super::{gains, options};
 use crate::cli::TuneFlags;
@@ -17,7 +18,7 @@ use crate::command::report;
 use crate::exit::{Exit, ExitWith, coded};
 
 /// The value of the security layer that the profile is made from.
-const SECURITY: &str = "default+io_uring";
+const SECURITY: Security = Security::DefaultWithIoUring;
 
 /// What flags depend on beside what the planner reads. Limits of the process that asks bind nobody
 /// on a recorded host.

@@ -3,11 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Map, Value};
-use tare_host::flags::Layer;
 use tare_lab::analysis::{Cost, analyse_costs, between};
 use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::{Cpu, Network, Security};
 use tare_lab::record::Record;
+use tare_tune::flags::Layer;
 
 const LAYERS: [(Layer, &str); 4] = [
     (Layer::Cpu, "cpu"),
@@ -85,37 +85,27 @@ fn pairs<'r>(record: &'r Record, layer: Layer, key: &str, consumer: &str) -> Vec
             }
         }
     }
-    pairs.sort_by_key(|pair| distance(&pair.with.runtime, consumer));
+    pairs.sort_by_key(|pair| distance(pair.with.runtime.as_str(), consumer));
     pairs
 }
 
 /// Whether the flag leads from one setting to the other.
 fn is_step(layer: Layer, without: &EnvironmentSpec, with: &EnvironmentSpec) -> bool {
     match layer {
-        Layer::Cpu => with.cpu == "pinned" && without.cpu != "pinned",
-        Layer::Network => with.network == "host" && without.network != "host",
-        Layer::Security => with.security == "default+io_uring" && without.security == "default",
+        Layer::Cpu => with.cpu == Cpu::Pinned && without.cpu != Cpu::Pinned,
+        Layer::Network => with.network == Network::Host && without.network != Network::Host,
+        Layer::Security => {
+            with.security == Security::DefaultWithIoUring && without.security == Security::Default
+        }
         Layer::Memory => {
             with.limits.memory_bytes.is_some() && without.limits.memory_bytes.is_none()
         }
     }
 }
 
-/// Whether two environments are the same but for one layer. By the fields as they are stored, so that
-/// a layer that is new is not forgotten.
+/// Whether two environments are the same but for one layer.
 fn only_difference(one: &EnvironmentSpec, other: &EnvironmentSpec, key: &str) -> bool {
-    let fields = |spec: &EnvironmentSpec| -> Map<String, Value> {
-        match serde_json::to_value(spec) {
-            Ok(Value::Object(fields)) => fields,
-            _ => Map::new(),
-        }
-    };
-    let (mut one, mut other) = (fields(one), fields(other));
-    for name in ["name", "optional", key] {
-        one.remove(name);
-        other.remove(name);
-    }
-    !one.is_empty() && one == other
+    tare_lab::ablation::changes(one, other).iter().all(|change| change.layer.name() == key)
 }
 
 /// How far a runtime is from what the flags are for: the same, another of its kind, another.

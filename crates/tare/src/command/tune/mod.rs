@@ -18,7 +18,7 @@ mod verify;
 use std::io::Write;
 use std::path::Path;
 
-use tare_host::tune::TuneError;
+use tare_tune::TuneError;
 
 use crate::cli::{Tune, TuneCommand};
 use crate::exit::{Exit, coded};

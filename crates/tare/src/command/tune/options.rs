@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use tare_host::plan::{Mode, Options, Plan, PlanError};
-use tare_host::planner::plan;
-use tare_host::snapshot::Snapshot;
+use tare_tune::plan::{Mode, Options, Plan, PlanError};
+use tare_tune::planner::plan;
+use tare_tune::snapshot::Snapshot;
 
 use crate::cli::{self, PlanOptions, WriteCache};
 use crate::exit::{Exit, ExitWith, coded};

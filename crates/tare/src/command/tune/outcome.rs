@@ -1,12 +1,12 @@
 //! What became of a plan: what was written, put back, changed by somebody else, and where interrupts
 //! arrive.
 
-use tare_host::tune::{
+use tare_report::terminal::{Style, grid};
+use tare_report::utc;
+use tare_tune::{
     Applied, InterruptCheck, LoadCheck, Moved, Outcome, RevertOutcome, Reverted, SettingState,
     SettingStatus, Stray, TuningStatus, Verification,
 };
-use tare_report::terminal::{Style, grid};
-use tare_report::utc;
 
 use super::table::place;
 
@@ -21,9 +21,9 @@ pub(super) fn applied(applied: &Applied, style: Style) -> String {
         .items
         .iter()
         .filter_map(|applied| {
-            let (outcome, trouble) = match &applied.outcome {
-                Outcome::Failed { trouble } => ("failed", trouble),
-                Outcome::Refused { trouble } => ("refused, as usual", trouble),
+            let (outcome, error) = match &applied.outcome {
+                Outcome::Failed { error } => ("failed", error),
+                Outcome::Refused { error } => ("refused, as usual", error),
                 _ => return None,
             };
             let item = &applied.item;
@@ -31,7 +31,7 @@ pub(super) fn applied(applied: &Applied, style: Style) -> String {
                 item.knob.clone(),
                 place(&item.subject, &item.what),
                 outcome.into(),
-                trouble.text.clone(),
+                error.text.clone(),
             ];
             Some(what)
         })
@@ -79,8 +79,8 @@ pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
                     "left alone: somebody changed it from {written} to {now} since; \
                      before the tuning it was {old}"
                 ),
-                RevertOutcome::Failed { trouble, old } => {
-                    format!("could not be put back to {old}: {}", trouble.text)
+                RevertOutcome::Failed { error, old } => {
+                    format!("could not be put back to {old}: {}", error.text)
                 }
             };
             rows.push(vec![setting.knob.clone(), setting.place.clone(), why]);

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
-use tare_host::plan::Options;
-use tare_host::tune::{self, LiveHost, PersistError, UNIT, Units};
+use tare_tune::plan::Options;
+use tare_tune::{LiveHost, PersistError, UNIT, Units};
 
 use super::{failure, options, outcome};
 use crate::cli::TunePersist;
@@ -14,7 +14,7 @@ use crate::exit::{Exit, coded};
 
 pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if typed.remove {
-        let removed = tune::remove(state).map_err(unpersisted)?;
+        let removed = tare_tune::remove(state).map_err(unpersisted)?;
         for path in &removed {
             writeln!(out, "removed {}", path.display())?;
         }
@@ -26,12 +26,12 @@ pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> any
     let tare = std::env::current_exe().context("cannot find this program's own path")?;
     let state = std::path::absolute(state)?;
     if typed.print {
-        write!(out, "{}", tune::unit(&tare, &state))?;
+        write!(out, "{}", tare_tune::unit(&tare, &state))?;
         return Ok(Exit::Success);
     }
     let units = Units::of_host().map_err(unpersisted)?;
     let asked = Options::from(&typed.plan);
-    tune::persist(&LiveHost::new("/"), &state, &asked, &tare, &units).map_err(unpersisted)?;
+    tare_tune::persist(&LiveHost::new("/"), &state, &asked, &tare, &units).map_err(unpersisted)?;
     writeln!(
         out,
         "{UNIT} applies this plan at every boot; tare tune persist --remove takes it away\n\
@@ -43,11 +43,11 @@ pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> any
 
 /// `tare tune apply --stored`, which the unit starts.
 pub(super) fn apply_stored(
-    hand: &mut LiveHost,
+    store: &mut LiveHost,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let stored = tune::apply_stored(hand, state).map_err(unpersisted)?;
+    let stored = tare_tune::apply_stored(store, state).map_err(unpersisted)?;
     for line in &stored.changed {
         writeln!(out, "the hardware is another than when the plan was stored: {line}")?;
     }

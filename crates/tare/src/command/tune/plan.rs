@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use tare_host::plan::Options;
+use tare_tune::plan::Options;
 
 use super::{options, table};
 use crate::cli::TunePlan;

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tare_host::tune::{LiveHost, OnDrift, RevertOutcome, revert_all};
+use tare_tune::{LiveHost, OnDrift, RevertOutcome, revert_all};
 
 use super::{failure, outcome};
 use crate::cli::TuneRevert;
@@ -12,9 +12,9 @@ use crate::command::report::style;
 use crate::exit::Exit;
 
 pub(crate) fn run(typed: &TuneRevert, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut hand = LiveHost::new("/");
+    let mut store = LiveHost::new("/");
     let drift = if typed.forget_drift { OnDrift::Forget } else { OnDrift::Keep };
-    let reverted = revert_all(&mut hand, state, typed.to.as_deref(), drift).map_err(failure)?;
+    let reverted = revert_all(&mut store, state, typed.to.as_deref(), drift).map_err(failure)?;
     let settled = |outcome: &RevertOutcome| {
         outcome.is_done() || typed.forget_drift && matches!(outcome, RevertOutcome::Drift { .. })
     };

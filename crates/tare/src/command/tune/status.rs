@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tare_host::tune::{LiveHost, status};
+use tare_tune::{LiveHost, status};
 
 use super::{failure, outcome};
 use crate::cli::TuneStatus;

@@ -1,8 +1,8 @@
 //! A plan as a table: settings of many queues that get the same treatment share a line.
 
-use tare_host::plan::{Action, Change, CpuSets, Form, Item, Key, Plan};
 use tare_report::terminal::{Style, paragraph, rows_apart};
 use tare_std::cpus::CpuSet;
+use tare_tune::plan::{Action, Change, CpuSets, Form, Item, Key, Plan};
 
 /// Values that a line shows before it says how many more there are.
 const VALUES_MAX: usize = 3;

@@ -5,12 +5,11 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use tare_env::Site;
 use tare_env::layer::host::{Journalled, TunedHost};
-use tare_host::plan::Options;
-use tare_host::tune::{self, Hand, LiveHost, SettingState, TuningStatus};
-use tare_lab::environment::HOST_AS_IS;
 use tare_lab::record::HostFact;
 use tare_lab::study::{ScheduleKind, Study};
 use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
+use tare_tune::plan::Options;
+use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 
 use super::choose::{Choice, choose, summed_up};
 use super::options::unplanned;
@@ -30,7 +29,7 @@ pub(crate) struct Temporary {
 
 /// Whether a study tunes the host.
 pub(crate) fn is_asked(study: &Study) -> bool {
-    study.environments.iter().any(|spec| spec.host != HOST_AS_IS)
+    study.environments.iter().any(|spec| !spec.host.is_as_is())
 }
 
 /// What a record says was asked of the planner; the defaults where it does not.
@@ -50,12 +49,12 @@ impl Temporary {
         options: &Options,
         schedule: ScheduleKind,
     ) -> anyhow::Result<Self> {
-        let hand = LiveHost::new("/");
-        refuse_if_tuned(&hand, state)?;
-        let snapshot = hand.snapshot();
+        let store = LiveHost::new("/");
+        refuse_if_tuned(&store, state)?;
+        let snapshot = store.snapshot();
         let mut choice = choose(&snapshot, options, schedule).map_err(unplanned)?;
         if !choice.items.is_empty() {
-            let refused = Journalled::begin(state, hand, "rehearsal")
+            let refused = Journalled::begin(state, store, "rehearsal")
                 .and_then(|mut tuner| tuner.rehearse(&choice.items))
                 .context("cannot try the plan on this host")
                 .exit_with(Exit::Host)?;
@@ -108,8 +107,9 @@ impl Temporary {
 const CHANGES_SHOWN: usize = 20;
 
 /// A host that is tuned for good would be the "before" of the study.
-fn refuse_if_tuned(hand: &dyn Hand, state: &Path) -> anyhow::Result<()> {
-    let applied = tune::status(hand, state).context("cannot see whether this host is tuned")?;
+fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()> {
+    let applied =
+        tare_tune::status(store, state).context("cannot see whether this host is tuned")?;
     // Of a host that was booted since, nothing is left.
     let in_force = |one: &&TuningStatus| {
         one.settings.iter().any(|setting| setting.state == SettingState::InForce)

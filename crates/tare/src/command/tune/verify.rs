@@ -6,25 +6,26 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tare_host::tune::{Hand, LiveHost, LoadCheck, verify};
+use tare_tune::{LiveHost, LoadCheck, SettingStore, verify};
 
 use super::{failure, outcome};
 use crate::cli::TuneVerify;
 use crate::command::report::style;
 use crate::exit::Exit;
 use crate::signals;
+use crate::stream::Errors;
 
 pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let hand = LiveHost::new("/");
-    let mut verification = verify(&hand, state).map_err(failure)?;
+    let store = LiveHost::new("/");
+    let mut verification = verify(&store, state).map_err(failure)?;
     let mut load = None;
     if let Some(after) = typed.after.filter(|_| !verification.tunings.is_empty()) {
-        let before = hand.snapshot();
+        let before = store.snapshot();
         if !wait(after)? {
             return Ok(Exit::Interrupted);
         }
-        verification = verify(&hand, state).map_err(failure)?;
-        load = Some(LoadCheck::between(&before, &hand.snapshot(), &verification.irq_cpus()));
+        verification = verify(&store, state).map_err(failure)?;
+        load = Some(LoadCheck::between(&before, &store.snapshot(), &verification.irq_cpus()));
     }
     let moved = load.as_ref().is_some_and(|load| !load.moved.is_empty());
     let in_force = verification.is_in_force() && !moved;
@@ -41,7 +42,6 @@ pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyh
 }
 
 /// Waits, with the time that is left on a terminal. False when it was interrupted.
-#[expect(clippy::print_stderr, reason = "progress goes to standard error")]
 fn wait(time: Duration) -> anyhow::Result<bool> {
     let stop = signals::stop_flag()?;
     let terminal = std::io::stderr().is_terminal();
@@ -51,12 +51,13 @@ fn wait(time: Duration) -> anyhow::Result<bool> {
             return Ok(false);
         }
         if terminal {
-            eprint!("\rlooking again in {} s \x1b[K", left.as_secs() + 1);
+            // A terminal that is gone needs no time left.
+            let _ = write!(Errors, "\rlooking again in {} s \x1b[K", left.as_secs() + 1);
         }
         std::thread::sleep(left.min(Duration::from_millis(200)));
     }
     if terminal {
-        eprint!("\r\x1b[K");
+        let _ = write!(Errors, "\r\x1b[K");
     }
     Ok(true)
 }

@@ -25,7 +25,8 @@ use tare_lab::campaign::{Event, Observer};
 use tare_lab::study::Study;
 use tare_report::terminal::Style;
 
-use super::lines::{line, say};
+use super::lines::line;
+use crate::stream::say;
 use draw::Theme;
 use keys::Key;
 use state::State;

@@ -4,10 +4,12 @@
 use std::path::PathBuf;
 
 use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::Security;
 use tare_std::units::parse_bytes;
 
 use super::monitor::MonitorKind;
-use crate::layer::{Layers, NetworkLayer};
+use crate::layer::Layers;
+use tare_lab::layer::Network;
 
 /// Every option as (name, one line).
 pub const OPTIONS: &[(&str, &str)] = &[
@@ -234,10 +236,10 @@ impl Options {
                 }
             }
         }
-        if layers.network == NetworkLayer::Host {
+        if layers.network == Network::Host {
             return Err(OptionError::HostNetwork { environment: environment() });
         }
-        if uml && layers.security != "none" {
+        if uml && layers.security != Security::None {
             return Err(OptionError::NoFilter { environment: environment() });
         }
         if options.aio == "native" && !options.direct() {

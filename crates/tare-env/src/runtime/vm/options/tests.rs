@@ -1,37 +1,28 @@
 //! Tests of the options.
 
-use tare_lab::environment::{Limits, NOTHING_INJECTED, StorageSpec};
+use tare_lab::environment::StorageSpec;
 
 use super::*;
+use tare_testkit::EnvironmentBuilder;
 
 fn spec(vm: &[(&str, &str)], network: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
-    EnvironmentSpec {
-        name: "guest".into(),
-        runtime: "vm:qemu".into(),
-        network: network.into(),
-        cpu: "shared".into(),
-        security: "none".into(),
-        cgroup: "own".into(),
-        host: "as-is".into(),
-        storage: StorageSpec::default(),
-        vm: vm.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
-        sandbox: Vec::new(),
-        rootfs: Vec::new(),
-        inject: NOTHING_INJECTED.into(),
-        limits: Limits { memory_bytes },
-        optional: false,
-    }
+    EnvironmentBuilder::new("vm:qemu")
+        .name("guest")
+        .network(network)
+        .vm(vm)
+        .memory_bytes(memory_bytes)
+        .build()
 }
 
 fn parse(vm: &[(&str, &str)], network: &str, memory: Option<u64>) -> Result<Options, OptionError> {
     let spec = spec(vm, network, memory);
-    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Qemu)
+    Options::parse(&spec, &Layers::checked(&spec).unwrap(), MonitorKind::Qemu)
 }
 
 fn parse_uml(vm: &[(&str, &str)], security: &str) -> Result<Options, OptionError> {
     let mut spec = spec(vm, "bridge", None);
-    spec.security = security.into();
-    Options::parse(&spec, &Layers::parse(&spec).unwrap(), MonitorKind::Uml)
+    spec.security = security.parse().unwrap();
+    Options::parse(&spec, &Layers::checked(&spec).unwrap(), MonitorKind::Uml)
 }
 
 #[test]
@@ -78,7 +69,7 @@ fn what_user_mode_linux_has_not_is_refused() {
 #[test]
 fn storage_of_guests_is_for_guests_and_theirs_alone() {
     let mut guest = spec(&[], "bridge", None);
-    let layers = Layers::parse(&guest).unwrap();
+    let layers = Layers::checked(&guest).unwrap();
     let check = |spec: &EnvironmentSpec, runtime: &str, monitor: Option<&str>| {
         super::super::check(spec, &layers, (runtime, monitor)).map_err(|error| error.to_string())
     };

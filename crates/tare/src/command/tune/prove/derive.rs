@@ -3,10 +3,10 @@
 //! alone. Pure: a study in, a study out.
 
 use anyhow::{anyhow, bail};
-use tare_env::layer::HostLayer;
-use tare_host::plan::Group;
-use tare_lab::environment::{EnvironmentSpec, HOST_AS_IS};
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::{Cpu, Host, Network, Security};
 use tare_lab::study::{Hint, Study, control_name};
+use tare_tune::plan::Group;
 
 use crate::command::derived;
 
@@ -33,15 +33,18 @@ pub(super) fn derive(
     let as_it_comes = EnvironmentSpec { optional: false, ..chosen.clone() };
     let with_flags = EnvironmentSpec { name: name(WITH_FLAGS.into()), ..flags(&as_it_comes) };
     let mut environments = vec![baseline.clone(), as_it_comes, with_flags.clone()];
-    let mut tuned = |wanted: String, host: String| {
+    let mut tuned = |wanted: String, host: Host| {
         environments.push(EnvironmentSpec { name: name(wanted), host, ..with_flags.clone() });
     };
     if !groups.is_empty() {
-        tuned(WITH_EVERYTHING.into(), "tuned".into());
+        tuned(WITH_EVERYTHING.into(), Host::Tuned);
     }
     if groups.len() > 1 {
         for group in groups {
-            tuned(format!("{WITH_FLAGS} + {}", group.name()), HostLayer::word(&[*group]));
+            tuned(
+                format!("{WITH_FLAGS} + {}", group.name()),
+                Host::TunedGroups(vec![group.name().to_string()]),
+            );
         }
     }
     let against_baseline = |name: &String| *name == study.baseline;
@@ -88,15 +91,15 @@ fn choose<'s>(
 /// What `tare tune flags` gives a container, as layers: the host's network, CPUs of its own, and
 /// io_uring back. A plain process has no filter to open.
 fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
-    let security = match spec.security.as_str() {
-        "default" => "default+io_uring",
+    let security = match spec.security {
+        Security::Default => Security::DefaultWithIoUring,
         other => other,
     };
     EnvironmentSpec {
-        network: "host".into(),
-        cpu: "pinned".into(),
-        security: security.into(),
-        host: HOST_AS_IS.into(),
+        network: Network::Host,
+        cpu: Cpu::Pinned,
+        security,
+        host: Host::AsIs,
         ..spec.clone()
     }
 }
@@ -120,9 +123,11 @@ mod tests {
         study.environments.iter().map(|spec| spec.name.as_str()).collect()
     }
 
-    fn layers(spec: &EnvironmentSpec) -> [&str; 6] {
+    fn layers(spec: &EnvironmentSpec) -> [String; 6] {
         let EnvironmentSpec { runtime, network, cpu, security, cgroup, host, .. } = spec;
-        [runtime, network, cpu, security, cgroup, host].map(String::as_str)
+        let words = [network.to_string(), cpu.to_string(), security.to_string()];
+        let [network, cpu, security] = words;
+        [runtime.to_string(), network, cpu, security, cgroup.to_string(), host.to_string()]
     }
 
     #[test]

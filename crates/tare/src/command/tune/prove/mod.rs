@@ -10,13 +10,12 @@ use std::path::Path;
 use anyhow::Context;
 use serde_json::json;
 use tare_env::SiteError;
-use tare_host::plan::{Group, Item, Options};
-use tare_host::tune::{LiveHost, Outcome, Purpose, Tuning};
-use tare_lab::analysis::analyse;
+use tare_lab::analysis::{analyse, tuning};
 use tare_lab::campaign::Ending;
 use tare_lab::cpus;
 use tare_lab::record::{Record, free_path};
-use tare_report::prove::Proof;
+use tare_tune::plan::{Group, Item, Options};
+use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
 use super::temporary::Temporary;
 use crate::cli::TuneProve;
@@ -93,15 +92,15 @@ fn keep_proven(
 ) -> anyhow::Result<Vec<(String, usize)>> {
     let record = Record::read(record)?;
     let analysis = analyse(&record);
-    let proven = Proof::of(&record, &analysis).map(|proof| proof.proven).unwrap_or_default();
+    let proven = tuning::proven(&tuning::gains(&record, &analysis));
     let groups = tuned.choice.groups();
     let items = to_keep(&tuned.choice.items, &groups, &proven);
     if items.is_empty() {
         return Ok(Vec::new());
     }
-    let mut hand = LiveHost::new("/");
-    let mut tuning = Tuning::begin(state, &hand, Purpose::Keep)?;
-    let applied = tuning.apply(&mut hand, &items)?;
+    let mut store = LiveHost::new("/");
+    let mut tuning = Tuning::begin(state, &store, Purpose::Keep)?;
+    let applied = tuning.apply(&mut store, &items)?;
     let in_force: Vec<&Item> = applied
         .items
         .iter()
@@ -164,7 +163,7 @@ fn tell(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_host::plan::Action;
+    use tare_tune::plan::Action;
 
     #[test]
     fn what_is_proven_by_itself_is_kept() {

@@ -1,0 +1,100 @@
+//! What stands between a server and whoever can reach it: passwords and TLS, which are demanded
+//! where more than this host can.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use crate::net::auth::{self, AuthError, Login, Users};
+use crate::net::tls::{self, TlsFilesError};
+use crate::node::config::Config;
+use crate::shard::SharedState;
+use crate::shard::message::Message;
+
+/// Why a server cannot be guarded as it should.
+#[derive(Debug, thiserror::Error)]
+pub enum AccessError {
+    #[error(
+        "will not listen on {address} without {missing}: everybody who reaches it could read and \
+         write; give {options}, or --insecure to do it all the same"
+    )]
+    Insecure { address: SocketAddr, missing: &'static str, options: &'static str },
+    #[error(transparent)]
+    Auth(#[from] AuthError),
+    #[error(transparent)]
+    Tls(#[from] TlsFilesError),
+    #[error("cannot start the thread that checks logins")]
+    Logins { source: io::Error },
+}
+
+/// What a server is guarded with.
+pub(crate) struct AccessControl {
+    pub(crate) tls: Option<Arc<rustls::ServerConfig>>,
+    pub(crate) logins: Option<Logins>,
+}
+
+impl AccessControl {
+    /// Reads what is asked for; refuses to be open to a network, unless that is asked for.
+    pub(crate) fn prepare(config: &Config) -> Result<Self, AccessError> {
+        check_exposure(config)?;
+        let users = config.users.as_deref().map(Users::read).transpose()?;
+        let tls = config.tls.as_ref().map(tls::load).transpose()?;
+        Ok(Self { tls, logins: users.map(Logins::new) })
+    }
+}
+
+fn check_exposure(config: &Config) -> Result<(), AccessError> {
+    let (missing, options) = match (&config.users, &config.tls) {
+        _ if config.insecure || config.listen.is_loopback() => return Ok(()),
+        (Some(_), Some(_)) => return Ok(()),
+        (None, None) => ("passwords and TLS", "--auth-file, --tls-cert and --tls-key"),
+        (None, Some(_)) => ("passwords", "--auth-file"),
+        (Some(_), None) => ("TLS", "--tls-cert and --tls-key"),
+    };
+    let address = SocketAddr::new(config.listen, config.port);
+    Err(AccessError::Insecure { address, missing, options })
+}
+
+/// The checking of logins, until it is started.
+pub(crate) struct Logins {
+    users: Users,
+    queue: SyncSender<Login>,
+    waiting: Receiver<Login>,
+}
+
+impl Logins {
+    fn new(users: Users) -> Self {
+        let (queue, waiting) = auth::queue();
+        Self { users, queue, waiting }
+    }
+
+    /// Where shards put their logins.
+    pub(crate) fn queue(&self) -> SyncSender<Login> {
+        self.queue.clone()
+    }
+
+    /// Starts the thread that checks them. It ends with the last shard, or with the program.
+    pub(crate) fn start(self, shared: &Arc<SharedState>) -> Result<(), AccessError> {
+        let Self { users, waiting, .. } = self;
+        let shared = Arc::downgrade(shared);
+        let builder = std::thread::Builder::new().name("logins".into());
+        let tell = move |shard, message| tell(&shared, shard, message);
+        let thread = builder.spawn(move || auth::check(&users, &waiting, tell));
+        thread.map(drop).map_err(|source| AccessError::Logins { source })
+    }
+}
+
+/// Brings an answer to a shard. A full mailbox is emptied within a turn of its shard.
+fn tell(shared: &Weak<SharedState>, shard: usize, mut message: Message) {
+    while let Some(shared) = shared.upgrade() {
+        match shared.mailboxes[shard].post(message) {
+            Ok(()) => return,
+            Err(_) if shared.stop.load(Ordering::Relaxed) => return,
+            Err(back) => message = back,
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}

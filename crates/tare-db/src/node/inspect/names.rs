@@ -1,0 +1,91 @@
+//! What the columns of a table are called, so that bytes can be printed as values.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tare_cql::types::Type;
+
+use crate::JournalError;
+use crate::query::catalog::journal;
+use crate::query::catalog::{Catalog, Column, Table};
+use crate::query::ordered;
+use crate::query::read_task::key_component;
+
+/// The table whose rows are printed. Without a schema, everything is printed as bytes.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    table: Option<Arc<Table>>,
+}
+
+impl Names {
+    /// Looks the store's number of a table up in the schema of the data directory that a table
+    /// file lies in. A file that lies elsewhere has no schema, and a dropped table no names.
+    pub(super) fn find(file: &Path, store: u32) -> Result<Self, JournalError> {
+        let journal = file.parent().and_then(Path::parent).map(|data| data.join("schema.log"));
+        let Some(journal) = journal.filter(|journal| journal.is_file()) else {
+            return Ok(Self::default());
+        };
+        let mut catalog = Catalog::default();
+        journal::read(&journal, |change, bytes| catalog.apply(&change, bytes))?;
+        let mut tables = catalog.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        Ok(Self { table: tables.find(|table| table.store == store).cloned() })
+    }
+
+    /// Keyspace and table.
+    pub(super) fn table(&self) -> Option<String> {
+        self.table.as_ref().map(|table| format!("{}.{}", table.keyspace, table.name))
+    }
+
+    /// Names and values of the partition key.
+    pub(super) fn key(&self, key: &[u8]) -> Vec<(String, String)> {
+        let Some(table) = &self.table else { return vec![("key".into(), blob(key))] };
+        let composite = table.partition.len() > 1;
+        let named = table.partition.iter().enumerate().map(|(index, column)| {
+            let value = key_component(key, composite, index);
+            (column.name.clone(), value.map_or_else(|| blob(key), |value| print(column, value)))
+        });
+        named.collect()
+    }
+
+    /// Names and values of a clustering key, or of the first components of one, as the bound of a
+    /// range has them. What is no whole component is printed as bytes.
+    pub(super) fn clustering(&self, mut key: &[u8]) -> Vec<(String, String)> {
+        let mut found = Vec::new();
+        for column in self.table.iter().flat_map(|table| &table.clustering) {
+            let mut value = Vec::new();
+            if !ordered::component(&mut value, &column.kind, column.descending, key) {
+                break;
+            }
+            found.push((column.name.clone(), print(column, &value)));
+            key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+        }
+        if !key.is_empty() {
+            found.push(("clustering".into(), blob(key)));
+        }
+        found
+    }
+
+    /// Name of a column.
+    pub(super) fn column(&self, number: u16) -> String {
+        let found = self.regular(number).map(|column| column.name.clone());
+        found.unwrap_or_else(|| format!("column {number}"))
+    }
+
+    /// A value of a column.
+    pub(super) fn value(&self, number: u16, value: &[u8]) -> String {
+        self.regular(number).map_or_else(|| blob(value), |column| print(column, value))
+    }
+
+    fn regular(&self, number: u16) -> Option<&Column> {
+        self.table.as_ref()?.regular.iter().find(|column| column.number == number)
+    }
+}
+
+fn print(column: &Column, value: &[u8]) -> String {
+    column.kind.print(value).to_string()
+}
+
+/// Bytes as CQL spells a blob.
+fn blob(bytes: &[u8]) -> String {
+    Type::Blob.print(bytes).to_string()
+}

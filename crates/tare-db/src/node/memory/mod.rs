@@ -1,0 +1,274 @@
+//! How the memory that a server may use is divided, and what is done when a part of it is used up.
+//!
+//! `--memory` is all of it. Of each shard's share, the fixed buffers of its reactor come first;
+//! the rest is divided by [`SHARES`]. The store keeps to what it is given; what connections hold is
+//! counted here, and above the limit requests are answered `Overloaded` until it is less. The
+//! process may be larger by its program and by what the allocator cannot give back (32 MiB are
+//! reckoned with).
+
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use crate::node::environment::{Bytes, Environment, Line};
+use crate::node::metrics::resident_bytes;
+
+#[allow(unsafe_code, reason = "mallopt(3) has no safe interface")]
+mod heap;
+
+pub(crate) use heap::tune as tune_heap;
+
+/// Parts of a shard's memory in percent: memtables, cache of blocks, log and background work,
+/// connections.
+pub(crate) const SHARES: [u64; 4] = [40, 35, 15, 10];
+/// Buffers of one shard's reactor: what is received, and the rings.
+const REACTOR_BYTES: u64 = 5 << 20;
+/// The least that a shard can work with.
+pub(crate) const SHARD_BYTES_MIN: u64 = 32 << 20;
+/// What a read that waits is reckoned to hold, blocks above all, and how many there are at most.
+const PARKED_BYTES: usize = 32 << 10;
+const PARKED_MAX: usize = 4096;
+/// What a connection is reckoned to hold at least: its state here, in the reactor and in the kernel.
+const CONNECTION_BYTES: usize = 4 << 10;
+
+/// What one shard may use, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Budget {
+    /// All of it.
+    pub(crate) total_bytes: usize,
+    pub(crate) memtable_bytes: usize,
+    pub(crate) cache_bytes: usize,
+    /// For entries that wait for the log, and for flush and compaction.
+    pub(crate) log_bytes: usize,
+    /// For what clients have sent and have not taken yet.
+    pub(crate) connection_bytes: usize,
+    /// Reads that may wait for blocks of tables; each holds those that it has.
+    pub(crate) waiting_reads_max: usize,
+    /// Connections that are served.
+    pub(crate) connections_max: usize,
+}
+
+/// Why a server cannot have the memory that it was asked to use.
+#[derive(Debug, thiserror::Error)]
+pub enum MemoryError {
+    #[error(
+        "cannot use {} of memory: the limit is {} ({file}), and the kernel would kill the \
+         server above it; ask for less (--memory)", Bytes(*asked_bytes), Bytes(*limit_bytes)
+    )]
+    AboveLimit { asked_bytes: u64, limit_bytes: u64, file: String },
+    #[error(
+        "{} of memory are too little for {shards} shards, which need {} each; give it more \
+         (--memory) or ask for fewer (--smp)", Bytes(*memory_bytes), Bytes(SHARD_BYTES_MIN)
+    )]
+    TooLittle { memory_bytes: u64, shards: usize },
+}
+
+/// The memory of a server: what was asked for, or half of what the environment leaves.
+pub(crate) fn memory_bytes(
+    asked: Option<u64>,
+    environment: &Environment,
+    shards: usize,
+) -> Result<u64, MemoryError> {
+    let limit = environment.memory_limit.as_ref();
+    let memory_bytes = match (asked, limit) {
+        (Some(asked_bytes), Some(limit)) if asked_bytes > limit.bytes => {
+            let (limit_bytes, file) = (limit.bytes, limit.file.display().to_string());
+            return Err(MemoryError::AboveLimit { asked_bytes, limit_bytes, file });
+        }
+        (Some(asked), _) => asked,
+        (None, limit) => {
+            let found = [environment.memory_available_bytes, limit.map(|limit| limit.bytes)];
+            found.into_iter().flatten().min().unwrap_or(1 << 30) / 2
+        }
+    };
+    if memory_bytes / (shards as u64) < SHARD_BYTES_MIN {
+        return Err(MemoryError::TooLittle { memory_bytes, shards });
+    }
+    Ok(memory_bytes)
+}
+
+impl Budget {
+    /// One shard's part of a server's memory and of the files that it may open.
+    pub(crate) fn new(memory_bytes: u64, shards: usize, open_files_max: Option<u64>) -> Self {
+        let shards = shards as u64;
+        let shard_bytes = memory_bytes / shards;
+        let rest = shard_bytes.saturating_sub(REACTOR_BYTES);
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let [memtable_bytes, cache_bytes, log_bytes, connection_bytes] =
+            SHARES.map(|percent| size(rest / 100 * percent));
+        // Half of the descriptors stay for files and for connections that are being refused.
+        let descriptors = size(open_files_max.unwrap_or(u64::MAX) / 2 / shards);
+        Self {
+            total_bytes: size(shard_bytes),
+            memtable_bytes,
+            cache_bytes,
+            log_bytes,
+            connection_bytes,
+            waiting_reads_max: (cache_bytes / 4 / PARKED_BYTES).clamp(16, PARKED_MAX),
+            connections_max: (connection_bytes / CONNECTION_BYTES).min(descriptors).max(1),
+        }
+    }
+
+    /// Of it: what may wait for the log.
+    #[inline]
+    pub(crate) fn pending_bytes(&self) -> usize {
+        self.log_bytes / 2
+    }
+
+    /// What was found about memory and what follows, for people.
+    pub(crate) fn line(&self, memory_bytes: u64, environment: &Environment) -> Line {
+        let found = match (&environment.memory_limit, environment.memory_available_bytes) {
+            (Some(limit), _) => {
+                format!("limit of {} ({})", Bytes(limit.bytes), limit.file.display())
+            }
+            (None, Some(available)) => format!("{} available, no limit", Bytes(available)),
+            (None, None) => "unknown".into(),
+        };
+        let [memtables, cache, log, connections] = SHARES;
+        let so = format!(
+            "{} in all: memtables {memtables} %, cache {cache} %, log and background {log} %, \
+             connections {connections} %, at most {} a shard",
+            Bytes(memory_bytes),
+            self.connections_max
+        );
+        Line::new("memory", found, so)
+    }
+}
+
+/// By how much the process is larger than its memory, as the waiting thread measures it.
+#[derive(Debug, Default)]
+pub(crate) struct Resident {
+    excess_bytes: AtomicUsize,
+    trimmed_ns: AtomicU64,
+}
+
+/// What of the process does not count: its program, the threads' stacks, the allocator's slack.
+const RESIDENT_BYTES_OVER: u64 = 12 << 20;
+/// An excess that the allocator is asked to give back, and how often.
+const TRIM_BYTES: u64 = 12 << 20;
+const TRIM_NS: u64 = 10_000_000_000;
+
+impl Resident {
+    /// Measures it; where shrinking caches has not helped, the allocator is asked for its slack.
+    pub(crate) fn measure(&self, memory_bytes: u64, now_ns: u64) {
+        let most = memory_bytes.saturating_add(RESIDENT_BYTES_OVER);
+        let excess = resident_bytes().saturating_sub(most);
+        self.excess_bytes.store(usize::try_from(excess).unwrap_or(usize::MAX), Ordering::Relaxed);
+        let trimmed_ns = self.trimmed_ns.load(Ordering::Relaxed);
+        if excess > TRIM_BYTES && now_ns.saturating_sub(trimmed_ns) > TRIM_NS {
+            self.trimmed_ns.store(now_ns, Ordering::Relaxed);
+            heap::give_back();
+        }
+    }
+
+    pub(crate) fn excess_bytes(&self) -> usize {
+        self.excess_bytes.load(Ordering::Relaxed)
+    }
+}
+
+/// How large a shard's cache may be, so that the process keeps to its memory.
+#[derive(Debug, Default)]
+pub(crate) struct CacheTarget {
+    less_bytes: usize,
+}
+
+impl CacheTarget {
+    /// Looks at the excess that this shard has to answer for; returns a new limit if it changes. It
+    /// shrinks at once, to an eighth of its share at least, and grows again in small steps.
+    pub(crate) fn adapt(&mut self, excess_bytes: usize, share_bytes: usize) -> Option<usize> {
+        let less_bytes = match excess_bytes {
+            0 => self.less_bytes.saturating_sub(share_bytes / 256),
+            excess => (self.less_bytes + excess).min(share_bytes / 8 * 7),
+        };
+        if less_bytes == self.less_bytes {
+            return None;
+        }
+        self.less_bytes = less_bytes;
+        Some(share_bytes - less_bytes)
+    }
+}
+
+/// What the connections of one shard hold.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ConnectionMemory {
+    bytes: usize,
+}
+
+impl ConnectionMemory {
+    /// Counts what one connection holds now instead of what it held before.
+    #[inline]
+    pub(crate) fn change(&mut self, before: usize, now: usize) {
+        self.bytes = (self.bytes + now).saturating_sub(before);
+    }
+
+    pub(crate) fn bytes(self) -> usize {
+        self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::environment::MemoryLimit;
+
+    fn environment(limit: Option<u64>, available: Option<u64>) -> Environment {
+        let cpus = tare_std::cpus::CpuSet::parse_list("0").unwrap();
+        let mut found = Environment::below(std::path::Path::new("/nonexistent"), cpus);
+        found.memory_limit =
+            limit.map(|bytes| MemoryLimit { bytes, file: "/cg/memory.max".into() });
+        found.memory_available_bytes = available;
+        found
+    }
+
+    #[test]
+    fn half_of_what_is_left_is_taken_unless_told_otherwise() {
+        let check = |asked, limit, available, expect| {
+            let memory = memory_bytes(asked, &environment(limit, available), 1).unwrap();
+            assert_eq!(memory, expect);
+        };
+        check(None, None, Some(8 << 30), 4 << 30);
+        check(None, Some(2 << 30), Some(8 << 30), 1 << 30);
+        check(None, None, None, 512 << 20);
+        check(Some(1 << 30), Some(1 << 30), Some(1 << 20), 1 << 30);
+    }
+
+    #[test]
+    fn what_would_be_killed_or_cannot_work_is_refused() {
+        let found = environment(Some(1 << 30), None);
+        let error = memory_bytes(Some(2 << 30), &found, 1).unwrap_err().to_string();
+        assert!(error.starts_with("cannot use 2.00 GiB of memory: the limit is 1.00 GiB (/cg/"));
+        let error = memory_bytes(Some(63 << 20), &found, 2).unwrap_err().to_string();
+        assert!(error.starts_with("63.0 MiB of memory are too little for 2 shards"), "{error}");
+    }
+
+    #[test]
+    fn the_parts_of_all_shards_fit_into_the_whole() {
+        for (memory, shards) in [(256u64 << 20, 1), (256 << 20, 4), (64 << 30, 256)] {
+            let budget = Budget::new(memory, shards, Some(1024));
+            let parts = budget.memtable_bytes
+                + budget.cache_bytes
+                + budget.log_bytes
+                + budget.connection_bytes;
+            assert!(parts as u64 * shards as u64 + REACTOR_BYTES <= memory);
+            assert!(budget.connections_max >= 1 && budget.connections_max <= 512);
+        }
+    }
+
+    #[test]
+    fn a_cache_gives_way_to_an_excess_and_grows_back() {
+        let mut target = CacheTarget::default();
+        assert_eq!(target.adapt(0, 2560), None);
+        assert_eq!(target.adapt(100, 2560), Some(2460));
+        assert_eq!(target.adapt(50, 2560), Some(2410));
+        assert_eq!(target.adapt(0, 2560), Some(2420));
+        assert_eq!(target.adapt(10_000, 2560), Some(320));
+        assert_eq!(target.adapt(10_000, 2560), None);
+    }
+
+    #[test]
+    fn what_connections_hold_is_counted() {
+        let mut held = ConnectionMemory::default();
+        held.change(0, 100);
+        held.change(0, 50);
+        held.change(100, 0);
+        assert_eq!(held.bytes(), 50);
+    }
+}

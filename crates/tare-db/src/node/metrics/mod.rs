@@ -1,0 +1,240 @@
+//! The server's account of its time and work, in a file that the host reads through the bind mount.
+//!
+//! `DATA/metrics` is mapped and stored into by the shards' loops, so reading it costs the server
+//! nothing. Layout, little-endian:
+//!
+//! ```text
+//! 0   magic "TareMet1"   8   version u32 (2)   12  shards u32   16..64  zero
+//! 64 + 2048 * shard:  the fields of `FIELDS` in their order, u64 each
+//!           + 1024 :  latencies of writes: 49 counts, u64 each, and the sum in ns
+//!           + 1536 :  latencies of reads, likewise
+//! ```
+//!
+//! Every field is stored alone (a relaxed 64-bit store), so fields of one shard may be a turn apart;
+//! those after the first seven are up to 100 ms old.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+mod fields;
+mod http;
+mod latency;
+#[allow(unsafe_code, reason = "a shared mapping is raw memory")]
+mod page;
+mod text;
+
+pub use fields::{FIELDS, Field, Kind, ShardMetrics};
+pub(crate) use http::{resident_bytes, serve};
+pub use latency::{BUCKETS, Histogram, Operation, bound_us};
+pub use text::{ServerInfo, page as reference_page, render};
+
+/// Name of the file in the data directory.
+pub const FILE: &str = "metrics";
+
+const MAGIC: &[u8; 8] = b"TareMet1";
+const VERSION: u32 = 3;
+const HEAD_BYTES: usize = 64;
+const SHARD_BYTES: usize = 2048;
+/// Where each histogram begins, in words.
+const HISTOGRAMS: [usize; Operation::ALL.len()] = [128, 192];
+
+/// The whole file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    pub shards: Vec<ShardMetrics>,
+    /// Of each shard, in the order of [`Operation::ALL`].
+    pub latencies: Vec<[Histogram; Operation::ALL.len()]>,
+}
+
+impl Metrics {
+    /// Sums over the shards; of shares and of what is a longest, the largest.
+    pub fn total(&self) -> ShardMetrics {
+        let mut total = ShardMetrics::default().to_words();
+        for shard in &self.shards {
+            for ((sum, word), field) in total.iter_mut().zip(shard.to_words()).zip(FIELDS) {
+                *sum = match field.kind {
+                    Kind::Counter | Kind::Seconds | Kind::Gauge => *sum + word,
+                    Kind::GaugeSeconds | Kind::Share => word.max(*sum),
+                };
+            }
+        }
+        ShardMetrics::from_words(&total)
+    }
+
+    /// What the shards' accounts say now.
+    pub(crate) fn of(accounts: &[SharedCounters]) -> Self {
+        let read = accounts.iter().map(|account| account.read());
+        let (shards, latencies) = read.unzip();
+        Self { shards, latencies }
+    }
+}
+
+/// Why there are no metrics.
+#[derive(Debug, thiserror::Error)]
+pub enum MetricsError {
+    #[error("cannot read metrics {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{} is no metrics file of this version of tare db", .path.display())]
+    Format { path: PathBuf },
+}
+
+/// Reads a metrics file: one open and one read.
+pub fn read(path: &Path) -> Result<Metrics, MetricsError> {
+    let failed = |source| MetricsError::Read { path: path.to_path_buf(), source };
+    let mut bytes = Vec::with_capacity(4096);
+    File::open(path).and_then(|mut file| file.read_to_end(&mut bytes)).map_err(failed)?;
+    decode(&bytes).ok_or_else(|| MetricsError::Format { path: path.to_path_buf() })
+}
+
+fn decode(bytes: &[u8]) -> Option<Metrics> {
+    let (head, rest) = bytes.split_at_checked(HEAD_BYTES)?;
+    let word = |at: usize| Some(u32::from_le_bytes(head[at..at + 4].try_into().ok()?));
+    if !head.starts_with(MAGIC) || word(8)? != VERSION {
+        return None;
+    }
+    let shards = usize::try_from(word(12)?).ok()?;
+    let shard = |bytes: &[u8]| {
+        let words: Vec<u64> = bytes.as_chunks().0.iter().copied().map(u64::from_le_bytes).collect();
+        parts(&words)
+    };
+    let all = rest.chunks_exact(SHARD_BYTES).take(shards).map_while(shard);
+    let (shards, latencies): (Vec<_>, Vec<_>) = all.unzip();
+    (shards.len() == usize::try_from(word(12)?).ok()?).then_some(Metrics { shards, latencies })
+}
+
+type Parts = (ShardMetrics, [Histogram; Operation::ALL.len()]);
+
+/// The parts of one shard's words.
+fn parts(words: &[u64]) -> Option<Parts> {
+    let fields = ShardMetrics::from_words(words.first_chunk()?);
+    let [writes, reads] = HISTOGRAMS;
+    let histogram = |at: usize| Some(Histogram::from_words(words.get(at..)?.first_chunk()?));
+    Some((fields, [histogram(writes)?, histogram(reads)?]))
+}
+
+/// Where one shard keeps its account.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SharedCounters(&'static [AtomicU64]);
+
+impl SharedCounters {
+    /// Publishes the fields that change at every turn.
+    #[inline]
+    pub(crate) fn store_hot(self, now: &ShardMetrics) {
+        self.put(&now.to_words()[..fields::HOT]);
+    }
+
+    /// Publishes all fields.
+    pub(crate) fn store(self, now: &ShardMetrics) {
+        self.put(&now.to_words());
+    }
+
+    #[inline]
+    fn put(self, words: &[u64]) {
+        for (slot, word) in self.0.iter().zip(words) {
+            slot.store(word.to_le(), Ordering::Relaxed);
+        }
+    }
+
+    /// Adds so many operations that took so long. Only the shard's own thread may do so.
+    #[inline]
+    pub(crate) fn took(self, operation: Operation, ns: u64, count: u64) {
+        latency::record(&self.0[HISTOGRAMS[operation as usize]..], ns, count);
+    }
+
+    fn read(self) -> Parts {
+        let words: Vec<u64> =
+            self.0.iter().map(|word| u64::from_le(word.load(Ordering::Relaxed))).collect();
+        parts(&words).expect("an account has room for all its parts")
+    }
+}
+
+/// Makes the file anew and maps it; one account per shard.
+pub(crate) fn create(path: &Path, shards: usize) -> io::Result<Vec<SharedCounters>> {
+    let length = (HEAD_BYTES + SHARD_BYTES * shards).next_multiple_of(4096);
+    let mut bytes = vec![0; length];
+    bytes[..8].copy_from_slice(MAGIC);
+    bytes[8..12].copy_from_slice(&VERSION.to_le_bytes());
+    let count = u32::try_from(shards).map_err(io::Error::other)?;
+    bytes[12..16].copy_from_slice(&count.to_le_bytes());
+    let mut options = File::options();
+    let mut file = options.read(true).write(true).create(true).truncate(true).open(path)?;
+    // Written and synced, not just sized: a store into a hole of a full disk would be fatal.
+    file.write_all(&bytes)?;
+    file.sync_all()?;
+    let words = page::map(&file, length)?;
+    let shards = words[HEAD_BYTES / 8..].chunks_exact(SHARD_BYTES / 8).take(shards);
+    Ok(shards.map(SharedCounters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shard(n: u64) -> ShardMetrics {
+        let mut words = [0; FIELDS.len()];
+        (n..).zip(&mut words).for_each(|(value, word)| *word = value);
+        ShardMetrics::from_words(&words)
+    }
+
+    #[test]
+    fn the_parts_of_an_account_have_room() {
+        assert!(FIELDS.len() <= HISTOGRAMS[0]);
+        assert!(HISTOGRAMS[0] + latency::WORDS <= HISTOGRAMS[1]);
+        assert!(HISTOGRAMS[1] + latency::WORDS <= SHARD_BYTES / 8);
+    }
+
+    #[test]
+    fn what_is_stored_is_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let accounts = create(&path, 3).unwrap();
+        for (n, account) in (0..).zip(&accounts) {
+            account.store(&shard(n * 100));
+        }
+        accounts[1].took(Operation::Read, 2_500, 4);
+        let metrics = read(&path).unwrap();
+        assert_eq!(metrics.shards, [shard(0), shard(100), shard(200)]);
+        assert_eq!(metrics, Metrics::of(&accounts));
+        assert_eq!(metrics.total().reads, 312);
+        assert_eq!(metrics.total().utilisation_ppm, 207);
+        let [writes, reads] = metrics.latencies[1];
+        assert_eq!((writes.count(), reads.count(), reads.counts[2]), (0, 4, 4));
+        assert_eq!(reads.sum_ns, 10_000);
+        accounts[2].store_hot(&shard(300));
+        let hot = read(&path).unwrap().shards[2];
+        assert_eq!((hot.connections, hot.utilisation_ppm), (306, 207));
+        std::fs::write(&path, b"something else").unwrap();
+        assert!(matches!(read(&path), Err(MetricsError::Format { .. })));
+        assert!(matches!(read(&dir.path().join("none")), Err(MetricsError::Read { .. })));
+    }
+
+    #[test]
+    fn the_page_of_the_reference_lists_what_is_served() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/db-metrics.md");
+        if std::env::var("TARE_GOLDEN").is_ok_and(|wish| wish == "write") {
+            std::fs::write(path, reference_page()).unwrap();
+        }
+        let page = std::fs::read_to_string(path).unwrap();
+        assert_eq!(page, reference_page(), "TARE_GOLDEN=write writes it anew");
+        let dir = tempfile::tempdir().unwrap();
+        let accounts = create(&dir.path().join(FILE), 2).unwrap();
+        accounts[0].took(Operation::Write, 1_500_000, 3);
+        let served = render(&ServerInfo::default(), &Metrics::of(&accounts));
+        let listed = |name: &str| page.contains(&format!("| `{name}` |"));
+        for line in served.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
+            let (name, kind) = line.split_once(' ').unwrap();
+            assert!(listed(name) && page.contains(&format!("`{name}` | {kind} |")), "{line}");
+        }
+        let types = served.lines().filter(|line| line.starts_with("# TYPE")).count();
+        assert_eq!(types, page.lines().filter(|line| line.starts_with("| `tare_db_")).count());
+        let bucket =
+            "tare_db_latency_seconds_bucket{shard=\"0\",operation=\"write\",le=\"0.001536\"}";
+        assert!(served.contains(&format!("{bucket} 3\n")), "{served}");
+        for line in served.lines().filter(|line| !line.starts_with('#')) {
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert!(name.starts_with("tare_db_") && value.parse::<f64>().is_ok(), "{line}");
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! Keys and bounds that conditions allow: combinations of what columns may be, slices of partitions
+//! and parts of the ring.
+
+use tare_cql::statement::Comparison;
+use tare_cql::token::Token;
+use tare_cql::wire::Reader;
+use tare_store::read::successor;
+
+use super::{Bound, PartitionKey, check_key_value, list, push_key};
+use crate::query::catalog::{Column, Table};
+use crate::query::failure::Failure;
+use crate::query::ordered;
+use crate::query::plan::{Alternatives, Choice, Edge, Slices, TokenBound, TokenValue, Tuple};
+
+/// Keys that the INs of one statement may make.
+const COMBINATIONS_MAX: usize = 65_535;
+
+/// Clustering keys from the first up to and without the second.
+pub(crate) type OwnedSlice = (Vec<u8>, Option<Vec<u8>>);
+
+impl Bound<'_> {
+    /// All values that a choice allows, each with one part for every column.
+    fn alternatives<'s>(
+        &'s self,
+        choice: &'s Choice,
+        columns: &[Column],
+    ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
+        match &choice.values {
+            Alternatives::Listed(tuples) => {
+                tuples.iter().map(|tuple| self.parts(tuple, columns)).collect()
+            }
+            Alternatives::Marker(source) => {
+                let name = columns.first().map_or("", |column| &column.name);
+                let items = list(self.needed(source, name)?);
+                let item = |item: Option<&'s [u8]>| {
+                    let null = || {
+                        Failure::invalid(format!(
+                            "Invalid null value in condition for column {name}"
+                        ))
+                    };
+                    let bytes = item.ok_or_else(null)?;
+                    match columns {
+                        [column] => {
+                            check_key_value(bytes, column)?;
+                            Ok(vec![bytes])
+                        }
+                        columns => parts_of(bytes, columns),
+                    }
+                };
+                items.map(item).collect()
+            }
+        }
+    }
+
+    fn parts<'s>(&'s self, tuple: &'s Tuple, columns: &[Column]) -> Result<Vec<&'s [u8]>, Failure> {
+        match tuple {
+            Tuple::Parts(sources) => {
+                let parts = sources.iter().zip(columns);
+                parts.map(|(source, column)| self.key_value(source, column)).collect()
+            }
+            Tuple::Whole(source) => {
+                let name = columns.first().map_or("", |column| &column.name);
+                parts_of(self.needed(source, name)?, columns)
+            }
+        }
+    }
+
+    /// Every combination of what the first columns may be.
+    fn combinations<'s>(
+        &'s self,
+        choices: &'s [Choice],
+        columns: &[Column],
+    ) -> Result<Vec<Vec<&'s [u8]>>, Failure> {
+        let mut all: Vec<Vec<&[u8]>> = vec![Vec::new()];
+        let mut next = 0;
+        for choice in choices {
+            let alternatives = self.alternatives(choice, &columns[next..next + choice.columns])?;
+            next += choice.columns;
+            if all.len().saturating_mul(alternatives.len()) > COMBINATIONS_MAX {
+                return Err(Failure::Invalid(format!(
+                    "the IN conditions make more than {COMBINATIONS_MAX} combinations"
+                )));
+            }
+            let with = |known: &Vec<&'s [u8]>| {
+                let known = known.clone();
+                alternatives.iter().map(move |more| [&known[..], more].concat()).collect::<Vec<_>>()
+            };
+            all = all.iter().flat_map(with).collect();
+        }
+        Ok(all)
+    }
+
+    /// The keys of all partitions that choices allow, in the order of their values, each once.
+    pub(crate) fn keys(
+        &self,
+        choices: &[Choice],
+        table: &Table,
+    ) -> Result<Vec<PartitionKey>, Failure> {
+        let mut keys = Vec::new();
+        for values in self.combinations(choices, &table.partition)? {
+            let mut order = Vec::new();
+            for (value, column) in values.iter().zip(&table.partition) {
+                ordered::push(&mut order, &column.kind, false, value);
+            }
+            let mut key = Vec::new();
+            push_key(&mut key, values.into_iter().map(Ok))?;
+            keys.push((order, PartitionKey::of(key)));
+        }
+        keys.sort_by(|(a, _), (b, _)| a.cmp(b));
+        keys.dedup_by(|(a, _), (b, _)| a == b);
+        Ok(keys.into_iter().map(|(_, key)| key).collect())
+    }
+
+    /// The beginnings of clustering keys that choices allow, ascending, each once.
+    pub(crate) fn prefixes(
+        &self,
+        choices: &[Choice],
+        table: &Table,
+    ) -> Result<Vec<Vec<u8>>, Failure> {
+        let mut prefixes = Vec::new();
+        for values in self.combinations(choices, &table.clustering)? {
+            let mut prefix = Vec::new();
+            push_values(&mut prefix, &table.clustering, &values);
+            prefixes.push(prefix);
+        }
+        prefixes.sort();
+        prefixes.dedup();
+        Ok(prefixes)
+    }
+
+    /// Slices of a partition, ascending; none of them is empty.
+    pub(crate) fn slices(
+        &self,
+        slices: &Slices,
+        table: &Table,
+    ) -> Result<Vec<OwnedSlice>, Failure> {
+        let first: usize = slices.equal.iter().map(|choice| choice.columns).sum();
+        let columns = &table.clustering[first..];
+        let mut rest = vec![(Vec::new(), None)];
+        for (edge, is_low) in [(&slices.low, true), (&slices.high, false)] {
+            if let Some(edge) = edge {
+                rest = intersection(&rest, &self.beyond(edge, is_low, columns)?);
+            }
+        }
+        let mut found = Vec::new();
+        for prefix in self.prefixes(&slices.equal, table)? {
+            for (from, to) in &rest {
+                let to = match to {
+                    Some(to) => Some([&prefix[..], to].concat()),
+                    None => after(prefix.clone()),
+                };
+                found.push(([&prefix[..], from].concat(), to));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Where the columns that follow have values above (or below) a bound: slices of their part of
+    /// the clustering key, ascending. `(a, b) > (1, 2)` is `a > 1`, and `a = 1` with `b > 2`: two
+    /// slices, which touch and are one if `a` and `b` are in the same order.
+    fn beyond(
+        &self,
+        edge: &Edge,
+        is_low: bool,
+        columns: &[Column],
+    ) -> Result<Vec<OwnedSlice>, Failure> {
+        let columns = &columns[..edge.columns];
+        let mut slices = Vec::new();
+        let mut same = Vec::new();
+        for (column, part) in columns.iter().zip(self.parts(&edge.values, columns)?) {
+            let above = after(same.clone());
+            let from = same.clone();
+            ordered::push(&mut same, &column.kind, column.descending, part);
+            match is_low != column.descending {
+                // Nothing follows where no key is behind all that begin like this.
+                true => slices.extend(after(same.clone()).map(|from| (from, above))),
+                false => slices.push((from, Some(same.clone()))),
+            }
+        }
+        if edge.inclusive {
+            slices.push((same.clone(), after(same)));
+        }
+        slices.retain(is_filled);
+        slices.sort();
+        slices.dedup_by(|next, slice| {
+            let touches = slice.1.as_ref() == Some(&next.0);
+            if touches {
+                slice.1 = next.1.take();
+            }
+            touches
+        });
+        Ok(slices)
+    }
+
+    /// First and last token of a part of the ring; `None` if it is empty.
+    pub(crate) fn tokens(
+        &self,
+        bounds: &[TokenBound],
+        table: &Table,
+    ) -> Result<Option<(i64, i64)>, Failure> {
+        let (mut first, mut last) = (i64::MIN, i64::MAX);
+        for TokenBound { comparison, value } in bounds {
+            let token = match value {
+                TokenValue::Number(source) => {
+                    let bytes = self.needed(source, "partition key token")?.try_into();
+                    i64::from_be_bytes(bytes.map_err(|_| Failure::invalid("a token is a bigint"))?)
+                }
+                TokenValue::Of(sources) => {
+                    let mut key = Vec::new();
+                    self.key(&mut key, sources, table)?;
+                    Token::of(&key).0
+                }
+            };
+            let below = token.checked_sub(1);
+            let above = token.checked_add(1);
+            match comparison {
+                Comparison::Equal => (first, last) = (first.max(token), last.min(token)),
+                Comparison::GreaterOrEqual => first = first.max(token),
+                Comparison::Greater => match above {
+                    Some(above) => first = first.max(above),
+                    None => return Ok(None),
+                },
+                // The least token is the end of the ring as well as its start.
+                Comparison::Less | Comparison::LessOrEqual if token == i64::MIN => {}
+                Comparison::LessOrEqual => last = last.min(token),
+                Comparison::Less => last = last.min(below.unwrap_or(token)),
+            }
+        }
+        Ok((first <= last).then_some((first, last)))
+    }
+}
+
+fn push_values(out: &mut Vec<u8>, columns: &[Column], values: &[&[u8]]) {
+    for (value, column) in values.iter().zip(columns) {
+        ordered::push(out, &column.kind, column.descending, value);
+    }
+}
+
+fn is_filled((from, to): &OwnedSlice) -> bool {
+    to.as_ref().is_none_or(|to| to > from)
+}
+
+/// What two lists of slices have in common; all are ascending.
+fn intersection(some: &[OwnedSlice], others: &[OwnedSlice]) -> Vec<OwnedSlice> {
+    let common = |(from, to): &OwnedSlice, (other_from, other_to): &OwnedSlice| {
+        let to = [to, other_to].into_iter().flatten().min();
+        (from.max(other_from).clone(), to.cloned())
+    };
+    let pairs = some.iter().flat_map(|slice| others.iter().map(move |other| common(slice, other)));
+    pairs.filter(is_filled).collect()
+}
+
+/// The least key above all that start with a prefix; `None` if there is none.
+pub(crate) fn after(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    successor(&mut prefix).then_some(prefix)
+}
+
+/// The parts of a tuple that was checked.
+fn parts_of<'b>(bytes: &'b [u8], columns: &[Column]) -> Result<Vec<&'b [u8]>, Failure> {
+    let mut reader = Reader::new(bytes);
+    let mut parts = Vec::new();
+    for column in columns {
+        let name = &column.name;
+        let part = reader.bytes("part of a tuple").map_err(|_| {
+            Failure::Invalid(format!("Expected {} elements in a tuple", columns.len()))
+        })?;
+        let null = || format!("Invalid null value in condition for column {name}");
+        let part = part.ok_or_else(|| Failure::Invalid(null()))?;
+        check_key_value(part, column)?;
+        parts.push(part);
+    }
+    Ok(parts)
+}

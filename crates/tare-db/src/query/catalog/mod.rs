@@ -1,0 +1,240 @@
+//! The schema: keyspaces and tables, copied on every change so that shards read it without a lock.
+
+pub(crate) mod journal;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
+
+use serde::{Deserialize, Serialize};
+use tare_cql::system_schema;
+use tare_cql::types::Type;
+use tare_std::rng::mix64;
+
+use crate::query::options::TableOptions;
+use journal::{Journal, JournalError};
+
+/// One column. Numbers count from `cells::FIRST_COLUMN` in the order of declaration, are what the
+/// store knows, and are never given twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Column {
+    pub(crate) name: String,
+    #[serde(with = "type_name")]
+    pub(crate) kind: Type,
+    pub(crate) number: u16,
+    /// Clustering columns only: greatest first.
+    #[serde(default)]
+    pub(crate) descending: bool,
+}
+
+/// One table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Table {
+    pub(crate) keyspace: String,
+    pub(crate) name: String,
+    /// What drivers know the table by.
+    pub(crate) id: [u8; 16],
+    /// What the store knows its rows by; a truncation gives a new one.
+    pub(crate) store: u32,
+    pub(crate) partition: Vec<Column>,
+    pub(crate) clustering: Vec<Column>,
+    /// By name.
+    pub(crate) regular: Vec<Column>,
+    #[serde(default)]
+    pub(crate) options: TableOptions,
+}
+
+impl Table {
+    /// Columns in the order of `SELECT *`: partition key, clustering key, the others by name.
+    pub(crate) fn columns(&self) -> impl Iterator<Item = &Column> {
+        self.partition.iter().chain(&self.clustering).chain(&self.regular)
+    }
+
+    /// The number for the next column.
+    pub(crate) fn next_number(&self) -> Option<u16> {
+        self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
+    }
+
+    /// Whether it has counters, which nobody can write: see `schema`.
+    pub(crate) fn has_counters(&self) -> bool {
+        self.regular.iter().any(|column| column.kind == Type::Counter)
+    }
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Keyspace {
+    /// Class and options, as they were given.
+    pub(crate) replication: Vec<(String, String)>,
+    pub(crate) durable_writes: bool,
+    #[serde(skip)]
+    pub(crate) tables: BTreeMap<String, Arc<Table>>,
+}
+
+/// A change of the schema, as it is journalled.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Change {
+    CreateKeyspace { name: String, keyspace: Keyspace },
+    AlterKeyspace { name: String, keyspace: Keyspace },
+    DropKeyspace { name: String },
+    CreateTable { table: Table },
+    AlterTable { table: Table },
+    DropTable { keyspace: String, name: String },
+    Truncate { keyspace: String, name: String, store: u32 },
+}
+
+/// The schema at one moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Catalog {
+    pub(crate) keyspaces: BTreeMap<String, Keyspace>,
+    /// A hash of all changes of the schema so far: two moments with one version have one schema.
+    pub(crate) version: [u8; 16],
+    /// The next number for a table's rows.
+    pub(crate) next_store: u32,
+}
+
+impl Catalog {
+    /// Whether there is such a keyspace, of clients or of the system.
+    pub(crate) fn has_keyspace(&self, name: &str) -> bool {
+        self.keyspaces.contains_key(name) || system_schema::KEYSPACES.contains(&name)
+    }
+
+    pub(crate) fn table(&self, keyspace: &str, table: &str) -> Option<&Arc<Table>> {
+        self.keyspaces.get(keyspace)?.tables.get(table)
+    }
+
+    /// All tables.
+    pub(crate) fn tables(&self) -> impl Iterator<Item = &Table> {
+        let tables = self.keyspaces.values().flat_map(|keyspace| keyspace.tables.values());
+        tables.map(|table| &**table)
+    }
+
+    /// How the store keeps the rows of each table, by the store's numbers.
+    pub(crate) fn options(&self) -> BTreeMap<u32, tare_store::TableOptions> {
+        self.tables().map(|table| (table.store, table.options.of_store())).collect()
+    }
+
+    pub(crate) fn apply(&mut self, change: &Change, bytes: &[u8]) {
+        match change {
+            Change::CreateKeyspace { name, keyspace } => {
+                self.keyspaces.insert(name.clone(), keyspace.clone());
+            }
+            Change::AlterKeyspace { name, keyspace } => {
+                if let Some(known) = self.keyspaces.get_mut(name) {
+                    let tables = std::mem::take(&mut known.tables);
+                    *known = Keyspace { tables, ..keyspace.clone() };
+                }
+            }
+            Change::DropKeyspace { name } => {
+                self.keyspaces.remove(name);
+            }
+            Change::CreateTable { table } | Change::AlterTable { table } => {
+                self.next_store = self.next_store.max(table.store + 1);
+                if let Some(keyspace) = self.keyspaces.get_mut(&table.keyspace) {
+                    keyspace.tables.insert(table.name.clone(), Arc::new(table.clone()));
+                }
+            }
+            Change::DropTable { keyspace, name } => {
+                if let Some(keyspace) = self.keyspaces.get_mut(keyspace) {
+                    keyspace.tables.remove(name);
+                }
+            }
+            Change::Truncate { keyspace, name, store } => {
+                self.next_store = self.next_store.max(store + 1);
+                let tables = self.keyspaces.get_mut(keyspace).map(|keyspace| &mut keyspace.tables);
+                if let Some(table) = tables.and_then(|tables| tables.get_mut(name)) {
+                    let truncated = Table { store: *store, ..Table::clone(table) };
+                    *table = Arc::new(truncated);
+                }
+            }
+        }
+        // What a table holds is no part of the schema.
+        if !matches!(change, Change::Truncate { .. }) {
+            self.version = hash_uuid(&[&self.version, bytes]);
+        }
+    }
+}
+
+/// A UUID (version 4 in form) that is a hash of its parts; not for secrets.
+pub(crate) fn hash_uuid(parts: &[&[u8]]) -> [u8; 16] {
+    let (mut high, mut low) = (0x7461_7265_2d64_6200u64, 0x9e37_79b9_7f4a_7c15u64);
+    for part in parts {
+        for word in part.chunks(8) {
+            let mut bytes = [0; 8];
+            bytes[..word.len()].copy_from_slice(word);
+            high = mix64(high ^ u64::from_le_bytes(bytes));
+            low = mix64(low.wrapping_add(high));
+        }
+        high = mix64(high ^ part.len() as u64);
+    }
+    let mut id = [0; 16];
+    id[..8].copy_from_slice(&high.to_be_bytes());
+    id[8..].copy_from_slice(&mix64(low ^ high).to_be_bytes());
+    id[6] = id[6] & 0x0f | 0x40;
+    id[8] = id[8] & 0x3f | 0x80;
+    id
+}
+
+/// The schema that all shards share.
+#[derive(Debug)]
+pub(crate) struct SharedCatalog {
+    current: RwLock<Arc<Catalog>>,
+    /// Counts the changes; a shard compares it with what it has.
+    epoch: AtomicU64,
+    journal: Mutex<Journal>,
+}
+
+impl SharedCatalog {
+    /// Reads the journal.
+    pub(crate) fn open(path: &Path) -> Result<Self, JournalError> {
+        let mut catalog = Catalog::default();
+        let journal = Journal::open(path, |change, bytes| catalog.apply(&change, bytes))?;
+        let (current, epoch) = (RwLock::new(Arc::new(catalog)), AtomicU64::new(0));
+        Ok(Self { current, epoch, journal: Mutex::new(journal) })
+    }
+
+    /// How many changes there have been since the start.
+    #[inline]
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn current(&self) -> Arc<Catalog> {
+        Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Decides on a change with the schema held still, journals it durably, and publishes it.
+    /// `decide` returns no change where there is nothing to do. True if there was a change.
+    pub(crate) fn change<E: From<JournalError>>(
+        &self,
+        decide: impl FnOnce(&Catalog) -> Result<Option<Change>, E>,
+    ) -> Result<bool, E> {
+        let mut journal = self.journal.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut catalog = Catalog::clone(&self.current());
+        let Some(change) = decide(&catalog)? else { return Ok(false) };
+        let bytes = journal.append(&change)?;
+        catalog.apply(&change, &bytes);
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
+        self.epoch.fetch_add(1, Ordering::Release);
+        Ok(true)
+    }
+}
+
+mod type_name {
+    use serde::{Deserialize, Deserializer, Serializer};
+    use tare_cql::types::Type;
+
+    pub(super) fn serialize<S: Serializer>(kind: &Type, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_str(kind)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Type, D::Error> {
+        let name = String::deserialize(from)?;
+        let unknown = || serde::de::Error::custom(format!("{name:?} is no type of a column"));
+        Type::scalar(&name).ok_or_else(unknown)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,347 @@
+//! Runs INSERT, UPDATE, DELETE and batches: mutations are built, sent to the shards that own them,
+//! and answered when all of those have them.
+//!
+//! What one statement or batch writes to one shard is one entry of its log, so that a crash keeps
+//! all of it or none. Over several shards that holds for each alone.
+
+mod payloads;
+
+use std::sync::Arc;
+
+use tare_cql::request::{BatchKind, Settings, Values};
+use tare_cql::response::{Reply, encode_void};
+use tare_cql::token::Token;
+use tare_cql::wire::{Consistency, Value};
+use tare_store::cells::{self, Cell, Content};
+use tare_store::{Change, Mutation, RangeTombstone, Ticket};
+
+use crate::node::config::Durability;
+use crate::node::metrics::Operation;
+use crate::query::bind::{Bound, PartitionKey};
+use crate::query::failure::Failure;
+use crate::query::options::TTL_MAX_S;
+use crate::query::plan::{Action, Batch, Modify, Partitions, Plan, Prepared, Rows, Source};
+use crate::query::warning::Warnings;
+use crate::shard::message::{Message, Origin};
+use crate::shard::ring::owner;
+use crate::shard::writes::WriteClient;
+use crate::shard::{Conn, Shard};
+use payloads::{ShardPayloads, append};
+
+/// When a write happens.
+#[derive(Clone, Copy, Debug)]
+struct Stamp {
+    /// Of its cells, in microseconds or whatever the client chose.
+    timestamp: i64,
+    /// Seconds since the Unix epoch.
+    now_s: u32,
+    /// Seconds to live; 0 is for ever.
+    ttl_s: u32,
+}
+
+impl Shard {
+    #[inline]
+    pub(crate) fn modify(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        modify: &Modify,
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        check_consistency(modify, settings)?;
+        let stamp = self.stamp(modify, None, bound, settings)?;
+        let (Partitions::One(key_sources), Rows::One(row_sources)) =
+            (&modify.partitions, &modify.rows)
+        else {
+            let mut payloads = ShardPayloads::default();
+            self.collect(&mut payloads, modify, bound, stamp)?;
+            return self.write_payloads(conn, reply, payloads, Warnings::new());
+        };
+        let mut key = std::mem::take(&mut self.scratch.key);
+        let mut clustering = std::mem::take(&mut self.scratch.clustering);
+        let mut row = std::mem::take(&mut self.scratch.cells);
+        row.clear();
+        let built = bound
+            .key(&mut key, key_sources, &modify.table)
+            .and_then(|()| bound.clustering(&mut clustering, row_sources, &modify.table));
+        let result = built.and_then(|()| {
+            put_cells(&mut row, &modify.action, bound, stamp);
+            if row.is_empty() {
+                // All values were left unset.
+                encode_void(&mut conn.out, reply);
+                return Ok(());
+            }
+            let change = Change::Row { clustering: &clustering, cells: &row };
+            let token = Token::of(&key).0;
+            let mutation = Mutation { table: modify.table.store, token, key: &key, change };
+            self.write(conn, reply, &mutation)
+        });
+        (self.scratch.key, self.scratch.clustering, self.scratch.cells) = (key, clustering, row);
+        result
+    }
+
+    /// Runs the writes of a BATCH message.
+    pub(crate) fn batch(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        kind: BatchKind,
+        items: &[(Arc<Prepared>, Values<'_>)],
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        if kind == BatchKind::Counter {
+            return Err(Failure::invalid("counters are not supported"));
+        }
+        let settings = self.with_timestamp(settings);
+        let mut payloads = ShardPayloads::default();
+        for (prepared, values) in items {
+            let Plan::Modify(modify) = &prepared.plan else {
+                return Err(Failure::invalid(
+                    "Invalid statement in batch: only UPDATE, INSERT and DELETE statements are \
+                     allowed.",
+                ));
+            };
+            check_consistency(modify, &settings)?;
+            let bound = Bound::new(prepared, values, || self.moment())?;
+            let stamp = self.stamp(modify, None, &bound, &settings)?;
+            self.collect(&mut payloads, modify, &bound, stamp)?;
+        }
+        let tables = items.iter().filter_map(|(prepared, _)| match &prepared.plan {
+            Plan::Modify(modify) => Some(&*modify.table),
+            _ => None,
+        });
+        let warnings = payloads.warnings(kind == BatchKind::Unlogged, tables);
+        self.write_payloads(conn, reply, payloads, warnings)
+    }
+
+    /// Runs a batch that was written as one statement.
+    pub(crate) fn batch_statement(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        batch: &Batch,
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        let settings = self.with_timestamp(settings);
+        let mut payloads = ShardPayloads::default();
+        for modify in &batch.statements {
+            check_consistency(modify, &settings)?;
+            let stamp = self.stamp(modify, batch.timestamp.as_ref(), bound, &settings)?;
+            self.collect(&mut payloads, modify, bound, stamp)?;
+        }
+        let tables = batch.statements.iter().map(|modify| &*modify.table);
+        let warnings = payloads.warnings(batch.unlogged, tables);
+        self.write_payloads(conn, reply, payloads, warnings)
+    }
+
+    /// All writes of a batch have one time.
+    fn with_timestamp<'s>(&mut self, settings: &Settings<'s>) -> Settings<'s> {
+        let timestamp_us = settings.timestamp_us.unwrap_or_else(|| self.timestamp());
+        Settings { timestamp_us: Some(timestamp_us), ..*settings }
+    }
+
+    #[inline]
+    fn stamp(
+        &mut self,
+        modify: &Modify,
+        of_batch: Option<&Source>,
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<Stamp, Failure> {
+        let source = modify.timestamp.as_ref().or(of_batch);
+        let timestamp = match source.map(|source| bound.get(source)) {
+            Some(Value::Bytes(bytes)) => bytes
+                .try_into()
+                .map(i64::from_be_bytes)
+                .map_err(|_| Failure::invalid("Invalid timestamp value"))?,
+            Some(Value::Null) => return Err(Failure::invalid("Invalid null value of timestamp")),
+            Some(Value::Unset) | None => match settings.timestamp_us {
+                Some(timestamp) => timestamp,
+                None => self.timestamp(),
+            },
+        };
+        let now_s = self.now_s(settings);
+        let ttl_s = ttl_s(modify, bound)?;
+        Ok(Stamp { timestamp, now_s, ttl_s })
+    }
+
+    /// Adds the mutations of a statement to the payloads of the shards that own them.
+    fn collect(
+        &mut self,
+        payloads: &mut ShardPayloads,
+        modify: &Modify,
+        bound: &Bound<'_>,
+        stamp: Stamp,
+    ) -> Result<(), Failure> {
+        let table = &modify.table;
+        let keys = match &modify.partitions {
+            Partitions::One(sources) => {
+                let mut key = Vec::new();
+                bound.key(&mut key, sources, table)?;
+                vec![PartitionKey::of(key)]
+            }
+            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Tokens(_) => return Err(Failure::invalid("a write names its partitions")),
+        };
+        let mut row = Vec::new();
+        put_cells(&mut row, &modify.action, bound, stamp);
+        let Stamp { timestamp, now_s: deleted_s, .. } = stamp;
+        let (rows, ranges) = match (&modify.rows, &modify.action) {
+            (Rows::One(sources), _) => {
+                let mut clustering = Vec::new();
+                bound.clustering(&mut clustering, sources, table)?;
+                (vec![clustering], Vec::new())
+            }
+            (Rows::Slices(slices), Action::Remove) => (Vec::new(), bound.slices(slices, table)?),
+            // The planner has seen to it that the keys are whole.
+            (Rows::Slices(slices), _) => (bound.prefixes(&slices.equal, table)?, Vec::new()),
+        };
+        if row.is_empty() {
+            return Ok(());
+        }
+        let shards = self.shared.mailboxes.len();
+        for PartitionKey { token, key } in &keys {
+            let shard = owner(*token, shards);
+            payloads.note_partition(*token);
+            let mut add = |change| {
+                payloads.add(shard, &Mutation { table: table.store, token: *token, key, change })
+            };
+            for clustering in &rows {
+                add(Change::Row { clustering, cells: &row })?;
+            }
+            for (from, to) in &ranges {
+                let to = to.as_deref();
+                add(Change::Range(RangeTombstone { from, to, timestamp, deleted_s }))?;
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn write(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        mutation: &Mutation<'_>,
+    ) -> Result<(), Failure> {
+        let owner = owner(mutation.token, self.shared.mailboxes.len());
+        self.telemetry.counters.writes += 1;
+        if owner != self.number {
+            let mut payload = Vec::new();
+            append(&mut payload, mutation)?;
+            self.send_write(conn, reply, owner, payload);
+            return Ok(());
+        }
+        let ticket = self.store.write(std::slice::from_ref(mutation))?;
+        if self.acknowledge(ticket, WriteClient::Local { conn: conn.id, reply }) {
+            encode_void(&mut conn.out, reply);
+        }
+        Ok(())
+    }
+
+    /// Whether a write can be answered now; else its waiter is told when it is durable.
+    #[inline]
+    fn acknowledge(&mut self, ticket: Ticket, waiter: WriteClient) -> bool {
+        match self.settings.durability {
+            Durability::Periodic(_) => {
+                self.telemetry.answered(Operation::Write);
+                true
+            }
+            Durability::Sync => {
+                self.answer_when_durable(ticket, waiter);
+                false
+            }
+        }
+    }
+
+    fn send_write(&mut self, conn: &Conn, reply: Reply, shard: usize, payload: Vec<u8>) {
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
+        self.connections.unanswered += 1;
+        self.post(shard, Message::Write { origin, payload });
+    }
+
+    /// Writes for a client of a sibling.
+    pub(crate) fn write_for(&mut self, origin: Origin, payload: &[u8]) {
+        self.refresh();
+        let result = match self.store.write_payload(payload) {
+            Ok(ticket) => match self.acknowledge(ticket, WriteClient::Remote(origin)) {
+                true => Ok(()),
+                false => return,
+            },
+            Err(error) => Err(error.into()),
+        };
+        let Origin { shard, conn, reply } = origin;
+        self.post(shard, Message::Written { conn, reply, result });
+    }
+}
+
+#[inline]
+fn check_consistency(modify: &Modify, settings: &Settings<'_>) -> Result<(), Failure> {
+    if matches!(settings.consistency, Consistency::Serial | Consistency::LocalSerial) {
+        return Err(Failure::invalid("You must use conditional updates for serializable writes"));
+    }
+    modify.replicas.check(settings.consistency)
+}
+
+/// Seconds to live of what a statement writes; 0 is for ever.
+#[inline]
+fn ttl_s(modify: &Modify, bound: &Bound<'_>) -> Result<u32, Failure> {
+    let Action::Set { ttl: Some(source), .. } = &modify.action else {
+        return Ok(modify.default_ttl_s);
+    };
+    match bound.get(source) {
+        Value::Bytes(bytes) => {
+            let bytes = bytes.try_into().map_err(|_| Failure::invalid("Invalid TTL value"))?;
+            let asked = i32::from_be_bytes(bytes);
+            let Ok(ttl_s) = u32::try_from(asked) else {
+                return Err(Failure::Invalid(format!(
+                    "A TTL must be greater or equal to 0, but was {asked}"
+                )));
+            };
+            if ttl_s > TTL_MAX_S {
+                return Err(Failure::Invalid(format!(
+                    "ttl is too large. requested ({asked}) maximum ({TTL_MAX_S})"
+                )));
+            }
+            Ok(ttl_s)
+        }
+        // As in Cassandra: null takes the default away, unset leaves it.
+        Value::Null => Ok(0),
+        Value::Unset => Ok(modify.default_ttl_s),
+    }
+}
+
+/// Appends the cells that an action puts into each of its rows.
+#[inline]
+fn put_cells(row: &mut Vec<u8>, action: &Action, bound: &Bound<'_>, stamp: Stamp) {
+    let Stamp { timestamp, now_s, ttl_s } = stamp;
+    let live = |column, value| {
+        let content = match ttl_s {
+            0 => Content::Live(value),
+            ttl_s => Content::Expiring { value, ttl_s, expires_s: now_s.saturating_add(ttl_s) },
+        };
+        Cell { column, timestamp, content }
+    };
+    match action {
+        Action::Set { marks, cells, .. } => {
+            if *marks {
+                cells::push(row, live(cells::MARKER, &[]));
+            }
+            for (column, source) in cells {
+                match bound.get(source) {
+                    Value::Bytes(value) => cells::push(row, live(*column, value)),
+                    Value::Null => cells::push(row, Cell::dead(*column, timestamp, now_s)),
+                    Value::Unset => {}
+                }
+            }
+        }
+        Action::Clear(columns) => {
+            for column in columns {
+                cells::push(row, Cell::dead(*column, timestamp, now_s));
+            }
+        }
+        Action::Remove => cells::push(row, Cell::dead(cells::DELETION, timestamp, now_s)),
+    }
+}

@@ -1,0 +1,162 @@
+//! From text to a plan: names resolved against the schema, constants encoded, what is not
+//! supported refused by name. Where Cassandra has words for a refusal, these are its words: some
+//! clients look for them.
+
+mod conditions;
+mod modify;
+mod select;
+mod system;
+mod terms;
+
+use std::sync::Arc;
+
+use tare_cql::response::{ColumnSpec, EncodedColumns};
+use tare_cql::statement::{self, ParseError, Statement, TableName};
+use tare_cql::system_schema;
+use tare_cql::types::Type;
+
+use crate::query::catalog::{Catalog, Column, Table};
+use crate::query::failure::Failure;
+use crate::query::plan::{Modify, Partitions, Plan, Prepared, Source};
+use crate::query::replication::Replicas;
+use terms::Terms;
+
+/// The schema and the keyspace in use.
+#[derive(Clone, Copy)]
+struct Scope<'a> {
+    catalog: &'a Catalog,
+    keyspace: Option<&'a str>,
+}
+
+/// Plans one statement.
+pub(crate) fn plan(
+    catalog: &Catalog,
+    epoch: u64,
+    keyspace: Option<&str>,
+    text: &str,
+) -> Result<Prepared, Failure> {
+    let parsed = statement::parse(text).map_err(|error| match error {
+        ParseError::Syntax { .. } => Failure::Syntax(error.to_string()),
+        ParseError::Unsupported { .. } => Failure::Invalid(error.to_string()),
+    })?;
+    let scope = Scope { catalog, keyspace };
+    let mut terms = Terms::new(&parsed.markers);
+    let (plan, about) = match parsed.statement {
+        Statement::Modify(modify) => {
+            let modify = modify::modify(scope, &mut terms, &modify)?;
+            let about = names(&modify.table);
+            (Plan::Modify(modify), about)
+        }
+        Statement::Batch(batch) => {
+            let batch = modify::batch(scope, &mut terms, &batch)?;
+            let about = batch.statements.first().map(|modify| names(&modify.table));
+            (Plan::Batch(batch), about.unwrap_or_default())
+        }
+        Statement::Select(select) => {
+            let (in_keyspace, name) = qualified(keyspace, &select.table)?;
+            match system_schema::table(in_keyspace, name) {
+                Some(table) => {
+                    let select = system::select(table, &mut terms, &select)?;
+                    (Plan::System(select), (table.keyspace.into(), table.name.into()))
+                }
+                None => {
+                    let select = select::select(scope, &mut terms, &select)?;
+                    let about = names(&select.table);
+                    (Plan::Select(select), about)
+                }
+            }
+        }
+        other => (Plan::Other(other, keyspace.map(Box::from)), Default::default()),
+    };
+    let (markers, calls) = terms.finish()?;
+    let specs = markers.iter().map(|(name, kind)| ColumnSpec { name, kind });
+    let marker_columns = EncodedColumns::new(&about.0, &about.1, specs);
+    let partition_key = key_markers(&plan);
+    Ok(Prepared { plan, markers, calls, marker_columns, partition_key, epoch })
+}
+
+fn names(table: &Table) -> (String, String) {
+    (table.keyspace.clone(), table.name.clone())
+}
+
+/// The markers of the partition key, by which drivers find the shard; none where not all of it is
+/// bound.
+fn key_markers(plan: &Plan) -> Vec<u16> {
+    let partitions = match plan {
+        Plan::Modify(Modify { partitions, .. }) => partitions,
+        Plan::Select(select) => &select.partitions,
+        Plan::Batch(_) | Plan::System(_) | Plan::Other(..) => return Vec::new(),
+    };
+    let Partitions::One(key) = partitions else { return Vec::new() };
+    let position = |source: &Source| match source {
+        Source::Marker(position) => Some(*position),
+        Source::Literal(_) | Source::Call(_) => None,
+    };
+    key.iter().map(position).collect::<Option<_>>().unwrap_or_default()
+}
+
+/// Checks that a value has a form that its type allows.
+#[inline]
+pub(crate) fn check_value(name: &str, kind: &Type, bytes: &[u8]) -> Result<(), Failure> {
+    kind.validate(bytes).map_err(|error| Failure::Invalid(format!("{name}: {error}")))
+}
+
+/// The keyspace and name of a table.
+pub(crate) fn qualified<'a>(
+    keyspace: Option<&'a str>,
+    name: &'a TableName,
+) -> Result<(&'a str, &'a str), Failure> {
+    let message = "No keyspace has been specified. USE a keyspace, or explicitly specify \
+                   keyspace.tablename";
+    let keyspace = name.keyspace.as_deref().or(keyspace);
+    Ok((keyspace.ok_or_else(|| Failure::invalid(message))?, &name.table))
+}
+
+/// A table that clients made.
+pub(crate) fn user_table(
+    catalog: &Catalog,
+    keyspace: Option<&str>,
+    name: &TableName,
+) -> Result<Arc<Table>, Failure> {
+    let (keyspace, name) = qualified(keyspace, name)?;
+    if !catalog.has_keyspace(keyspace) {
+        return Err(Failure::Invalid(format!("keyspace {keyspace} does not exist")));
+    }
+    let table = catalog.table(keyspace, name);
+    table.cloned().ok_or_else(|| Failure::Invalid(format!("unconfigured table {name}")))
+}
+
+/// A table whose rows can be read and written, and its replicas.
+fn data_table(scope: Scope<'_>, name: &TableName) -> Result<(Arc<Table>, Replicas), Failure> {
+    let (keyspace, _) = qualified(scope.keyspace, name)?;
+    let table = user_table(scope.catalog, scope.keyspace, name)?;
+    if table.has_counters() {
+        return Err(Failure::invalid("counters are not supported"));
+    }
+    let replication = scope.catalog.keyspaces.get(keyspace).map(|k| &k.replication[..]);
+    Ok((table, Replicas::of(replication.unwrap_or_default())))
+}
+
+/// What a column is to its table, and its place there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Partition(usize),
+    Clustering(usize),
+    Regular,
+}
+
+fn find<'a>(table: &'a Table, name: &str) -> Result<(Place, &'a Column), Failure> {
+    let at = |columns: &'a [Column]| columns.iter().enumerate().find(|(_, c)| c.name == name);
+    if let Some((position, column)) = at(&table.partition) {
+        return Ok((Place::Partition(position), column));
+    }
+    if let Some((position, column)) = at(&table.clustering) {
+        return Ok((Place::Clustering(position), column));
+    }
+    let column = at(&table.regular).ok_or_else(|| undefined(name, &table.keyspace, &table.name))?;
+    Ok((Place::Regular, column.1))
+}
+
+fn undefined(column: &str, keyspace: &str, table: &str) -> Failure {
+    Failure::Invalid(format!("Undefined column name {column} in table {keyspace}.{table}"))
+}

@@ -1,0 +1,115 @@
+//! What a SELECT returns of a row: values of its keys and cells, and what is computed from them.
+
+use tare_cql::statement::function::Moment;
+use tare_cql::types::Type;
+use tare_cql::wire::{put_bytes, put_bytes_with};
+use tare_store::{Row, cells};
+
+use crate::query::catalog::Table;
+use crate::query::ordered;
+use crate::query::plan::Item;
+
+/// Columns that are found without a search.
+const INDEXED: usize = 64;
+
+/// Whether a row has a value in a column.
+pub(super) fn has_value(number: u16, row: &Row<'_>) -> bool {
+    cells::iter(row.cells).any(|cell| cell.column == number)
+}
+
+/// Appends what a SELECT wants of a row, each cell with its length.
+#[inline]
+pub(crate) fn put_row(
+    out: &mut Vec<u8>,
+    items: &[Item],
+    table: &Table,
+    row: &Row<'_>,
+    now: (u32, &Moment),
+) {
+    let mut indexed: [Option<&[u8]>; INDEXED] = [None; INDEXED];
+    for found in cells::iter(row.cells) {
+        if let Some(slot) = indexed.get_mut(usize::from(found.column)) {
+            *slot = found.value();
+        }
+    }
+    for item in items {
+        match item {
+            Item::Cell(number) => put_bytes(
+                out,
+                match indexed.get(usize::from(*number)) {
+                    Some(value) => *value,
+                    None => cell(row, *number).and_then(|cell| cell.value()),
+                },
+            ),
+            Item::Partition(index) => {
+                let composite = table.partition.len() > 1;
+                put_bytes(out, key_component(row.key, composite, *index));
+            }
+            Item::Clustering(index) => {
+                put_bytes_with(out, |out| put_clustering(out, table, row.clustering, *index));
+            }
+            other => put_bytes(out, value(other, table, row, now).as_deref()),
+        }
+    }
+}
+
+/// A value that has to be computed.
+fn value(item: &Item, table: &Table, row: &Row<'_>, now: (u32, &Moment)) -> Option<Vec<u8>> {
+    match item {
+        Item::Cell(number) => cell(row, *number)?.value().map(<[u8]>::to_vec),
+        Item::Partition(index) => {
+            key_component(row.key, table.partition.len() > 1, *index).map(<[u8]>::to_vec)
+        }
+        Item::Clustering(index) => {
+            let mut out = Vec::new();
+            put_clustering(&mut out, table, row.clustering, *index);
+            Some(out)
+        }
+        Item::WriteTime(number) => Some(cell(row, *number)?.timestamp.to_be_bytes().to_vec()),
+        Item::Ttl(number) => {
+            let left_s = cell(row, *number)?.left_s(now.0)?;
+            Some(i32::try_from(left_s).unwrap_or(i32::MAX).to_be_bytes().to_vec())
+        }
+        Item::Token => Some(row.token.to_be_bytes().to_vec()),
+        Item::Call(function, argument) => {
+            let (argument, kind) = match argument {
+                Some(inner) => (value(&inner.0, table, row, now), &inner.1),
+                None => (None, &Type::Blob),
+            };
+            function.call(argument.as_deref(), kind, now.1)
+        }
+    }
+}
+
+fn cell<'r>(row: &Row<'r>, number: u16) -> Option<cells::Cell<'r>> {
+    cells::iter(row.cells).find(|cell| cell.column == number)
+}
+
+/// Appends the value of a clustering column.
+#[inline]
+fn put_clustering(out: &mut Vec<u8>, table: &Table, mut key: &[u8], index: usize) {
+    for column in &table.clustering[..index] {
+        key = ordered::skip(&column.kind, column.descending, key).unwrap_or_default();
+    }
+    let column = &table.clustering[index];
+    ordered::component(out, &column.kind, column.descending, key);
+}
+
+/// One component of a serialised partition key. A composite key is a run of
+/// `length u16, bytes, 0` (Cassandra's CompositeType).
+pub(crate) fn key_component(key: &[u8], composite: bool, index: usize) -> Option<&[u8]> {
+    if !composite {
+        return Some(key);
+    }
+    let mut rest = key;
+    for skip in (0..=index).rev() {
+        let (length, after) = rest.split_first_chunk()?;
+        let (component, after) =
+            after.split_at_checked(usize::from(u16::from_be_bytes(*length)))?;
+        if skip == 0 {
+            return Some(component);
+        }
+        rest = after.get(1..)?;
+    }
+    None
+}

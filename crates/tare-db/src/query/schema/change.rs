@@ -1,0 +1,189 @@
+//! What statements that change the schema come to, decided against the schema as it is.
+
+use tare_cql::statement::{
+    AlterKeyspace, CreateKeyspace, CreateTable, Literal, Order, TableChange,
+};
+use tare_cql::types::Type;
+use tare_store::cells::FIRST_COLUMN;
+
+use super::{missing_keyspace, own};
+use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
+use crate::query::failure::Failure;
+use crate::query::options::TableOptions;
+use crate::query::ordered;
+use crate::query::replication::replication;
+
+/// Columns of one table at most.
+const COLUMNS_MAX: usize = 4096;
+
+pub(super) fn create_keyspace(
+    catalog: &Catalog,
+    create: &CreateKeyspace,
+) -> Result<Option<Change>, Failure> {
+    let name = create.keyspace.clone();
+    own(&name)?;
+    if catalog.keyspaces.contains_key(&name) {
+        return match create.if_not_exists {
+            true => Ok(None),
+            false => Err(Failure::AlreadyExists { keyspace: name, table: String::new() }),
+        };
+    }
+    let mut keyspace = Keyspace { durable_writes: true, ..Keyspace::default() };
+    set(&mut keyspace, &create.options)?;
+    if keyspace.replication.is_empty() {
+        return Err(Failure::Config("Missing mandatory option 'replication'".into()));
+    }
+    Ok(Some(Change::CreateKeyspace { name, keyspace }))
+}
+
+pub(super) fn alter_keyspace(
+    catalog: &Catalog,
+    alter: &AlterKeyspace,
+) -> Result<Option<Change>, Failure> {
+    let name = alter.keyspace.clone();
+    own(&name)?;
+    let Some(known) = catalog.keyspaces.get(&name) else {
+        return if alter.if_exists { Ok(None) } else { Err(missing_keyspace(&name)) };
+    };
+    let mut keyspace = Keyspace {
+        replication: known.replication.clone(),
+        durable_writes: known.durable_writes,
+        ..Keyspace::default()
+    };
+    set(&mut keyspace, &alter.options)?;
+    Ok(Some(Change::AlterKeyspace { name, keyspace }))
+}
+
+fn set(keyspace: &mut Keyspace, options: &[(String, Literal)]) -> Result<(), Failure> {
+    for (option, value) in options {
+        match (option.as_str(), value) {
+            ("durable_writes", Literal::Boolean(durable)) => keyspace.durable_writes = *durable,
+            ("durable_writes", Literal::Text(text)) => {
+                keyspace.durable_writes = text.eq_ignore_ascii_case("true");
+            }
+            ("replication", literal) => keyspace.replication = replication(literal)?,
+            // Scylla's, which its drivers may send: there are no tablets here.
+            ("tablets", Literal::Map(_)) => {}
+            (option, _) => return Err(Failure::Syntax(format!("Unknown property '{option}'"))),
+        }
+    }
+    Ok(())
+}
+
+pub(super) fn create_table(
+    catalog: &Catalog,
+    keyspace: &str,
+    create: &CreateTable,
+) -> Result<Option<Change>, Failure> {
+    own(keyspace)?;
+    let name = create.table.table.clone();
+    let home = catalog.keyspaces.get(keyspace).ok_or_else(|| missing_keyspace(keyspace))?;
+    if home.tables.contains_key(&name) {
+        return match create.if_not_exists {
+            true => Ok(None),
+            false => Err(Failure::AlreadyExists { keyspace: keyspace.into(), table: name }),
+        };
+    }
+    let mut columns: Vec<Column> = Vec::new();
+    let mut number = FIRST_COLUMN;
+    for (name, kind) in &create.columns {
+        if columns.iter().any(|known| known.name == *name) {
+            return Err(Failure::Invalid(format!(
+                "Duplicate column '{name}' declaration for table '{}'",
+                create.table.table
+            )));
+        }
+        columns.push(column(name, kind, number)?);
+        number = number.checked_add(1).ok_or_else(too_many)?;
+    }
+    if columns.len() > COLUMNS_MAX {
+        return Err(too_many());
+    }
+    let mut take = |name: &str| {
+        let at = columns.iter().position(|column| column.name == name);
+        let unknown = || Failure::Invalid(format!("Unknown column '{name}' in PRIMARY KEY"));
+        let column = columns.remove(at.ok_or_else(unknown)?);
+        if !ordered::is_orderable(&column.kind) {
+            return Err(Failure::Invalid(format!(
+                "{} type is not supported for PRIMARY KEY column '{name}'",
+                column.kind
+            )));
+        }
+        Ok(column)
+    };
+    let partition = create.partition_key.iter().map(|name| take(name));
+    let partition = partition.collect::<Result<Vec<_>, _>>()?;
+    let mut clustering = Vec::new();
+    for (name, order) in &create.clustering {
+        clustering.push(Column { descending: *order == Order::Descending, ..take(name)? });
+    }
+    columns.sort_by(|a, b| a.name.cmp(&b.name));
+    let counters = columns.iter().filter(|column| column.kind == Type::Counter).count();
+    if counters > 0 && counters < columns.len() {
+        return Err(Failure::invalid(
+            "Cannot mix counter and non counter columns in the same table",
+        ));
+    }
+    let mut options = TableOptions::default();
+    options.set(&create.options)?;
+    let store = catalog.next_store;
+    let given = create.options.iter().find(|(option, _)| option == "id");
+    let id = match given.map(|(_, literal)| literal.encode(&Type::Uuid)) {
+        None => hash_uuid(&[keyspace.as_bytes(), name.as_bytes(), &store.to_le_bytes()]),
+        Some(Ok(Some(id))) => id.try_into().unwrap_or_default(),
+        Some(_) => return Err(Failure::Config("Invalid table id".into())),
+    };
+    let keyspace = keyspace.to_string();
+    let regular = columns;
+    let table = Table { keyspace, name, id, store, partition, clustering, regular, options };
+    Ok(Some(Change::CreateTable { table }))
+}
+
+pub(super) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<Change>, Failure> {
+    let mut altered = table.clone();
+    match change {
+        TableChange::Options(options) => altered.options.set(options)?,
+        TableChange::Add { columns, if_not_exists } => {
+            for (name, kind) in columns {
+                if altered.columns().any(|known| known.name == *name) {
+                    if *if_not_exists {
+                        continue;
+                    }
+                    return Err(Failure::Invalid(format!(
+                        "Column with name '{name}' already exists"
+                    )));
+                }
+                let number = altered.next_number().ok_or_else(too_many)?;
+                let column = column(name, kind, number)?;
+                let counters = altered.has_counters();
+                if (column.kind == Type::Counter) != counters && !altered.regular.is_empty() {
+                    return Err(Failure::invalid(
+                        "Cannot mix counter and non counter columns in the same table",
+                    ));
+                }
+                altered.regular.push(column);
+            }
+            if altered.columns().count() > COLUMNS_MAX {
+                return Err(too_many());
+            }
+            altered.regular.sort_by(|a, b| a.name.cmp(&b.name));
+        }
+    }
+    Ok((altered != *table).then_some(Change::AlterTable { table: altered }))
+}
+
+/// A column of a type that can be one. Counters can be declared, because load tools declare them
+/// whether or not they count; statements on their tables are refused.
+fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
+    if Type::scalar(&kind.to_string()).is_none() {
+        let what = if matches!(kind, Type::Tuple(_)) { "tuples" } else { "collections" };
+        return Err(Failure::Invalid(format!(
+            "{what} as columns are not supported: column {name} of type {kind}"
+        )));
+    }
+    Ok(Column { name: name.into(), kind: kind.clone(), number, descending: false })
+}
+
+fn too_many() -> Failure {
+    Failure::Invalid(format!("more than {COLUMNS_MAX} columns are not supported"))
+}

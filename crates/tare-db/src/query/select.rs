@@ -1,0 +1,278 @@
+//! Runs SELECT on tables of clients: one whole row straight from the store into the connection's
+//! buffer, everything else as a [`ReadTask`].
+
+use std::sync::Arc;
+
+use tare_cql::request::Settings;
+use tare_cql::response::{Reply, RowsWriter};
+use tare_cql::statement::function::Moment;
+use tare_cql::token::Token;
+use tare_cql::wire::Consistency;
+use tare_store::{End, Pins, RowRead};
+
+use crate::node::metrics::Operation;
+use crate::query::bind::{Bound, OwnedSlice, PartitionKey, after};
+use crate::query::cursor::Cursor;
+use crate::query::failure::Failure;
+use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
+use crate::query::read_task::{self, Area, Asked, ReadTask, Step};
+use crate::shard::message::{Message, Origin};
+use crate::shard::ring::owner;
+use crate::shard::{Conn, Shard};
+
+/// What to put beside a key for a read of one row.
+struct OneRow<'a> {
+    token: i64,
+    key: &'a [u8],
+    clustering: &'a [u8],
+}
+
+impl Shard {
+    pub(crate) fn select(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        (prepared, select): (&Arc<Prepared>, &Select),
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<(), Failure> {
+        if settings.consistency == Consistency::Any {
+            return Err(Failure::invalid("ANY ConsistencyLevel is only supported for writes"));
+        }
+        select.replicas.check(settings.consistency)?;
+        let asked = self.asked(select, bound, settings)?;
+        if let (Partitions::One(key_sources), Rows::One(row_sources), None) =
+            (&select.partitions, &select.rows, settings.paging_state)
+        {
+            let mut key = std::mem::take(&mut self.scratch.key);
+            let mut clustering = std::mem::take(&mut self.scratch.clustering);
+            let built = bound
+                .key(&mut key, key_sources, &select.table)
+                .and_then(|()| bound.clustering(&mut clustering, row_sources, &select.table));
+            let result = built.and_then(|()| {
+                let row = OneRow { token: Token::of(&key).0, key: &key, clustering: &clustering };
+                self.select_row(conn, reply, (prepared, select), &row, asked)
+            });
+            (self.scratch.key, self.scratch.clustering) = (key, clustering);
+            return result;
+        }
+        let after = Cursor::of(settings)?;
+        let area = self.area(select, bound, asked.now_s)?;
+        let left = after.as_ref().map_or(asked.left, |after| after.left.min(asked.left));
+        let asked = Asked { left, ..asked };
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let task = ReadTask::new(origin, Arc::clone(prepared), area, asked, after)?;
+        self.start(conn, task)
+    }
+
+    fn asked(
+        &mut self,
+        select: &Select,
+        bound: &Bound<'_>,
+        settings: &Settings<'_>,
+    ) -> Result<Asked, Failure> {
+        let counts = !matches!(select.items, Items::Columns(_));
+        let rows = settings.page_size.and_then(|rows| u64::try_from(rows).ok());
+        let limit = bound.limit(select.limit.as_ref())?;
+        let page = rows.filter(|rows| *rows > 0 && !counts);
+        // What fits into one page is not paged: drivers ask for pages by default.
+        let page = page.filter(|rows| !select.merged || limit.is_none_or(|limit| limit > *rows));
+        if page.is_some() && select.merged {
+            return Err(Failure::invalid(
+                "Cannot page queries with both ORDER BY and a IN restriction on the partition key; \
+                 you must either remove the ORDER BY or the IN and sort client side, or disable \
+                 paging for this query",
+            ));
+        }
+        let per_partition = match select.distinct {
+            true => Some(1),
+            false => bound.limit(select.per_partition_limit.as_ref())?,
+        };
+        let moment = match select.calls {
+            true => self.moment(),
+            false => Moment::default(),
+        };
+        Ok(Asked {
+            page: page.unwrap_or(u64::MAX),
+            pages: page.is_some(),
+            // LIMIT is of rows of the result, of which a count has one.
+            left: limit.filter(|_| !counts).unwrap_or(u64::MAX),
+            per_partition: per_partition.unwrap_or(u64::MAX),
+            now_s: self.now_s(settings),
+            moment,
+        })
+    }
+
+    fn area(&self, select: &Select, bound: &Bound<'_>, now_s: u32) -> Result<Area, Failure> {
+        let table = &select.table;
+        let keys = match &select.partitions {
+            Partitions::One(sources) => {
+                let mut key = Vec::new();
+                bound.key(&mut key, sources, table)?;
+                vec![PartitionKey::of(key)]
+            }
+            Partitions::Some(choices) => bound.keys(choices, table)?,
+            Partitions::Tokens(bounds) => match bound.tokens(bounds, table)? {
+                Some(tokens) => return Ok(read_task::ring(table, tokens, now_s)),
+                None => Vec::new(),
+            },
+        };
+        let slices: Vec<OwnedSlice> = match &select.rows {
+            Rows::One(sources) => {
+                let mut clustering = Vec::new();
+                bound.clustering(&mut clustering, sources, table)?;
+                vec![(clustering.clone(), after(clustering))]
+            }
+            Rows::Slices(slices) => bound.slices(slices, table)?,
+        };
+        Ok(Area::Partitions { keys, at: 0, slices })
+    }
+
+    /// The hot path: reads one row without an allocation.
+    #[inline]
+    fn select_row(
+        &mut self,
+        conn: &mut Conn,
+        reply: Reply,
+        (prepared, select): (&Arc<Prepared>, &Select),
+        row: &OneRow<'_>,
+        asked: Asked,
+    ) -> Result<(), Failure> {
+        let OneRow { token, key, clustering } = *row;
+        let is_here = owner(token, self.shared.mailboxes.len()) == self.number;
+        let mut pins = Pins::default();
+        let mut waits = false;
+        if let (true, Items::Columns(items)) = (is_here, &select.items) {
+            let read = RowRead {
+                table: select.table.store,
+                token,
+                key,
+                clustering,
+                columns: select.cells.as_deref(),
+                now_s: asked.now_s,
+            };
+            let mut writer = RowsWriter::begin(&mut conn.out, reply, &select.columns, None);
+            let result = self.store.read_row(&read, &mut pins, |row| {
+                writer.row(|out| {
+                    read_task::put_row(
+                        out,
+                        items,
+                        &select.table,
+                        &row,
+                        (asked.now_s, &asked.moment),
+                    );
+                });
+            });
+            match result {
+                Ok(End::Missing) => {
+                    writer.abort();
+                    waits = true;
+                }
+                Ok(End::Done | End::Stopped | End::Paused) => {
+                    writer.finish();
+                    self.telemetry.answered(Operation::Read);
+                    return Ok(());
+                }
+                Err(error) => {
+                    writer.abort();
+                    return Err(error.into());
+                }
+            }
+        }
+        let key = PartitionKey { token, key: key.to_vec() };
+        let area = Area::Row { key, clustering: clustering.to_vec() };
+        let origin = Origin { shard: self.number, conn: conn.id, reply };
+        let mut task = ReadTask::new(origin, Arc::clone(prepared), area, asked, None)?;
+        if waits {
+            task.begun_ns = self.now.monotonic_ns;
+            self.wait_for_blocks(Box::new(task), pins)?;
+            self.connections.unanswered += 1;
+            return Ok(());
+        }
+        self.start(conn, task)
+    }
+
+    /// Begins a reading here or where its rows are.
+    fn start(&mut self, conn: &mut Conn, mut task: ReadTask) -> Result<(), Failure> {
+        let mut pins = Pins::default();
+        task.begun_ns = self.now.monotonic_ns;
+        let shards = self.shared.mailboxes.len();
+        let shard = task.first_shard(shards);
+        let step = match shard == self.number {
+            true => task.step(&mut self.store, &mut pins, (self.number, shards))?,
+            false => Step::Elsewhere(shard),
+        };
+        if step == Step::Answer {
+            self.telemetry.answered(Operation::Read);
+            task.answer(&mut conn.out);
+        } else {
+            self.dispatch(Box::new(task), pins, step)?;
+            self.connections.unanswered += 1;
+        }
+        Ok(())
+    }
+
+    /// Takes a reading on that waited, or that has come from another shard.
+    pub(crate) fn advance(&mut self, mut task: Box<ReadTask>, mut pins: Pins) {
+        self.refresh();
+        let shards = self.shared.mailboxes.len();
+        let origin = task.origin;
+        let step = task.step(&mut self.store, &mut pins, (self.number, shards));
+        let result = step.map_err(Failure::from);
+        if let Err(failure) = result.and_then(|step| self.dispatch(task, pins, step)) {
+            self.telemetry.counters.errors += 1;
+            self.deliver(origin, |out| failure.encode(out, origin.reply));
+        }
+    }
+
+    /// Does what a step of a reading has led to. A reading that is refused is gone; the caller, who
+    /// may hold the client's connection, tells it.
+    fn dispatch(
+        &mut self,
+        mut task: Box<ReadTask>,
+        mut pins: Pins,
+        step: Step,
+    ) -> Result<(), Failure> {
+        match step {
+            Step::Answer => {
+                self.telemetry.answered_late(self.clock, Operation::Read, task.begun_ns);
+                self.deliver(task.origin, |out| task.answer(out));
+            }
+            Step::Yield => {
+                // They also know what was passed without being shown.
+                pins.forget_done();
+                self.reads.push_runnable(task, pins);
+            }
+            Step::Elsewhere(shard) => self.post(shard, Message::Read(task)),
+            Step::Missing => {
+                if task.has_moved() {
+                    pins.forget_done();
+                }
+                self.wait_for_blocks(task, pins)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Hands a late answer to its client, which may be a sibling's.
+    pub(crate) fn deliver(&mut self, origin: Origin, write: impl FnOnce(&mut Vec<u8>)) {
+        let Origin { shard, conn, .. } = origin;
+        if shard != self.number {
+            let mut frame = Vec::new();
+            write(&mut frame);
+            return self.post(shard, Message::Answer { conn, frame });
+        }
+        self.connections.unanswered -= 1;
+        if let Some(found) = self.connections.get_mut(conn) {
+            write(&mut found.out);
+            self.connections.mark_dirty(conn);
+        }
+    }
+
+    /// Takes one reading on that has given way.
+    pub(crate) fn step_runnable(&mut self) -> bool {
+        let Some((task, pins)) = self.reads.pop_runnable() else { return false };
+        self.advance(task, pins);
+        true
+    }
+}

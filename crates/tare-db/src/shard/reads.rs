@@ -1,0 +1,112 @@
+//! Reads under way: those that yielded to other work, and those that wait for blocks of tables.
+//!
+//! A read that waits keeps its rows and the blocks that it has, so that every try gets further. How
+//! many may wait is bounded (`Budget::waiting_reads_max`); beyond it reads are refused as overloaded.
+
+use std::collections::VecDeque;
+
+use tare_store::Pins;
+
+use crate::query::failure::Failure;
+use crate::query::read_task::ReadTask;
+use crate::shard::Shard;
+
+/// Reads that resume in one turn. Their answers leave before the next ones resume.
+const RESUMED_MAX: usize = 16;
+
+/// The reads under way.
+#[derive(Debug)]
+pub(crate) struct Reads {
+    /// Reads that yielded and can go on at any time.
+    runnable: VecDeque<(Box<ReadTask>, Pins)>,
+    /// Reads that wait for blocks.
+    waiting: Vec<(Box<ReadTask>, Pins)>,
+    waiting_max: usize,
+    /// Whether an operation on a file has ended since the waiting reads were checked.
+    blocks_came: bool,
+}
+
+impl Reads {
+    /// No reads yet; at most `waiting_max` of them may wait for blocks.
+    pub(crate) fn new(waiting_max: usize) -> Self {
+        Self { runnable: VecDeque::new(), waiting: Vec::new(), waiting_max, blocks_came: false }
+    }
+
+    /// Number of reads that can go on.
+    #[inline]
+    pub(super) fn runnable(&self) -> usize {
+        self.runnable.len()
+    }
+
+    /// Number of reads that wait for blocks.
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// Keeps a read that yielded.
+    pub(crate) fn push_runnable(&mut self, task: Box<ReadTask>, pins: Pins) {
+        self.runnable.push_back((task, pins));
+    }
+
+    pub(crate) fn pop_runnable(&mut self) -> Option<(Box<ReadTask>, Pins)> {
+        self.runnable.pop_front()
+    }
+
+    /// Whether waiting reads may be able to go on.
+    #[inline]
+    pub(super) fn may_resume(&self) -> bool {
+        self.blocks_came && !self.waiting.is_empty()
+    }
+
+    /// Notes that an operation on a file has ended.
+    #[inline]
+    pub(super) fn blocks_came(&mut self) {
+        self.blocks_came = true;
+    }
+}
+
+impl Shard {
+    /// Keeps a read until its blocks have come. The caller reports a refusal.
+    pub(crate) fn wait_for_blocks(
+        &mut self,
+        task: Box<ReadTask>,
+        pins: Pins,
+    ) -> Result<(), Failure> {
+        let reads = &mut self.reads;
+        if pins.is_ready() {
+            // The missing blocks have come or are gone: no operation would resume the read.
+            reads.push_runnable(task, pins);
+            return Ok(());
+        }
+        if reads.waiting.len() >= reads.waiting_max {
+            self.telemetry.counters.overloaded += 1;
+            let message = "more reads wait for the disk than memory allows; send fewer at a time";
+            return Err(Failure::Overloaded(message.into()));
+        }
+        self.telemetry.counters.parked += 1;
+        reads.waiting.push((task, pins));
+        Ok(())
+    }
+
+    /// Resumes the reads whose blocks have come. Returns whether there were any.
+    pub(super) fn resume_reads(&mut self) -> bool {
+        self.reads.blocks_came = false;
+        let mut at = 0;
+        let mut resumed = 0;
+        // Reads that have to wait again go to the end, where they are not ready.
+        while let Some((_, pins)) = self.reads.waiting.get(at) {
+            if !pins.is_ready() {
+                at += 1;
+                continue;
+            }
+            if resumed == RESUMED_MAX {
+                self.reads.blocks_came = true;
+                break;
+            }
+            let (task, pins) = self.reads.waiting.swap_remove(at);
+            self.advance(task, pins);
+            resumed += 1;
+        }
+        resumed > 0
+    }
+}

@@ -1,0 +1,377 @@
+//! Finds turns of a shard's loop that take too long, because everybody whom the shard serves waits
+//! for them.
+//!
+//! The loop measures itself: a turn's length costs nothing, it is known anyway, and the rarer tasks
+//! are timed one by one, so that what is left is the requests'. A turn that does not end is seen by
+//! the waiting thread, through [`Progress`]. What the shard waited for a CPU meanwhile comes from the
+//! scheduler (`/proc/thread-self/schedstat`: time on a CPU, time waiting for one; in ns).
+//!
+//! Limits: a turn in which the process was frozen looks long; the waiting thread was frozen too and
+//! sees it by its own clock, and then it is not counted. The scheduler is asked every
+//! [`SCHEDULE_NS`], so that the waiting of a stall may be up to so much too long.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Duration;
+
+use tare_std::units::nanoseconds;
+
+use crate::node::clock::Clock;
+
+/// A turn above this is a stall unless told otherwise: a little less than Seastar reports by default
+/// (`--blocked-reactor-notify-ms`, 25).
+pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
+/// A turn that has not ended after so long is reported while it lasts.
+const ENDLESS_NS: u64 = 1_000_000_000;
+/// The waiting thread wakes late on a busy machine too; less than this is no freeze.
+const FREEZE_NS_MIN: u64 = 50_000_000;
+/// Stalls that wait to be reported at most; more are lost.
+const REPORTS_MAX: usize = 1024;
+/// How often the scheduler's account is read.
+pub(crate) const SCHEDULE_NS: u64 = 100_000_000;
+/// Lines in the log: so many at once, then one each [`LINE_NS`].
+const LINES_MAX: u32 = 5;
+const LINE_NS: u64 = 10_000_000_000;
+
+/// What a shard does in a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Task {
+    /// Requests of clients and siblings, and sending their answers: all that is not timed apart.
+    Requests,
+    /// A step of a scan.
+    Scan,
+    /// Reads whose blocks have come.
+    Resume,
+    /// Flush, compaction, and handing out file operations.
+    Storage,
+}
+
+impl Task {
+    const ALL: [Self; 4] = [Self::Requests, Self::Scan, Self::Resume, Self::Storage];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Scan => "scan",
+            Self::Resume => "resumed reads",
+            Self::Storage => "storage",
+        }
+    }
+}
+
+/// What a shard shows the waiting thread, and what that counts for it.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// When the turn began, or 0 between turns.
+    since_ns: AtomicU64,
+    task: AtomicU8,
+    stalls: AtomicU64,
+    stalled_ns: AtomicU64,
+    longest_ns: AtomicU64,
+}
+
+impl Progress {
+    /// How many stalls there were, how long they were together, and the longest, in ns.
+    pub(crate) fn counts(&self) -> [u64; 3] {
+        [&self.stalls, &self.stalled_ns, &self.longest_ns]
+            .map(|counter| counter.load(Ordering::Relaxed))
+    }
+}
+
+/// A turn that took too long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stall {
+    shard: usize,
+    /// The longest task of the turn, and how long it took.
+    task: Task,
+    task_ns: u64,
+    turn_ns: u64,
+    /// What of it the shard waited for a CPU, at most.
+    waited_ns: u64,
+}
+
+/// The shard's side.
+#[derive(Debug)]
+pub(crate) struct Detector {
+    shard: usize,
+    threshold_ns: u64,
+    progress: Arc<Progress>,
+    reports: SyncSender<Stall>,
+    begun_ns: u64,
+    /// What the timed tasks of this turn took.
+    tasks_ns: [u64; Task::ALL.len()],
+    schedule: Schedule,
+    next_schedule_ns: u64,
+}
+
+impl Detector {
+    /// A turn begins.
+    #[inline]
+    pub(crate) fn begin(&mut self, now_ns: u64) {
+        self.begun_ns = now_ns;
+        self.progress.since_ns.store(now_ns, Ordering::Relaxed);
+    }
+
+    /// A task begins that is timed apart; returns when.
+    #[inline]
+    pub(crate) fn enter(&mut self, task: Task, clock: Clock) -> u64 {
+        self.progress.task.store(task as u8, Ordering::Relaxed);
+        clock.now_ns()
+    }
+
+    /// The task has ended.
+    #[inline]
+    pub(crate) fn leave(&mut self, task: Task, begun_ns: u64, clock: Clock) {
+        self.progress.task.store(Task::Requests as u8, Ordering::Relaxed);
+        self.tasks_ns[task as usize] += clock.now_ns() - begun_ns;
+    }
+
+    /// The turn ends.
+    #[inline]
+    pub(crate) fn end(&mut self, now_ns: u64) {
+        self.progress.since_ns.store(0, Ordering::Relaxed);
+        let turn_ns = now_ns - self.begun_ns;
+        if turn_ns > self.threshold_ns {
+            self.report(turn_ns);
+        }
+        self.tasks_ns = [0; Task::ALL.len()];
+    }
+
+    #[cold]
+    fn report(&mut self, turn_ns: u64) {
+        let before = self.schedule;
+        self.schedule = Schedule::read();
+        let others: u64 = self.tasks_ns.iter().sum();
+        self.tasks_ns[Task::Requests as usize] += turn_ns.saturating_sub(others);
+        let (task, task_ns) = longest(&self.tasks_ns);
+        let waited_ns = (self.schedule.waited_ns.saturating_sub(before.waited_ns)).min(turn_ns);
+        // Where the waiting thread is behind there have been more than enough.
+        let shard = self.shard;
+        let _ = self.reports.try_send(Stall { shard, task, task_ns, turn_ns, waited_ns });
+    }
+
+    /// Reads the scheduler's account if it is time: time on a CPU and time waiting for one, in ns.
+    pub(crate) fn schedule(&mut self, now_ns: u64) -> Schedule {
+        if now_ns >= self.next_schedule_ns {
+            self.next_schedule_ns = now_ns + SCHEDULE_NS;
+            self.schedule = Schedule::read();
+        }
+        self.schedule
+    }
+
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+}
+
+fn longest(tasks_ns: &[u64; Task::ALL.len()]) -> (Task, u64) {
+    let pairs = Task::ALL.into_iter().zip(tasks_ns.iter().copied());
+    pairs.max_by_key(|&(_, ns)| ns).unwrap_or((Task::Requests, 0))
+}
+
+/// The scheduler's account of the calling thread, in ns.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Schedule {
+    pub(crate) on_cpu_ns: u64,
+    pub(crate) waited_ns: u64,
+}
+
+impl Schedule {
+    /// Zero where the kernel does not say (CONFIG_SCHED_INFO).
+    fn read() -> Self {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let mut fields = text.split_ascii_whitespace().map(|field| field.parse().unwrap_or(0));
+        let (on_cpu_ns, waited_ns) = (fields.next().unwrap_or(0), fields.next().unwrap_or(0));
+        Self { on_cpu_ns, waited_ns }
+    }
+}
+
+/// The waiting thread's side: takes reports, looks for turns that do not end, and says which of it
+/// is worth a line.
+#[derive(Debug)]
+pub(crate) struct Watchdog {
+    threshold_ns: u64,
+    shards: Vec<Watched>,
+    reports: Receiver<Stall>,
+    lines: Lines,
+    last_ns: u64,
+}
+
+#[derive(Debug)]
+struct Watched {
+    progress: Arc<Progress>,
+    /// The turn that was reported while it lasted.
+    reported_ns: u64,
+}
+
+/// A detector for each shard, and the watchdog over them.
+pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, Watchdog) {
+    let threshold_ns = u64::try_from(threshold.as_nanos()).unwrap_or(u64::MAX);
+    let (report, reports) = sync_channel(REPORTS_MAX);
+    let detector = |shard| Detector {
+        shard,
+        threshold_ns,
+        progress: Arc::new(Progress::default()),
+        reports: report.clone(),
+        begun_ns: 0,
+        tasks_ns: [0; Task::ALL.len()],
+        schedule: Schedule::default(),
+        next_schedule_ns: 0,
+    };
+    let detectors: Vec<Detector> = (0..shards).map(detector).collect();
+    let watch =
+        |detector: &Detector| Watched { progress: Arc::clone(&detector.progress), reported_ns: 0 };
+    let shards = detectors.iter().map(watch).collect();
+    let watchdog = Watchdog { threshold_ns, shards, reports, lines: Lines::default(), last_ns: 0 };
+    (detectors, watchdog)
+}
+
+impl Watchdog {
+    /// Looks around, `period_ns` after the last time as far as it was asked to; returns the lines
+    /// that are to be logged.
+    pub(crate) fn look(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
+        // Who slept much longer than he wanted was frozen or starved, and so were the shards.
+        let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
+        self.last_ns = now_ns;
+        let mut lines = Vec::new();
+        for stall in self.reports.try_iter() {
+            if overslept_ns > FREEZE_NS_MIN.max(stall.turn_ns / 2) {
+                continue;
+            }
+            let progress = &self.shards[stall.shard].progress;
+            progress.stalls.fetch_add(1, Ordering::Relaxed);
+            progress.stalled_ns.fetch_add(stall.turn_ns, Ordering::Relaxed);
+            progress.longest_ns.fetch_max(stall.turn_ns, Ordering::Relaxed);
+            lines
+                .extend(self.lines.allow(now_ns).map(|more| stall.line(self.threshold_ns) + &more));
+        }
+        for (shard, watched) in self.shards.iter_mut().enumerate() {
+            let since_ns = watched.progress.since_ns.load(Ordering::Relaxed);
+            let endless = since_ns > 0 && now_ns.saturating_sub(since_ns) > ENDLESS_NS;
+            if endless && since_ns != watched.reported_ns && overslept_ns < ENDLESS_NS {
+                watched.reported_ns = since_ns;
+                let task = usize::from(watched.progress.task.load(Ordering::Relaxed));
+                let task = Task::ALL.get(task).map_or("an unknown task", |task| task.name());
+                let lasts = nanoseconds((now_ns - since_ns) as f64);
+                lines.push(format!("shard {shard} is stuck: {task} has taken {lasts} and goes on"));
+            }
+        }
+        lines
+    }
+}
+
+impl Stall {
+    fn line(&self, threshold_ns: u64) -> String {
+        let ns = |ns: u64| nanoseconds(ns as f64);
+        let waited = match self.waited_ns {
+            0..1_000_000 => String::new(),
+            waited => format!(", {} of it waiting for a CPU", ns(waited)),
+        };
+        format!(
+            "shard {} stalled for {}{waited}: {} took {}, {} over the limit of {}",
+            self.shard,
+            ns(self.turn_ns),
+            self.task.name(),
+            ns(self.task_ns),
+            ns(self.turn_ns.saturating_sub(threshold_ns)),
+            ns(threshold_ns),
+        )
+    }
+}
+
+/// How many lines may be written.
+#[derive(Debug, Default)]
+struct Lines {
+    written: u32,
+    last_ns: u64,
+    suppressed: u64,
+}
+
+impl Lines {
+    /// Whether a line may be written now, and what is to be said of those that were not.
+    fn allow(&mut self, now_ns: u64) -> Option<String> {
+        let quiet = (now_ns.saturating_sub(self.last_ns) / LINE_NS).min(u64::from(LINES_MAX));
+        self.written = self.written.saturating_sub(u32::try_from(quiet).unwrap_or(LINES_MAX));
+        if self.written >= LINES_MAX {
+            self.suppressed += 1;
+            return None;
+        }
+        self.written += 1;
+        self.last_ns = now_ns;
+        match std::mem::take(&mut self.suppressed) {
+            0 => Some(String::new()),
+            more => Some(format!(" ({more} more were not written)")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    #[test]
+    fn a_long_turn_names_its_longest_task() {
+        let (mut detectors, mut watchdog) = detectors(2, THRESHOLD_DEFAULT);
+        let detector = &mut detectors[1];
+        detector.begin(100 * MS);
+        detector.tasks_ns[Task::Storage as usize] = 30 * MS;
+        detector.tasks_ns[Task::Scan as usize] = MS;
+        detector.end(135 * MS);
+        detector.begin(135 * MS);
+        detector.end(155 * MS);
+        let lines = watchdog.look(200 * MS, 200 * MS);
+        assert_eq!(lines.len(), 1);
+        assert!(lines[0].starts_with("shard 1 stalled for 35.0 ms"), "{lines:?}");
+        assert!(lines[0].contains("storage took 30.0 ms, 15.0 ms over the limit of 20.0 ms"));
+        assert_eq!(detectors[1].progress().counts(), [1, 35 * MS, 35 * MS]);
+        assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn what_is_not_timed_is_the_requests() {
+        let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
+        detectors[0].begin(MS);
+        detectors[0].tasks_ns[Task::Scan as usize] = 10 * MS;
+        detectors[0].end(41 * MS);
+        let lines = watchdog.look(100 * MS, 100 * MS);
+        assert!(lines[0].contains("requests took 30.0 ms"), "{lines:?}");
+    }
+
+    #[test]
+    fn a_turn_that_does_not_end_is_reported_once_and_a_freeze_never() {
+        let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
+        let clock = Clock::new();
+        detectors[0].begin(MS);
+        detectors[0].enter(Task::Scan, clock);
+        assert!(watchdog.look(900 * MS, 900 * MS).is_empty());
+        let lines = watchdog.look(1100 * MS, 200 * MS);
+        assert_eq!(lines, ["shard 0 is stuck: scan has taken 1.10 s and goes on"]);
+        assert!(watchdog.look(1200 * MS, 100 * MS).is_empty());
+        detectors[0].end(5000 * MS);
+        // The waiting thread wanted to sleep for 100 ms and did for 3.8 s.
+        assert!(watchdog.look(5000 * MS, 100 * MS).is_empty());
+        assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn lines_are_limited_and_what_was_left_out_is_said() {
+        let mut lines = Lines::default();
+        let written = (0..100).filter(|&n| lines.allow(n).is_some()).count();
+        assert_eq!(written, 5);
+        assert_eq!(lines.allow(LINE_NS + 100).unwrap(), " (95 more were not written)");
+        assert_eq!(lines.allow(3 * LINE_NS), Some(String::new()));
+    }
+
+    #[test]
+    fn the_scheduler_knows_this_thread() {
+        let (mut detectors, _watchdog) = detectors(1, THRESHOLD_DEFAULT);
+        // The account is brought up to date when the thread leaves its CPU.
+        std::thread::sleep(Duration::from_millis(1));
+        let schedule = detectors[0].schedule(0);
+        // Kernels without the account say nothing, and then all of it is zero.
+        assert!(schedule.on_cpu_ns > 0 || schedule.waited_ns == 0);
+    }
+}

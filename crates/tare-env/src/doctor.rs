@@ -1,0 +1,82 @@
+//! What environments need of a host, for `tare doctor`.
+
+use std::path::Path;
+
+use tare_host::doctor::{Check, Verdict};
+use tare_host::housekeeping::Housekeeping;
+use tare_host::{exec, facts};
+
+use crate::{rootfs, runtime};
+
+/// The offer of this crate. What its journal entries leave is cleaned with the journals of runs.
+pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
+
+fn checks(state: &Path) -> Vec<Check> {
+    let mut checks = oci_runtimes();
+    checks.extend(runtime::gvisor::doctor::checks(state));
+    checks.extend(engines());
+    checks.push(root_file_systems());
+    checks.extend(runtime::vm::doctor::checks(state));
+    checks.push(runtime::kata::check());
+    checks
+}
+
+/// The runtimes of containers that run under the kernel of the host.
+fn oci_runtimes() -> Vec<Check> {
+    let runtimes = [("runc", "apt-get install runc"), ("crun", "apt-get install crun")];
+    let check = |(program, remedy): (&str, &str)| {
+        let what = format!("oci:{program}");
+        match facts::version(program, "--version") {
+            Some(detail) => Check { what, verdict: Verdict::Ok, detail, remedy: String::new() },
+            None => {
+                let detail = "not on PATH".into();
+                Check { what, verdict: Verdict::Missing, detail, remedy: remedy.into() }
+            }
+        }
+    };
+    runtimes.map(check).into()
+}
+
+/// Container engines.
+fn engines() -> Vec<Check> {
+    let engines = runtime::ALL.iter().filter(|runtime| matches!(runtime.name, "docker" | "podman"));
+    let check = |engine: &runtime::Runtime| {
+        let what = engine.name.to_string();
+        match (engine.needs)(None) {
+            Ok(()) => {
+                let detail = format!("answers; usable: {}", (engine.found)().join(", "));
+                Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+            }
+            Err(error) => {
+                Check { what, verdict: Verdict::Missing, detail: error.why, remedy: error.remedy }
+            }
+        }
+    };
+    engines.map(check).collect()
+}
+
+/// What containers' root file systems can be made of.
+fn root_file_systems() -> Check {
+    let what = "root file systems".to_string();
+    let missing: Vec<&str> =
+        rootfs::TOOLS.iter().copied().filter(|name| exec::find(name).is_none()).collect();
+    let cached = rootfs::cached();
+    let unpacked = match cached.is_empty() {
+        true => format!("none in {} yet", rootfs::CACHE),
+        false => format!("in {}: {}", rootfs::CACHE, cached.join(", ")),
+    };
+    match missing.is_empty() {
+        true => Check {
+            what,
+            verdict: Verdict::Ok,
+            detail: format!("packages, images and directories; {unpacked}"),
+            remedy: String::new(),
+        },
+        false => Check {
+            what,
+            verdict: Verdict::Limited,
+            detail: format!("images and directories, no packages; {unpacked}"),
+            remedy: format!("packages need {}, on Debian and Ubuntu", missing.join(", ")),
+        },
+    }
+}

@@ -1,0 +1,207 @@
+//! The client's network namespace and its links to others', and what the network layers build on: errors,
+//! free addresses and ports, and lines for `ip`.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tare_host::RUN_VARIABLE;
+use tare_host::exec::{Command, ExecError};
+use tare_host::journal::{Entry, Journal, JournalError};
+use tare_host::netns::{self, NetnsError};
+use tare_host::process::inode_of_link;
+
+/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to 198.19.254.255.
+pub(super) const ROUTERS_MAX: u32 = 255 * 64;
+
+/// Why a network layer could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum NetworkError {
+    #[error(
+        "the system listens on port {port}, which is taken in the host's network; tell it its port ({{port}}), or take network = \"bridge\""
+    )]
+    Taken { port: u16, source: io::Error },
+    #[error(transparent)]
+    Netns(#[from] NetnsError),
+    #[error("cannot lay the network")]
+    Command(#[from] ExecError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error("cannot set {} to {value}", .path.display())]
+    Setting { path: PathBuf, value: &'static str, source: io::Error },
+    #[error("cannot read which network namespace {} is", .path.display())]
+    Namespace { path: PathBuf },
+    #[error("no address is free in 198.18.0.0/16; are many runs alive? see tare clean")]
+    NoAddress,
+    #[error("no port is free on {address}")]
+    NoPort { address: Ipv4Addr, source: io::Error },
+    #[error("a run can start at most {ROUTERS_MAX} environments behind a bridge")]
+    TooManyRouters,
+}
+
+/// The client's network namespace and its links to others'.
+#[derive(Debug)]
+pub struct Client {
+    pub(super) name: String,
+    namespace: PathBuf,
+    /// Our end's addresses in other namespaces, by their inode: one for each instance.
+    links: Mutex<HashMap<u64, Link>>,
+}
+
+#[derive(Debug)]
+struct Link {
+    number: usize,
+    addresses: Vec<Ipv4Addr>,
+}
+
+impl Client {
+    /// Makes the namespace, journalled first.
+    pub(crate) fn make(journal: &Journal) -> Result<Self, NetworkError> {
+        let name = format!("{}-client", journal.prefix());
+        journal.write(vec![Entry::network_namespace(name.clone())])?;
+        let namespace = netns::make(&name)?;
+        without_ipv6(&namespace)?;
+        batch(journal.run(), Some(&namespace), "link set lo up\n")?;
+        Ok(Self { name, namespace, links: Mutex::default() })
+    }
+
+    pub fn namespace(&self) -> &Path {
+        &self.namespace
+    }
+
+    /// Links the client to another network namespace (`None`: that of this process) and returns
+    /// the address there at which the client reaches what listens. One link per namespace and run, with
+    /// an address for each instance.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered or no address is free.
+    pub fn link(
+        &self,
+        journal: &Journal,
+        instance: u32,
+        to: Option<&Path>,
+    ) -> Result<Ipv4Addr, NetworkError> {
+        let own = Path::new("/proc/thread-self/ns/net");
+        let asked = to.unwrap_or(own);
+        let inode = match to {
+            None => inode_of_link(own),
+            Some(path) => netns::within(path, || inode_of_link(own))?,
+        };
+        let inode = inode.ok_or_else(|| NetworkError::Namespace { path: asked.into() })?;
+        let to = to.filter(|_| Some(inode) != inode_of_link(own));
+        let mut links = self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut known: Vec<Ipv4Addr> =
+            links.values().flat_map(|link| &link.addresses).copied().collect();
+        let next = links.len();
+        let link = links.entry(inode).or_insert(Link { number: next, addresses: Vec::new() });
+        let seat = usize::try_from(instance).unwrap_or(usize::MAX);
+        while link.addresses.len() <= seat {
+            let (near, far) = free_pair(journal.run(), to, known.clone())?;
+            self.add_pair(journal, to, link, (near, far))?;
+            known.push(far);
+        }
+        Ok(link.addresses[seat])
+    }
+
+    /// Gives a link a pair of addresses; with the first one the link is made.
+    fn add_pair(
+        &self,
+        journal: &Journal,
+        to: Option<&Path>,
+        link: &mut Link,
+        (near, far): (Ipv4Addr, Ipv4Addr),
+    ) -> Result<(), NetworkError> {
+        let (client, number) = (&self.name, link.number);
+        let there = format!("{}-h{number}", journal.prefix());
+        let mut make = String::new();
+        if link.addresses.is_empty() {
+            let entry = Entry::link(there.clone(), to.map(Path::to_path_buf));
+            journal.write(vec![entry])?;
+            make = format!("link add {there} type veth peer name tare-h{number} netns {client}\n");
+        }
+        let up = |device: &str, address| {
+            format!("addr add {address}/30 dev {device}\nlink set {device} up\n")
+        };
+        batch(journal.run(), to, &(make + &up(&there, far)))?;
+        let here = format!("tare-h{number}");
+        batch(journal.run(), Some(&self.namespace), &up(&here, near))?;
+        link.addresses.push(far);
+        Ok(())
+    }
+}
+
+/// Two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of the
+/// client's links (`known`) has yet. Runs begin to look at different places, so that two of them
+/// hardly ever race for the same.
+pub(crate) fn free_pair(
+    run: &str,
+    namespace: Option<&Path>,
+    known: Vec<Ipv4Addr>,
+) -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
+    let routes = || fs::read_to_string("/proc/thread-self/net/fib_trie").unwrap_or_default();
+    let routes = match namespace {
+        None => routes(),
+        Some(path) => netns::within(path, routes)?,
+    };
+    let taken: Vec<Ipv4Addr> = routes
+        .split(|c: char| c.is_whitespace() || c == '/')
+        .filter_map(|word| word.parse().ok())
+        .chain(known)
+        .collect();
+    let first = u32::from_str_radix(run, 16).unwrap_or(0);
+    for step in 0..256 {
+        let slot = (first + step) % (1 << 14);
+        let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + slot * 4;
+        let block = base..base + 4;
+        if !taken.iter().any(|address| block.contains(&u32::from(*address))) {
+            return Ok((Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2)));
+        }
+    }
+    Err(NetworkError::NoAddress)
+}
+
+/// A port that is free on an address of this process's namespace right now.
+pub fn free_port(address: Ipv4Addr) -> Result<u16, NetworkError> {
+    let bind = || TcpListener::bind((address, 0))?.local_addr();
+    let bound = bind().map_err(|source| NetworkError::NoPort { address, source })?;
+    Ok(bound.port())
+}
+
+/// A port that the system insists on, if nothing of this process's namespace listens on it.
+pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
+    let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
+    bound.map(|_| port).map_err(|source| NetworkError::Taken { port, source })
+}
+
+/// Turns IPv6 off in a namespace of ours, as docker does for a network without it: no duplicate
+/// address detection or multicast reports during the measurement.
+pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
+    let write = || -> Result<(), NetworkError> {
+        for which in ["all", "default"] {
+            let path = PathBuf::from(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"));
+            match fs::write(&path, "1") {
+                // A kernel without IPv6 has no such file.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                result => {
+                    result.map_err(|source| NetworkError::Setting { path, value: "1", source })?
+                }
+            }
+        }
+        Ok(())
+    };
+    netns::within(namespace, write)?
+}
+
+/// Runs lines of `ip` in one process, marked as the run's like all that it starts.
+pub(super) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
+    let mut command =
+        Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);
+    if let Some(path) = namespace {
+        command = command.in_namespace(path);
+    }
+    command.run()?;
+    Ok(())
+}

@@ -1,0 +1,463 @@
+//! The network layer: what lies between the client and the system.
+//!
+//! The client always stands in a namespace of its own, `tare-RUN-client`, so that it meets the
+//! layer and not a loopback short cut. With `host`, a veth pair links it to the namespace in which
+//! the system listens. With `bridge`, a router namespace of each environment plays the host of the
+//! container: veth to the client, DNAT of the published port, masquerade, a forward chain as
+//! docker's, a bridge, and the container's namespace behind it. So the host's own namespace gets no
+//! NAT table, and the baseline stays clean. With `bridge+proxy` a userland proxy in the router
+//! takes the place of DNAT.
+//!
+//! Several instances of a system have the same port and an address each: with `host` further addresses
+//! of the link, with `bridge` namespaces behind one bridge, each published on an address of its own.
+//!
+//! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links to
+//! namespaces that are not ours, 198.19/16 inside our own.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Stdio};
+use std::thread;
+
+use tare_host::RUN_VARIABLE;
+use tare_host::exec::Command;
+use tare_host::journal::Entry;
+use tare_host::netns;
+
+pub(crate) mod client;
+
+use crate::run_context::RunContext;
+use crate::seat::Seat;
+pub use client::{Client, NetworkError, free_port};
+use client::{ROUTERS_MAX, batch, without_ipv6};
+pub(crate) use client::{free_pair, must_be_free};
+use tare_lab::layer::Network;
+
+/// Where a containerised system listens, and the port that is published for it: Cassandra's.
+pub const PORT: u16 = 9042;
+
+/// How many instances an environment can have: each has a loopback address that ends in its number.
+pub(crate) const INSTANCES_MAX: u32 = 200;
+
+/// The container's address and that of its bridge, the same behind every router.
+pub(crate) const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
+pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
+
+/// The namespaces of one started environment behind a bridge. Every start takes a number of its own:
+/// the kernel removes the links of a namespace some time after its name.
+#[derive(Debug)]
+pub struct Router {
+    number: u32,
+    /// The number of the start that made the router; this one, unless it is an instance beside others.
+    of: u32,
+    seat: u32,
+    router: String,
+    system: String,
+    /// The port that the system listens on.
+    port: u16,
+    /// The system is a guest: a tap device on the bridge takes the place of its namespace.
+    tap: bool,
+    proxy: Option<Child>,
+}
+
+/// The tap device of a guest, in its router's namespace.
+pub(crate) const TAP: &str = "tare-s";
+
+impl Router {
+    /// The router of environment `number`; nothing is made yet.
+    pub fn new(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
+        if number >= ROUTERS_MAX {
+            return Err(NetworkError::TooManyRouters);
+        }
+        let prefix = ground.prefix();
+        let (of, seat) = (ground.seat().router(number), ground.seat().number());
+        let router = format!("{prefix}-r{of}");
+        let system = format!("{prefix}-s{number}");
+        Ok(Self { number, of, seat, router, system, port: PORT, tap: false, proxy: None })
+    }
+
+    /// The same for a virtual machine, whose monitor runs in the router's namespace.
+    pub(crate) fn for_guest(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
+        Ok(Self { tap: true, ..Self::new(ground, number)? })
+    }
+
+    /// What has to be in the journal before `make`.
+    pub fn entries(&self) -> Vec<Entry> {
+        let names = match (self.tap, self.is_first()) {
+            (true, _) => vec![&self.router],
+            (false, true) => vec![&self.router, &self.system],
+            (false, false) => vec![&self.system],
+        };
+        names.into_iter().map(|name| Entry::network_namespace(name.clone())).collect()
+    }
+
+    fn is_first(&self) -> bool {
+        self.of == self.number
+    }
+
+    /// The address of the system, behind the bridge.
+    fn system_address(&self) -> Ipv4Addr {
+        behind_bridge(self.seat)
+    }
+
+    /// The namespace in which the system runs, or the monitor of its guest.
+    pub fn system_namespace(&self) -> PathBuf {
+        netns::path(if self.tap { &self.router } else { &self.system })
+    }
+
+    /// Where the client dials.
+    pub fn published(&self) -> SocketAddrV4 {
+        SocketAddrV4::new(self.link_address(2), PORT)
+    }
+
+    /// Address `last` of the /30 between client and router.
+    fn link_address(&self, last: u32) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + self.number * 4 + last)
+    }
+
+    /// Makes both namespaces with all that is in them, and starts the proxy if asked.
+    ///
+    /// # Errors
+    /// When a step fails; the journal undoes what was made.
+    pub fn make(&mut self, ground: &RunContext, proxy: bool) -> Result<(), NetworkError> {
+        let router = match self.is_first() {
+            true => self.make_router(ground, proxy)?,
+            false => self.join(ground, proxy)?,
+        };
+        if proxy {
+            self.proxy = Some(self.start_proxy(ground, &router)?);
+        }
+        Ok(())
+    }
+
+    /// Adds a namespace to the router of another instance.
+    fn join(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
+        let router = netns::path(&self.router);
+        let system = netns::make(&self.system)?;
+        without_ipv6(&system)?;
+        let (name, port) = (&self.system, format!("{TAP}{}", self.seat));
+        let (near, far) = (self.link_address(1), self.link_address(2));
+        let text = format!(
+            "link add {port} type veth peer name eth0 netns {name}\n\
+             link set {port} master tare0\n\
+             link set {port} up\n\
+             addr add {far}/30 dev tare-c\n"
+        );
+        batch(ground.run(), Some(&router), &text)?;
+        batch(ground.run(), Some(&system), &self.inside())?;
+        let text = format!("addr add {near}/30 dev tare-r{}\n", self.of);
+        batch(ground.run(), Some(ground.client().namespace()), &text)?;
+        let system = SocketAddrV4::new(self.system_address(), self.port);
+        let rules = joining(system, far, proxy);
+        let rules = Command::new("nft").args(["-f", "-"]).input(rules);
+        rules.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
+        Ok(router)
+    }
+
+    /// The lines of `ip` for the system's namespace.
+    fn inside(&self) -> String {
+        let address = self.system_address();
+        format!(
+            "link set lo up\n\
+             addr add {address}/24 dev eth0\n\
+             link set eth0 up\n\
+             route add default via {BRIDGE_ADDRESS}\n"
+        )
+    }
+
+    fn make_router(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
+        let (router, system) = thread::scope(|scope| {
+            let router = scope.spawn(|| netns::make(&self.router));
+            let system = (!self.tap).then(|| netns::make(&self.system)).transpose();
+            (joined(router), system)
+        });
+        let (router, system) = (router?, system?);
+        system.as_deref().map_or(Ok(()), without_ipv6)?;
+        let port = match self.tap {
+            true => format!("tuntap add dev {TAP} mode tap vnet_hdr"),
+            false => format!("link add {TAP} type veth peer name eth0 netns {}", self.system),
+        };
+        let (near, far) = (self.link_address(1), self.link_address(2));
+        let (number, client) = (self.number, &ground.client().name);
+        // One command makes both veth pairs, with their far ends in the other namespaces.
+        batch(
+            ground.run(),
+            Some(&router),
+            &format!(
+                "link set lo up\n\
+                 link add tare0 type bridge\n\
+                 addr add {BRIDGE_ADDRESS}/24 dev tare0\n\
+                 {port}\n\
+                 link set {TAP} master tare0\n\
+                 link set {TAP} up\n\
+                 link set tare0 up\n\
+                 link add tare-c type veth peer name tare-r{number} netns {client}\n\
+                 addr add {far}/30 dev tare-c\n\
+                 link set tare-c up\n"
+            ),
+        )?;
+        thread::scope(|scope| {
+            let inside = scope.spawn(|| {
+                let Some(system) = &system else { return Ok(()) };
+                batch(ground.run(), Some(system), &self.inside())
+            });
+            let outside = scope.spawn(|| {
+                let link = format!("tare-r{number}");
+                let text = format!("addr add {near}/30 dev {link}\nlink set {link} up\n");
+                batch(ground.run(), Some(ground.client().namespace()), &text)
+            });
+            let forward = || {
+                let path = PathBuf::from("/proc/sys/net/ipv4/ip_forward");
+                let result = fs::write(&path, "1");
+                result.map_err(|source| NetworkError::Setting { path, value: "1", source })
+            };
+            netns::within(&router, forward)??;
+            let table = Command::new("nft").args(["-f", "-"]).input(table(proxy, self.port));
+            table.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
+            joined(inside)?;
+            joined(outside)
+        })?;
+        Ok(router)
+    }
+
+    fn start_proxy(&self, ground: &RunContext, router: &Path) -> Result<Child, NetworkError> {
+        let to = SocketAddrV4::new(self.system_address(), self.port);
+        let command = Command::new(ground.program())
+            .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
+            .variable(RUN_VARIABLE, ground.run())
+            .in_namespace(router)
+            .on_cpus(&ground.cpus().all);
+        Ok(command.spawn(Stdio::null(), Stdio::null(), Stdio::null())?)
+    }
+
+    /// The process of the userland proxy, if there is one.
+    pub fn proxy_pid(&self) -> Option<u32> {
+        self.proxy.as_ref().map(Child::id)
+    }
+
+    /// Ends the proxy, so that it holds its namespace no longer. Idempotent.
+    pub fn end_proxy(&mut self) -> io::Result<()> {
+        match self.proxy.take() {
+            Some(mut proxy) => {
+                proxy.kill()?;
+                proxy.wait().map(|_| ())
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The router's nft table: the same hooks and decisions in the same order as dockerd's iptables
+/// chains (PREROUTING/DOCKER, POSTROUTING, FORWARD with DOCKER-USER, isolation, conntrack, DOCKER).
+/// NAT priorities are numbers because nft 1.0 does not take the names in every hook.
+fn table(proxy: bool, port: u16) -> String {
+    let publish = match proxy {
+        true => String::new(),
+        false => format!("fib daddr type local tcp dport {PORT} dnat to {SYSTEM_ADDRESS}:{port}"),
+    };
+    format!(
+        "table ip tare {{
+  chain prerouting {{ type nat hook prerouting priority -100; policy accept; {publish}; }}
+  chain postrouting {{
+    type nat hook postrouting priority 100; policy accept;
+    ip saddr 198.19.255.0/24 oifname != \"tare0\" masquerade
+    ip saddr {SYSTEM_ADDRESS} ip daddr {SYSTEM_ADDRESS} tcp dport {port} masquerade
+  }}
+  chain user {{ return; }}
+  chain isolate {{ iifname \"tare0\" oifname != \"tare0\" jump isolate2; return; }}
+  chain isolate2 {{ oifname \"tare0\" drop; return; }}
+  chain publish {{
+    ip daddr {SYSTEM_ADDRESS} iifname != \"tare0\" oifname \"tare0\" tcp dport {port} accept
+  }}
+  chain forward {{
+    type filter hook forward priority 0; policy drop;
+    jump user
+    jump isolate
+    oifname \"tare0\" ct state established,related accept
+    oifname \"tare0\" jump publish
+    iifname \"tare0\" accept
+  }}
+}}
+"
+    )
+}
+
+/// What a further instance behind the bridge adds to the table: its publishing before that of the first
+/// one, which is for every address of the router, and what docker adds for each container.
+fn joining(system: SocketAddrV4, published: Ipv4Addr, proxy: bool) -> String {
+    let (address, port) = (system.ip(), system.port());
+    let publish = match proxy {
+        true => String::new(),
+        false => format!(
+            "insert rule ip tare prerouting ip daddr {published} tcp dport {PORT} dnat to {system}\n"
+        ),
+    };
+    format!(
+        "{publish}add rule ip tare postrouting ip saddr {address} ip daddr {address} tcp dport {port} masquerade
+add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0\" tcp dport {port} accept
+"
+    )
+}
+
+/// The address of an instance behind the bridge.
+fn behind_bridge(seat: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + seat)
+}
+
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    match thread.join() {
+        Ok(value) => value,
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Everything that one started environment has of the network.
+#[derive(Debug)]
+pub struct Place {
+    /// Where the client dials.
+    pub address: SocketAddr,
+    /// What the system listens on, as seen from inside.
+    pub listen: SocketAddrV4,
+    /// Where the instances of its environment find each other.
+    pub(crate) nodes: Nodes,
+    /// The namespace that the system has to run in; `None` is the host's.
+    pub namespace: Option<PathBuf>,
+    pub router: Option<Router>,
+}
+
+impl Place {
+    /// What has to be in the journal before `make`, and the router if there is one.
+    pub(crate) fn plan(
+        ground: &RunContext,
+        layer: Network,
+        number: u32,
+    ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
+        match layer {
+            Network::Host => Ok((Vec::new(), None)),
+            Network::Bridge { .. } => {
+                let router = Router::new(ground, number)?;
+                Ok((router.entries(), Some(router)))
+            }
+        }
+    }
+
+    /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
+    pub(crate) fn make(
+        ground: &RunContext,
+        layer: Network,
+        router: Option<Router>,
+        port: Option<u16>,
+    ) -> Result<Self, NetworkError> {
+        let seat = ground.seat();
+        match (layer, router) {
+            (Network::Bridge { proxy }, Some(mut router)) => {
+                router.port = port.unwrap_or(PORT);
+                router.make(ground, proxy)?;
+                Ok(Self {
+                    address: router.published().into(),
+                    listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
+                    nodes: Nodes::of(seat, behind_bridge),
+                    namespace: Some(router.system_namespace()),
+                    router: Some(router),
+                })
+            }
+            _ => {
+                let address =
+                    ground.client().link(ground.journal(), ground.seat().number(), None)?;
+                let free = || port.map_or_else(|| free_port(address), must_be_free);
+                let port = ground.seat().port(free)?;
+                let listen = SocketAddrV4::new(address, port);
+                let nodes = Nodes::on_loopback(port, seat);
+                Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
+            }
+        }
+    }
+
+    /// The addresses that its system is told.
+    pub(crate) fn told(&self) -> Told {
+        let advertised = match self.address.ip() {
+            IpAddr::V4(address) => address,
+            IpAddr::V6(_) => *self.listen.ip(),
+        };
+        Told { listen: self.listen, advertised, nodes: self.nodes.clone() }
+    }
+}
+
+/// Addresses at which the instances of one environment find each other, and nobody else does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Nodes {
+    pub(crate) own: Ipv4Addr,
+    /// In the order of their seats, this one's too.
+    pub(crate) all: Vec<Ipv4Addr>,
+}
+
+impl Nodes {
+    fn of(seat: &Seat, address: impl Fn(u32) -> Ipv4Addr) -> Self {
+        Self { own: address(seat.number()), all: (0..seat.count()).map(address).collect() }
+    }
+
+    /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace have
+    /// different ports. 127.0.x.x is left to others.
+    pub(crate) fn on_loopback(port: u16, seat: &Seat) -> Self {
+        Self::of(seat, |number| {
+            let [high, low] = port.to_be_bytes();
+            let last = u8::try_from(number + 1).unwrap_or(u8::MAX);
+            Ipv4Addr::new(127, high.max(1), low, last)
+        })
+    }
+}
+
+/// What a system is told of its addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) listen: SocketAddrV4,
+    /// Where clients reach it.
+    pub(crate) advertised: Ipv4Addr,
+    pub(crate) nodes: Nodes,
+}
+
+impl From<SocketAddrV4> for Told {
+    /// Of a system without others, which is not told where clients reach it where that is elsewhere.
+    fn from(listen: SocketAddrV4) -> Self {
+        let nodes = Nodes::on_loopback(listen.port(), &Seat::only());
+        let advertised = if listen.ip().is_unspecified() { nodes.own } else { *listen.ip() };
+        Self { listen, advertised, nodes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_to_two_namespaces_never_share_addresses() {
+        let first = free_pair("01ab", None, Vec::new()).unwrap();
+        let second = free_pair("01ab", None, vec![first.1]).unwrap();
+        assert_ne!(u32::from(first.1) / 4, u32::from(second.1) / 4);
+        assert_eq!(u32::from(first.0) + 1, u32::from(first.1));
+    }
+
+    #[test]
+    fn each_port_and_instance_has_a_loopback_address_of_its_own() {
+        let check = |port, count, expect: &str| {
+            let last = Seat::row(count).last().unwrap();
+            let nodes = Nodes::on_loopback(port, &last);
+            assert_eq!(nodes.own.to_string(), expect);
+            assert_eq!(nodes.all.last(), Some(&nodes.own));
+        };
+        check(9042, 1, "127.35.82.1");
+        check(9042, 2, "127.35.82.2");
+        check(65535, INSTANCES_MAX, "127.255.255.200");
+        check(80, 1, "127.1.80.1");
+    }
+
+    #[test]
+    fn a_system_is_told_where_clients_reach_it() {
+        let told = Told::from("198.18.0.2:7000".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(told.advertised.to_string(), "198.18.0.2");
+        let told = Told::from("0.0.0.0:9042".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(told.advertised.to_string(), "127.35.82.1");
+    }
+}

@@ -1,0 +1,323 @@
+//! The kinds of journal entries that this crate owns: what container engines and OCI runtimes made.
+//!
+//! Engines are asked through bollard, at the socket that stands in the entry: at the time of a clean
+//! the engine may be reached by another path than the one that the environment variables give.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use bollard::Docker;
+use bollard::query_parameters::{
+    RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder, RemoveVolumeOptionsBuilder,
+};
+use serde::{Deserialize, Serialize};
+use tare_host::UndoError;
+use tare_host::exec::{Command, ExecError, find};
+use tare_host::journal::Entry;
+use tare_host::undo::{KnownKinds, UndoKinds, check_name, check_path};
+use tokio::runtime::Builder;
+
+/// How long a container engine may take to remove something.
+const ENGINE_LIMIT: Duration = Duration::from_secs(30);
+
+/// How long an engine is asked again that failed to remove something.
+const ENGINE_RETRY: Duration = Duration::from_secs(3);
+
+/// Between two questions to an engine.
+const ENGINE_PAUSE: Duration = Duration::from_millis(100);
+
+/// The kinds of journal entries of this crate. Everything that opens or cleans a journal in which
+/// environments are passes them.
+pub const KINDS: KnownKinds = &[&ContainerKinds];
+
+/// An entry of this crate, as it is written in a journal.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub(crate) enum ContainerEntry {
+    /// A container of an engine that speaks docker's API on a unix socket.
+    Container { engine: String, socket: PathBuf, name: String },
+    /// An image in such an engine, with its tag.
+    Image { engine: String, socket: PathBuf, name: String },
+    /// A named volume of an engine.
+    Volume { engine: String, socket: PathBuf, name: String },
+    /// A container of an OCI runtime: `COMMAND... --root ROOT delete --force ID`.
+    OciContainer { command: Vec<String>, root: PathBuf, id: String },
+}
+
+impl From<ContainerEntry> for Entry {
+    fn from(entry: ContainerEntry) -> Self {
+        Self::new(&entry)
+    }
+}
+
+/// Why an engine did not remove something.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot remove {what} through {}: {answer}; is the engine running?", .socket.display())]
+struct EngineUndoError {
+    what: String,
+    socket: PathBuf,
+    answer: String,
+}
+
+/// Undoes the entries of this crate.
+#[derive(Debug)]
+struct ContainerKinds;
+
+impl UndoKinds for ContainerKinds {
+    fn kinds(&self) -> &'static [&'static str] {
+        &["container", "image", "volume", "oci_container"]
+    }
+
+    fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
+        match entry.read()? {
+            ContainerEntry::Container { engine, socket, name } => {
+                remove(run, &engine, &socket, Thing::Container, &name)
+            }
+            ContainerEntry::Image { engine, socket, name } => {
+                remove(run, &engine, &socket, Thing::Image, &name)
+            }
+            ContainerEntry::Volume { engine, socket, name } => {
+                remove(run, &engine, &socket, Thing::Volume, &name)
+            }
+            ContainerEntry::OciContainer { command, root, id } => {
+                check_name(run, &id)?;
+                check_path(run, &root)?;
+                delete_oci_container(&command, &root, &id)
+            }
+        }
+    }
+}
+
+/// What an engine keeps.
+#[derive(Clone, Copy, Debug)]
+enum Thing {
+    Container,
+    Image,
+    Volume,
+}
+
+impl Thing {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Container => "container",
+            Self::Image => "image",
+            Self::Volume => "volume",
+        }
+    }
+
+    async fn remove(self, client: &Docker, name: &str) -> Result<(), bollard::errors::Error> {
+        match self {
+            Self::Container => {
+                let options = RemoveContainerOptionsBuilder::new().force(true).v(true).build();
+                client.remove_container(name, Some(options)).await
+            }
+            Self::Image => {
+                let options = RemoveImageOptionsBuilder::new().force(true).build();
+                client.remove_image(name, Some(options), None).await.map(drop)
+            }
+            Self::Volume => {
+                let options = RemoveVolumeOptionsBuilder::new().force(true).build();
+                client.remove_volume(name, Some(options)).await
+            }
+        }
+    }
+}
+
+/// Asks an engine to remove a thing, until it is gone and stays gone: an engine finishes what a
+/// process asked for that was killed before the answer.
+fn remove(
+    run: &str,
+    engine: &str,
+    socket: &Path,
+    thing: Thing,
+    name: &str,
+) -> Result<(), UndoError> {
+    check_name(run, name)?;
+    let fail = |answer: String| {
+        let what = format!("{} {name} of {engine}", thing.word());
+        UndoError::OfKind(Box::new(EngineUndoError { what, socket: socket.into(), answer }))
+    };
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+    let runtime = runtime.map_err(|error| fail(error.to_string()))?;
+    let limited = async {
+        tokio::time::timeout(ENGINE_LIMIT, async {
+            let client = connect(socket).await.map_err(|error| error.to_string())?;
+            remove_with(&client, thing, name).await
+        })
+        .await
+    };
+    match runtime.block_on(limited) {
+        Ok(result) => result.map_err(fail),
+        Err(_) => Err(fail(format!("not removed within {} s", ENGINE_LIMIT.as_secs()))),
+    }
+}
+
+/// Connects and finds out which version of the API the engine speaks.
+async fn connect(socket: &Path) -> Result<Docker, bollard::errors::Error> {
+    let shown = socket.display().to_string();
+    let seconds = ENGINE_LIMIT.as_secs();
+    let client = Docker::connect_with_unix(&shown, seconds, bollard::API_DEFAULT_VERSION)?;
+    client.negotiate_version().await
+}
+
+async fn remove_with(client: &Docker, thing: Thing, name: &str) -> Result<(), String> {
+    use bollard::errors::Error::DockerResponseServerError;
+    let begin = Instant::now();
+    let mut absences = 0;
+    loop {
+        let error = match thing.remove(client, name).await {
+            Ok(()) => return Ok(()),
+            Err(error) => error,
+        };
+        match &error {
+            // It may still be in the making, asked for by a process that was killed meanwhile.
+            DockerResponseServerError { status_code: 404, .. } if absences == 2 => return Ok(()),
+            DockerResponseServerError { status_code: 404, .. } => absences += 1,
+            // Another removal is under way, asked for by a process that was killed meanwhile.
+            DockerResponseServerError { status_code: 409, .. } => {}
+            // Podman, when the container's process ended while it was about to kill it.
+            DockerResponseServerError { status_code: 500, .. }
+                if begin.elapsed() < ENGINE_RETRY => {}
+            DockerResponseServerError { status_code, message } => {
+                return Err(format!("{status_code} {message}"));
+            }
+            // Without its socket the engine is gone, and a container that outlived it is found by
+            // the mark of its processes.
+            _ => return Err(tare_host::error_line(&error)),
+        }
+        tokio::time::sleep(ENGINE_PAUSE).await;
+    }
+}
+
+fn delete_oci_container(command: &[String], root: &Path, id: &str) -> Result<(), UndoError> {
+    if !root.join(id).exists() {
+        return Ok(());
+    }
+    let Some((program, arguments)) = command.split_first() else { return Ok(()) };
+    if find(program).is_none() {
+        // Its processes are killed by their mark and its state goes with the work directory.
+        return Ok(());
+    }
+    let delete = Command::new(program).args(arguments).arg("--root").arg(root);
+    match delete.args(["delete", "--force", id]).run() {
+        Ok(_) => Ok(()),
+        Err(ExecError::Failed { .. }) if !root.join(id).exists() => Ok(()),
+        // The state of a container that was killed half made is not readable for its runtime.
+        Err(ExecError::Failed { .. }) => remove_state(&root.join(id)),
+        Err(source) => Err(UndoError::Command { what: format!("container {id}"), source }),
+    }
+}
+
+/// Removes the state of an OCI container. It is no error when it is gone.
+fn remove_state(path: &Path) -> Result<(), UndoError> {
+    match fs::remove_dir_all(path) {
+        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+            Err(UndoError::Remove { path: path.into(), source })
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::UnixListener;
+    use std::thread;
+
+    use super::*;
+
+    /// An engine that answers one removal after the other with these statuses. The target of every
+    /// removal comes back when all are given.
+    fn engine(socket: &Path, statuses: &'static [u16]) -> thread::JoinHandle<Vec<String>> {
+        let listener = UnixListener::bind(socket).unwrap();
+        thread::spawn(move || {
+            let mut targets = Vec::new();
+            while targets.len() < statuses.len() {
+                let (mut stream, _) = listener.accept().unwrap();
+                let mut reader = BufReader::new(stream.try_clone().unwrap());
+                let mut first = String::new();
+                reader.read_line(&mut first).unwrap();
+                let mut line = String::new();
+                while reader.read_line(&mut line).unwrap() > 2 {
+                    line.clear();
+                }
+                let target = first.split(' ').nth(1).unwrap().to_string();
+                let (status, body) = match target.ends_with("/version") {
+                    true => (200, r#"{"ApiVersion":"1.41"}"#),
+                    false => {
+                        targets.push(target);
+                        (statuses[targets.len() - 1], r#"{"message":"as the test wants it"}"#)
+                    }
+                };
+                // Status 204 has no body.
+                let body = if status == 204 { "" } else { body };
+                write!(
+                    stream,
+                    "HTTP/1.1 {status} X\r\nContent-Type: application/json\r\n\
+                     Content-Length: {}\r\nConnection: close\r\n\r\n{body}",
+                    body.len()
+                )
+                .unwrap();
+                stream.shutdown(std::net::Shutdown::Write).unwrap();
+                let _ = reader.read(&mut [0; 16]);
+            }
+            targets
+        })
+    }
+
+    fn container(socket: &Path, name: &str) -> Entry {
+        let (engine, name) = ("docker".into(), name.into());
+        ContainerEntry::Container { engine, socket: socket.into(), name }.into()
+    }
+
+    #[test]
+    fn a_container_is_removed_until_it_stays_gone() {
+        let folder = tempfile::tempdir().unwrap();
+        let undo = |name: &str, statuses: &'static [u16]| {
+            let socket = folder.path().join(format!("{}.sock", statuses.len()));
+            let engine = engine(&socket, statuses);
+            let result = ContainerKinds.undo("ab12", &container(&socket, name));
+            (result, engine.join().unwrap())
+        };
+        let (result, targets) = undo("tare-ab12-1", &[204]);
+        result.unwrap();
+        let (path, query) = targets[0].split_once('?').unwrap();
+        assert!(path.ends_with("/containers/tare-ab12-1"), "{path}");
+        assert!(query.contains("force=true") && query.contains("v=true"), "{query}");
+        let (result, targets) = undo("tare-ab12-1", &[409, 500, 404, 404, 404]);
+        result.unwrap();
+        assert_eq!(targets.len(), 5);
+        let (result, _) = undo("tare-ab12-1", &[409, 403]);
+        let line = tare_host::error_line(&result.unwrap_err());
+        assert!(line.contains("403 as the test wants it"), "{line}");
+    }
+
+    #[test]
+    fn an_engine_that_is_gone_is_an_error_and_strangers_are_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let socket = folder.path().join("none.sock");
+        let gone = ContainerKinds.undo("ab12", &container(&socket, "tare-ab12-1"));
+        assert!(matches!(gone, Err(UndoError::OfKind(_))), "{gone:?}");
+        let other = ContainerKinds.undo("ab12", &container(&socket, "postgres"));
+        assert!(matches!(other, Err(UndoError::NotOurs { .. })), "{other:?}");
+    }
+
+    /// As written by versions in which one crate knew all kinds.
+    #[test]
+    fn entries_of_older_journals_are_read() {
+        let texts = [
+            r#"{"kind":"container","engine":"docker","socket":"/s","name":"tare-ab12-1"}"#,
+            r#"{"kind":"image","engine":"docker","socket":"/s","name":"tare-ab12"}"#,
+            r#"{"kind":"volume","engine":"podman","socket":"/s","name":"tare-ab12-1-data"}"#,
+            r#"{"kind":"oci_container","command":["runc"],"root":"/r","id":"tare-ab12-1"}"#,
+        ];
+        for (text, kind) in texts.iter().zip(ContainerKinds.kinds()) {
+            let entry: Entry = serde_json::from_str(text).unwrap();
+            assert_eq!(entry.kind(), *kind);
+            let read: ContainerEntry = entry.read().unwrap();
+            assert_eq!(Entry::from(read), entry);
+        }
+    }
+}

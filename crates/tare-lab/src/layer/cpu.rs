@@ -1,0 +1,74 @@
+//! The cpu layer: which CPUs the system may run on, and how much of them.
+
+use std::fmt;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+
+use tare_std::cpus::CpuSet;
+
+use super::Layer;
+use super::text::{BadLayerValue, serde_as_text};
+use crate::environment::CpuPlan;
+
+/// Quotas in CPUs that can be asked for: the kernel takes none under 1 ms in 100 ms.
+const QUOTAS: RangeInclusive<f64> = 0.01..=4096.0;
+
+/// A value of the cpu layer.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Cpu {
+    Shared,
+    Pinned,
+    /// In CPUs.
+    Quota(f64),
+}
+
+impl Cpu {
+    pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
+        ("shared", "every CPU of the plan, the client's too, as a container gets by default"),
+        ("pinned", "the system's own CPUs only: affinity, and a cpuset where it has a cgroup"),
+        ("quota=*", "every CPU, but at most so many CPUs of time (CFS quota), such as quota=1.5"),
+    ];
+
+    /// A quota in CPUs; `None` where the kernel would not take it.
+    pub fn quota(cpus: f64) -> Option<Self> {
+        QUOTAS.contains(&cpus).then_some(Self::Quota(cpus))
+    }
+
+    /// The CPUs that the system may run on.
+    pub fn set(self, plan: &CpuPlan) -> &CpuSet {
+        match self {
+            Self::Pinned => &plan.system,
+            Self::Shared | Self::Quota(_) => &plan.all,
+        }
+    }
+}
+
+impl fmt::Display for Cpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Shared => f.pad("shared"),
+            Self::Pinned => f.pad("pinned"),
+            Self::Quota(cpus) => f.pad(&format!("quota={cpus}")),
+        }
+    }
+}
+
+impl FromStr for Cpu {
+    type Err = BadLayerValue;
+
+    fn from_str(text: &str) -> Result<Self, BadLayerValue> {
+        match text {
+            "shared" => Ok(Self::Shared),
+            "pinned" => Ok(Self::Pinned),
+            _ => {
+                let unknown = || BadLayerValue::unknown(Layer::Cpu, text);
+                let quota = text.strip_prefix("quota=").ok_or_else(unknown)?;
+                let wanted = "a quota is a number of CPUs such as quota=1.5";
+                let bad = || BadLayerValue::new(Layer::Cpu, text, wanted);
+                quota.parse().ok().and_then(Self::quota).ok_or_else(bad)
+            }
+        }
+    }
+}
+
+serde_as_text!(Cpu);

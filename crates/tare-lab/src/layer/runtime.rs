@@ -1,0 +1,59 @@
+//! The runtime layer: what runs the system. The names belong to the crate that implements runtimes.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Name of a runtime, with an argument after a colon where it takes one: `process`, `oci:runc`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Runtime(String);
+
+impl Runtime {
+    /// The kind that has no layers of its own: a plain process of the host.
+    pub const PROCESS: &'static str = "process";
+
+    /// The whole name.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The name before the colon.
+    pub fn kind(&self) -> &str {
+        self.0.split(':').next().unwrap_or_default()
+    }
+
+    /// The text after the colon.
+    pub fn argument(&self) -> Option<&str> {
+        self.0.split_once(':').map(|(_, argument)| argument)
+    }
+
+    /// Whether the system is a plain process of the host.
+    pub fn is_process(&self) -> bool {
+        self.0 == Self::PROCESS
+    }
+}
+
+impl<T: Into<String>> From<T> for Runtime {
+    fn from(name: T) -> Self {
+        Self(name.into())
+    }
+}
+
+impl PartialEq<str> for Runtime {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Runtime {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+impl fmt::Display for Runtime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}

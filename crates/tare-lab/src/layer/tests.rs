@@ -1,0 +1,207 @@
+use std::fmt::Display;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::*;
+use crate::environment::StorageSpec;
+use crate::fake;
+
+/// The text of each value is read as that value, alone and in JSON, and stays the same text.
+#[track_caller]
+fn round_trip<T>(values: &[(&str, T)])
+where
+    T: Display + FromStr<Err = BadLayerValue> + PartialEq + fmt::Debug,
+    T: Serialize + serde::de::DeserializeOwned,
+{
+    for (text, value) in values {
+        assert_eq!(value.to_string(), *text);
+        assert_eq!(text.parse().as_ref(), Ok(value), "{text}");
+        let json = serde_json::to_value(value).unwrap();
+        assert_eq!(json, serde_json::json!(text));
+        assert_eq!(&serde_json::from_value::<T>(json).unwrap(), value, "{text}");
+    }
+}
+
+#[track_caller]
+fn refused<T: FromStr<Err = BadLayerValue> + fmt::Debug>(layer: Layer, texts: &[&str]) {
+    for text in texts {
+        let error = text.parse::<T>().expect_err(text);
+        assert_eq!((error.layer, error.value.as_str()), (layer, *text));
+    }
+}
+
+#[test]
+fn words_round_trip() {
+    round_trip(&[
+        ("host", Network::Host),
+        ("bridge", Network::Bridge { proxy: false }),
+        ("bridge+proxy", Network::Bridge { proxy: true }),
+    ]);
+    refused::<Network>(Layer::Network, &["", "hosts", "bridge+", "*"]);
+    round_trip(&[
+        ("default", Security::Default),
+        ("default+io_uring", Security::DefaultWithIoUring),
+        ("none", Security::None),
+    ]);
+    refused::<Security>(Layer::Security, &["", "privileged"]);
+    round_trip(&[("own", Cgroup::Own), ("none", Cgroup::None)]);
+    refused::<Cgroup>(Layer::Cgroup, &["", "sone"]);
+    let groups = |names: &[&str]| Host::TunedGroups(names.iter().map(|n| n.to_string()).collect());
+    round_trip(&[
+        ("as-is", Host::AsIs),
+        ("tuned", Host::Tuned),
+        ("tuned=disk", groups(&["disk"])),
+        ("tuned=disk+network", groups(&["disk", "network"])),
+    ]);
+    refused::<Host>(Layer::Host, &["", "asis", "tuned=", "tuned=disk+", "tuned=+disk"]);
+}
+
+#[test]
+fn quotas_round_trip() {
+    round_trip(&[
+        ("shared", Cpu::Shared),
+        ("pinned", Cpu::Pinned),
+        ("quota=1.5", Cpu::Quota(1.5)),
+        ("quota=0.01", Cpu::Quota(0.01)),
+        ("quota=4096", Cpu::Quota(4096.0)),
+    ]);
+    assert_eq!("quota=1.50".parse(), Ok(Cpu::Quota(1.5)));
+    let bad = ["pined", "quota", "quota=", "quota=0", "quota=x", "quota=-1", "quota=NaN"];
+    refused::<Cpu>(Layer::Cpu, &bad);
+}
+
+#[test]
+fn injections_round_trip() {
+    let none = Inject::default();
+    let (us, ns) = (Duration::from_micros, Duration::from_nanos);
+    round_trip(&[
+        ("none", none),
+        ("busy=2us", Inject { busy: Some(us(2)), ..none }),
+        ("busy=350ns", Inject { busy: Some(ns(350)), ..none }),
+        ("busy=1500us", Inject { busy: Some(us(1500)), ..none }),
+        ("delay=0us", Inject { delay: Some(us(0)), ..none }),
+        ("delay=20ms", Inject { delay: Some(us(20_000)), ..none }),
+        ("quota=97%", Inject { quota_percent: Some(97.0), ..none }),
+        ("quota=97.5%", Inject { quota_percent: Some(97.5), ..none }),
+        ("filter=200", Inject { filter: Some(200), ..none }),
+        ("busy=20us+quota=90%", Inject { busy: Some(us(20)), quota_percent: Some(90.0), ..none }),
+    ]);
+    assert_eq!("busy=0.35us".parse(), Ok(Inject { busy: Some(ns(350)), ..none }));
+    assert_eq!("busy=1.5ms".parse(), Ok(Inject { busy: Some(us(1500)), ..none }));
+    let bad = [
+        "",
+        "busy",
+        "busy=",
+        "busy=2",
+        "busy=0us",
+        "busy=2s",
+        "busy=-1us",
+        "busy=NaNus",
+        "busy=2us+",
+        "busy=1us+busy=2us",
+        "quota=97",
+        "quota=0%",
+        "quota=101%",
+        "filter=0",
+        "filter=4096",
+        "none+busy=2us",
+        "delay=200",
+    ];
+    refused::<Inject>(Layer::Inject, &bad);
+}
+
+#[test]
+fn root_file_systems_round_trip_as_lists() {
+    for (json, value) in [
+        ("[]", Rootfs::None),
+        (r#"[["packages","redis-server dash=1"]]"#, Rootfs::Packages("redis-server dash=1".into())),
+        (r#"[["image","/srv/redis.tar"]]"#, Rootfs::Image("/srv/redis.tar".into())),
+        (r#"[["directory","/srv/root"]]"#, Rootfs::Directory("/srv/root".into())),
+    ] {
+        assert_eq!(serde_json::to_string(&value).unwrap(), json);
+        assert_eq!(serde_json::from_str::<Rootfs>(json).unwrap(), value);
+    }
+    for (name, _) in Rootfs::VALUES {
+        let value = Rootfs::new(name, "x".into()).unwrap();
+        assert_eq!(value.option(), Some((*name, "x")));
+    }
+    for bad in [r#"[["imag","x"]]"#, r#"[["image","x"],["packages","y"]]"#] {
+        assert!(serde_json::from_str::<Rootfs>(bad).is_err(), "{bad}");
+    }
+}
+
+#[test]
+fn runtimes_have_a_kind_and_an_argument() {
+    let parts = |name: &str| {
+        let runtime = Runtime::from(name);
+        (runtime.kind().to_string(), runtime.argument().map(String::from))
+    };
+    assert_eq!(parts("process"), ("process".into(), None));
+    assert_eq!(parts("docker:kata:x"), ("docker".into(), Some("kata:x".into())));
+    assert!(Runtime::from("process").is_process() && !Runtime::from("oci:runc").is_process());
+}
+
+#[test]
+fn every_value_that_is_listed_is_taken() {
+    let takes: [(Layer, fn(&str) -> bool); 6] = [
+        (Layer::Network, |text| text.parse::<Network>().is_ok()),
+        (Layer::Cpu, |text| text.parse::<Cpu>().is_ok()),
+        (Layer::Security, |text| text.parse::<Security>().is_ok()),
+        (Layer::Cgroup, |text| text.parse::<Cgroup>().is_ok()),
+        (Layer::Host, |text| text.parse::<Host>().is_ok()),
+        (Layer::Inject, |text| text.parse::<Inject>().is_ok()),
+    ];
+    for (layer, takes) in takes {
+        for (word, help) in layer.values() {
+            // What an open value stands for is shown by the example in its help.
+            let example = help.rsplit("such as ").next().unwrap();
+            let word = if word.ends_with('*') { example } else { word };
+            assert!(takes(word), "{layer}: {word}");
+        }
+    }
+}
+
+#[test]
+fn the_list_has_every_layer_once() {
+    let names: Vec<&str> = Layer::ALL.iter().map(|layer| layer.name()).collect();
+    let mut once = names.clone();
+    once.sort_unstable();
+    once.dedup();
+    assert_eq!(once.len(), names.len(), "{names:?}");
+    for layer in Layer::ALL {
+        assert_eq!(Layer::by_name(layer.name()), Some(layer));
+        assert_eq!(serde_json::to_value(layer).unwrap(), serde_json::json!(layer.name()));
+        assert!(!layer.help().is_empty(), "{layer}");
+    }
+    assert_eq!(Layer::by_name("storages"), None);
+}
+
+#[test]
+fn each_layer_is_read_and_copied_alone() {
+    let plain = fake::spec("plain", "process");
+    for layer in Layer::ALL {
+        let changed = fake::changed(layer, &plain);
+        let differ: Vec<Layer> =
+            Layer::ALL.into_iter().filter(|one| one.differs(&plain, &changed)).collect();
+        assert_eq!(differ, [layer]);
+        let mut copy = plain.clone();
+        layer.copy(&changed, &mut copy);
+        assert_eq!(copy, changed, "{layer}");
+    }
+}
+
+#[test]
+fn an_environment_in_json_is_as_it_always_was() {
+    let mut spec = fake::spec("plain", "oci:runc");
+    spec.storage = StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
+    spec.rootfs = Rootfs::Image("/x".into());
+    spec.cpu = Cpu::Quota(1.5);
+    let json = serde_json::json!({
+        "name": "plain", "runtime": "oci:runc", "network": "host", "cpu": "quota=1.5",
+        "security": "none", "cgroup": "none",
+        "storage": { "kind": "ext4", "options": [["size", "2G"]] },
+        "rootfs": [["image", "/x"]], "limits": { "memory_bytes": null }, "optional": false,
+    });
+    assert_eq!(serde_json::to_value(&spec).unwrap(), json);
+    assert_eq!(serde_json::from_value::<EnvironmentSpec>(json).unwrap(), spec);
+}

@@ -1,0 +1,89 @@
+//! A cost: what an environment loses against another, in percent, with its interval.
+
+use serde::{Deserialize, Deserializer, Serialize};
+
+use crate::{Estimate, estimate};
+
+/// A figure with its 95 % interval, which holds the figure.
+///
+/// One block allows no interval: a bound is then infinite (or what no cost can exceed), which JSON
+/// writes as `null`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Interval {
+    pub value: f64,
+    #[serde(deserialize_with = "null_is_below_all")]
+    pub low: f64,
+    #[serde(deserialize_with = "null_is_above_all")]
+    pub high: f64,
+    /// Number of blocks that the interval is made of.
+    pub blocks: u32,
+}
+
+impl Interval {
+    /// False for a single block, of which no interval can be made.
+    pub fn is_bounded(&self) -> bool {
+        self.low.is_finite() && self.high.is_finite()
+    }
+}
+
+impl From<Estimate> for Interval {
+    fn from(estimate: Estimate) -> Self {
+        let Estimate { centre, low, high, blocks } = estimate;
+        Self { value: centre, low, high, blocks }
+    }
+}
+
+fn null_is_below_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::NEG_INFINITY))
+}
+
+fn null_is_above_all<'de, D: Deserializer<'de>>(deserializer: D) -> Result<f64, D::Error> {
+    Ok(Option::<f64>::deserialize(deserializer)?.unwrap_or(f64::INFINITY))
+}
+
+/// What an environment loses against the baseline, in percent; above 0 is a loss.
+///
+/// CPU: `(ratio - 1) * 100` of CPU time per operation, environment over baseline ([`rise`]).
+/// Throughput: `(1 - ratio) * 100` of operations/s, environment over baseline ([`fall`]).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cost {
+    pub percent: Interval,
+    /// The interval excludes 0. False: "no difference found (within `within_percent` %)".
+    pub found: bool,
+    /// The largest loss or gain that the interval does not exclude, in percent. Infinite (`null`
+    /// in JSON) where there is no interval.
+    #[serde(deserialize_with = "null_is_above_all")]
+    pub within_percent: f64,
+}
+
+impl From<Estimate> for Cost {
+    fn from(percent: Estimate) -> Self {
+        Self {
+            found: percent.excludes(0.0),
+            within_percent: percent.low.abs().max(percent.high.abs()),
+            percent: percent.into(),
+        }
+    }
+}
+
+/// The cost where more of the figure is a loss: `(ratio - 1) * 100`, of the logs of the ratios of
+/// all blocks ([`crate::log_ratios`]). `None` without a block.
+///
+/// ```
+/// use tare_stats::{log_ratios, rise};
+///
+/// // µs of CPU per operation: in a container, and natively in the same block.
+/// let pairs = [(11.0, 10.0), (11.1, 10.0), (10.9, 10.0), (11.0, 10.1), (11.0, 9.9)];
+/// let cost = rise(&log_ratios(pairs)).unwrap();
+/// assert!(cost.found && (9.0..11.0).contains(&cost.percent.value), "{cost:?}");
+/// ```
+pub fn rise(log_ratios: &[f64]) -> Option<Cost> {
+    Some(estimate(log_ratios)?.map(|log| 100.0 * log.exp_m1()).into())
+}
+
+/// The cost where less of the figure is a loss: `(1 - ratio) * 100`. The interval is that of the
+/// rise, mirrored.
+pub fn fall(log_ratios: &[f64]) -> Option<Cost> {
+    let mirrored: Vec<f64> = log_ratios.iter().map(|log| -log).collect();
+    Some(estimate(&mirrored)?.map(|log| -100.0 * (-log).exp_m1()).into())
+}

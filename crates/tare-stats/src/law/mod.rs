@@ -1,0 +1,174 @@
+//! The law: what is noise, what may be claimed, what counts as proven. Everything that prints a
+//! difference or acts on one asks here.
+//!
+//! 1. A difference is **found** if its 95 % interval excludes zero.
+//! 2. The A/A control runs the baseline a second time. The largest difference that the control's
+//!    own interval does not exclude is the **noise** ([`Noise`]) of that workload and figure.
+//! 3. A difference is **claimed** if it is found and larger than the noise ([`judge`]). A control
+//!    that has no interval yet allows no claim. Without a control, rule 1 decides alone.
+//! 4. Whatever is found and not claimed reads as noise, in every table.
+//! 5. A doubt about an environment can forbid claims about it ([`Objections`]).
+//! 6. A tuning is **proven** if it helps under one workload and hurts under none ([`proven`]).
+//!
+//! The control's interval, and not its figure, is the noise, because two starts of one environment
+//! can differ for good (page colouring, hash seeds, CPU placement): the interval says how large that
+//! can be. `docs/concepts/cost.md` has the reasons and the measurements.
+//!
+//! Limits: each difference is judged alone; among many of them, chance finds one more often than
+//! one time in twenty. Rule 3 makes that rarer and not impossible.
+
+mod objections;
+mod tuning;
+
+use serde::Serialize;
+
+use crate::{Cost, Interval};
+
+pub use objections::{FAILED_SHARE_MAX, OFTEN_SHARE, Objections};
+pub use tuning::{TuningVerdict, proven};
+
+/// A bound in percent that is wider than this says nothing: two or three blocks that differ give
+/// millions.
+pub const TELLING_PERCENT_MAX: f64 = 1000.0;
+
+/// Whether a bound on what was not found says anything. `within_percent` is that of a [`Cost`].
+pub fn tells(within_percent: f64) -> bool {
+    within_percent.is_finite() && within_percent <= TELLING_PERCENT_MAX
+}
+
+/// What the A/A control says of one figure: how far two copies of one environment lie apart.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Noise {
+    /// No control has this figure: the interval of a difference decides alone.
+    NoControl,
+    /// The control has no interval yet: there is nothing to compare with, and nothing is claimed.
+    Unknown,
+    /// The largest difference that the control's interval does not exclude, in the unit of the
+    /// difference: percent of a cost, the factor of a ratio, the difference of two logarithms.
+    Within(f64),
+}
+
+impl Noise {
+    /// The noise of a cost in percent, from the control's cost.
+    ///
+    /// ```
+    /// use tare_stats::Interval;
+    /// use tare_stats::law::Noise;
+    ///
+    /// let control = Interval { value: -0.6, low: -2.3, high: 1.1, blocks: 40 };
+    /// assert_eq!(Noise::of_cost(Some(&control)), Noise::Within(2.3));
+    /// assert_eq!(Noise::of_cost(None), Noise::NoControl);
+    /// ```
+    pub fn of_cost(control: Option<&Interval>) -> Self {
+        let Some(control) = control else { return Self::NoControl };
+        let noise = control.low.abs().max(control.high.abs());
+        if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
+    }
+
+    /// The noise of a ratio as a factor of at least 1, up or down, from the control's ratio.
+    pub fn of_ratio(control: &Interval) -> Self {
+        let noise = control.high.max(1.0 / control.low);
+        if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
+    }
+
+    /// The noise of the difference of two costs from two records, on the scale of logarithms. Each
+    /// control is the luck of one start, so the noises in percent combine as errors do. For small
+    /// ones a percentage is a logarithm. A record without a control adds nothing.
+    pub fn of_two_records(noises: [Option<f64>; 2]) -> Self {
+        Self::Within(noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0)))
+    }
+
+    /// The bound, where it is known.
+    pub fn bound(self) -> Option<f64> {
+        match self {
+            Self::Within(noise) => Some(noise),
+            Self::NoControl | Self::Unknown => None,
+        }
+    }
+}
+
+/// What may be said of a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    /// The interval has no bounds, or is too wide to say anything.
+    NotKnown,
+    /// The interval holds zero.
+    NotFound,
+    /// The interval excludes zero, but the control differs from the baseline by as much.
+    WithinNoise,
+    /// The interval excludes zero, and the control has no interval yet.
+    NoiseUnknown,
+    /// A loss that may be claimed.
+    Loss,
+    /// A gain that may be claimed.
+    Gain,
+}
+
+impl Verdict {
+    /// Whether the difference may be claimed.
+    pub fn is_claim(self) -> bool {
+        matches!(self, Self::Loss | Self::Gain)
+    }
+
+    /// The word in JSON and CSV: `not_known`, `not_found`, `within_noise`, `noise_unknown`, `loss`,
+    /// `gain`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NotKnown => "not_known",
+            Self::NotFound => "not_found",
+            Self::WithinNoise => "within_noise",
+            Self::NoiseUnknown => "noise_unknown",
+            Self::Loss => "loss",
+            Self::Gain => "gain",
+        }
+    }
+}
+
+/// Judges a cost in percent.
+///
+/// ```
+/// use tare_stats::law::{Noise, Verdict, judge};
+/// use tare_stats::{Cost, Interval};
+///
+/// let percent = Interval { value: -1.8, low: -3.2, high: -0.6, blocks: 40 };
+/// let cost = Cost { percent, found: true, within_percent: 3.2 };
+/// assert_eq!(judge(&cost, Noise::Within(2.3)), Verdict::WithinNoise);
+/// assert_eq!(judge(&cost, Noise::Within(1.0)), Verdict::Gain);
+/// assert_eq!(judge(&cost, Noise::NoControl), Verdict::Gain);
+/// ```
+pub fn judge(cost: &Cost, noise: Noise) -> Verdict {
+    if !cost.found && !tells(cost.within_percent) {
+        return Verdict::NotKnown;
+    }
+    judge_difference(cost.found, cost.percent.value, noise)
+}
+
+/// Judges the ratio of two times, above 1 a loss. `noise` is that of [`Noise::of_ratio`]. `found`:
+/// the interval excludes 1.
+pub fn judge_ratio(ratio: &Interval, found: bool, noise: Noise) -> Verdict {
+    if !ratio.is_bounded() {
+        return Verdict::NotKnown;
+    }
+    let noise = match noise {
+        Noise::Within(factor) => Noise::Within(factor.ln()),
+        other => other,
+    };
+    judge_difference(found, ratio.value.ln(), noise)
+}
+
+/// Judges any difference, above 0 a loss, in the unit of the noise. `found`: its interval excludes
+/// 0.
+pub fn judge_difference(found: bool, difference: f64, noise: Noise) -> Verdict {
+    match noise {
+        _ if !found => Verdict::NotFound,
+        _ if !difference.is_finite() => Verdict::NotKnown,
+        Noise::Unknown => Verdict::NoiseUnknown,
+        Noise::Within(noise) if difference.abs() <= noise => Verdict::WithinNoise,
+        _ if difference > 0.0 => Verdict::Loss,
+        _ => Verdict::Gain,
+    }
+}
+
+#[cfg(test)]
+mod tests;

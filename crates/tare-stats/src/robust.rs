@@ -1,0 +1,133 @@
+//! Means that add up, of a table with one row per block and one column per environment: outliers are pulled
+//! back first ([`cleaned`]), and the interval of a mean accounts for that ([`mean_with_probability`]).
+//! [`holm`] corrects probabilities for the number of comparisons.
+
+use statrs::distribution::{ContinuousCDF, StudentsT};
+
+use crate::methods::{student_t, t_quantile};
+use crate::{Estimate, SIGNED_RANK_BLOCKS_MIN, median};
+
+/// So many standard deviations are usual. Normal noise exceeds it 3 times in 1,000.
+const USUAL: f64 = 3.0;
+
+/// Mean and Student's interval, and the probability of a mean as far from 0 if it were 0.
+///
+/// `pulled`: the share of figures that were pulled back. They lie nearer to the mean than what they
+/// were made of, so the standard error of what they left is divided by the share of the others
+/// (Huber, "Robust Statistics", 2nd edition, 6.8).
+pub fn mean_with_probability(values: &[f64], pulled: f64) -> Option<(Estimate, f64)> {
+    let mut estimate = student_t(values)?;
+    let widened = |end: f64| estimate.centre + (end - estimate.centre) / (1.0 - pulled);
+    (estimate.low, estimate.high) = (widened(estimate.low), widened(estimate.high));
+    let degrees = values.len().saturating_sub(1) as f64;
+    if degrees < 1.0 {
+        return Some((estimate, 1.0));
+    }
+    let quantile = t_quantile(values.len() - 1);
+    let error = (estimate.high - estimate.centre) / quantile;
+    let probability = match (error > 0.0, estimate.centre == 0.0) {
+        (false, true) => 1.0,
+        (false, false) => 0.0,
+        (true, _) => StudentsT::new(0.0, 1.0, degrees)
+            .map_or(1.0, |t| 2.0 * t.sf((estimate.centre / error).abs())),
+    };
+    Some((estimate, probability))
+}
+
+/// Holm's correction: how improbable each is, given that so many were looked at.
+/// Source: Holm, "A simple sequentially rejective multiple test procedure", Scandinavian Journal of
+/// Statistics 6, 1979.
+pub fn holm(probabilities: &[f64]) -> Vec<f64> {
+    let mut ranks: Vec<usize> = (0..probabilities.len()).collect();
+    ranks.sort_by(|a, b| probabilities[*a].total_cmp(&probabilities[*b]));
+    let mut corrected = vec![1.0; probabilities.len()];
+    let mut least = 0.0f64;
+    for (rank, index) in ranks.into_iter().enumerate() {
+        let left = (probabilities.len() - rank) as f64;
+        least = least.max(probabilities[index] * left).min(1.0);
+        corrected[index] = least;
+    }
+    corrected
+}
+
+/// The figures with their outliers pulled back, and what share of them was.
+///
+/// Slices on a busy machine have heavy tails, which means do not stand; but a robust estimate of
+/// each share would weigh other blocks for each, and the shares would no longer add up. So the table
+/// that all shares are made of is cleaned once: a figure that is farther than [`USUAL`] standard
+/// deviations from what is usual for its environment in such a block (the environment's median
+/// times the block's own level, on the log scale) is put at that distance. (Huber's pseudo-values,
+/// "Robust Statistics", 2nd edition, 1.7, of the two-way table.) It knows no sign and no share, so
+/// it moves no share to either side where the noise is symmetric, and normal noise is left alone.
+pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
+    let mut table = blocks.to_vec();
+    let columns = blocks.first().map_or(0, Vec::len);
+    if blocks.len() < SIGNED_RANK_BLOCKS_MIN || columns == 0 {
+        return (table, 0.0);
+    }
+    let mut logs: Vec<Vec<f64>> =
+        blocks.iter().map(|block| block.iter().map(|us| us.ln()).collect()).collect();
+    // What is left of each figure without its environment's median and its block's level.
+    let usual: Vec<f64> = (0..columns).map(|c| middle(logs.iter().map(|block| block[c]))).collect();
+    for block in &mut logs {
+        block.iter_mut().zip(&usual).for_each(|(log, usual)| *log -= usual);
+        let level = middle(block.iter().copied());
+        block.iter_mut().for_each(|log| *log -= level);
+    }
+    let all = deviation(logs.iter().flatten().copied());
+    let mut pulled = 0u32;
+    for column in 0..columns {
+        let own = deviation(logs.iter().map(|block| block[column]));
+        let limit = USUAL * own.max(all);
+        for (block, left) in table.iter_mut().zip(&logs) {
+            let left = left[column];
+            if left.abs() > limit {
+                block[column] *= (limit.copysign(left) - left).exp();
+                pulled += 1;
+            }
+        }
+    }
+    (table, f64::from(pulled) / (blocks.len() * columns) as f64)
+}
+
+/// Standard deviation of normal noise around 0, from the median of its distances.
+fn deviation(values: impl Iterator<Item = f64>) -> f64 {
+    // 1 / the third quartile of the standard normal distribution.
+    1.4826 * middle(values.map(f64::abs))
+}
+
+/// The median, or 0 of nothing.
+fn middle(values: impl Iterator<Item = f64>) -> f64 {
+    median(values).unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn holm_corrects_for_the_number_looked_at() {
+        let check = |probabilities: &[f64], expect: &[f64]| {
+            let corrected = holm(probabilities);
+            assert_eq!(corrected.len(), expect.len());
+            for (found, expect) in corrected.iter().zip(expect) {
+                assert!((found - expect).abs() < 1e-12, "{corrected:?}");
+            }
+        };
+        check(&[0.04, 0.01, 0.03], &[0.06, 0.03, 0.06]);
+        check(&[0.9, 0.8], &[1.0, 1.0]);
+        check(&[], &[]);
+    }
+
+    #[test]
+    fn one_wild_figure_is_pulled_back_and_the_others_stay() {
+        let mut blocks: Vec<Vec<f64>> = (0..12)
+            .map(|k| vec![10.0 + 0.01 * f64::from(k), 20.0 - 0.01 * f64::from(k), 5.0])
+            .collect();
+        blocks[3][1] = 400.0;
+        let (table, pulled) = cleaned(&blocks);
+        assert!(table[3][1] < 30.0, "{:?}", table[3]);
+        assert_eq!(table[3][0], blocks[3][0]);
+        assert!(pulled > 0.0 && pulled < 0.2, "{pulled}");
+    }
+}

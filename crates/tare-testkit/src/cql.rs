@@ -1,0 +1,69 @@
+//! A CQL connection that speaks version 4 without compression and waits for every answer.
+
+use std::io::{self, Read};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::time::Duration;
+
+use tare_cql::frame::{Direction, decode};
+use tare_cql::response::Response;
+
+/// One connection.
+#[derive(Debug)]
+pub struct Connection {
+    pub stream: TcpStream,
+    input: Vec<u8>,
+    /// Of the last frame.
+    pub warnings: Vec<String>,
+}
+
+/// An answer: rows as cells, or the error's message.
+pub type Answer = Result<Vec<Vec<Option<Vec<u8>>>>, String>;
+
+impl Connection {
+    /// Connects to a server.
+    ///
+    /// # Errors
+    /// If nothing listens there.
+    pub fn open(address: impl ToSocketAddrs) -> io::Result<Self> {
+        let stream = TcpStream::connect(address)?;
+        stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+        stream.set_nodelay(true)?;
+        Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
+    }
+
+    /// What `read` makes of the next frame: its stream and what it says. `None` if the server has gone.
+    ///
+    /// # Panics
+    /// If what comes is no CQL.
+    pub fn receive_with<T>(&mut self, read: impl FnOnce(i16, &Response<'_>) -> T) -> Option<T> {
+        loop {
+            let decoded = decode(&self.input, Direction::Response, 256 << 20).unwrap();
+            if let Some((frame, length)) = decoded {
+                self.warnings = frame.warnings().map(str::to_owned).collect();
+                let read = read(frame.stream, &Response::decode(&frame).unwrap());
+                self.input.drain(..length);
+                return Some(read);
+            }
+            let mut bytes = [0; 65536];
+            match self.stream.read(&mut bytes) {
+                Ok(0) | Err(_) => return None,
+                Ok(length) => self.input.extend_from_slice(&bytes[..length]),
+            }
+        }
+    }
+
+    /// The next frame: its stream, what it says, and the id of a statement that was prepared.
+    pub fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
+        self.receive_with(|stream, response| match response {
+            Response::Error(error) => (stream, Err(error.message.to_string()), Vec::new()),
+            Response::Rows(rows) => {
+                let cells = rows
+                    .iter()
+                    .map(|row| row.cells().map(|cell| cell.map(<[u8]>::to_vec)).collect());
+                (stream, Ok(cells.collect()), Vec::new())
+            }
+            Response::Prepared(prepared) => (stream, Ok(Vec::new()), prepared.id.to_vec()),
+            _ => (stream, Ok(Vec::new()), Vec::new()),
+        })
+    }
+}

@@ -1,0 +1,153 @@
+//! Settings that the kernel resets when another one is written, so that they have to be put back
+//! with it.
+//!
+//! A change of channels makes the queues of a device and their interrupts anew: what vanishes takes
+//! its CPUs with it, and some drivers spread all queues again (`virtnet_set_affinity`). A change of
+//! the I/O scheduler sets the queue depth and the scheduler's own limits to defaults
+//! (`elevator_switch`).
+
+pub(super) use super::journal::Companion;
+
+use super::SettingStore;
+use super::identity::Finder;
+use crate::machine::Interrupts;
+use crate::plan::{EthtoolSetting, Form, Identity, Key};
+
+/// Settings below `queue/` that go with `queue/scheduler`.
+const OF_SCHEDULER: &[&str] = &[
+    "nr_requests",
+    "wbt_lat_usec",
+    "iosched/read_expire",
+    "iosched/write_expire",
+    "iosched/writes_starved",
+    "iosched/front_merges",
+    "iosched/fifo_batch",
+    "iosched/prio_aging_expire",
+    "iosched/async_depth",
+    "iosched/read_lat_nsec",
+    "iosched/write_lat_nsec",
+    "iosched/low_latency",
+    "iosched/slice_idle",
+    "iosched/slice_idle_us",
+    "iosched/strict_guarantees",
+];
+
+/// What goes with a setting, with the values of now.
+pub(super) fn of(store: &dyn SettingStore, key: &Key, identity: &Identity) -> Vec<Companion> {
+    let with = |key: Key, form, identity: &Identity| {
+        let old = store.read(&key).ok()?.trim().to_string();
+        Some(Companion { key, form, old, identity: identity.clone() })
+    };
+    match key {
+        Key::File { path } => {
+            let Some(folder) = path.strip_suffix("/queue/scheduler") else { return Vec::new() };
+            let of = |name: &&str| {
+                with(Key::file(format!("{folder}/queue/{name}")), Form::Text, identity)
+            };
+            OF_SCHEDULER.iter().filter_map(of).collect()
+        }
+        Key::Ethtool { nic, setting } => match setting {
+            EthtoolSetting::ChannelsRx | EthtoolSetting::ChannelsCombined => {
+                let keys = of_channels(store, nic, identity);
+                keys.into_iter().filter_map(|(key, form, id)| with(key, form, &id)).collect()
+            }
+            _ => Vec::new(),
+        },
+        Key::IrqbalanceBans => Vec::new(),
+    }
+}
+
+/// CPUs of every queue and interrupt of a network device.
+fn of_channels(
+    store: &dyn SettingStore,
+    nic: &str,
+    identity: &Identity,
+) -> Vec<(Key, Form, Identity)> {
+    let snapshot = store.snapshot();
+    let mut keys = Vec::new();
+    let queues = format!("/sys/class/net/{nic}/queues");
+    for queue in snapshot.names(&queues) {
+        for (file, form) in
+            [("rps_cpus", Form::Mask), ("rps_flow_cnt", Form::Text), ("xps_cpus", Form::Mask)]
+        {
+            keys.push((Key::file(format!("{queues}/{queue}/{file}")), form, identity.clone()));
+        }
+    }
+    let real = snapshot.real(&format!("/sys/class/net/{nic}")).unwrap_or_default();
+    let pci = identity.pci.as_deref().or(crate::machine::last_pci_address(&real));
+    let Some(pci) = pci else { return keys };
+    for irq in Interrupts::read(&snapshot).irqs.values() {
+        if irq.pci.as_deref() == Some(pci) {
+            let identity =
+                Identity { pci: Some(pci.into()), irq_name: Some(irq.name.clone()), device: None };
+            let path = format!("/proc/irq/{}/smp_affinity", irq.number);
+            keys.push((Key::file(path), Form::Mask, identity));
+        }
+    }
+    keys
+}
+
+/// Their values now; `None` where one has vanished.
+pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Option<String>> {
+    let mut finder = Finder::default();
+    let read = |companion: &Companion| {
+        let key = finder.locate(store, &companion.key, &companion.identity)?;
+        Some(store.read(&key).ok()?.trim().to_string())
+    };
+    companions.iter().map(read).collect()
+}
+
+/// Puts companions back after their setting was.
+///
+/// `before` are their values just before that, `after` those just after it had been written: what
+/// is neither of these nor the old value was written by somebody else meanwhile, and stays unless the
+/// kernel has reset it. Returns what could not be put back.
+pub(super) fn put_back(
+    store: &mut dyn SettingStore,
+    companions: &[Companion],
+    before: &[Option<String>],
+    after: Option<&Vec<Option<String>>>,
+) -> Vec<String> {
+    let mut finder = Finder::default();
+    let mut failed = Vec::new();
+    for (index, companion) in companions.iter().enumerate() {
+        let same = |value: &str| companion.form.same(value, &companion.old);
+        let ours = match before.get(index).and_then(Option::as_ref) {
+            // It had vanished.
+            None => true,
+            Some(before) => match after.and_then(|after| after.get(index)) {
+                Some(Some(after)) => same(before) || companion.form.same(before, after),
+                // It vanished and is there: somebody made it again.
+                Some(None) => same(before),
+                // Interrupted before that was known.
+                None => true,
+            },
+        };
+        let Some(key) = finder.locate(store, &companion.key, &companion.identity) else { continue };
+        let Ok(now) = store.read(&key) else { continue };
+        if !ours || same(&now) {
+            continue;
+        }
+        let old = match companion.form {
+            Form::Choice => companion.form.tidy(&companion.old),
+            _ => companion.old.clone(),
+        };
+        let result = store.write(&key, &old);
+        if let Err(error) = result {
+            failed.push(error.text);
+        }
+    }
+    failed
+}
+
+/// Where a setting stands, for a message.
+pub(super) fn place(key: &Key) -> String {
+    match key {
+        Key::File { path } => path.clone(),
+        Key::Ethtool { nic, setting } => {
+            let (file, name) = setting.pseudo();
+            format!("{name} of {nic} (ethtool, {file})")
+        }
+        Key::IrqbalanceBans => "the interrupts that irqbalance leaves alone".into(),
+    }
+}

@@ -1,0 +1,43 @@
+//! Why a tuning was not applied, looked at or put back.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::{Reverted, SettingError};
+use crate::plan::PlanError;
+
+/// Why a tuning was not applied, looked at or put back.
+#[derive(Debug, thiserror::Error)]
+pub enum TuneError {
+    #[error("cannot take the lock {}; run as root or choose another directory with --state", .path.display())]
+    Lock { path: PathBuf, source: io::Error },
+    #[error("another tuning of this host is under way (process {pid} holds {}); wait until it has ended", .path.display())]
+    Busy { pid: u32, path: PathBuf },
+    #[error("cannot read the journal {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("cannot write the journal {}; nothing was changed", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("the journal {} has no header that this version understands; the version that wrote it can revert it", .path.display())]
+    Header { path: PathBuf },
+    #[error("there is no tuning {id:?}; applied are: {known}")]
+    Unknown { id: String, known: String },
+    #[error("nothing was changed: {reason}; this holds for {} of {of} settings ({}); leave them out with --except, or run as root outside of a container", .what.len(), first(.what))]
+    NotAllowed { reason: String, of: usize, what: Vec<String> },
+    #[error("{what} is a must and failed: {error}; {}", rolled_back(.reverted))]
+    RolledBack { what: String, error: SettingError, reverted: Box<Reverted> },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+}
+
+fn first(what: &[String]) -> String {
+    let more = if what.len() > 3 { ", ..." } else { "" };
+    format!("{}{more}", what[..what.len().min(3)].join(", "))
+}
+
+fn rolled_back(reverted: &Reverted) -> String {
+    let left = reverted.settings.iter().filter(|setting| !setting.outcome.is_done()).count();
+    match left {
+        0 => "everything was put back".into(),
+        left => format!("{left} settings could not be put back: see tare tune status"),
+    }
+}

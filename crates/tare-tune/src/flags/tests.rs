@@ -1,0 +1,184 @@
+//! Every consumer against golden texts, and what must hold of all of them.
+//!
+//! `TARE_GOLDEN=write cargo test -p tare-tune flags` writes the golden texts.
+
+use std::path::PathBuf;
+
+use tare_std::cpus::CpuSet;
+
+use super::*;
+use crate::machine::topology::{Core, Node};
+
+/// A machine with the sibling of CPU i at i + cores, as AWS and GCE number them.
+pub(super) fn machine(nodes: u32, cores: u32, threads: u32) -> Topology {
+    let core = |node: u32, core: u32| Core {
+        cpus: (0..threads).map(|thread| thread * nodes * cores + node * cores + core).collect(),
+    };
+    let node = |id: u32| Node { id, cores: (0..cores).map(|index| core(id, index)).collect() };
+    Topology { nodes: (0..nodes).map(node).collect(), ..Topology::default() }
+}
+
+fn list(text: &str) -> CpuSet {
+    CpuSet::parse_list(text).unwrap()
+}
+
+fn sets(topology: &Topology, irq: &str, compute: &str) -> CpuSets {
+    CpuSets {
+        universe: topology.cpus(),
+        irq: list(irq),
+        compute: list(compute),
+        why: String::new(),
+    }
+}
+
+fn i3_8xlarge() -> (Topology, CpuSets) {
+    let topology = machine(1, 16, 2);
+    let cpus = sets(&topology, "0,16", "1-15,17-31");
+    (topology, cpus)
+}
+
+fn i3_16xlarge() -> (Topology, CpuSets) {
+    let topology = machine(2, 16, 2);
+    let cpus = sets(&topology, "0,16,32,48", "1-15,17-31,33-47,49-63");
+    (topology, cpus)
+}
+
+fn two_cpus() -> (Topology, CpuSets) {
+    let topology = machine(1, 2, 1);
+    let cpus = sets(&topology, "0-1", "0-1");
+    (topology, cpus)
+}
+
+fn host() -> Host {
+    Host { memory_bytes: Some(244 << 30), nr_open: Some(1_048_576), ..Host::default() }
+}
+
+fn flags(name: &str, ask: &Ask, (topology, cpus): &(Topology, CpuSets)) -> Flags {
+    write(consumer(name).unwrap(), ask, topology, cpus, &host()).unwrap()
+}
+
+/// Compares with a golden text, or writes it.
+fn golden(name: &str, text: &str) {
+    let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/flags/goldens");
+    let path = folder.join(format!("{name}.txt"));
+    if std::env::var_os("TARE_GOLDEN").is_some_and(|what| what == "write") {
+        std::fs::write(&path, text).unwrap();
+        return;
+    }
+    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
+    let differs = wanted.lines().zip(text.lines()).position(|(wanted, got)| wanted != got);
+    assert!(
+        wanted == text,
+        "{name} differs from its golden text at line {:?}; TARE_GOLDEN=write writes it anew:\n{text}",
+        differs.map(|line| line + 1)
+    );
+}
+
+fn with_profile() -> Ask {
+    Ask { seccomp: Some("/etc/tare/seccomp.json".into()), ..Ask::default() }
+}
+
+#[test]
+fn one_instance_on_one_node() {
+    for consumer in ALL {
+        let text = flags(consumer.name(), &with_profile(), &i3_8xlarge()).text();
+        golden(&format!("{}-i3.8xlarge", consumer.name()), &text);
+    }
+}
+
+#[test]
+fn two_instances_on_two_nodes() {
+    let ask = Ask { instances: 2, ..Ask::default() };
+    for consumer in ALL {
+        let text = flags(consumer.name(), &ask, &i3_16xlarge()).text();
+        golden(&format!("{}-two-nodes", consumer.name()), &text);
+    }
+}
+
+#[test]
+fn a_machine_of_two_cpus() {
+    let memory_bytes = Some(8 << 30);
+    let ask = Ask { image: Some("postgres:18".into()), memory_bytes, ..with_profile() };
+    for name in ["docker", "kubernetes", "quadlet"] {
+        golden(&format!("{name}-two-cpus"), &flags(name, &ask, &two_cpus()).text());
+    }
+    let ask = Ask { memory_bytes, ..Ask::default() };
+    for name in ["tare-db", "cassandra"] {
+        golden(&format!("{name}-two-cpus"), &flags(name, &ask, &two_cpus()).text());
+    }
+}
+
+#[test]
+fn measured_gains_stand_beside_their_flags() {
+    let sentence = "r.tare, write: without it 12.3 % more CPU per operation [10.1, 14.6].";
+    let mut ask = Ask::default();
+    ask.measured.insert(Layer::Network, vec![sentence.into()]);
+    let flags = flags("docker", &ask, &i3_8xlarge());
+    let measured = |text: &str| {
+        let mut all = flags.instances[0].flags.iter();
+        all.find(|flag| flag.text.starts_with(text)).unwrap().measured.clone()
+    };
+    assert_eq!(measured("--network"), [sentence]);
+    assert!(measured("--cpuset-cpus").is_empty());
+    let one_line = flags.text().replace("\n  # ", " ");
+    assert!(one_line.contains(&format!("Measured: {sentence}")), "{one_line}");
+}
+
+#[test]
+fn shards_equal_the_set_and_instances_never_overlap() {
+    for instances in [1, 2, 3, 7, 30] {
+        let ask = Ask { instances, memory_bytes: Some(128 << 30), ..Ask::default() };
+        for consumer in ALL {
+            let flags = flags(consumer.name(), &ask, &i3_16xlarge());
+            assert_eq!(flags.instances.len(), usize::try_from(instances).unwrap());
+            let mut seen = CpuSet::new();
+            for instance in &flags.instances {
+                assert!(seen.intersection(&instance.cpus).is_empty(), "{}", consumer.name());
+                seen = seen.union(&instance.cpus);
+                let smp = instance.flags.iter().find_map(|flag| flag.text.strip_prefix("--smp="));
+                if let Some(smp) = smp {
+                    assert_eq!(smp, instance.cpus.len().to_string(), "{}", consumer.name());
+                }
+            }
+            assert!(seen.intersection(&list("0,16,32,48")).is_empty(), "{}", consumer.name());
+        }
+    }
+}
+
+#[test]
+fn nothing_is_ever_privileged() {
+    for consumer in ALL {
+        let text = flags(consumer.name(), &with_profile(), &i3_16xlarge()).text();
+        assert!(!text.contains("privileged"), "{}", consumer.name());
+        assert!(!text.contains("unconfined") && !text.contains("SYS_ADMIN"), "{}", consumer.name());
+    }
+}
+
+#[test]
+fn what_cannot_be_met_is_refused() {
+    let (topology, cpus) = i3_8xlarge();
+    let error = |name: &str, ask: Ask, host: &Host| {
+        write(consumer(name).unwrap(), &ask, &topology, &cpus, host).unwrap_err().to_string()
+    };
+    let many = error("docker", Ask { instances: 16, ..Ask::default() }, &host());
+    assert!(many.contains("at most 15"), "{many}");
+    let image = error("docker", Ask { image: Some("a;id".into()), ..Ask::default() }, &host());
+    assert!(image.contains("is no name of an image"), "{image}");
+    let memory = error("kubernetes", Ask::default(), &Host::default());
+    assert!(memory.contains("give --memory"), "{memory}");
+    let little = Ask { memory_bytes: Some(4 << 30), ..Ask::default() };
+    assert!(error("scylla", little, &host()).contains("too little"));
+    let path = Ask { seccomp: Some("/a b".into()), ..Ask::default() };
+    assert!(error("quadlet", path, &host()).contains("quadlet cannot take the path"));
+}
+
+#[test]
+fn the_kubelet_reserves_whole_cores() {
+    // One thread of a core takes interrupts, as on 8 CPUs: its sibling cannot be given away either.
+    let topology = machine(1, 4, 2);
+    let cpus = sets(&topology, "0", "1-7");
+    let flags = flags("kubernetes", &Ask::default(), &(topology, cpus));
+    assert!(flags.shared[0].body.contains("reservedSystemCPUs: \"0,4\""), "{flags:?}");
+    assert_eq!(flags.instances[0].cpus, list("1-3,5-7"));
+    assert!(flags.instances[0].texts[0].body.contains("cpu: \"6\""), "{flags:?}");
+}

@@ -1,0 +1,281 @@
+//! A tuning that survives reboots: a systemd unit that applies a stored plan at boot.
+//!
+//! `STATE/tune/plan.json` holds what was asked, the plan that was consented to and what the hardware
+//! was. `STATE/tune/persist.journal` holds the files that are made outside of it, before they are
+//! made, so that removing them is exact.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::lock::Lock;
+use super::stored::{Hardware, Stored};
+use super::tuning::folder;
+use super::{SettingStore, TuneError};
+use crate::plan::{Options, PlanError};
+use crate::planner::plan;
+use tare_host::exec::{Command, ExecError};
+use tare_host::line_file::{self, LineFile};
+
+/// Name of the unit.
+pub const UNIT: &str = "tare-tune.service";
+
+/// First line of the unit, by which it is known as Tare's own.
+const MARK: &str = "# Made by tare tune persist; tare tune persist --remove removes it.";
+
+/// Where a host's own units stand, and whether systemd is told of changes.
+#[derive(Clone, Debug)]
+pub struct Units {
+    folder: PathBuf,
+    tell: bool,
+}
+
+/// Why a plan was not stored, installed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    #[error(
+        "this host does not run systemd, so nothing applies the plan at boot; see the unit with --print and start its command from what does run at boot"
+    )]
+    NoSystemd,
+    #[error("{} is there and was not made by Tare; move it away first", .path.display())]
+    Foreign { path: PathBuf },
+    #[error("cannot write {}; run as root", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}; run as root", .path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error("systemd was not told of its new unit")]
+    Tell(#[from] ExecError),
+    #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
+    NotStored { path: PathBuf },
+    #[error("the stored plan {} cannot be used; store it again with tare tune persist", .path.display())]
+    Unusable { path: PathBuf, source: serde_json::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+}
+
+/// A file or link outside of the state directory.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Made {
+    File(PathBuf),
+    Link(PathBuf),
+}
+
+impl Units {
+    /// Those of the running systemd.
+    ///
+    /// # Errors
+    /// `NoSystemd` (sd_booted(3): /run/systemd/system is no folder).
+    pub fn of_host() -> Result<Self, PersistError> {
+        match Path::new("/run/systemd/system").is_dir() {
+            true => Ok(Self { folder: "/etc/systemd/system".into(), tell: true }),
+            false => Err(PersistError::NoSystemd),
+        }
+    }
+
+    /// A folder that stands for those, of which nobody is told.
+    pub fn at(folder: &Path) -> Self {
+        Self { folder: folder.into(), tell: false }
+    }
+}
+
+/// The unit. `tare` is the program, `state` its state directory, both absolute.
+///
+/// It starts when devices have their names and links (`network-online.target`), after those who also
+/// write these settings at boot, and before the databases and what runs containers: they read limits
+/// when they start. A failed tuning holds none of them up.
+pub fn unit(tare: &Path, state: &Path) -> String {
+    // Variables are not put into the program's own path, but into its arguments.
+    let (tare, state) = (quoted(tare), quoted(state).replace('$', "$$"));
+    let before = [
+        "scylla-server",
+        "cassandra",
+        "postgresql",
+        "mysqld",
+        "mysql",
+        "mariadb",
+        "mongod",
+        "redis-server",
+        "redis",
+        "valkey",
+        "clickhouse-server",
+        "docker",
+        "containerd",
+        "crio",
+        "kubelet",
+    ];
+    let before: Vec<String> = before.iter().map(|name| format!("{name}.service")).collect();
+    format!(
+        "{MARK}\n\
+         [Unit]\n\
+         Description=Tuning of this host by Tare\n\
+         Wants=network-online.target\n\
+         After=network-online.target local-fs.target irqbalance.service tuned.service\n\
+         Before={}\n\
+         \n\
+         [Service]\n\
+         Type=oneshot\n\
+         RemainAfterExit=yes\n\
+         ExecStart={tare} --state {state} tune apply --stored --yes\n\
+         TimeoutStartSec=120\n\
+         \n\
+         [Install]\n\
+         WantedBy=multi-user.target\n",
+        before.join(" ")
+    )
+}
+
+/// A path as a word of a command line in a unit (systemd.service(5), systemd.unit(5) "Specifiers").
+fn quoted(path: &Path) -> String {
+    let text = path.display().to_string();
+    let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
+    format!("\"{escaped}\"")
+}
+
+/// Stores the plan that these options make now, and installs the unit. Returns the unit's text. Done
+/// again it replaces the stored plan.
+///
+/// # Errors
+/// When no plan can be made, another tuning is under way, or a file cannot be written; then no unit
+/// and no stored plan is left.
+pub fn persist(
+    store: &dyn SettingStore,
+    state: &Path,
+    options: &Options,
+    tare: &Path,
+    units: &Units,
+) -> Result<String, PersistError> {
+    let snapshot = store.snapshot();
+    let plan = plan(&snapshot, options)?;
+    let hardware = Hardware::read(&snapshot, options)?;
+    let folder = folder(state);
+    let _lock = Lock::take(&folder)?;
+    let path = units.folder.join(UNIT);
+    match fs::read_to_string(&path) {
+        Ok(text) if !text.starts_with(MARK) => return Err(PersistError::Foreign { path }),
+        _ => {}
+    }
+    let text = unit(tare, state);
+    let install = || -> Result<(), PersistError> {
+        write_whole(&stored_path(state), &Stored::new(options, plan, hardware).to_json())?;
+        let wants = units.folder.join("multi-user.target.wants");
+        let link = wants.join(UNIT);
+        note(&folder, &[Made::File(path.clone()), Made::Link(link.clone())])?;
+        write_whole(&path, &text)?;
+        // What `systemctl enable` does, by hand: the journal has to hold it before it is there.
+        fs::create_dir_all(&wants).map_err(|source| fail(&wants, source))?;
+        match symlink(&path, &link) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(fail(&link, error));
+            }
+            _ => {}
+        }
+        tell(units.tell)
+    };
+    if let Err(error) = install() {
+        let _ = uninstall(&folder, units.tell);
+        return Err(error);
+    }
+    Ok(text)
+}
+
+/// Removes the unit and the stored plan. Returns the files that were removed; none when nothing was
+/// persisted.
+///
+/// # Errors
+/// When another tuning is under way or a file cannot be removed.
+pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
+    let folder = folder(state);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let _lock = Lock::take(&folder)?;
+    uninstall(&folder, Path::new("/run/systemd/system").is_dir())
+}
+
+/// Where the stored plan stands.
+pub(super) fn stored_path(state: &Path) -> PathBuf {
+    folder(state).join("plan.json")
+}
+
+/// Removes what was installed; the lock must be held.
+pub(super) fn uninstall(folder: &Path, tell_it: bool) -> Result<Vec<PathBuf>, PersistError> {
+    let journal = folder.join("persist.journal");
+    let text = match fs::read_to_string(&journal) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        text => text.map_err(|source| PersistError::Read { path: journal.clone(), source })?,
+    };
+    let mut removed = Vec::new();
+    let made: Vec<Made> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for made in made.iter().rev() {
+        let path = match made {
+            // Somebody else's file of the same name stays.
+            Made::File(path) => match fs::read_to_string(path) {
+                Ok(text) if text.starts_with(MARK) => path,
+                _ => continue,
+            },
+            Made::Link(path) if path.is_symlink() => path,
+            Made::Link(_) => continue,
+        };
+        fs::remove_file(path)
+            .map_err(|source| PersistError::Remove { path: path.clone(), source })?;
+        removed.push(path.clone());
+    }
+    if removed.iter().any(|path| path.starts_with("/etc/systemd")) {
+        tell(tell_it)?;
+    }
+    for path in [journal, folder.join("plan.json")] {
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(source) => return Err(PersistError::Remove { path, source }),
+            Ok(()) => removed.push(path),
+        }
+    }
+    Ok(removed)
+}
+
+fn tell(tell: bool) -> Result<(), PersistError> {
+    if tell {
+        Command::new("systemctl").arg("daemon-reload").run()?;
+    }
+    Ok(())
+}
+
+/// Writes down what is about to be made.
+fn note(folder: &Path, made: &[Made]) -> Result<(), PersistError> {
+    let path = folder.join("persist.journal");
+    let write = || -> io::Result<()> {
+        let mut file = match LineFile::create_new(&path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => LineFile::open(&path)?.0,
+            file => file?,
+        };
+        file.append(made, true)?;
+        line_file::sync_folder(folder)
+    };
+    write().map_err(|source| fail(&path, source))
+}
+
+/// Replaces a file whole: a crash leaves the old one or the new one.
+fn write_whole(path: &Path, text: &str) -> Result<(), PersistError> {
+    let beside = path.with_extension("new");
+    let write = || -> io::Result<()> {
+        fs::write(&beside, text)?;
+        fs::File::open(&beside)?.sync_all()?;
+        fs::rename(&beside, path)
+    };
+    write().map_err(|source| {
+        let _ = fs::remove_file(&beside);
+        fail(path, source)
+    })
+}
+
+fn fail(path: &Path, source: io::Error) -> PersistError {
+    PersistError::Write { path: path.into(), source }
+}

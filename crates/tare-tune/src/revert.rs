@@ -1,0 +1,225 @@
+//! Reverting: what still equals what was written is put back, in reverse order; what somebody else
+//! has changed since is drift and stays.
+
+use serde::{Deserialize, Serialize};
+
+use super::companions;
+use super::identity::Finder;
+use super::journal::{Journal, Write};
+use super::{SettingError, SettingErrorClass, SettingStore};
+use crate::plan::{Group, Key};
+
+/// What became of the settings of a tuning.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reverted {
+    /// The tuning's id.
+    pub id: String,
+    /// In the order in which they were put back: the last written first.
+    pub settings: Vec<RevertedSetting>,
+}
+
+/// One setting of a tuning that was reverted.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RevertedSetting {
+    pub knob: String,
+    pub group: Group,
+    pub subject: String,
+    /// The setting in words.
+    pub what: String,
+    /// Where it stands.
+    pub place: String,
+    pub outcome: RevertOutcome,
+}
+
+/// How putting back one setting ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", rename_all = "snake_case")]
+pub enum RevertOutcome {
+    /// The old value was written and reads back.
+    Restored { old: String },
+    /// It was the old value already.
+    Already,
+    /// The host was booted since: the kernel has forgotten it.
+    Rebooted,
+    /// Its device is away.
+    Gone,
+    /// Somebody else has changed it since; it was left alone. Reverting would have put `old` back.
+    Drift { now: String, written: String, old: String },
+    /// It could not be put back.
+    Failed {
+        #[serde(rename = "trouble")]
+        error: SettingError,
+        old: String,
+    },
+}
+
+/// What to do about a setting that somebody else has changed since.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnDrift {
+    /// It stays as it is and in the journal.
+    #[default]
+    Keep,
+    /// It stays as it is and leaves the journal: it is its new owner's.
+    Forget,
+}
+
+impl RevertOutcome {
+    /// Nothing is left to put back.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Restored { .. } | Self::Already | Self::Rebooted | Self::Gone => true,
+            Self::Drift { .. } | Self::Failed { .. } => false,
+        }
+    }
+}
+
+impl Reverted {
+    /// Everything is as it was before the tuning.
+    pub fn is_whole(&self) -> bool {
+        self.settings.iter().all(|setting| setting.outcome.is_done())
+    }
+
+    /// What was not put back, one line each.
+    pub fn left(&self) -> Vec<String> {
+        let left = self.settings.iter().filter_map(|setting| match &setting.outcome {
+            RevertOutcome::Drift { now, written, old } => Some(format!(
+                "{} is {now:?}, which is neither {written:?} as it was written nor {old:?} as it was \
+                 before; it was left alone",
+                setting.place
+            )),
+            RevertOutcome::Failed { error, old } => {
+                Some(format!("{} could not be put back to {old:?}: {error}", setting.place))
+            }
+            _ => None,
+        });
+        left.collect()
+    }
+}
+
+/// Puts back what is not put back yet, and writes that down.
+pub(super) fn revert(
+    journal: &mut Journal,
+    store: &mut dyn SettingStore,
+    drift: OnDrift,
+) -> Reverted {
+    let rebooted = journal.header.boot_id != store.boot_id();
+    let mut finder = Finder::default();
+    let mut numbers = journal.live();
+    numbers.reverse();
+    let mut outcomes = Vec::with_capacity(numbers.len());
+    for number in &numbers {
+        outcomes.push(match rebooted {
+            true => RevertOutcome::Rebooted,
+            false => put_back(journal, store, &mut finder, *number),
+        });
+    }
+    // A write can reset another setting, or be possible only after another (an energy preference
+    // after its governor), so what was put back is looked at once more.
+    for (number, outcome) in numbers.iter().zip(&mut outcomes) {
+        match outcome {
+            RevertOutcome::Failed { .. } => {
+                *outcome = put_back(journal, store, &mut finder, *number);
+            }
+            RevertOutcome::Restored { .. } => {
+                let write = &journal.entries[number].write;
+                if let Some(key) = finder.locate(store, &write.key, &write.identity)
+                    && store.read(&key).is_ok_and(|now| !write.form.same(&now, &write.old))
+                {
+                    *outcome = restore(store, &key, write);
+                }
+            }
+            _ => {}
+        }
+    }
+    let forgotten = |outcome: &RevertOutcome| {
+        drift == OnDrift::Forget && matches!(outcome, RevertOutcome::Drift { .. })
+    };
+    let done = numbers.iter().zip(&outcomes);
+    let done = done.filter(|(_, outcome)| outcome.is_done() || forgotten(outcome));
+    let done = done.map(|(number, _)| *number).collect();
+    let settings = numbers.iter().zip(outcomes).map(|(number, outcome)| {
+        let Write { knob, group, subject, what, key, .. } = &journal.entries[number].write;
+        RevertedSetting {
+            knob: knob.clone(),
+            group: *group,
+            subject: subject.clone(),
+            what: what.clone(),
+            place: companions::place(key),
+            outcome,
+        }
+    });
+    let reverted = Reverted { id: journal.header.id.clone(), settings: settings.collect() };
+    journal.done(done);
+    reverted
+}
+
+fn put_back(
+    journal: &mut Journal,
+    store: &mut dyn SettingStore,
+    finder: &mut Finder,
+    number: u64,
+) -> RevertOutcome {
+    let entry = journal.entries[&number].clone();
+    let write = &entry.write;
+    let Some(key) = finder.locate(store, &write.key, &write.identity) else {
+        return RevertOutcome::Gone;
+    };
+    let now = match store.read(&key) {
+        Ok(now) => now,
+        Err(error) if error.class == SettingErrorClass::Absent => return RevertOutcome::Gone,
+        Err(error) => return RevertOutcome::Failed { error, old: write.old.clone() },
+    };
+    let same = |value: &String| write.form.same(&now, value);
+    let written = same(&write.new) || write.earlier.iter().any(same);
+    if !written && !same(&write.old) {
+        return RevertOutcome::Drift {
+            now: write.form.tidy(&now),
+            written: write.new.clone(),
+            old: write.old.clone(),
+        };
+    }
+    // A crash in between may have left the setting put back and its companions not.
+    let begun = entry.restoring || entry.after.is_none();
+    let before = match begun {
+        true => vec![None; write.companions.len()],
+        false => companions::read(store, &write.companions),
+    };
+    // A step that was refused, of a tuning whose last step wants the old value, has changed nothing.
+    let outcome = match written && write.form.to_restore(&now) != write.old {
+        true => {
+            if !write.companions.is_empty() {
+                journal.restoring(number);
+            }
+            restore(store, &key, write)
+        }
+        false => RevertOutcome::Already,
+    };
+    if !outcome.is_done() || write.companions.is_empty() || !(written || begun) {
+        return outcome;
+    }
+    let failed = companions::put_back(store, &write.companions, &before, entry.after.as_ref());
+    match failed.is_empty() {
+        true => outcome,
+        false => {
+            let error = SettingError { class: SettingErrorClass::Failed, text: failed.join("; ") };
+            RevertOutcome::Failed { error, old: write.old.clone() }
+        }
+    }
+}
+
+/// Writes the old value and reads it back.
+fn restore(store: &mut dyn SettingStore, key: &Key, write: &Write) -> RevertOutcome {
+    let old = write.old.clone();
+    let result = store.write(key, &old).and_then(|()| store.read(key));
+    match result {
+        Ok(now) if write.form.same(&now, &old) => RevertOutcome::Restored { old },
+        Ok(now) => {
+            let text = format!("{} was given {old:?} and reads {now:?}", companions::place(key));
+            RevertOutcome::Failed {
+                error: SettingError { class: SettingErrorClass::NotTaken, text },
+                old,
+            }
+        }
+        Err(error) => RevertOutcome::Failed { error, old },
+    }
+}

@@ -1,0 +1,200 @@
+//! What tunings are applied, and whether their settings still are as they were written. Reads only,
+//! and needs no lock.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::identity::Finder;
+use super::journal::{self, Journal, Write};
+use super::tuning::folder;
+use super::{Purpose, SettingErrorClass, SettingStore, TuneError, companions};
+use crate::plan::{Group, Identity, Key};
+use tare_host::process::Hold;
+
+/// One tuning that is applied, wholly or in part.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TuningStatus {
+    pub id: String,
+    pub purpose: Purpose,
+    pub started_unix_s: u64,
+    /// The command that made it, as it was typed.
+    pub command: String,
+    /// The process that made it.
+    pub pid: u32,
+    /// That process lives and holds the lock.
+    pub alive: bool,
+    /// It did not come to its end: its process died while it wrote.
+    pub interrupted: bool,
+    /// What is not put back, in the order in which it was written.
+    pub settings: Vec<SettingStatus>,
+}
+
+/// One setting of a tuning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SettingStatus {
+    pub knob: String,
+    pub group: Group,
+    pub subject: String,
+    /// The setting in words.
+    pub what: String,
+    pub key: Key,
+    pub identity: Identity,
+    /// Where it stands, in words.
+    pub place: String,
+    pub old: String,
+    pub written: String,
+    pub state: SettingState,
+}
+
+/// How a setting stands now.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "snake_case")]
+pub enum SettingState {
+    /// It is as it was written.
+    InForce,
+    /// It is as it was before the tuning.
+    Undone,
+    /// It is a third value: somebody else has changed it since.
+    Drifted {
+        now: String,
+    },
+    /// A newer tuning has written it again.
+    Superseded {
+        by: String,
+    },
+    /// Its device is away.
+    Gone,
+    /// The host was booted since: the kernel has forgotten it.
+    Rebooted,
+    Unreadable {
+        reason: String,
+    },
+}
+
+impl TuningStatus {
+    /// Every setting is as it was written, or was written again by a newer tuning.
+    pub fn is_in_force(&self) -> bool {
+        self.settings.iter().all(|setting| match setting.state {
+            SettingState::InForce | SettingState::Superseded { .. } => true,
+            SettingState::Undone
+            | SettingState::Drifted { .. }
+            | SettingState::Gone
+            | SettingState::Rebooted
+            | SettingState::Unreadable { .. } => false,
+        })
+    }
+}
+
+/// Every tuning that has something to put back, the oldest first.
+///
+/// # Errors
+/// When a journal cannot be read.
+pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus>, TuneError> {
+    let folder = folder(state);
+    let holder = holder(&folder);
+    let mut newer: BTreeMap<Key, String> = BTreeMap::new();
+    let mut tunings = Vec::new();
+    let mut finder = Finder::default();
+    for id in journal::ids(&folder)?.iter().rev() {
+        let Some(journal) = Journal::look(&folder, id)? else { continue };
+        let rebooted = journal.header.boot_id != store.boot_id();
+        let mut settings = Vec::new();
+        for number in journal.live().iter().rev() {
+            let write = &journal.entries[number].write;
+            let state = match newer.get(&write.key) {
+                _ if rebooted => SettingState::Rebooted,
+                Some(by) => SettingState::Superseded { by: by.clone() },
+                None => look(store, &mut finder, write),
+            };
+            if !rebooted {
+                newer.insert(write.key.clone(), id.clone());
+            }
+            settings.push(of(write, state));
+        }
+        settings.reverse();
+        if settings.is_empty() {
+            continue;
+        }
+        let header = journal.header;
+        let alive = holder == Some(header.pid) && !rebooted;
+        tunings.push(TuningStatus {
+            id: header.id,
+            purpose: header.purpose,
+            started_unix_s: header.started_unix_s,
+            command: header.command.join(" "),
+            pid: header.pid,
+            alive,
+            interrupted: journal.interrupted && !alive,
+            settings,
+        });
+    }
+    tunings.reverse();
+    Ok(tunings)
+}
+
+fn look(store: &dyn SettingStore, finder: &mut Finder, write: &Write) -> SettingState {
+    let Some(key) = finder.locate(store, &write.key, &write.identity) else {
+        return SettingState::Gone;
+    };
+    match store.read(&key) {
+        Ok(now) if write.form.same(&now, &write.new) => SettingState::InForce,
+        Ok(now) if write.form.same(&now, &write.old) => SettingState::Undone,
+        Ok(now) => SettingState::Drifted { now: write.form.tidy(&now) },
+        Err(error) if error.class == SettingErrorClass::Absent => SettingState::Gone,
+        Err(error) => SettingState::Unreadable { reason: error.text },
+    }
+}
+
+fn of(write: &Write, state: SettingState) -> SettingStatus {
+    SettingStatus {
+        knob: write.knob.clone(),
+        group: write.group,
+        subject: write.subject.clone(),
+        what: write.what.clone(),
+        key: write.key.clone(),
+        identity: write.identity.clone(),
+        place: companions::place(&write.key),
+        old: write.old.clone(),
+        written: write.new.clone(),
+        state,
+    }
+}
+
+/// The living process that says it holds the lock. The lock itself is not tried: that could make
+/// another process wait.
+fn holder(folder: &Path) -> Option<u32> {
+    let pid = fs::read_to_string(folder.join("lock")).ok()?.trim().parse().ok()?;
+    Hold::open(pid).filter(|process| !process.has_ended()).map(|_| pid)
+}
+
+/// The tunings as their journals tell them, without a look at the host, in one line each; for
+/// `doctor`. Second: what to do about it, where something is.
+pub(crate) fn brief(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
+    let folder = folder(state);
+    let holder = holder(&folder);
+    let mut lines = Vec::new();
+    for id in journal::ids(&folder)? {
+        let Some(journal) = Journal::look(&folder, &id)? else { continue };
+        let count = journal.live().len();
+        if count == 0 {
+            continue;
+        }
+        let settings = if count == 1 { "setting" } else { "settings" };
+        let line = format!("{id} ({count} {settings}");
+        let alive = holder == Some(journal.header.pid);
+        lines.push(match &journal.header.purpose {
+            _ if alive => (format!("{line}, process {} is at it)", journal.header.pid), None),
+            Purpose::Temporary { run } => {
+                (format!("{line} left by run {run}, which is dead)"), Some("tare clean"))
+            }
+            Purpose::Keep if journal.interrupted => {
+                (format!("{line}, interrupted)"), Some("tare tune revert"))
+            }
+            Purpose::Keep => (format!("{line})"), None),
+        });
+    }
+    Ok(lines)
+}

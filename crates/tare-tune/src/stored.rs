@@ -1,0 +1,154 @@
+//! The stored plan: what was consented to, on which hardware, and applying it again after a boot.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use serde::{Deserialize, Serialize};
+
+use super::persist::{PersistError, stored_path};
+use super::{Applied, Purpose, SettingStore, Tuning};
+use crate::plan::{Action, Item, Options, Plan, PlanError};
+use crate::planner::read_machine;
+use crate::snapshot::Snapshot;
+
+/// Content of `STATE/tune/plan.json`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Stored {
+    version: u32,
+    options: Options,
+    hardware: Hardware,
+    plan: Plan,
+}
+
+/// What a plan depends on and a boot does not change.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Hardware {
+    /// CPUs of each core, by NUMA node: `node 0: 0,16 1,17`.
+    cpus: Vec<String>,
+    /// PCI address and driver of the network devices that are tuned.
+    nics: BTreeSet<String>,
+    /// PCI address, or name where it has none, of the disks that are tuned.
+    disks: BTreeSet<String>,
+}
+
+/// What became of a stored plan.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct StoredApplied {
+    /// How the hardware differs from what the plan was stored for, one line each; then the host was
+    /// planned for anew with the stored options. Empty when it is the same.
+    pub changed: Vec<String>,
+    /// The plan as it was applied.
+    pub plan: Plan,
+    pub applied: Applied,
+    /// Changes that the host would want now, but that were not in the stored plan: not made.
+    pub left_out: Vec<Item>,
+}
+
+impl Stored {
+    pub(super) fn new(options: &Options, plan: Plan, hardware: Hardware) -> Self {
+        Self { version: 1, options: options.clone(), hardware, plan }
+    }
+
+    pub(super) fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
+    }
+}
+
+impl Hardware {
+    pub(super) fn read(snapshot: &Snapshot, options: &Options) -> Result<Self, PlanError> {
+        let machine = read_machine(snapshot, options)?;
+        let cpus = machine.topology.nodes.iter().map(|node| {
+            let cores: Vec<String> = node.cores.iter().map(|core| core.cpus.to_string()).collect();
+            format!("node {}: {}", node.id, cores.join(" "))
+        });
+        let nics = machine
+            .nics
+            .iter()
+            .map(|nic| format!("{} ({})", nic.pci.as_ref().unwrap_or(&nic.name), nic.driver));
+        let disks =
+            machine.disks.iter().map(|disk| disk.pci.as_ref().unwrap_or(&disk.name).clone());
+        Ok(Self { cpus: cpus.collect(), nics: nics.collect(), disks: disks.collect() })
+    }
+
+    /// How another differs, one line each.
+    fn differences(&self, now: &Self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.cpus != now.cpus {
+            lines.push("the CPUs are others, or are numbered otherwise".to_string());
+        }
+        for (what, then, now) in
+            [("network device", &self.nics, &now.nics), ("disk", &self.disks, &now.disks)]
+        {
+            lines.extend(then.difference(now).map(|name| format!("{what} {name} is away")));
+            lines.extend(now.difference(then).map(|name| format!("{what} {name} is new")));
+        }
+        lines
+    }
+}
+
+/// What a setting is called whatever numbers it has after this boot: interrupts are numbered anew.
+fn name(item: &Item) -> (String, String, String) {
+    let irq = item.change().and_then(|change| change.identity.irq_name.clone());
+    let what = irq.unwrap_or_else(|| without_number(&item.what));
+    (item.knob.clone(), item.subject.clone(), what)
+}
+
+/// `CPUs of interrupt 38 (virtio2-input.0)` without the 38, and only what is in the brackets.
+fn without_number(what: &str) -> String {
+    let irq = what.contains("interrupt ").then(|| what.split_once('('));
+    match irq.flatten() {
+        Some((_, name)) => name.trim_end_matches(')').to_string(),
+        None => what.to_string(),
+    }
+}
+
+/// Applies the stored plan: on the same hardware only what it holds, on other hardware what the
+/// stored options plan there.
+///
+/// # Errors
+/// `NotStored`; as `Tuning::apply_plan`.
+pub fn apply_stored(
+    store: &mut dyn SettingStore,
+    state: &Path,
+) -> Result<StoredApplied, PersistError> {
+    let path = stored_path(state);
+    let text = match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return Err(PersistError::NotStored { path });
+        }
+        text => text.map_err(|source| PersistError::Read { path: path.clone(), source })?,
+    };
+    let stored: Stored =
+        serde_json::from_str(&text).map_err(|source| PersistError::Unusable { path, source })?;
+    let changed = stored.hardware.differences(&Hardware::read(&store.snapshot(), &stored.options)?);
+    let consented: BTreeSet<_> = stored
+        .plan
+        .items
+        .iter()
+        .filter(|item| match item.action {
+            Action::Change(_) | Action::Right { .. } => true,
+            Action::Leave { .. } | Action::Advise { .. } => false,
+        })
+        .map(name)
+        .collect();
+    let consent = |item: &Item| !changed.is_empty() || consented.contains(&name(item));
+    let mut tuning = Tuning::begin(state, store, Purpose::Keep)?;
+    let (plan, applied) = tuning.apply_where(store, &stored.options, &consent)?;
+    let left_out = plan.changes().map(|(item, _)| item).filter(|item| !consent(item));
+    let left_out = left_out.cloned().collect();
+    Ok(StoredApplied { changed, plan, applied, left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_known_without_their_numbers() {
+        let check = |what, expect| assert_eq!(without_number(what), expect);
+        check("CPUs of interrupt 38 (virtio2-input.0)", "virtio2-input.0");
+        check("rps_cpus of rx-0", "rps_cpus of rx-0");
+    }
+}

@@ -1,0 +1,275 @@
+//! One tuning of a host, from its first write until it is put back.
+
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::journal::{self, Journal};
+use super::lock::Lock;
+use super::{
+    Applied, OnDrift, RevertOutcome, Reverted, RevertedSetting, SettingError, SettingErrorClass,
+    SettingStore, TuneError, apply, persist, revert,
+};
+use crate::plan::{Group, Item, Options, Plan};
+use crate::planner::plan;
+
+/// What a tuning is for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Purpose {
+    /// It stays until it is reverted or the host is booted.
+    Keep,
+    /// It lasts as long as the run whose process holds it. When that is dead, `tare clean` and the
+    /// next tuning put it back.
+    Temporary { run: String },
+}
+
+/// A tuning. It holds the lock of its state directory; a temporary one counts as dead once the value
+/// is dropped and was not reverted.
+#[derive(Debug)]
+pub struct Tuning {
+    folder: PathBuf,
+    journal: Journal,
+    /// Dead temporary tunings that have to be put back before anything is written.
+    dead: Vec<String>,
+    // Dropped last: the file of the journal goes while the lock is held.
+    _lock: Lock,
+}
+
+/// The directory of tunings below a state directory.
+pub fn folder(state: &Path) -> PathBuf {
+    state.join("tune")
+}
+
+impl Tuning {
+    /// Begins a tuning. Nothing is written, neither to the host nor to its journal.
+    ///
+    /// # Errors
+    /// `Busy` when another one is under way; when the state directory cannot be written.
+    pub fn begin(
+        state: &Path,
+        store: &dyn SettingStore,
+        purpose: Purpose,
+    ) -> Result<Self, TuneError> {
+        let folder = folder(state);
+        let lock = Lock::take(&folder)?;
+        let dead = dead_temporary(&folder)?;
+        let journal = Journal::new(&folder, purpose, store.boot_id())?;
+        Ok(Self { folder, journal, dead, _lock: lock })
+    }
+
+    /// `t0001`: names it in `tare tune status` and `revert --to`.
+    pub fn id(&self) -> &str {
+        &self.journal.header.id
+    }
+
+    /// Applies the items that are changes, in their order: the old values, read just now, go into the
+    /// journal with one sync, then each is written and read back.
+    ///
+    /// # Errors
+    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed: then everything of
+    /// this tuning was put back.
+    pub fn apply(
+        &mut self,
+        store: &mut dyn SettingStore,
+        items: &[Item],
+    ) -> Result<Applied, TuneError> {
+        self.revert_dead(store)?;
+        apply::apply(&mut self.journal, store, items)
+    }
+
+    /// Plans and applies: channels first, then, on the host as it is with them, the rest.
+    ///
+    /// # Errors
+    /// As `apply`; when no plan can be made. What was done until then is put back.
+    pub fn apply_plan(
+        &mut self,
+        store: &mut dyn SettingStore,
+        options: &Options,
+    ) -> Result<(Plan, Applied), TuneError> {
+        self.apply_where(store, options, &|_| true)
+    }
+
+    /// The same, for those changes only that `wanted` takes.
+    pub(super) fn apply_where(
+        &mut self,
+        store: &mut dyn SettingStore,
+        options: &Options,
+        wanted: &dyn Fn(&Item) -> bool,
+    ) -> Result<(Plan, Applied), TuneError> {
+        self.revert_dead(store)?;
+        let of_stage = |plan: &Plan, first: bool| -> Vec<Item> {
+            let changes = plan.changes().filter(|(_, change)| (change.stage == 0) == first);
+            changes.map(|(item, _)| item.clone()).filter(|item| wanted(item)).collect()
+        };
+        let mut made = plan(&store.snapshot(), options)?;
+        let channels = of_stage(&made, true);
+        let mut applied = apply::apply(&mut self.journal, store, &channels)?;
+        if applied.written().next().is_some() {
+            made = match plan(&store.snapshot(), options) {
+                Ok(plan) => plan,
+                Err(error) => {
+                    self.revert(store);
+                    return Err(error.into());
+                }
+            };
+        }
+        let rest = apply::apply(&mut self.journal, store, &of_stage(&made, false))?;
+        applied.id = rest.id;
+        applied.items.extend(rest.items);
+        Ok((made, applied))
+    }
+
+    /// Puts everything of this tuning back that still is as it was written. It may be applied again
+    /// afterwards; its journal goes with the value.
+    pub fn revert(&mut self, store: &mut dyn SettingStore) -> Reverted {
+        revert::revert(&mut self.journal, store, OnDrift::Keep)
+    }
+
+    /// Puts back what tunings left whose process died.
+    pub(super) fn revert_dead(
+        &mut self,
+        store: &mut dyn SettingStore,
+    ) -> Result<Vec<Reverted>, TuneError> {
+        let ids = std::mem::take(&mut self.dead);
+        ids.iter()
+            .rev()
+            .filter_map(|id| revert_one(&self.folder, store, id, OnDrift::Keep).transpose())
+            .collect()
+    }
+}
+
+impl Drop for Tuning {
+    fn drop(&mut self) {
+        self.journal.remove_if_done();
+    }
+}
+
+/// Reverts a journal that nobody holds. The lock must be held.
+fn revert_one(
+    folder: &Path,
+    store: &mut dyn SettingStore,
+    id: &str,
+    drift: OnDrift,
+) -> Result<Option<Reverted>, TuneError> {
+    let Some(mut journal) = Journal::open(folder, id)? else {
+        // It died before its first batch was on disk.
+        let _ = std::fs::remove_file(folder.join(format!("{id}.journal")));
+        return Ok(None);
+    };
+    let reverted = revert::revert(&mut journal, store, drift);
+    journal.remove_if_done();
+    Ok(Some(reverted))
+}
+
+/// Temporary tunings in a folder whose lock is held by the caller, and so by none of them.
+fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
+    let mut dead = Vec::new();
+    for id in journal::ids(folder)? {
+        if let Some(journal) = Journal::look(folder, &id)?
+            && journal.header.purpose != Purpose::Keep
+        {
+            dead.push(id);
+        }
+    }
+    Ok(dead)
+}
+
+/// Plans and applies under one lock. Where nothing has to change, nothing is left.
+///
+/// # Errors
+/// As `Tuning::begin` and `Tuning::apply_plan`.
+pub fn apply_plan(
+    store: &mut dyn SettingStore,
+    state: &Path,
+    options: &Options,
+    purpose: Purpose,
+) -> Result<(Plan, Applied), TuneError> {
+    Tuning::begin(state, store, purpose)?.apply_plan(store, options)
+}
+
+/// Reverts tunings, the newest first: all of them, and what applies a plan at boot, or those newer
+/// than `to`, so that the host is as it was right after `to`.
+///
+/// # Errors
+/// `Busy`, `Unknown`, or when a journal cannot be read. Drift is no error but an outcome.
+pub fn revert_all(
+    store: &mut dyn SettingStore,
+    state: &Path,
+    to: Option<&str>,
+    drift: OnDrift,
+) -> Result<Vec<Reverted>, TuneError> {
+    let folder = folder(state);
+    if !folder.exists() {
+        return match to {
+            Some(to) => Err(TuneError::Unknown { id: to.into(), known: "none".into() }),
+            None => Ok(Vec::new()),
+        };
+    }
+    let _lock = Lock::take(&folder)?;
+    let mut ids = journal::ids(&folder)?;
+    if let Some(to) = to {
+        let Some(at) = ids.iter().position(|id| id == to) else {
+            let known = if ids.is_empty() { "none".into() } else { ids.join(", ") };
+            return Err(TuneError::Unknown { id: to.into(), known });
+        };
+        ids.drain(..=at);
+    }
+    let mut all: Vec<Reverted> = Vec::new();
+    if to.is_none() {
+        all.extend(revert_persisted(&folder));
+    }
+    for id in ids.iter().rev() {
+        all.extend(revert_one(&folder, store, id, drift)?);
+    }
+    Ok(all)
+}
+
+/// Removes the unit and the stored plan, as settings of a tuning of their own.
+fn revert_persisted(folder: &Path) -> Option<Reverted> {
+    let setting = |place: String, outcome: RevertOutcome| RevertedSetting {
+        knob: "persist".into(),
+        group: Group::Limits,
+        subject: "host".into(),
+        what: "what applies the plan at boot".into(),
+        place,
+        outcome,
+    };
+    let settings = match persist::uninstall(folder, Path::new("/run/systemd/system").is_dir()) {
+        Ok(removed) => removed
+            .iter()
+            .map(|path| {
+                let old = "absent".to_string();
+                setting(path.display().to_string(), RevertOutcome::Restored { old })
+            })
+            .collect::<Vec<_>>(),
+        Err(error) => {
+            let text = tare_host::error_line(&error);
+            let error = SettingError { class: SettingErrorClass::Failed, text };
+            let old = "absent".to_string();
+            vec![setting(persist::UNIT.into(), RevertOutcome::Failed { error, old })]
+        }
+    };
+    (!settings.is_empty()).then(|| Reverted { id: "persist".into(), settings })
+}
+
+/// Puts back temporary tunings whose process died. Tunings to keep stay, and so does all while a
+/// tuning is under way.
+///
+/// # Errors
+/// When a journal cannot be read.
+pub fn clean(store: &mut dyn SettingStore, state: &Path) -> Result<Vec<Reverted>, TuneError> {
+    let folder = folder(state);
+    if !folder.exists() {
+        return Ok(Vec::new());
+    }
+    let _lock = match Lock::take(&folder) {
+        Err(TuneError::Busy { .. }) => return Ok(Vec::new()),
+        lock => lock?,
+    };
+    let dead = dead_temporary(&folder)?;
+    dead.iter()
+        .rev()
+        .filter_map(|id| revert_one(&folder, store, id, OnDrift::Keep).transpose())
+        .collect()
+}

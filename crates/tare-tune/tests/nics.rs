@@ -1,0 +1,301 @@
+//! Planning of network devices: every driver's naming, the defects of perftune.py that Tare must not
+//! have, the threads in which people met them, and what perftune.py itself would do.
+#![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
+
+use std::collections::BTreeSet;
+
+use tare_std::cpus::CpuSet;
+use tare_tune::fixture::{Host, Nic, Upper, UpperKind};
+use tare_tune::machine::{self, Interrupts, nics};
+use tare_tune::plan::{self, Action, EthtoolSetting, Item, Key, Mode, Need, Options, Plan};
+use tare_tune::planner;
+use tare_tune::snapshot::{Node, Snapshot};
+
+#[path = "nics/driver.rs"]
+mod driver;
+#[path = "nics/guard.rs"]
+mod guard;
+#[path = "nics/property.rs"]
+mod property;
+#[path = "nics/threads.rs"]
+mod threads;
+
+/// A machine of one node with two threads a core and one device.
+fn host(cores: u32, driver: &str, queues: u32) -> Host {
+    Host { nics: vec![Nic::new("eth0", driver, queues)], ..Host::new(1, cores, 2) }
+}
+
+/// Only what this file is about.
+fn options() -> Options {
+    Options { only: vec!["network".into(), "nic_irqs".into()], ..Options::default() }
+}
+
+fn like_perftune() -> Options {
+    Options { like_perftune: true, ..options() }
+}
+
+fn planned(snapshot: &Snapshot, options: &Options) -> Plan {
+    planner::plan(snapshot, options).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn items<'a>(plan: &'a Plan, knob: &str) -> Vec<&'a Item> {
+    plan.items.iter().filter(|item| item.knob == knob).collect()
+}
+
+/// `subject what = wanted` of each change of a knob.
+fn changes(plan: &Plan, knob: &str) -> Vec<String> {
+    let changes = plan.changes().filter(|(item, _)| item.knob == knob);
+    changes
+        .map(|(item, change)| format!("{} {} = {}", item.subject, item.what, change.wanted))
+        .collect()
+}
+
+/// The CPU of each interrupt that is changed, in the order of the plan, with its name.
+fn placed(plan: &Plan) -> Vec<(String, u32)> {
+    let changes = plan.changes().filter(|(item, _)| item.knob == "nic_irqs");
+    let placed = changes.map(|(_, change)| {
+        let cpus = CpuSet::parse_mask(&change.wanted).unwrap();
+        assert_eq!(cpus.len(), 1);
+        (change.identity.irq_name.clone().unwrap(), cpus.iter().next().unwrap())
+    });
+    placed.collect()
+}
+
+/// Applies a plan as `tune` does: stage 0, the driver's part, the host planned anew, the rest.
+fn apply(snapshot: &mut Snapshot, options: &Options) {
+    let before = planned(snapshot, options);
+    let mut channels_changed = false;
+    for (_, change) in before.changes().filter(|(_, change)| change.stage == 0) {
+        driver::write(snapshot, &change.key, &change.wanted);
+        channels_changed = true;
+    }
+    let after = if channels_changed { planned(snapshot, options) } else { before };
+    for (_, change) in after.changes() {
+        assert_eq!(change.stage, 1, "channels are as wanted after stage 0");
+        change.key.write_to(snapshot, &change.wanted);
+    }
+}
+
+#[test]
+fn every_driver_is_planned_and_a_plan_that_was_applied_is_empty() {
+    let drivers = [
+        "virtio_net",
+        "ena",
+        "ixgbe",
+        "ixgbevf",
+        "i40e",
+        "iavf",
+        "ice",
+        "mlx4_en",
+        "mlx5_core",
+        "gve",
+        "mana",
+        "hv_netvsc",
+        "vmxnet3",
+        "bnx2x",
+        "xen_netfront",
+    ];
+    for driver in drivers {
+        for (cores, queues, max) in [(2, 4, 4), (4, 8, 8), (16, 8, 8), (16, 1, 16), (32, 12, 64)] {
+            for like in [false, true] {
+                let mut host = host(cores, driver, queues);
+                host.nics[0].channels_max = max;
+                let mut snapshot = host.build();
+                let options = Options { like_perftune: like, mode: Mode::Auto, ..options() };
+                let first = planner::plan(&snapshot, &options);
+                if let Err(plan::PlanError::Guard(_)) = first {
+                    assert!(matches!(driver, "vmxnet3" | "xen_netfront"), "{driver} has channels");
+                    continue;
+                }
+                apply(&mut snapshot, &options);
+                let again = planned(&snapshot, &options);
+                let left: Vec<_> = again.changes().map(|(item, _)| &item.what).collect();
+                assert!(left.is_empty(), "{driver} {cores} {queues} {like}: {left:?}");
+                let has_irqs = driver != "hv_netvsc";
+                assert_eq!(!items(&again, "nic_irqs").is_empty(), has_irqs, "{driver}");
+                assert!(!items(&again, "rps").is_empty(), "{driver}");
+            }
+        }
+    }
+}
+
+#[test]
+fn i3_8xlarge_with_ena_like_perftune() {
+    let mut snapshot = host(16, "ena", 8).build();
+    let before = planned(&snapshot, &like_perftune());
+    assert_eq!(before.cpus.irq.to_string(), "0,16");
+    assert_eq!(before.cpus.compute.to_string(), "1-15,17-31");
+    let (item, change) = before.changes().next().unwrap();
+    assert_eq!((item.knob.as_str(), change.stage, change.need), ("nic_channels", 0, Need::Should));
+    let setting = EthtoolSetting::ChannelsCombined;
+    assert_eq!(change.key, Key::Ethtool { nic: "eth0".into(), setting });
+    assert_eq!((change.now.as_str(), change.wanted.as_str()), ("8", "2"));
+    assert!(change.identity.pci.is_some());
+    // Planned before the change on the queues that stay ...
+    let queues = [("eth0-Tx-Rx-0".to_string(), 0), ("eth0-Tx-Rx-1".to_string(), 16)];
+    assert_eq!(placed(&before), queues);
+    assert_eq!(items(&before, "rps").len(), 2);
+    // ... and the same after it.
+    driver::write(&mut snapshot, &change.key, "2");
+    let after = planned(&snapshot, &like_perftune());
+    assert_eq!(placed(&after), queues);
+    let rps = ["eth0 rps_cpus of rx-0 = ffffffff", "eth0 rps_cpus of rx-1 = ffffffff"];
+    assert_eq!(changes(&after, "rps"), rps);
+    let rfs = [
+        "host net.core.rps_sock_flow_entries = 32768",
+        "eth0 rps_flow_cnt of rx-0 = 16384",
+        "eth0 rps_flow_cnt of rx-1 = 16384",
+    ];
+    assert_eq!(changes(&after, "rfs"), rfs);
+    let xps = ["eth0 xps_cpus of tx-0 = 00ff00ff", "eth0 xps_cpus of tx-1 = ff00ff00"];
+    assert_eq!(changes(&after, "xps"), xps);
+    assert!(changes(&after, "ntuple").is_empty(), "off already");
+    assert!(after.items.iter().all(|item| item.knob != "rings" && item.knob != "coalescing"));
+}
+
+#[test]
+fn tares_own_plan_differs_where_its_knobs_say_so() {
+    let mut snapshot = host(16, "ena", 2).build();
+    let own = planned(&snapshot, &options());
+    // RPS goes to the CPUs that compute.
+    let rps = ["eth0 rps_cpus of rx-0 = fffefffe", "eth0 rps_cpus of rx-1 = fffefffe"];
+    assert_eq!(changes(&own, "rps"), rps);
+    assert_eq!(placed(&own), placed(&planned(&snapshot, &like_perftune())));
+    // XPS divides the universe only.
+    let cpus = Some("0-7,16-23".parse().unwrap());
+    let part = Options { cpus: cpus.clone(), ..options() };
+    let xps = ["eth0 xps_cpus of tx-0 = 000f000f", "eth0 xps_cpus of tx-1 = 00f000f0"];
+    assert_eq!(changes(&planned(&snapshot, &part), "xps"), xps);
+    let like = planned(&snapshot, &Options { cpus, ..like_perftune() });
+    assert_eq!(changes(&like, "xps")[0], "eth0 xps_cpus of tx-0 = 00ff00ff");
+    // Rings and coalescing are reported.
+    for knob in ["rings", "coalescing"] {
+        let lines = items(&own, knob);
+        assert!(!lines.is_empty());
+        for item in lines {
+            assert!(matches!(item.action, Action::Leave { .. }), "{item:?}");
+        }
+    }
+    // A queue for every CPU: RPS is redundant, and goes where it was on.
+    let four = host(2, "ena", 4);
+    snapshot = four.build();
+    snapshot.write("/sys/class/net/eth0/queues/rx-1/rps_cpus", "f");
+    let own = planned(&snapshot, &options());
+    assert_eq!(own.cpus.irq, own.cpus.compute);
+    assert_eq!(changes(&own, "rps"), ["eth0 rps_cpus of rx-1 = 00000000"]);
+    assert!(items(&own, "rps")[0].why.contains("queue for each of the 4 CPUs"));
+    assert_eq!(changes(&planned(&snapshot, &like_perftune()), "rps").len(), 3);
+}
+
+#[test]
+fn more_queues_than_there_are_now_are_planned_after_the_change() {
+    let mut host = host(2, "ena", 1);
+    host.nics[0].channels_max = 8;
+    let mut snapshot = host.build();
+    let before = planned(&snapshot, &options());
+    assert_eq!(changes(&before, "nic_channels"), ["eth0 combined channels = 4"]);
+    assert_eq!(items(&before, "nic_irqs").len(), 1);
+    assert!(before.notes.iter().any(|note| note.contains("eth0 gets 3 more queues")), "{before:?}");
+    apply(&mut snapshot, &options());
+    let after = planned(&snapshot, &options());
+    assert_eq!(after.changes().count(), 0);
+    assert_eq!(items(&after, "nic_irqs").len(), 4);
+    // Own: no more than the device has. perftune.py asks, is refused, and leaves them.
+    host.nics[0].channels_max = 2;
+    let snapshot = host.build();
+    assert_eq!(
+        changes(&planned(&snapshot, &options()), "nic_channels"),
+        ["eth0 combined channels = 2"]
+    );
+    assert!(changes(&planned(&snapshot, &like_perftune()), "nic_channels").is_empty());
+}
+
+#[test]
+fn what_is_asked_for_is_planned() {
+    let snapshot = host(16, "ixgbe", 16).build();
+    let asked = Options {
+        ring: Some(16_384),
+        coalesce_us: Some(8),
+        rx_queues: Some(4),
+        arfs: Some(true),
+        ..options()
+    };
+    let plan = planned(&snapshot, &asked);
+    assert_eq!(changes(&plan, "nic_channels"), ["eth0 combined channels = 4"]);
+    assert_eq!(changes(&plan, "rings"), ["eth0 rx ring = 8192", "eth0 tx ring = 8192"]);
+    assert_eq!(changes(&plan, "ntuple"), ["eth0 ntuple filters = on"]);
+    let Action::Advise { wanted, how, .. } = &items(&plan, "coalescing")[0].action else {
+        panic!()
+    };
+    assert!(wanted == "8" && how.contains("ethtool -C eth0 adaptive-rx off"), "{how}");
+    let stages: Vec<u8> = plan.changes().map(|(_, change)| change.stage).collect();
+    assert!(stages.is_sorted(), "{stages:?}");
+}
+
+#[test]
+fn with_mode_none_interrupts_stay() {
+    let snapshot = host(16, "i40e", 16).build();
+    let own = planned(&snapshot, &Options { mode: Mode::None, ..options() });
+    for knob in ["nic_channels", "nic_irqs", "ntuple"] {
+        assert!(changes(&own, knob).is_empty(), "{knob}");
+    }
+    // perftune.py spreads them over all CPUs.
+    let like = planned(&snapshot, &Options { mode: Mode::None, ..like_perftune() });
+    let cpus: BTreeSet<u32> = placed(&like).into_iter().map(|(_, cpu)| cpu).collect();
+    assert_eq!(cpus.len(), 17, "16 queues, and the flow director");
+}
+
+#[test]
+fn bonds_and_vlans_lead_to_what_carries_them() {
+    let mut host = Host::new(1, 16, 2);
+    host.nics = vec![Nic::new("eth1", "i40e", 4), Nic::new("eth0", "i40e", 4)];
+    let on = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+    host.uppers = vec![
+        Upper { name: "bond0".into(), kind: UpperKind::Bond, on: on(&["eth0", "eth1"]) },
+        Upper { name: "bond0.7".into(), kind: UpperKind::Vlan, on: on(&["bond0"]) },
+    ];
+    let snapshot = host.build();
+    let find = |names: &[&str]| {
+        let names: Vec<String> = on(names);
+        let found = nics::find(&snapshot, &Interrupts::read(&snapshot), &names).unwrap();
+        found.into_iter().map(|nic| (nic.name, nic.asked)).collect::<Vec<_>>()
+    };
+    let pair = |name: &str, asked: &str| (name.to_string(), asked.to_string());
+    for upper in ["bond0", "bond0.7"] {
+        assert_eq!(find(&[upper]), [pair("eth0", upper), pair("eth1", upper)]);
+    }
+    assert_eq!(find(&["bond0.7", "eth1"]).len(), 2, "each once");
+    assert_eq!(find(&[]).len(), 2);
+    // Steering of the physical devices only.
+    let plan = planned(&snapshot, &Options { nics: on(&["bond0.7"]), ..options() });
+    let subjects: BTreeSet<&str> = plan
+        .items
+        .iter()
+        .filter(|item| item.subject != "host")
+        .map(|item| item.subject.as_str())
+        .collect();
+    assert_eq!(subjects, BTreeSet::from(["eth0", "eth1"]));
+}
+
+#[test]
+fn a_virtual_device_is_tuned_when_it_is_named() {
+    let mut snapshot = host(4, "ena", 4).build();
+    let folder = "/sys/devices/virtual/net/veth0";
+    let file = |text: &str| Node::File(text.into());
+    snapshot.insert("/sys/class/net/veth0", Node::Link(folder.into()));
+    snapshot.insert(&format!("{folder}/operstate"), file("up"));
+    snapshot.insert(&format!("{folder}/queues/rx-0/rps_cpus"), file("00"));
+    snapshot.insert(&format!("{folder}/queues/rx-0/rps_flow_cnt"), file("0"));
+    let asked = Options { nics: vec!["veth0".into()], ..options() };
+    let plan = planned(&snapshot, &asked);
+    assert_eq!(changes(&plan, "rps"), ["veth0 rps_cpus of rx-0 = 000000fe"]);
+    assert_eq!(items(&plan, "nic_irqs").len() + items(&plan, "nic_channels").len(), 0);
+    let machine = planner::read_machine(&snapshot, &options()).unwrap();
+    assert_eq!(machine.nics.len(), 1, "not by itself");
+    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..asked });
+    assert!(like.unwrap_err().to_string().contains("no hardware"), "perftune.py refuses it");
+    snapshot.remove(&format!("{folder}/queues"));
+    let asked = Options { nics: vec!["veth0".into()], ..options() };
+    assert!(planner::plan(&snapshot, &asked).unwrap_err().to_string().contains("no hardware"));
+    assert!(machine::interrupt_share(&snapshot).is_empty());
+}

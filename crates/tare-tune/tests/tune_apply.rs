@@ -1,0 +1,322 @@
+//! Applying and reverting on directories that stand for hosts.
+
+mod tune_support;
+
+use tare_tune::plan::{Action, EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::snapshot::{Node, Snapshot};
+use tare_tune::{
+    OnDrift, Outcome, Purpose, RevertOutcome, SettingError, SettingErrorClass, SnapshotHost,
+    TuneError, Tuning, clean, revert_all,
+};
+use tune_support::{Tree, item, text, with_key};
+
+fn begin(tree: &Tree) -> Tuning {
+    Tuning::begin(&tree.state(), tree, Purpose::Keep).expect("begins")
+}
+
+fn three(tree: &Tree) -> Vec<Item> {
+    tree.put("/sys/a/rps_cpus", "f");
+    tree.put("/sys/a/scheduler", "[mq-deadline] none");
+    tree.put("/proc/sys/b", "1\t2\t3");
+    vec![
+        item("/sys/a/rps_cpus", Form::Mask, "00000000,00000003", Need::Should),
+        item("/sys/a/scheduler", Form::Text, "none", Need::Should),
+        item("/proc/sys/b", Form::Words, "4 5 6", Need::Must),
+    ]
+}
+
+#[test]
+fn what_was_applied_is_put_back_byte_for_byte() {
+    let mut tree = Tree::new("identity");
+    let items = three(&tree);
+    let before = tree.all();
+    let mut tuning = begin(&tree);
+    assert_eq!(tuning.id(), "t0001");
+    let applied = tuning.apply(&mut tree, &items).unwrap();
+    assert_eq!((applied.id.as_str(), applied.written().count()), ("t0001", 3));
+    assert_eq!(tree.get("/proc/sys/b"), "4 5 6");
+    drop(tuning);
+    assert!(tree.state().join("tune/t0001.journal").exists());
+    assert!(!tree.state().join("tune/lock").exists());
+
+    // The second finds everything as wanted and leaves no journal.
+    let again = begin(&tree).apply(&mut tree, &items).unwrap();
+    assert!(again.id.is_empty() && again.items.iter().all(|i| i.outcome == Outcome::Already));
+    assert!(!tree.state().join("tune/t0002.journal").exists());
+
+    let state = tree.state();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    assert!(reverted.len() == 1 && reverted[0].is_whole(), "{reverted:?}");
+    assert_eq!(tree.all(), before);
+    assert!(!tree.state().join("tune").exists());
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap().is_empty());
+}
+
+#[test]
+fn a_temporary_tuning_goes_back_and_forth() {
+    let mut tree = Tree::new("toggle");
+    let items = three(&tree);
+    let before = tree.all();
+    let purpose = Purpose::Temporary { run: "abcd".into() };
+    let mut tuning = Tuning::begin(&tree.state(), &tree, purpose.clone()).unwrap();
+    for _ in 0..5 {
+        assert_eq!(tuning.apply(&mut tree, &items).unwrap().written().count(), 3);
+        assert_ne!(tree.all(), before);
+        let state = tree.state();
+        assert!(clean(&mut tree, &state).unwrap().is_empty(), "it is alive");
+        assert!(tuning.revert(&mut tree).is_whole());
+        assert_eq!(tree.all(), before);
+    }
+    // One group alone, then all.
+    assert_eq!(tuning.apply(&mut tree, &items[..1]).unwrap().written().count(), 1);
+    assert_eq!(tuning.apply(&mut tree, &items).unwrap().written().count(), 2);
+    drop(tuning);
+    // It died: the next tuning and `clean` put it back.
+    let state = tree.state();
+    assert_ne!(tree.all(), before);
+    let reverted = clean(&mut tree, &state).unwrap();
+    assert!(reverted.len() == 1 && reverted[0].is_whole());
+    assert_eq!(tree.all(), before);
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn a_must_have_that_fails_rolls_everything_back() {
+    let mut tree = Tree::new("rollback");
+    let items = three(&tree);
+    let before = tree.all();
+    tree.refused = vec![("/proc/sys/b".into(), SettingErrorClass::Failed)];
+    let error = begin(&tree).apply(&mut tree, &items).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("is a must and failed") && text.contains("put back"), "{text}");
+    let TuneError::RolledBack { reverted, .. } = error else { panic!("{text}") };
+    assert!(reverted.is_whole() && reverted.settings.len() == 2);
+    assert_eq!(tree.all(), before);
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn failures_are_classed_and_the_rest_is_done() {
+    let mut tree = Tree::new("classes");
+    for name in ["good", "ignored", "refused", "tried", "odd"] {
+        tree.put(&format!("/sys/{name}"), "1");
+    }
+    tree.ignored = vec!["ignored".into()];
+    tree.refused = vec![
+        ("refused".into(), SettingErrorClass::NoVector),
+        ("tried".into(), SettingErrorClass::ManagedIrq),
+    ];
+    tree.resets = vec![("/sys/odd".into(), "/sys/odd".into(), "7".into())];
+    let before = tree.all();
+    let items = vec![
+        text("/sys/good", "2"),
+        text("/sys/ignored", "2"),
+        text("/sys/refused", "2"),
+        item("/sys/tried", Form::Text, "2", Need::Try),
+        text("/sys/none", "2"),
+    ];
+    let applied = begin(&tree).apply(&mut tree, &items).unwrap();
+    let classes: Vec<SettingErrorClass> = applied.failed().map(|(_, error)| error.class).collect();
+    assert_eq!(
+        classes,
+        [SettingErrorClass::NotTaken, SettingErrorClass::NoVector, SettingErrorClass::Absent]
+    );
+    let Outcome::Refused { error: SettingError { class, .. } } = &applied.items[3].outcome else {
+        panic!("{applied:?}")
+    };
+    assert_eq!(*class, SettingErrorClass::ManagedIrq);
+    let state = tree.state();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    assert_eq!(reverted[0].settings.len(), 1, "what was not taken has nothing to put back");
+    assert_eq!(tree.all(), before);
+}
+
+#[test]
+fn drift_is_left_alone_and_told() {
+    let mut tree = Tree::new("drift");
+    let items = three(&tree);
+    begin(&tree).apply(&mut tree, &items).unwrap();
+    tree.put("/sys/a/rps_cpus", "1");
+    tree.put("/sys/a/scheduler", "[mq-deadline] none");
+    let state = tree.state();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    let outcomes: Vec<&RevertOutcome> = reverted[0].settings.iter().map(|s| &s.outcome).collect();
+    let RevertOutcome::Restored { .. } = outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(outcomes[1], &RevertOutcome::Already);
+    let drift = RevertOutcome::Drift {
+        now: "00000001".into(),
+        written: "00000000,00000003".into(),
+        old: "f".into(),
+    };
+    assert_eq!(outcomes[2], &drift);
+    assert_eq!(
+        (tree.get("/sys/a/rps_cpus"), tree.get("/proc/sys/b")),
+        ("1".into(), "1\t2\t3".into())
+    );
+    // It stays in the journal until somebody sets it right.
+    tree.put("/sys/a/rps_cpus", "0000000f");
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    assert_eq!(reverted[0].settings.len(), 1);
+    assert!(reverted[0].is_whole() && !tree.state().join("tune").exists());
+}
+
+#[test]
+fn newer_tunings_are_reverted_down_to_one() {
+    let mut tree = Tree::new("stack");
+    tree.put("/sys/x", "0");
+    tree.put("/sys/y", "0");
+    begin(&tree).apply(&mut tree, &[text("/sys/x", "1")]).unwrap();
+    begin(&tree).apply(&mut tree, &[text("/sys/x", "2"), text("/sys/y", "2")]).unwrap();
+    begin(&tree).apply(&mut tree, &[text("/sys/x", "3")]).unwrap();
+    let state = tree.state();
+    let error =
+        revert_all(&mut tree, &state, Some("t0009"), OnDrift::Keep).unwrap_err().to_string();
+    assert!(error.contains("t0001, t0002, t0003"), "{error}");
+    let reverted = revert_all(&mut tree, &state, Some("t0001"), OnDrift::Keep).unwrap();
+    let ids: Vec<&str> = reverted.iter().map(|reverted| reverted.id.as_str()).collect();
+    assert_eq!(ids, ["t0003", "t0002"]);
+    assert_eq!((tree.get("/sys/x"), tree.get("/sys/y")), ("1".into(), "0".into()));
+    revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    assert_eq!(tree.get("/sys/x"), "0");
+}
+
+#[test]
+fn the_second_of_two_is_refused_and_told_by_whom() {
+    let tree = Tree::new("lock");
+    let first = begin(&tree);
+    let error = Tuning::begin(&tree.state(), &tree, Purpose::Keep).unwrap_err();
+    let TuneError::Busy { pid, .. } = error else { panic!("{error}") };
+    assert_eq!(pid, std::process::id());
+    drop(first);
+    begin(&tree);
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn after_a_reboot_nothing_is_written() {
+    let mut tree = Tree::new("reboot");
+    let items = three(&tree);
+    begin(&tree).apply(&mut tree, &items).unwrap();
+    tree.boot = "boot-2".into();
+    let before = tree.all();
+    let state = tree.state();
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
+    assert!(reverted[0].settings.iter().all(|s| s.outcome == RevertOutcome::Rebooted));
+    assert_eq!(tree.all(), before);
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn who_may_not_write_is_told_before_anything_is_written() {
+    let mut tree = Tree::new("readonly");
+    let items = three(&tree);
+    tree.read_only = true;
+    let error = begin(&tree).apply(&mut tree, &items).unwrap_err().to_string();
+    assert!(error.contains("nothing was changed") && error.contains("read-only"), "{error}");
+    assert!(error.contains("3 of 3"), "{error}");
+    assert_eq!(tree.writes, 0);
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn a_torn_journal_is_read_up_to_the_tear() {
+    let mut tree = Tree::new("torn");
+    let items = three(&tree);
+    let before = tree.all();
+    begin(&tree).apply(&mut tree, &items).unwrap();
+    let journal = tree.state().join("tune/t0001.journal");
+    let whole = std::fs::read(&journal).unwrap();
+    let mut torn = whole.clone();
+    torn.extend_from_slice(b"{\"write\":{\"number\":3,\"kn");
+    std::fs::write(&journal, &torn).unwrap();
+    let state = tree.state();
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
+    assert_eq!(tree.all(), before);
+    // A header that was cut off: nothing had been written.
+    std::fs::create_dir_all(tree.state().join("tune")).unwrap();
+    std::fs::write(&journal, &whole[..20]).unwrap();
+    assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap().is_empty());
+    assert!(!tree.state().join("tune").exists());
+}
+
+#[test]
+fn channels_take_their_queues_with_them_and_bring_them_back() {
+    let mut tree = Tree::new("channels");
+    let queues = "/sys/class/net/eth0/queues";
+    tree.put("/tare/ethtool/eth0/channels", "combined 4\ncombined-max 8");
+    for queue in 0..4 {
+        tree.put(&format!("{queues}/rx-{queue}/rps_cpus"), "f");
+        tree.put(&format!("{queues}/tx-{queue}/xps_cpus"), &format!("{}", 1 << queue));
+    }
+    let before = tree.all();
+    let setting = EthtoolSetting::ChannelsCombined;
+    let key = Key::Ethtool { nic: "eth0".into(), setting };
+    let mut channels = with_key(key, Form::Text, "2", Need::Must);
+    let Action::Change(change) = &mut channels.action else { panic!() };
+    change.stage = 0;
+    let rps = item(&format!("{queues}/rx-0/rps_cpus"), Form::Mask, "3", Need::Should);
+    let mut tuning = begin(&tree);
+    for _ in 0..2 {
+        tuning.apply(&mut tree, std::slice::from_ref(&channels)).unwrap();
+        tuning.apply(&mut tree, std::slice::from_ref(&rps)).unwrap();
+        assert_eq!(tree.get(&format!("{queues}/rx-3/rps_cpus")), "");
+        assert_eq!(tree.get(&format!("{queues}/tx-0/xps_cpus")), "0");
+        let reverted = tuning.revert(&mut tree);
+        assert!(reverted.is_whole(), "{reverted:?}");
+        assert_eq!(tree.all(), before);
+    }
+}
+
+#[test]
+fn what_the_kernel_resets_with_a_scheduler_is_put_back_too() {
+    let mut tree = Tree::new("scheduler");
+    tree.put("/sys/block/vda/queue/scheduler", "none");
+    tree.put("/sys/block/vda/queue/nr_requests", "777");
+    let reset = "/sys/block/vda/queue/nr_requests".to_string();
+    tree.resets = vec![("queue/scheduler".into(), reset, "256".into())];
+    let before = tree.all();
+    let items = [
+        text("/sys/block/vda/queue/scheduler", "mq-deadline"),
+        text("/sys/block/vda/queue/nr_requests", "1024"),
+    ];
+    let mut tuning = begin(&tree);
+    for items in [&items[..1], &items[..]] {
+        assert_eq!(tuning.apply(&mut tree, items).unwrap().failed().count(), 0);
+        let reverted = tuning.revert(&mut tree);
+        assert!(reverted.is_whole(), "{reverted:?}");
+        assert_eq!(tree.all(), before);
+    }
+}
+
+#[test]
+fn drift_can_be_left_to_its_new_owner() {
+    let mut tree = Tree::new("forget");
+    let items = three(&tree);
+    let state = tree.state();
+    begin(&tree).apply(&mut tree, &items).unwrap();
+    tree.put("/sys/a/rps_cpus", "1");
+    let reverted = revert_all(&mut tree, &state, None, OnDrift::Forget).unwrap();
+    assert!(!reverted[0].is_whole());
+    assert_eq!(tree.get("/sys/a/rps_cpus"), "1");
+    assert!(!state.join("tune").exists(), "nothing is left to revert");
+}
+
+/// A setting that a plan changes and then wants as it was is not written to be put back.
+#[test]
+fn what_was_refused_and_wanted_as_it_was_is_whole() {
+    let tree = Tree::new("as-it-was");
+    let path = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
+    let mut snapshot = Snapshot::default();
+    snapshot.insert(path, Node::File("f".into()));
+    let mut store = SnapshotHost::new(snapshot.clone()).failing("rx-0/", SettingErrorClass::Failed);
+    let there_and_back =
+        [item(path, Form::Mask, "0", Need::Must), item(path, Form::Mask, "f", Need::Must)];
+    let mut tuning = Tuning::begin(&tree.state(), &store, Purpose::Keep).unwrap();
+    match tuning.apply(&mut store, &there_and_back) {
+        Err(TuneError::RolledBack { reverted, .. }) => {
+            assert!(reverted.is_whole(), "{:?}", reverted.left());
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(store.snapshot, snapshot);
+}

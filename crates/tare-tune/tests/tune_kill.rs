@@ -1,0 +1,323 @@
+//! A tuning killed with SIGKILL at random points, while it is applied and while it is reverted, then
+//! reverted: every value is as it was. On a directory, and on veth and loop devices of the kernel.
+//!
+//! Method: this test binary runs itself as the child that is killed, with what to do in variables of
+//! the environment.
+#![allow(clippy::unwrap_used, reason = "test code")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tare_tune::plan::{EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::snapshot::Snapshot;
+use tare_tune::{LiveHost, OnDrift, Purpose, SettingError, SettingStore, Tuning, revert_all};
+
+mod tune_support;
+use tare_testkit::Need as Needed;
+use tune_support::{item, with_key};
+
+/// Kills that have to hit midway, of those while it applies and of those while it reverts.
+const HITS_MIN: u32 = 5;
+
+/// Kills at most.
+const ROUNDS_MAX: u32 = 400;
+
+/// A host whose writes take a while.
+struct Slow(LiveHost, Duration);
+
+impl SettingStore for Slow {
+    fn read(&self, key: &Key) -> Result<String, SettingError> {
+        self.0.read(key)
+    }
+    fn write(&mut self, key: &Key, value: &str) -> Result<(), SettingError> {
+        sleep(self.1);
+        self.0.write(key, value)
+    }
+    fn snapshot(&self) -> Snapshot {
+        self.0.snapshot()
+    }
+    fn boot_id(&self) -> String {
+        self.0.boot_id()
+    }
+}
+
+/// What a child is told.
+struct Work {
+    folder: PathBuf,
+    root: PathBuf,
+    /// Network namespace to run in.
+    namespace: Option<String>,
+    pause_us: u64,
+}
+
+impl Work {
+    fn items(&self, items: &[Item]) {
+        fs::write(self.folder.join("items"), serde_json::to_string(items).unwrap()).unwrap();
+    }
+
+    fn start(&self, what: &str, pause_us: u64) -> Child {
+        let program = std::env::current_exe().unwrap();
+        let mut command = match &self.namespace {
+            None => Command::new(program),
+            // It executes the program in its own place, so the child is the one that is killed.
+            Some(name) => {
+                let mut command = Command::new("ip");
+                command.args(["netns", "exec", name]).arg(program);
+                command
+            }
+        };
+        command.args(["--exact", "a_child_that_is_killed"]);
+        command.env("TARE_TEST_DO", what).env("TARE_TEST_FOLDER", &self.folder);
+        command.env("TARE_TEST_ROOT", &self.root);
+        command.env("TARE_TEST_PAUSE_US", pause_us.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::inherit());
+        command.spawn().unwrap()
+    }
+
+    fn run(&self, what: &str) {
+        assert!(self.start(what, 0).wait().unwrap().success(), "{what}");
+    }
+
+    /// Every value that the items are about.
+    fn values(&self) -> BTreeMap<String, String> {
+        self.run("values");
+        serde_json::from_slice(&fs::read(self.folder.join("values")).unwrap()).unwrap()
+    }
+
+    /// Kills a child at random points between its start and its end; half of the rounds while it
+    /// applies, half while it reverts. More rounds follow until enough of both were hit midway, which
+    /// fails the test where that takes too many. Returns the rounds, and how many of each were hit.
+    fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
+        let before = self.values();
+        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        // How long a child takes that is left alone.
+        let begin = std::time::Instant::now();
+        assert!(self.start("apply", self.pause_us).wait().unwrap().success());
+        let micros = u64::try_from(begin.elapsed().as_micros()).unwrap();
+        let after = self.values();
+        self.run("revert");
+        assert_eq!(self.values(), before);
+        let (mut midway, mut round) = ([0, 0], 0);
+        while round < rounds || midway.iter().any(|hits| *hits < HITS_MIN) {
+            assert!(round < ROUNDS_MAX, "{midway:?} of {round} kills hit midway");
+            let what = if round % 2 == 0 { "apply" } else { "revert" };
+            if what == "revert" {
+                self.run("apply");
+            }
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            let mut child = self.start(what, self.pause_us);
+            sleep(Duration::from_micros(random % micros));
+            child.kill().unwrap();
+            child.wait().unwrap();
+            let now = self.values();
+            midway[round as usize % 2] += u32::from(now != before && now != after);
+            self.run("revert");
+            assert_eq!(self.values(), before, "killed in round {round} ({what})");
+            assert!(!self.folder.join("state/tune").exists(), "round {round}");
+            round += 1;
+        }
+        (round, midway)
+    }
+}
+
+/// The child; without its variables it is no test.
+#[test]
+fn a_child_that_is_killed() {
+    let Ok(what) = std::env::var("TARE_TEST_DO") else { return };
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let folder = PathBuf::from(variable("TARE_TEST_FOLDER"));
+    let state = folder.join("state");
+    let pause = Duration::from_micros(variable("TARE_TEST_PAUSE_US").parse().unwrap());
+    let mut store = Slow(LiveHost::new(variable("TARE_TEST_ROOT")), pause);
+    let items: Vec<Item> =
+        serde_json::from_slice(&fs::read(folder.join("items")).unwrap()).unwrap();
+    match what.as_str() {
+        "apply" => {
+            let mut tuning = Tuning::begin(&state, &store, Purpose::Keep).unwrap();
+            let applied = tuning.apply(&mut store, &items).unwrap();
+            let failed: Vec<_> = applied.failed().map(|(_, error)| error).collect();
+            assert!(failed.is_empty(), "{failed:?}");
+        }
+        "revert" => {
+            for reverted in revert_all(&mut store, &state, None, OnDrift::Keep).unwrap() {
+                assert!(reverted.is_whole(), "{:?}", reverted.left());
+            }
+        }
+        "values" => {
+            let read = |item: &Item| {
+                let change = item.change().unwrap();
+                let value = store.read(&change.key).unwrap_or_else(|error| error.text);
+                (item.what.clone(), change.form.tidy(&value))
+            };
+            let values: BTreeMap<String, String> = items.iter().map(read).collect();
+            fs::write(folder.join("values"), serde_json::to_string(&values).unwrap()).unwrap();
+        }
+        other => panic!("{other}"),
+    }
+}
+
+/// A folder that goes when the test ends, with what else was made.
+struct Scratch(PathBuf, Vec<Vec<String>>);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        // In memory where there is such a folder: files are replaced by renaming, which a disk takes
+        // as a wish to have them synced.
+        let memory = PathBuf::from("/dev/shm");
+        let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
+        let path = folder.join(format!("tare-test-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir_all(&path).unwrap();
+        Self(path, Vec::new())
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        for command in self.1.iter().rev() {
+            let _ = Command::new(&command[0]).args(&command[1..]).status();
+        }
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn say(command: &str) -> String {
+    let words: Vec<&str> = command.split_whitespace().collect();
+    let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{command}: {error}");
+    String::from_utf8_lossy(&output.stdout).trim().to_string()
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "tells how many kills hit midway")]
+fn killed_on_a_directory_at_fifty_points() {
+    let scratch = Scratch::new("kill");
+    let root = scratch.0.join("host");
+    let mut items = Vec::new();
+    for number in 0..300 {
+        let path = format!("/sys/class/net/eth{}/queues/rx-{number}/rps_cpus", number % 7);
+        let file = root.join(&path[1..]);
+        fs::create_dir_all(file.parent().unwrap()).unwrap();
+        fs::write(file, format!("{number:x}\n")).unwrap();
+        items.push(item(&path, Form::Mask, "ff,00000001", Need::Must));
+    }
+    let work = Work { folder: scratch.0.clone(), root, namespace: None, pause_us: 100 };
+    work.items(&items);
+    let bytes = |path: &str| fs::read(scratch.0.join("host").join(&path[1..])).unwrap();
+    let path = "/sys/class/net/eth3/queues/rx-255/rps_cpus";
+    let (rounds, [applying, reverting]) = work.kill_often(50);
+    assert_eq!(bytes(&path.replace("eth3", &format!("eth{}", 255 % 7))), b"ff\n");
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "tells how many kills hit midway")]
+fn killed_on_veth_and_loop_at_fifty_points() {
+    let name = "killed_on_veth_and_loop_at_fifty_points";
+    if tare_testkit::skipped(
+        name,
+        &[Needed::Root, Needed::Program("ip"), Needed::Program("losetup")],
+    ) {
+        return;
+    }
+    let mut scratch = Scratch::new("kill-real");
+    let namespace = format!("tare-test{}", std::process::id());
+    say(&format!("ip netns add {namespace}"));
+    let words = |text: String| text.split(' ').map(str::to_string).collect::<Vec<_>>();
+    scratch.1.push(words(format!("ip netns delete {namespace}")));
+    say(&format!(
+        "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
+         peer name tare-tv1 numtxqueues 4 numrxqueues 4"
+    ));
+    let mut items = Vec::new();
+    let mut add = |path: String, form: Form, wanted: &str| {
+        items.push(item(&path, form, wanted, Need::Must));
+    };
+    for device in ["tare-tv0", "tare-tv1"] {
+        let folder = format!("/sys/class/net/{device}");
+        for queue in 0..4 {
+            add(format!("{folder}/queues/rx-{queue}/rps_cpus"), Form::Mask, "3");
+            add(format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), Form::Text, "64");
+            add(format!("{folder}/queues/tx-{queue}/xps_cpus"), Form::Mask, "1");
+        }
+        add(format!("{folder}/gro_flush_timeout"), Form::Text, "20000");
+        add(format!("{folder}/napi_defer_hard_irqs"), Form::Text, "2");
+    }
+    let image = scratch.0.join("image");
+    fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
+    let attached = Command::new("losetup").args(["--find", "--show"]).arg(&image).output().unwrap();
+    if attached.status.success() {
+        let device = String::from_utf8_lossy(&attached.stdout).trim().to_string();
+        scratch.1.push(vec!["losetup".into(), "--detach".into(), device.clone()]);
+        let queue = format!("/sys/block/{}/queue", device.trim_start_matches("/dev/"));
+        let now = fs::read_to_string(format!("{queue}/scheduler")).unwrap();
+        let other = if now.contains("[none]") { "mq-deadline" } else { "none" };
+        if now.contains(other) {
+            add(format!("{queue}/scheduler"), Form::Choice, other);
+        }
+        add(format!("{queue}/nomerges"), Form::Text, "2");
+        add(format!("{queue}/rq_affinity"), Form::Text, "2");
+        add(format!("{queue}/read_ahead_kb"), Form::Text, "64");
+    } else {
+        let said = String::from_utf8_lossy(&attached.stderr).into_owned();
+        tare_testkit::skip(name, tare_testkit::Reason::no_loop_device(&said));
+    }
+    let work = Work {
+        folder: scratch.0.clone(),
+        root: "/".into(),
+        namespace: Some(namespace),
+        pause_us: 1000,
+    };
+    work.items(&items);
+    let (rounds, [applying, reverting]) = work.kill_often(50);
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+}
+
+#[test]
+fn channels_of_a_veth_come_back_with_their_queues() {
+    let name = "channels_of_a_veth_come_back_with_their_queues";
+    if tare_testkit::skipped(name, &[Needed::Root, Needed::Program("ip")]) {
+        return;
+    }
+    let mut scratch = Scratch::new("channels-real");
+    let namespace = format!("tare-testc{}", std::process::id());
+    say(&format!("ip netns add {namespace}"));
+    let delete = ["ip", "netns", "delete", &namespace];
+    scratch.1.push(delete.map(str::to_string).to_vec());
+    say(&format!(
+        "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
+         peer name tare-tv1 numtxqueues 4 numrxqueues 4"
+    ));
+    let work = Work {
+        folder: scratch.0.clone(),
+        root: "/".into(),
+        namespace: Some(namespace),
+        pause_us: 0,
+    };
+    let rps = |queue: u32, wanted: &str| {
+        let path = format!("/sys/class/net/tare-tv0/queues/rx-{queue}/rps_cpus");
+        item(&path, Form::Mask, wanted, Need::Must)
+    };
+    // The user has set CPUs for every queue.
+    work.items(&[rps(0, "2"), rps(1, "1"), rps(2, "2"), rps(3, "3")]);
+    work.run("apply");
+    fs::remove_dir_all(scratch.0.join("state")).unwrap();
+    let key = Key::Ethtool { nic: "tare-tv0".into(), setting: EthtoolSetting::ChannelsRx };
+    let channels = |wanted| with_key(key.clone(), Form::Text, wanted, Need::Must);
+    work.items(&[channels("4"), rps(0, ""), rps(1, ""), rps(2, ""), rps(3, "")]);
+    let before = work.values();
+    work.items(&[channels("2"), rps(0, "3")]);
+    work.run("apply");
+    assert!(!work.values()[&channels("2").what].contains('4'));
+    work.run("revert");
+    work.items(&[channels("4"), rps(0, ""), rps(1, ""), rps(2, ""), rps(3, "")]);
+    assert_eq!(work.values(), before);
+    assert!(Path::new(&scratch.0).exists());
+}

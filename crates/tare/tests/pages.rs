@@ -1,0 +1,111 @@
+//! The project's pages against the built program: commands of the README, words of the glossary.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use clap::Parser;
+use common::{run_in, stdout};
+use tare::cli::Arguments;
+
+fn read(path: &str) -> String {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    std::fs::read_to_string(root.join(path)).unwrap()
+}
+
+/// The words of a command line; quotes group, as in a shell.
+fn words(line: &str) -> Vec<String> {
+    let mut words = Vec::new();
+    for (at, part) in line.split('"').enumerate() {
+        match at % 2 {
+            0 => words.extend(part.split_whitespace().map(String::from)),
+            _ => words.push(part.to_string()),
+        }
+    }
+    words
+}
+
+/// The commands of a page: lines of its shell blocks, and examples between backticks.
+fn commands(page: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut shell = false;
+    for line in page.lines() {
+        if line.starts_with("```") {
+            shell = line == "```sh";
+        } else if shell {
+            let command = line.split("  #").next().unwrap_or(line).trim();
+            found.extend(command.split("; ").map(String::from));
+        } else {
+            found.extend(line.split('`').skip(1).step_by(2).map(String::from));
+        }
+    }
+    found.retain(|command| command.starts_with("tare "));
+    found
+}
+
+#[test]
+fn commands_of_the_readme_are_understood() {
+    let commands = commands(&read("README.md"));
+    let mut examples = 0;
+    for command in commands {
+        let words = words(&command);
+        // `tare load` alone names the command; an example has arguments.
+        if words.len() == 2 {
+            let help = run_in(Path::new("."), [words[1].as_str(), "--help"]);
+            assert!(help.status.success(), "{command}");
+            continue;
+        }
+        examples += 1;
+        let parsed = Arguments::try_parse_from(&words);
+        assert!(parsed.is_ok(), "{command}: {}", parsed.unwrap_err());
+    }
+    assert!(examples >= 8, "the README has {examples} examples");
+}
+
+#[test]
+fn a_wrong_command_is_not_understood() {
+    let page = "`tare wiegh quick`\n```sh\ntare weigh --no-such-option quick\n```";
+    for command in commands(page) {
+        assert!(Arguments::try_parse_from(words(&command)).is_err(), "{command}");
+    }
+    assert_eq!(words("a \"b c\" d"), ["a", "b c", "d"]);
+}
+
+/// The names that the program lists of one kind: the first word of lines that are indented by two.
+fn listed(kind: &str) -> BTreeSet<String> {
+    let folder = tempfile::tempdir().unwrap();
+    let output = run_in(folder.path(), ["list", kind]);
+    assert!(output.status.success());
+    let text = stdout(&output);
+    let lines = text.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+    let name = |line: &str| line.split_whitespace().next().map(String::from);
+    let names: BTreeSet<String> = lines.filter_map(name).collect();
+    assert!(names.len() > 3, "{kind}: {names:?}");
+    names
+}
+
+/// The names in the first cells of a section's table.
+fn explained(page: &str, heading: &str) -> BTreeSet<String> {
+    let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
+    let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());
+    let names = cells.flat_map(|cell| cell.split('`').step_by(2));
+    names.filter(|name| !name.is_empty()).map(String::from).collect()
+}
+
+#[test]
+fn the_glossary_explains_what_the_program_lists() {
+    let page = read("docs/concepts/glossary.md");
+    for (kind, heading) in [("systems", "Systems"), ("drivers", "Drivers")] {
+        assert_eq!(listed(kind), explained(&page, heading), "{kind}");
+    }
+    // A runtime may have a name after a colon; a limit has one after a dot.
+    let stem = |name: String| name.split([':', '[', '.']).next().unwrap_or_default().to_string();
+    let runtimes: BTreeSet<String> = listed("runtimes").into_iter().map(stem).collect();
+    assert_eq!(runtimes, explained(&page, "Runtimes"));
+    let layers = explained(&page, "The twelve layers");
+    assert_eq!(layers.len(), 12, "{layers:?}");
+    let missing: Vec<String> =
+        listed("layers").into_iter().map(stem).filter(|name| !layers.contains(name)).collect();
+    assert!(missing.is_empty(), "the glossary lacks {missing:?}");
+}

@@ -1,0 +1,179 @@
+//! Everything that must pass before a change is good, in the order in which it fails fastest. At
+//! the end it prints the time of each step, the slowest tests, how many tests passed, failed and
+//! were skipped, and each skip with its reason.
+
+mod libtest;
+mod skips;
+mod suite;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+
+use crate::say;
+use libtest::{Counts, Show};
+use suite::Suite;
+
+/// Name of a step and the cargo arguments that it runs.
+type Step = (&'static str, &'static [&'static str]);
+
+/// The steps before the tests. The tests need what the last of them builds.
+const BEFORE: [Step; 3] = [
+    ("format", &["fmt", "--all", "--check"]),
+    ("clippy", &["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+    ("build", &["build", "--release", "--workspace", "--bins", "--examples"]),
+];
+
+/// The steps after the tests.
+const AFTER: [Step; 2] = [
+    ("doc tests", &["test", "--release", "--workspace", "--doc"]),
+    ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
+];
+
+/// What has run so far.
+#[derive(Debug, Default)]
+struct Run {
+    times: Vec<(&'static str, Duration)>,
+    failed: Vec<String>,
+}
+
+impl Run {
+    /// Runs a step and keeps its time. A step that fails is named at the end.
+    fn step(
+        &mut self,
+        name: &'static str,
+        step: impl FnOnce() -> anyhow::Result<bool>,
+    ) -> anyhow::Result<bool> {
+        say(&format!("==> {name}"));
+        let started = Instant::now();
+        let good = step()?;
+        let time = started.elapsed();
+        say(&format!("{name}: {:.0} s", time.as_secs_f64()));
+        self.times.push((name, time));
+        if !good {
+            self.failed.push(name.into());
+        }
+        Ok(good)
+    }
+}
+
+/// Runs every step; fails at the end with the names of those that failed.
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let mut run = Run::default();
+    run.step("tidy", || {
+        let tidy = crate::tidy::run(root);
+        if let Err(error) = &tidy {
+            say(&format!("{error:#}"));
+        }
+        Ok(tidy.is_ok())
+    })?;
+    let mut compiles = true;
+    for (name, arguments) in BEFORE {
+        compiles = run.step(name, || cargo(root, name, arguments))?;
+        if !compiles && name != "format" {
+            break;
+        }
+    }
+    let skips = target(root).join("ci-skips.tsv");
+    let _ = fs::remove_file(&skips);
+    let mut suite = Suite::default();
+    if compiles {
+        tests(root, &mut run, &mut suite, &skips)?;
+    }
+    for (name, arguments) in AFTER.iter().filter(|_| compiles) {
+        let mut counts = Counts::default();
+        run.step(name, || cargo_test(root, name, arguments, &mut counts))?;
+        suite.doc_tests += counts;
+    }
+    for (name, check) in crate::steps::ALL.iter().filter(|_| compiles) {
+        run.step(name, || Ok(crate::steps::run(root, *check)))?;
+    }
+    let skips = skips::read(&skips)?;
+    say("");
+    skips::print(&skips);
+    let refused = skips::refused(&skips);
+    for skip in &refused {
+        say(&format!("ci: skipped without a known property of the machine: {skip}"));
+    }
+    if !refused.is_empty() {
+        run.failed.push("skips".into());
+    }
+    suite.print_slowest();
+    say("time of each step:");
+    for (name, time) in &run.times {
+        say(&format!("{:>8.0} s  {name}", time.as_secs_f64()));
+    }
+    suite.print_counts(&skips);
+    if run.failed.is_empty() {
+        say("ci: everything passed");
+        return Ok(());
+    }
+    bail!("ci: failed: {}", run.failed.join(", "))
+}
+
+/// Runs the tests of the workspace, and third-party clients against the database.
+fn tests(root: &Path, run: &mut Run, suite: &mut Suite, skips: &Path) -> anyhow::Result<()> {
+    let mut binaries = Vec::new();
+    let built = run.step("build of the tests", || match suite::build(root)? {
+        Some(built) => {
+            binaries = built;
+            Ok(true)
+        }
+        None => Ok(false),
+    })?;
+    if built {
+        run.step("tests", || suite.run(&binaries, skips))?;
+        run.failed.extend(suite.failed());
+    }
+    let program = program(root)?;
+    run.step("drivers", || {
+        let script = root.join("tests/drivers/run");
+        let mut command = Command::new(&script);
+        command.arg(program).current_dir(root).env(skips::VARIABLE, skips);
+        let status = command.status();
+        Ok(status.with_context(|| format!("cannot start {}", script.display()))?.success())
+    })?;
+    Ok(())
+}
+
+fn command(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(arguments).current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
+    command
+}
+
+fn cargo(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
+    let status = command(root, arguments).status();
+    Ok(status.with_context(|| format!("cannot start cargo for the step {name:?}"))?.success())
+}
+
+/// Runs a step whose output has the counts of tests, if it has.
+fn cargo_test(
+    root: &Path,
+    name: &str,
+    arguments: &[&str],
+    counts: &mut Counts,
+) -> anyhow::Result<bool> {
+    let (good, output) = libtest::run(&mut command(root, arguments), Show::AtOnce, name)
+        .with_context(|| format!("cannot start cargo for the step {name:?}"))?;
+    *counts += output.counts;
+    Ok(good)
+}
+
+/// The directory that cargo builds in.
+fn target(root: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), PathBuf::from)
+}
+
+/// The program that the build step made. The target's folder carries the host's own triple, because
+/// `.cargo/config.toml` names it.
+pub(crate) fn program(root: &Path) -> anyhow::Result<PathBuf> {
+    let output = Command::new("rustc").arg("-vV").output().context("cannot start rustc")?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
+    let triple = triple.context("rustc -vV does not name the host")?;
+    Ok(target(root).join(triple).join("release/tare"))
+}

@@ -1,0 +1,289 @@
+//! The test binaries of the workspace: built by cargo, then started one after another as `cargo
+//! test` does, so that the time of each binary and of each test is known.
+//!
+//! Two lanes run side by side at first: the suites whose time goes by in an emulated guest, and
+//! those that only compute. See [`IN_GUESTS`] and [`COMPUTING`]. All others measure, or look at the
+//! state of the whole host, so that each of them runs alone.
+//!
+//! libtest reports the time of a test with an unstable option alone, which `RUSTC_BOOTSTRAP`
+//! allows.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use serde_json::Value;
+
+use super::libtest::{self, Counts, Show, Test};
+use super::skips::{self, Skip};
+use crate::say;
+
+/// How many of the slowest are printed.
+const SLOWEST: usize = 10;
+
+/// Suites whose time goes by in guests with an emulated CPU. They assert what happens, not how
+/// fast, and with limits of minutes. One at a time: they look for what their guests leave on the
+/// host.
+const IN_GUESTS: &[(&str, &str)] = &[
+    ("tare", "inside"),
+    ("tare-env", "conformance_vm"),
+    ("tare-env", "inside"),
+    ("tare-env", "nvme_of"),
+    ("tare-env", "storage"),
+];
+
+/// Packages whose tests compute in their own process and its temporary files alone: no links,
+/// mounts, cgroups or loop devices, nothing is measured, and nothing has to happen within a time.
+const COMPUTING: &[&str] =
+    &["tare-cql", "tare-sim", "tare-std", "tare-store", "tare-testkit", "xtask"];
+
+/// What a test binary may run beside.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lane {
+    /// In the foreground, beside the computing ones.
+    Guests,
+    /// In the background, beside the suites in guests; what it prints is shown at its end.
+    Computing,
+    Alone,
+}
+
+/// A test binary that cargo has built.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Binary {
+    package: String,
+    /// Position in cargo's order: the library, programs, integration tests.
+    order: usize,
+    name: String,
+    /// The folder of the package, in which cargo starts its tests.
+    folder: PathBuf,
+    executable: PathBuf,
+}
+
+impl Binary {
+    /// The name of the executable without the hash that cargo appends.
+    fn program(&self) -> String {
+        let name = self.executable.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        name.rsplit_once('-').map_or(name.clone(), |(name, _)| name.to_string())
+    }
+
+    fn lane(&self) -> Lane {
+        let is_suite = |(package, name): &(&str, &str)| {
+            self.order == 2 && self.package == *package && self.name == *name
+        };
+        if IN_GUESTS.iter().any(is_suite) {
+            Lane::Guests
+        } else if COMPUTING.contains(&self.package.as_str()) {
+            Lane::Computing
+        } else {
+            Lane::Alone
+        }
+    }
+
+    fn title(&self) -> String {
+        match self.order {
+            0 => format!("{} (library)", self.package),
+            1 => format!("{} (program {})", self.package, self.name),
+            _ => format!("{}, tests/{}", self.package, self.name),
+        }
+    }
+}
+
+impl Binary {
+    fn run(&self, skips: &Path, show: Show) -> anyhow::Result<Ended> {
+        let title = self.title();
+        if show == Show::AtOnce {
+            say(&format!("     Running {title}"));
+        }
+        // In the background it runs when the guests leave a CPU idle.
+        let mut command = match show {
+            Show::AtOnce => Command::new(&self.executable),
+            Show::AtTheEnd => {
+                let mut nice = Command::new("nice");
+                nice.args(["-n", "10"]).arg(&self.executable);
+                nice
+            }
+        };
+        command
+            .args(["-Zunstable-options", "--report-time"])
+            .current_dir(&self.folder)
+            .env("RUSTC_BOOTSTRAP", "1")
+            .env("CARGO", env!("CARGO"))
+            .env("CARGO_MANIFEST_DIR", &self.folder)
+            .env("CARGO_PKG_NAME", &self.package)
+            .env(skips::VARIABLE, skips);
+        let started = Instant::now();
+        let (good, output) = libtest::run(&mut command, show, &title)
+            .with_context(|| format!("cannot run {}", self.executable.display()))?;
+        let time = started.elapsed();
+        let program = self.program();
+        Ok(Ended { title, program, time, good, tests: output.tests, counts: output.counts })
+    }
+}
+
+/// A test binary that has ended.
+#[derive(Debug)]
+struct Ended {
+    title: String,
+    /// The name under which its skips are reported.
+    program: String,
+    time: Duration,
+    good: bool,
+    tests: Vec<Test>,
+    counts: Counts,
+}
+
+/// All test binaries that have ended.
+#[derive(Debug, Default)]
+pub(super) struct Suite {
+    ended: Vec<Ended>,
+    pub(super) doc_tests: Counts,
+}
+
+/// Builds all test binaries. `None` if they do not compile.
+///
+/// # Errors
+/// If cargo cannot be started, or its messages are not what they are documented to be.
+pub(super) fn build(root: &Path) -> anyhow::Result<Option<Vec<Binary>>> {
+    let words = ["test", "--release", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
+    let mut cargo = Command::new(env!("CARGO"));
+    cargo.args(words).arg("--message-format=json-render-diagnostics").current_dir(root);
+    let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
+    if !output.status.success() {
+        return Ok(None);
+    }
+    let messages = String::from_utf8(output.stdout).context("cargo's messages")?;
+    let binaries: Option<Vec<Vec<Binary>>> = messages
+        .lines()
+        .map(|line| binary(line).map(|found| found.into_iter().collect()))
+        .collect();
+    let mut binaries = binaries.context("a message of cargo is not understood")?.concat();
+    binaries.sort();
+    Ok(Some(binaries))
+}
+
+/// The test binary that a message of cargo is about, if it is about one. `None` if it makes no
+/// sense.
+fn binary(message: &str) -> Option<Option<Binary>> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let is_test = message["profile"]["test"].as_bool().unwrap_or(false);
+    let Some(executable) = message["executable"].as_str().filter(|_| is_test) else {
+        return Some(None);
+    };
+    let folder = Path::new(message["manifest_path"].as_str()?).parent()?.to_path_buf();
+    let package = folder.file_name()?.to_string_lossy().into_owned();
+    let order = match message["target"]["kind"][0].as_str()? {
+        "lib" => 0,
+        "bin" => 1,
+        _ => 2,
+    };
+    let name = message["target"]["name"].as_str()?.to_string();
+    Some(Some(Binary { package, order, name, folder, executable: executable.into() }))
+}
+
+impl Suite {
+    /// Runs the binaries, also after one has failed. Returns whether all are good.
+    ///
+    /// # Errors
+    /// If one cannot be started.
+    pub(super) fn run(&mut self, binaries: &[Binary], skips: &Path) -> anyhow::Result<bool> {
+        let of = |lane: Lane| binaries.iter().filter(move |binary| binary.lane() == lane);
+        let (mut guests, mut computing) = (Vec::new(), Vec::new());
+        thread::scope(|scope| {
+            let background = scope.spawn(|| -> anyhow::Result<Vec<Ended>> {
+                of(Lane::Computing).map(|binary| binary.run(skips, Show::AtTheEnd)).collect()
+            });
+            let foreground: anyhow::Result<Vec<Ended>> =
+                of(Lane::Guests).map(|binary| binary.run(skips, Show::AtOnce)).collect();
+            computing = background.join().map_err(|_| anyhow!("a lane of tests panicked"))??;
+            guests = foreground?;
+            anyhow::Ok(())
+        })?;
+        self.ended.extend(guests.into_iter().chain(computing));
+        for binary in of(Lane::Alone) {
+            self.ended.push(binary.run(skips, Show::AtOnce)?);
+        }
+        Ok(self.ended.iter().all(|one| one.good))
+    }
+
+    /// The tests that failed, and the binaries that failed without naming a test.
+    pub(super) fn failed(&self) -> Vec<String> {
+        let bad = self.ended.iter().filter(|one| !one.good);
+        bad.flat_map(|one| {
+            let tests = one.tests.iter().filter(|test| !test.passed);
+            let tests: Vec<String> =
+                tests.map(|test| format!("{}: {}", one.title, test.name)).collect();
+            if tests.is_empty() { vec![one.title.clone()] } else { tests }
+        })
+        .collect()
+    }
+
+    /// Prints the slowest binaries and tests.
+    pub(super) fn print_slowest(&self) {
+        let binaries = self.ended.iter().map(|one| (one.time, one.title.clone()));
+        print("slowest test binaries:", binaries.collect());
+        let tests = self.ended.iter().flat_map(|one| {
+            let timed = one.tests.iter().filter_map(|test| Some((test.time?, &test.name)));
+            timed.map(|(time, name)| (time, format!("{}: {name}", one.title)))
+        });
+        print("slowest tests:", tests.collect());
+    }
+
+    /// Prints how many tests passed, failed and were skipped.
+    pub(super) fn print_counts(&self, skips: &[Skip]) {
+        let mut counts = self.doc_tests;
+        self.ended.iter().for_each(|one| counts += one.counts);
+        let skipped = self.skipped(skips);
+        let passed = counts.passed.saturating_sub(skipped);
+        let Counts { failed, ignored, .. } = counts;
+        let verdict = if failed == 0 { "ok" } else { "FAILED" };
+        say(&format!(
+            "all tests: {verdict}. {passed} passed; {failed} failed; {skipped} skipped; \
+             {ignored} ignored"
+        ));
+    }
+
+    /// How many tests were skipped as a whole. libtest counts them as passed.
+    fn skipped(&self, skips: &[Skip]) -> u64 {
+        let of = |one: &Ended| {
+            let was_skipped = |test: &&Test| {
+                let name = test.name.rsplit("::").next().unwrap_or_default();
+                let same = |skip: &Skip| skip.binary == one.program && skip.test == name;
+                test.passed && skips.iter().any(same)
+            };
+            one.tests.iter().filter(was_skipped).count() as u64
+        };
+        self.ended.iter().map(of).sum()
+    }
+}
+
+fn print(title: &str, mut found: Vec<(Duration, String)>) {
+    found.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
+    say(title);
+    for (time, name) in found.iter().take(SLOWEST) {
+        say(&format!("{:>8.1} s  {name}", time.as_secs_f64()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_messages_of_cargo_name_the_test_binaries() {
+        let message = |kind: &str, test: bool| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/r/crates/tare/Cargo.toml",
+                "target":{{"kind":["{kind}"],"name":"inside"}},"profile":{{"test":{test}}},
+                "executable":"/t/inside-0123"}}"#
+            )
+        };
+        let found = binary(&message("test", true)).unwrap().unwrap();
+        assert_eq!((found.title().as_str(), found.order), ("tare, tests/inside", 2));
+        assert_eq!(binary(&message("lib", true)).unwrap().unwrap().title(), "tare (library)");
+        assert_eq!(binary(&message("bin", false)), Some(None));
+        assert_eq!(binary(r#"{"reason":"build-finished","success":true}"#), Some(None));
+        assert_eq!(binary("no message"), None);
+    }
+}
