@@ -17,9 +17,8 @@ const GAP: f64 = 4.0;
 /// answer in batches, which are bursts on another scale.
 const LONGEST_SHARE: f64 = 0.25;
 
-/// Streams whose silences fill less of the time than this are smooth. With exponential distances (4
-/// + 1) e^-4 = 9 % would be such silences by chance; a throttle at half of a disk's rate leaves 50
-/// %.
+/// Streams whose silences fill less of the time than this are smooth. With exponential distances 5
+/// e^-4 = 9 % would be such silences by chance; a throttle at half of a disk's rate leaves 50 %.
 const SILENT_SHARE: f64 = 0.25;
 
 /// The fewest whole bursts for a reliable rate.

@@ -55,7 +55,7 @@ pub struct Mount {
 pub enum TargetError {
     #[error("cannot look at {}", .path.display())]
     Look { path: PathBuf, source: io::Error },
-    #[error("{} is no directory, regular file or block device", .path.display())]
+    #[error("{} is not a directory, regular file or block device", .path.display())]
     Kind { path: PathBuf },
     #[error("{} is on {file_system}, {why}; give a path on a disk", .path.display())]
     FileSystem { path: PathBuf, file_system: String, why: &'static str },
@@ -180,7 +180,7 @@ fn number(device: u64) -> String {
     format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
-/// Returns the mount of a path: the last one among those with the longest mount point (proc(5)).
+/// Returns the mount of a path.
 fn mount_of(table: &str, path: &Path) -> Option<Mount> {
     let mount = mountinfo::mount_of(table, path)?;
     Some(Mount {

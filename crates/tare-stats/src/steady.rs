@@ -30,7 +30,7 @@ pub struct Steadiness {
 }
 
 impl Steadiness {
-    /// Tests the values of the intervals in their order. `None` for fewer than 10 values.
+    /// Tests the values of the intervals in their order. Returns `None` for fewer than 10 values.
     pub fn of(of: &'static str, values: &[f64]) -> Option<Self> {
         if values.len() < INTERVALS_MIN {
             return None;

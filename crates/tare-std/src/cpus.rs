@@ -28,13 +28,13 @@ pub struct CpuSet(BTreeSet<u32>);
 /// Why a text is not a set of CPUs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCpuSetError {
-    #[error("{text:?} is no CPU list: {part:?} is no number or range{}", suggest(.suggestion))]
+    #[error("{text:?} is not a CPU list: {part:?} is not a number or range{}", suggest(.suggestion))]
     Part { text: String, part: String, suggestion: Option<String> },
-    #[error("{text:?} is no CPU list: the range {part:?} runs backwards")]
+    #[error("{text:?} is not a CPU list: the range {part:?} runs backwards")]
     Backwards { text: String, part: String },
-    #[error("{text:?} names CPU {cpu}; the largest that is understood is {}", CPUS_MAX - 1)]
+    #[error("{text:?} names CPU {cpu}; the largest supported CPU is {}", CPUS_MAX - 1)]
     TooLarge { text: String, cpu: u64 },
-    #[error("{text:?} is no CPU mask: {word:?} is not a 32-bit word in hexadecimal")]
+    #[error("{text:?} is not a CPU mask: {word:?} is not a 32-bit word in hexadecimal")]
     Word { text: String, word: String },
 }
 
@@ -141,7 +141,7 @@ impl CpuSet {
     /// # Panics
     /// If `cpu` is `CPUS_MAX` or above.
     pub fn insert(&mut self, cpu: u32) -> bool {
-        assert!(cpu < CPUS_MAX, "CPU {cpu} is beyond the {CPUS_MAX} that are understood");
+        assert!(cpu < CPUS_MAX, "CPU {cpu} is beyond the {CPUS_MAX} that are supported");
         self.0.insert(cpu)
     }
 
@@ -341,9 +341,9 @@ mod tests {
             error("1,15-17-31")
         );
         assert!(error("3-1").contains("runs backwards"));
-        assert!(error("4096").contains("the largest that is understood is 4095"));
-        assert!(error("a").contains("\"a\" is no number or range"));
-        assert!(error("1,,2").contains("no number or range"));
+        assert!(error("4096").contains("the largest supported CPU is 4095"));
+        assert!(error("a").contains("\"a\" is not a number or range"));
+        assert!(error("1,,2").contains("not a number or range"));
         assert!(error("0x123456789").contains("not a 32-bit word"));
         assert!(error("0x1,").contains("not a 32-bit word"));
     }

@@ -1,4 +1,5 @@
-//! Types that all of Tare uses: units, CPU sets, the mount table, error chains, seeded random numbers.
+//! Types that all of Tare uses: units, CPU sets, seeded random numbers, the mount table, errors in
+//! one line.
 #![forbid(unsafe_code)]
 
 pub mod cpus;

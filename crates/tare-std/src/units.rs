@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers of
-/// 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
+/// Parses an amount of memory as docker does: bytes, or a number with `K`, `M`, `G`, `T` (powers
+/// of 1,024; `KiB` and `kb` mean the same), such as `512M` or `1.5G`.
 pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     let bad = || UnitError::Bytes { text: text.to_string() };
     let trimmed = text.trim();

@@ -15,7 +15,7 @@ use super::starter::StartPlan;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "command",
-    help: "any program of the host that listens where it is told to",
+    help: "any program of the host that listens on a given address",
     speaks: |spec| {
         let options = Options::new(spec);
         options.text_or("speaks", "its own protocol (say speaks = ...)").to_string()
@@ -45,7 +45,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "user",
             values: &["root", "nobody"],
-            help: "whom it runs as (default root)",
+            help: "the user that it runs as (default root)",
         },
         instances::INSTANCES,
     ],

@@ -1,5 +1,5 @@
-//! A server with just enough CQL for a load: one thread per connection, and rows in a map. It can
-//! inject faults.
+//! A server that speaks just enough CQL for a load: one thread per connection, rows in a map. It can
+//! misbehave on purpose.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -16,11 +16,10 @@ use tare_cql::wire::Value;
 /// How the server answers EXECUTE requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServerBehaviour {
-    /// Answers correctly.
     Good,
     /// Answers this many requests, then closes every connection.
     CloseAfter(u64),
-    /// Answers this many requests, then sends bytes that are not CQL.
+    /// Answers this many, then sends bytes that are not CQL.
     GarbageAfter(u64),
     /// Answers this many requests, then none.
     SilentAfter(u64),
@@ -75,7 +74,7 @@ impl FakeServer {
     /// Listens on a free port.
     ///
     /// # Panics
-    /// If no port is free.
+    /// If there is none.
     pub fn start(manner: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
@@ -113,12 +112,12 @@ impl FakeServer {
         rows.iter().map(|(key, (_, cells))| (*key, cells.clone())).collect()
     }
 
-    /// The number of connections so far.
+    /// Returns how many connections there have been.
     pub fn connections(&self) -> u64 {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Whether a connection has executed a request after `CloseOnce` closed one.
+    /// Returns whether a connection that was made after `CloseOnce` closed one has executed something.
     pub fn has_recovered(&self) -> bool {
         self.state.recovered.load(Ordering::Relaxed)
     }
@@ -207,7 +206,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n\r\n");
                     return true;
                 }
-                // This request is in flight and never answered on this connection.
+                // This request is in flight and gets no answer on this connection.
                 ServerBehaviour::CloseOnce(count) if executed == count => {
                     state.closed.store(true, Ordering::Relaxed);
                     return false;

@@ -11,7 +11,7 @@ pub fn parse_share(text: &str) -> Result<f64, ValueError> {
     percent.is_finite().then_some(percent / 100.0).ok_or(ValueError::Share)
 }
 
-/// A text that cannot be parsed as a quantity.
+/// Why a text is not a quantity of this kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ValueError {
     #[error("a share is a number from 0 to 1 or a percentage, such as 0.5 or \"50%\"")]

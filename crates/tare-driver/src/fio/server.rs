@@ -44,7 +44,7 @@ const OWN_THREADS: u64 = 2;
 pub enum ServerError {
     #[error("cannot run {}; is fio installed (apt-get install fio)?", .program.display())]
     Version { program: PathBuf, source: io::Error },
-    #[error("{} --version printed {said:?}, which is no version of fio 3", .program.display())]
+    #[error("{} --version printed {said:?}, which is not a version of fio 3", .program.display())]
     NotFio { program: PathBuf, said: String },
     #[error("cannot write {}", .path.display())]
     Report { path: PathBuf, source: io::Error },
@@ -331,6 +331,6 @@ mod tests {
             error.to_string()
         };
         assert!(serve("/no/such/fio").contains("apt-get install fio"));
-        assert!(serve("/bin/true").contains("no version of fio 3"));
+        assert!(serve("/bin/true").contains("not a version of fio 3"));
     }
 }

@@ -514,7 +514,7 @@ s.toml:5:10: "1" is no valid value for "client": CPU 1 is given to the system to
         "[schedule]",
         "[cpus]\nsystem = \"3-1\"\n[schedule]",
         r#"
-s.toml:4:10: "3-1" is no valid value for "system": "3-1" is no CPU list: the range "3-1" runs backwards
+s.toml:4:10: "3-1" is no valid value for "system": "3-1" is not a CPU list: the range "3-1" runs backwards
   |
 4 | system = "3-1"
   |          ^^^^^"#,

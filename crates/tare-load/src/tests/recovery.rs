@@ -12,10 +12,10 @@ use crate::report::LoadReport;
 use crate::run::load::{LoadConfig, run};
 use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
-/// How long a connection may take to be made again on a host that is busy.
+/// Time limit for a replacement of a connection, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A load of 300 ms that only writes, all of it measured.
+/// Returns a load of 300 ms that only writes, all of it measured.
 fn writing(server: &FakeServer, recovery: Recovery) -> LoadConfig {
     let mut config = config(server);
     config.populate = false;
