@@ -18,7 +18,7 @@
 //! let mut sent = Vec::new();
 //! request::encode_query(&mut sent, 7, "SELECT k FROM ks.t", &Settings::DEFAULT, &[]);
 //!
-//! let (frame, length) = frame::decode(&sent, Direction::Request, 1 << 20)?.expect("a whole frame");
+//! let (frame, length) = frame::decode(&sent, Direction::Request, 1 << 20)?.expect("a frame");
 //! assert_eq!((frame.stream, length), (7, sent.len()));
 //! let request = Request::decode(&frame)?;
 //! assert!(matches!(request, Request::Query { statement: "SELECT k FROM ks.t", .. }));

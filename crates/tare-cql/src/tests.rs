@@ -118,9 +118,8 @@ fn columns(count: usize) -> EncodedColumns {
     EncodedColumns::new("ks", "t", (0..count).map(|_| ColumnSpec { name: "c", kind: &kind }))
 }
 
-/// Every response of a server, once.
-fn responses(version: Version) -> Vec<Vec<u8>> {
-    let head = Head { version, stream: 7 };
+/// Every error of a server, once.
+fn errors(version: Version) -> [ErrorKind<'static>; 21] {
     let consistency = Consistency::Quorum;
     let (received, required, data_present) = (1, 2, true);
     let write_type = "CAS";
@@ -129,7 +128,7 @@ fn responses(version: Version) -> Vec<Vec<u8>> {
         Version::V4 => Failures::Count(3),
         Version::V5 => Failures::Reasons(vec![([127, 0, 0, 1].into(), 4)]),
     };
-    let errors = [
+    [
         ErrorKind::Server,
         ErrorKind::Protocol,
         ErrorKind::BadCredentials,
@@ -157,7 +156,12 @@ fn responses(version: Version) -> Vec<Vec<u8>> {
         ErrorKind::AlreadyExists { keyspace: "ks", table: "" },
         ErrorKind::Unprepared { id: b"0123456789abcdef" },
         ErrorKind::Unknown { code: 0x7777 },
-    ];
+    ]
+}
+
+/// Every response of a server, once.
+fn responses(version: Version) -> Vec<Vec<u8>> {
+    let head = Head { version, stream: 7 };
     let node = "[::1]:9042".parse().unwrap();
     let table = SchemaTarget::Table { keyspace: "ks", table: "t" };
     let changes = [
@@ -200,7 +204,7 @@ fn responses(version: Version) -> Vec<Vec<u8>> {
             rows.finish();
         }),
     ];
-    for error in errors {
+    for error in errors(version) {
         let bytes = frame(&|out| response::encode_error(out, head, &error, "why"));
         let decoded = Response::decode(&one_frame(&bytes, Direction::Response)).unwrap();
         let Response::Error(body) = decoded else { panic!("{decoded:?}") };

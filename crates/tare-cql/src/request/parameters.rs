@@ -50,7 +50,8 @@ pub struct Settings<'a> {
     pub keyspace: Option<&'a str>,
     /// Version 5: the time that decides about expiry, in seconds since the epoch.
     pub now_s: Option<i32>,
-    /// Version 5, EXECUTE: the columns that the client knows ([`crate::response::EncodedColumns::id`]).
+    /// Version 5, EXECUTE: the columns that the client knows
+    /// ([`crate::response::EncodedColumns::id`]).
     pub result_id: Option<&'a [u8]>,
 }
 

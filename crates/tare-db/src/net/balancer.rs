@@ -1,8 +1,8 @@
 //! Chooses the shard of a new connection.
 //!
 //! On the usual port it is the shard with the fewest connections. On the shard-aware port, which
-//! Scylla's drivers use, the client chooses: the shard is its source port modulo the number of shards
-//! (Scylla's `docs/dev/protocols.md`, "shard-aware port").
+//! Scylla's drivers use, the client chooses: the shard is its source port modulo the number of
+//! shards (Scylla's `docs/dev/protocols.md`, "shard-aware port").
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -28,8 +28,8 @@ impl ConnectionBalancer {
         self.shard_aware_port
     }
 
-    /// Chooses the shard of a new connection and counts the connection there. Among equals it prefers
-    /// `near`, the shard that has accepted the connection.
+    /// Chooses the shard of a new connection and counts the connection there. Among equals it
+    /// prefers `near`, the shard that has accepted the connection.
     pub(crate) fn assign(&self, fd: &OwnedFd, near: usize) -> usize {
         // A socket that has lost its peer may go anywhere: receiving reports the loss.
         let port = |address: Option<SocketAddrAny>| {

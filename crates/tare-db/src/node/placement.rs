@@ -89,11 +89,11 @@ pub(crate) fn place(
     let pinned = if polling { cpus.iter().take(shards).collect() } else { Vec::new() };
     let quota_effect = match (&environment.quota, quota) {
         (None, _) => "nothing is rationed".to_string(),
-        (Some(_), None) => "more than these CPUs can give: it bounds nothing".to_string(),
+        (Some(_), None) => "more than these CPUs can give: it has no effect".to_string(),
         (Some(_), Some(quota)) => {
-            let polling = if polling { "polling, as was asked for" } else { "no polling" };
+            let polling = if polling { "polling, as requested" } else { "no polling" };
             let short = shards as f64 > quota.cpus();
-            let throttled = if short { "; it is too small, the kernel will throttle" } else { "" };
+            let throttled = if short { "; it is too small: the kernel will throttle" } else { "" };
             format!("{}, {polling}{throttled}", plural(shards))
         }
     };
@@ -200,11 +200,11 @@ mod tests {
             0.5,
             None,
             (1, false),
-            "1 shard, no polling; it is too small, the kernel will throttle",
+            "1 shard, no polling; it is too small: the kernel will throttle",
         );
         check("0-3", 2.0, None, (2, false), "2 shards, no polling");
-        check("2-3", 4.0, None, (2, true), "more than these CPUs can give: it bounds nothing");
-        let effect = "2 shards, no polling; it is too small, the kernel will throttle";
+        check("2-3", 4.0, None, (2, true), "more than these CPUs can give: it has no effect");
+        let effect = "2 shards, no polling; it is too small: the kernel will throttle";
         check("0-3", 1.5, Some(2), (2, false), effect);
     }
 

@@ -120,22 +120,13 @@ pub fn serve(
     let memory_bytes = memory::memory_bytes(config.memory, &environment, shards)?;
     let budget = Budget::new(memory_bytes, shards, environment.open_files_max);
     directory.agree_on_shards(shards)?;
-    let address = SocketAddr::new(config.listen, config.port);
-    let (listener, address) = listen(address)?;
-    // With one shard, clients have nothing to choose.
-    let aware = config.shard_aware_port.filter(|_| shards > 1);
-    let aware = aware.map(|port| listen(SocketAddr::new(config.listen, port))).transpose()?;
-    let shard_aware_port = aware.as_ref().map(|(_, address)| address.port());
-    let metrics_listener =
-        config.metrics.map(|address| listen_for_metrics(address, config.insecure)).transpose()?;
+    let Sockets { listeners, address, shard_aware_port, metrics: metrics_listener } =
+        Sockets::open(config, shards)?;
     let path = directory.file(metrics::FILE);
     let accounts = metrics::create(&path, shards)
         .map_err(|source| DbError::Metrics { path: path.clone(), source })?;
 
-    let mailboxes = (0..shards).map(|_| Mailbox::new());
-    let mailboxes = mailboxes.collect::<io::Result<Vec<_>>>();
-    let mailboxes = mailboxes.map_err(|source| DbError::Thread { shard: 0, source })?;
-    let (mailboxes, messages): (Vec<_>, Vec<_>) = mailboxes.into_iter().unzip();
+    let (mailboxes, messages) = make_mailboxes(shards)?;
     let AccessControl { tls, logins } = guard;
     let host = config.data.as_os_str().as_encoded_bytes();
     let shared = Arc::new(SharedState {
@@ -155,7 +146,7 @@ pub fn serve(
     let clock = Clock::new();
     let (detectors, mut watchdog) = stall::detectors(shards, config.stall_threshold);
     // Each engine has one listener: the second shard listens on the shard-aware port.
-    let mut listeners = [Some(listener), aware.map(|(listener, _)| listener)].into_iter().flatten();
+    let mut listeners = listeners.into_iter();
     let mut threads = Vec::new();
     let parts = accounts.iter().copied().zip(messages).zip(detectors);
     for (number, ((counters, messages), stalls)) in parts.enumerate() {
@@ -174,36 +165,14 @@ pub fn serve(
         };
         threads.push(spawn(start)?);
     }
-    let mut chosen = None;
-    let mut replayed = 0;
-    let mut failure = None;
-    for (number, ShardThread { ready, .. }) in threads.iter().enumerate() {
-        match ready.recv() {
-            Ok(Ok((engine, recovered))) => {
-                replayed += recovered.entries;
-                if let Some(torn) = &recovered.torn {
-                    let (file, offset) = (&torn.file, torn.offset);
-                    say(log, &format!("cut the torn tail of {file} at offset {offset}"))?;
-                }
-                chosen.get_or_insert(engine);
-            }
-            Ok(Err(error)) => failure = failure.or(Some(error)),
-            Err(_) => failure = failure.or(Some(DbError::Died { shard: number })),
-        }
-    }
+    let Readiness { chosen, replayed, mut failure } = wait_until_ready(&threads, log)?;
     if let (None, Some(chosen)) = (&failure, &chosen) {
         let found =
             StartupFacts { environment: &environment, placement: &placement, budget, chosen };
         let mut report = report_of(config, &directory, &found, address, replayed);
         report.memory_bytes = memory_bytes;
         report.shard_aware_port = shard_aware_port;
-        let about = ServerInfo {
-            version: report.version.clone(),
-            io_engine: report.io_engine.clone(),
-            memory_bytes,
-            resident_bytes: 0,
-        };
-        failure = serve_metrics(metrics_listener, &mut report, accounts, about)
+        failure = serve_metrics(metrics_listener, &mut report, accounts)
             .and_then(|()| announce(&directory, &report, &found, log))
             .err();
     }
@@ -214,28 +183,103 @@ pub fn serve(
     }
     let period_ns = u64::try_from(STOP_CHECK.as_nanos()).unwrap_or(u64::MAX);
     watchdog.look(clock.now_ns(), u64::MAX);
-    while !stop.load(Ordering::Relaxed) && threads.iter().all(|thread| !thread.is_finished()) {
+    let has_ended = |threads: &[JoinHandle<_>]| threads.iter().any(JoinHandle::is_finished);
+    while !stop.load(Ordering::Relaxed) && !has_ended(&threads) {
         std::thread::sleep(STOP_CHECK);
-        for line in watchdog.look(clock.now_ns(), period_ns) {
-            // The reader of the log may have closed it; the server goes on.
-            let _ = say(log, &line);
-        }
+        // The reader of the log may have closed it; the server goes on.
+        let _ = watchdog.look(clock.now_ns(), period_ns).iter().try_for_each(|l| say(log, l));
         shared.resident.measure(memory_bytes, clock.now_ns());
     }
     // When a shard ends, the others end too, because a part of the data is missing.
     stop.store(true, Ordering::Relaxed);
     shared.mailboxes.iter().for_each(Mailbox::wake);
-    for (number, thread) in threads.into_iter().enumerate() {
-        match thread.join() {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => failure = failure.or(Some(error)),
-            Err(_) => failure = failure.or(Some(DbError::Died { shard: number })),
-        }
-    }
+    let failure = join(threads, failure);
     match failure {
         Some(failure) => Err(failure),
         None => say(log, "stopped: the log is durable"),
     }
+}
+
+/// The two sides of each shard's mailbox.
+type Mailboxes = (Vec<Mailbox<Message>>, Vec<Receiver<Message>>);
+
+fn make_mailboxes(shards: usize) -> Result<Mailboxes, DbError> {
+    let mailboxes = (0..shards).map(|_| Mailbox::new()).collect::<io::Result<Vec<_>>>();
+    let mailboxes = mailboxes.map_err(|source| DbError::Thread { shard: 0, source })?;
+    Ok(mailboxes.into_iter().unzip())
+}
+
+/// The sockets that a server listens on.
+struct Sockets {
+    /// The usual port, then the shard-aware one if there is one.
+    listeners: Vec<TcpListener>,
+    /// The address of the usual port.
+    address: SocketAddr,
+    shard_aware_port: Option<u16>,
+    metrics: Option<TcpListener>,
+}
+
+impl Sockets {
+    fn open(config: &Config, shards: usize) -> Result<Self, DbError> {
+        let (listener, address) = listen(SocketAddr::new(config.listen, config.port))?;
+        let mut listeners = vec![listener];
+        let mut shard_aware_port = None;
+        // With one shard, clients have nothing to choose.
+        if let Some(port) = config.shard_aware_port.filter(|_| shards > 1) {
+            let (listener, address) = listen(SocketAddr::new(config.listen, port))?;
+            listeners.push(listener);
+            shard_aware_port = Some(address.port());
+        }
+        let metrics = config.metrics.map(|address| listen_for_metrics(address, config.insecure));
+        Ok(Self { listeners, address, shard_aware_port, metrics: metrics.transpose()? })
+    }
+}
+
+/// The reports of all shards about their start.
+struct Readiness {
+    /// The engine of the first shard that reported.
+    chosen: Option<EngineChoice>,
+    /// Entries of the commit logs that were replayed.
+    replayed: u64,
+    failure: Option<DbError>,
+}
+
+/// Waits until every shard is ready or has failed.
+fn wait_until_ready(threads: &[ShardThread], log: &mut dyn Write) -> Result<Readiness, DbError> {
+    let mut readiness = Readiness { chosen: None, replayed: 0, failure: None };
+    for (number, ShardThread { ready, .. }) in threads.iter().enumerate() {
+        let error = match ready.recv() {
+            Ok(Ok((engine, recovered))) => {
+                readiness.replayed += recovered.entries;
+                if let Some(torn) = &recovered.torn {
+                    let (file, offset) = (&torn.file, torn.offset);
+                    say(log, &format!("cut the torn tail of {file} at offset {offset}"))?;
+                }
+                readiness.chosen.get_or_insert(engine);
+                continue;
+            }
+            Ok(Err(error)) => error,
+            Err(_) => DbError::Died { shard: number },
+        };
+        readiness.failure.get_or_insert(error);
+    }
+    Ok(readiness)
+}
+
+/// Waits until all shards have ended. Returns the first failure.
+fn join(
+    threads: Vec<JoinHandle<Result<(), DbError>>>,
+    mut failure: Option<DbError>,
+) -> Option<DbError> {
+    for (number, thread) in threads.into_iter().enumerate() {
+        let error = match thread.join() {
+            Ok(Ok(())) => continue,
+            Ok(Err(error)) => error,
+            Err(_) => DbError::Died { shard: number },
+        };
+        failure.get_or_insert(error);
+    }
+    failure
 }
 
 /// Listens, and returns the address with the port that the kernel chose.
@@ -365,14 +409,19 @@ fn serve_metrics(
     listener: Option<TcpListener>,
     report: &mut Report,
     accounts: Vec<SharedCounters>,
-    about: ServerInfo,
 ) -> Result<(), DbError> {
     let Some(listener) = listener else { return Ok(()) };
+    let server = ServerInfo {
+        version: report.version.clone(),
+        io_engine: report.io_engine.clone(),
+        memory_bytes: report.memory_bytes,
+        resident_bytes: 0,
+    };
     let address = listener.local_addr().ok();
     let failed = |source| {
         let unknown = SocketAddr::from(([0, 0, 0, 0], 0));
         DbError::ServeMetrics { address: address.unwrap_or(unknown), source }
     };
-    report.metrics = Some(metrics::serve(listener, accounts, about).map_err(failed)?);
+    report.metrics = Some(metrics::serve(listener, accounts, server).map_err(failed)?);
     Ok(())
 }

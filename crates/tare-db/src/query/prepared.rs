@@ -20,9 +20,9 @@ pub(crate) type PreparedText = Arc<(Option<String>, String)>;
 
 /// A cache of prepared statements.
 ///
-/// A use only stores its time in the entry, so that executing a statement costs one lookup. The heap
-/// holds each id once, under a time that may be too early; eviction corrects such times as it meets
-/// them, so that it removes exactly the least recently used entry.
+/// A use only stores its time in the entry, so that executing a statement costs one lookup. The
+/// heap holds each id once, under a time that may be too early; eviction corrects such times as it
+/// meets them, so that it removes exactly the least recently used entry.
 #[derive(Debug)]
 pub(crate) struct StatementCache<V> {
     entries: BTreeMap<StatementId, Entry<V>>,

@@ -1,5 +1,5 @@
-//! Runs SELECT on tables of clients. The read of one whole row goes straight from the store into the
-//! connection's buffer; every other read is a [`ReadTask`].
+//! Runs SELECT on tables of clients. The read of one whole row goes straight from the store into
+//! the connection's buffer; every other read is a [`ReadTask`].
 
 use std::sync::Arc;
 
@@ -231,8 +231,8 @@ impl Shard {
         }
     }
 
-    /// Acts on the result of a step. A task that is refused is dropped; the caller, who may hold the
-    /// client's connection, reports the failure.
+    /// Acts on the result of a step. A task that is refused is dropped; the caller, who may hold
+    /// the client's connection, reports the failure.
     fn dispatch(
         &mut self,
         mut task: Box<ReadTask>,

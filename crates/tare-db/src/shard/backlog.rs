@@ -1,9 +1,10 @@
 //! Requests that clients have sent and the shard has not handled yet.
 //!
-//! Answers leave at the end of a turn. A shard that was frozen or held up finds megabytes of requests
-//! when it runs again; if one turn handled them all, the first answer would wait for all of that work.
-//! So a turn handles a bounded number of received bytes. The rest goes in rounds of one buffer for each
-//! connection, so that no connection waits for everything that another one has sent.
+//! Answers leave at the end of a turn. A shard that was frozen or held up finds megabytes of
+//! requests when it runs again; if one turn handled them all, the first answer would wait for all
+//! of that work. So a turn handles a bounded number of received bytes. The rest goes in rounds of
+//! one buffer for each connection, so that no connection waits for everything that another one has
+//! sent.
 //!
 //! Only bytes in buffers can wait here (io_uring). With epoll the bytes wait in their sockets.
 

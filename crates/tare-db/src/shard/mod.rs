@@ -1,12 +1,14 @@
 //! One shard: a thread that owns its part of the data and its connections, and one loop over one
-//! closed set of events. Shards share the schema and the texts of prepared statements; everything else
-//! goes from shard to shard as a message.
+//! closed set of events. Shards share the schema and the texts of prepared statements; everything
+//! else goes from shard to shard as a message.
 //!
-//! The shard is composed of parts that own their state: [`Connections`], [`Reads`] and [`Writes`] under
-//! way, [`Background`] work, messages between [`Siblings`], the [`SchemaView`] and [`Telemetry`].
+//! The shard is composed of parts that own their state: [`Connections`], [`Reads`] and [`Writes`]
+//! under way, [`Background`] work, messages between [`Siblings`], the [`SchemaView`] and
+//! [`Telemetry`].
 //!
-//! Every queue has a limit: bytes that wait to be sent to a client, messages that wait for a sibling,
-//! bytes that wait for the log. Above the limit clients' requests wait or are refused as overloaded.
+//! Every queue has a limit: bytes that wait to be sent to a client, messages that wait for a
+//! sibling, bytes that wait for the log. Above the limit clients' requests wait or are refused as
+//! overloaded.
 
 pub(crate) mod background;
 pub(crate) mod backlog;

@@ -1,7 +1,8 @@
 //! Reads under way: those that yielded to other work, and those that wait for blocks of tables.
 //!
 //! A read that waits keeps its rows and the blocks that it has, so that every try gets further. How
-//! many may wait is bounded (`Budget::waiting_reads_max`); beyond it reads are refused as overloaded.
+//! many may wait is bounded (`Budget::waiting_reads_max`); beyond it reads are refused as
+//! overloaded.
 
 use std::collections::VecDeque;
 

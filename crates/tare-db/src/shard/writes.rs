@@ -1,5 +1,5 @@
-//! Writes under way: those that wait until they are durable, those that several shards share, and the
-//! file operations that the store asks for.
+//! Writes under way: those that wait until they are durable, those that several shards share, and
+//! the file operations that the store asks for.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -133,8 +133,8 @@ impl Shard {
         self.completed(completion);
     }
 
-    /// When a write to the log fails, the pending writes fail, and the store refuses later ones with
-    /// the same reason.
+    /// When a write to the log fails, the pending writes fail, and the store refuses later ones
+    /// with the same reason.
     fn completed(&mut self, completion: Completion) {
         self.background.wake();
         self.reads.blocks_came();

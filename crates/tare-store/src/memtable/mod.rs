@@ -140,7 +140,8 @@ impl Memtable {
         self.index(table).map_or(0, |index| self.tables[index].partitions)
     }
 
-    /// A lower bound of the timestamps of the table's cells and tombstones; `i64::MAX` if it has none.
+    /// A lower bound of the timestamps of the table's cells and tombstones; `i64::MAX` if it has
+    /// none.
     pub fn timestamp_min(&self, table: u32) -> i64 {
         self.index(table).map_or(i64::MAX, |index| self.tables[index].timestamp_min)
     }

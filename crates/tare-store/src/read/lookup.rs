@@ -1,5 +1,5 @@
-//! Looks a partition up in a table. The filter comes first: where the partition is not in the table, it
-//! nearly always spares the rest.
+//! Looks a partition up in a table. The filter comes first: where the partition is not in the
+//! table, it nearly always spares the rest.
 
 use std::rc::Rc;
 
@@ -37,8 +37,8 @@ impl Lookups {
     }
 }
 
-/// The verdicts of an earlier try, which ended because a block was missing. A table never changes, so that
-/// the next try for the same row need not check it again.
+/// The verdicts of an earlier try, which ended because a block was missing. A table never changes,
+/// so that the next try for the same row need not check it again.
 #[derive(Debug, Default)]
 pub(crate) struct LookupMemo {
     tables: Vec<(u64, TableVerdict)>,

@@ -1,10 +1,11 @@
 //! Batches the reads of files on disks that return them in batches.
 //!
-//! Some virtual disks take reads off their queue one by one and signal only when the queue is empty. A
-//! read that is submitted while others are under way delays those, and in the end all of them wait
-//! together, first for the disk and then for the shard. On such a disk a new read waits here until the
-//! reads under way have come back, and is submitted before the shard looks at their results, so that disk
-//! and shard work at the same time. A disk that returns each read when it is ready gets every read at once.
+//! Some virtual disks take reads off their queue one by one and signal only when the queue is
+//! empty. A read that is submitted while others are under way delays those, and in the end all of
+//! them wait together, first for the disk and then for the shard. On such a disk a new read waits
+//! here until the reads under way have come back, and is submitted before the shard looks at their
+//! results, so that disk and shard work at the same time. A disk that returns each read when it is
+//! ready gets every read at once.
 
 /// Weight of one observation in the running average: one in this many.
 const WEIGHT: u32 = 8;

@@ -121,14 +121,14 @@ impl Environment {
         let isolated = list("sys/devices/system/cpu/isolated").unwrap_or_default();
         let groups = Groups::find(root);
         let (ownership, ownership_why) = if !allowed.is_empty() && allowed.is_subset(&isolated) {
-            (Ownership::Exclusive, "isolcpus keeps others away".to_string())
+            (Ownership::Exclusive, "isolcpus keeps other processes away".to_string())
         } else if let Some(file) = groups.partition() {
-            (Ownership::Exclusive, format!("{} keeps others away", file.display()))
+            (Ownership::Exclusive, format!("{} keeps other processes away", file.display()))
         } else if allowed.len() < online.len() && allowed.is_subset(&online) {
             let why = format!("CPUs {allowed} of {online} were given to this process");
             (Ownership::Presumed, why)
         } else {
-            let why = format!("CPUs {allowed} are all that are online: others use them");
+            let why = format!("CPUs {allowed} are all online CPUs: other processes use them");
             (Ownership::Shared, why)
         };
         let available = text("proc/meminfo").and_then(|text| {

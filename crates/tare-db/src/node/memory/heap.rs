@@ -10,7 +10,7 @@ const MAPPED_BYTES: libc::c_int = 512 << 10;
 pub(crate) fn tune() {
     #[cfg(target_env = "gnu")]
     {
-        // JUSTIFICATION: mallopt(3) is the only way to say it, but for the environment of the process.
+        // JUSTIFICATION: apart from environment variables, mallopt(3) is the only way to set it.
         // SAFETY: it takes two numbers and may be called at any time; what it returns says only
         // whether the parameter is known, and an unknown one changes nothing.
         unsafe {

@@ -1,10 +1,11 @@
-//! A SELECT under way: an owned, resumable object that knows the statement, the rows that it has found
-//! and its position. The first try and every later one call [`ReadTask::step`]; between two of them a
-//! task may wait for blocks, yield to other work, or move to the shard that owns the next rows.
+//! A SELECT under way: an owned, resumable object that knows the statement, the rows that it has
+//! found and its position. The first try and every later one call [`ReadTask::step`]; between two
+//! of them a task may wait for blocks, yield to other work, or move to the shard that owns the next
+//! rows.
 //!
 //! Rows come in order of the partitions and, within one, of the clustering key. With IN on the
-//! partition key the partitions come in the order of its values, otherwise in that of their tokens: a
-//! shard owns one range of tokens, so that a walk from shard to shard returns them in order. With
+//! partition key the partitions come in the order of its values, otherwise in that of their tokens:
+//! a shard owns one range of tokens, so that a walk from shard to shard returns them in order. With
 //! ORDER BY and IN together, the rows of all partitions are sorted when all of them have been read,
 //! before LIMIT applies.
 
@@ -40,7 +41,8 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 pub(crate) struct ReadOptions {
     /// Rows that this answer may have.
     pub(crate) page_rows: u64,
-    /// Whether the client can ask for a next page. Without pages a result that does not fit is an error.
+    /// Whether the client can ask for a next page. Without pages a result that does not fit is an
+    /// error.
     pub(crate) is_paged: bool,
     /// Rows that LIMIT still allows, including this page.
     pub(crate) rows_left: u64,
@@ -304,8 +306,8 @@ impl ResultPage {
         (last.key == key.key && last.in_partition > 0).then(|| last.clustering.clone())
     }
 
-    /// Sorts the rows of several partitions and keeps the first `rows_max`. Rows with equal clustering
-    /// keys stay in the order of their partitions.
+    /// Sorts the rows of several partitions and keeps the first `rows_max`. Rows with equal
+    /// clustering keys stay in the order of their partitions.
     fn merge(&mut self, select: &Select, rows_max: u64) {
         if !select.merged {
             return;
