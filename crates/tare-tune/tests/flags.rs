@@ -6,11 +6,11 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use tare_std::cpus::CpuSet;
+use tare_testkit::{Need, skipped};
 use tare_tune::flags::{self, Ask, Host};
 use tare_tune::machine::Topology;
 use tare_tune::machine::topology::{Core, Node};
 use tare_tune::plan::CpuSets;
-use tare_testkit::{Need, skipped};
 
 /// Two nodes of 16 cores with two threads; interrupts on the first core of each.
 fn machine() -> (Topology, CpuSets, Host) {

@@ -165,7 +165,8 @@ impl<'a> Session<'a> {
         let mut report = gathering.report(pace, &total, &kinds, cpus);
         let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());
         report.verify = config.verify.then(|| Verified::of(&total, reads));
-        report.log_error = log.map(Log::finish).and_then(Result::err).map(|error| error_line(&error));
+        report.log_error =
+            log.map(Log::finish).and_then(Result::err).map(|error| error_line(&error));
         Ok(report)
     }
 }

@@ -7,9 +7,9 @@ use std::time::Duration;
 use super::load::{config, kinds, load};
 use super::{PlainLoad, workload};
 use crate::access::Recovery;
-use crate::run::load::{LoadConfig, run};
 use crate::pacing::Pace;
 use crate::report::LoadReport;
+use crate::run::load::{LoadConfig, run};
 use tare_testkit::fake_server::{FakeServer, Manner};
 
 /// How long a connection may take to be made again on a host that is busy.
