@@ -43,7 +43,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     println!("{rows} rows of {ROW_BYTES} B, --memory {memory}, {rate:.0} of {most:.0} reads/s");
     println!(
         "{:>5}  {:<11}{:>9}{:>9}{:>9}{:>9}{:>15}",
-        "round", "compactions", "p50 µs", "p99 µs", "p99.9 µs", "unsent", "compacted MiB"
+        "round", "compactions", "p50 µs", "p99 µs", "p99.9 µs", "dropped", "compacted MiB"
     );
     let mut pairs = Vec::new();
     for round in 0..rounds(ROUNDS) {
@@ -63,7 +63,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
                 "{round:>5}  {what:<11}{:>9.0}{:>9.0}{p999:>9.0}{:>9.0}{:>15}",
                 us("response/p50_ns")?,
                 us("response/p99_ns")?,
-                figure(&output, "unsent")?,
+                figure(&output, "dropped")?,
                 compacted >> 20
             );
             Ok((p999, compacted))
