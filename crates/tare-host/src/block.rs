@@ -116,8 +116,8 @@ pub fn message(run: &str, name: &str, message: &str) -> Result<(), BlockError> {
     command.run().map(drop).map_err(|source| BlockError::Map { name: name.into(), source })
 }
 
-/// Removes a mapping. Idempotent. While its file system is being unmounted the mapping is busy for a
-/// moment, for which `--retry` waits.
+/// Removes a mapping. Idempotent. While its file system is being unmounted the mapping is busy for
+/// a moment, for which `--retry` waits.
 pub(crate) fn unmap(name: &str) -> Result<(), BlockError> {
     if !is_mapped(name) {
         return Ok(());
@@ -139,8 +139,8 @@ fn is_mapped(name: &str) -> bool {
     mappings().iter().any(|mapping| mapping == name)
 }
 
-/// The `dmsetup` command. Where udev does not run, it must be disabled, or dmsetup waits for udev and
-/// creates no node below /dev/mapper.
+/// The `dmsetup` command. Where udev does not run, it must be disabled, or dmsetup waits for udev
+/// and creates no node below /dev/mapper.
 fn dmsetup() -> Command {
     match Path::new("/run/udev/control").exists() {
         true => Command::new("dmsetup"),

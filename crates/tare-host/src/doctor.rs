@@ -1,5 +1,5 @@
-//! Checks of the host itself: what measurements lack and how to get it. Other crates check their own
-//! needs (`housekeeping`).
+//! Checks of the host itself: what measurements lack and how to get it. Other crates check their
+//! own needs (`housekeeping`).
 //!
 //! No check changes the host: trials run in an unnamed network namespace that ends with its thread.
 

@@ -1,10 +1,10 @@
 //! Runs host commands. All host commands go through this module.
 //!
-//! Method: a child that must start in another network namespace or on other CPUs is spawned from its
-//! own thread. It inherits both from the spawning thread, so no code has to run between fork and
-//! exec. Output goes to memory files instead of pipes, so that a grandchild that keeps a descriptor
-//! open (a container started by a runtime) can never block the caller. A pidfd is polled until the
-//! time limit, then the child is killed.
+//! Method: a child that must start in another network namespace or on other CPUs is spawned from
+//! its own thread. It inherits both from the spawning thread, so no code has to run between fork
+//! and exec. Output goes to memory files instead of pipes, so that a grandchild that keeps a
+//! descriptor open (a container started by a runtime) can never block the caller. A pidfd is polled
+//! until the time limit, then the child is killed.
 //!
 //! Limits: output is read after the command ends, so commands that print forever do not fit.
 
@@ -146,7 +146,8 @@ impl Command {
         self
     }
 
-    /// Puts the command into its own process group, so that Ctrl-C on the terminal does not reach it.
+    /// Puts the command into its own process group, so that Ctrl-C on the terminal does not reach
+    /// it.
     pub fn own_group(mut self) -> Self {
         self.own_group = true;
         self

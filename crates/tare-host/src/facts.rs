@@ -1,5 +1,5 @@
-//! Reads the facts of the host that results depend on. The roots of /proc and /sys are arguments, so
-//! that recorded hosts can be read.
+//! Reads the facts of the host that results depend on. The roots of /proc and /sys are arguments,
+//! so that recorded hosts can be read.
 //!
 //! A fact that cannot be read is omitted: an absent fact is not a value.
 

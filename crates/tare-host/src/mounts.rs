@@ -57,8 +57,8 @@ pub(crate) fn hide_from(pid: u32, path: &Path) -> io::Result<()> {
 fn inside<T: Send>(pid: u32, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     let namespace = File::open(PathBuf::from(format!("/proc/{pid}/ns/mnt")))?;
     netns::on_own_thread(|| {
-        // A thread can enter a mount namespace only if it shares its root and working directory with
-        // no other thread.
+        // A thread can enter a mount namespace only if it shares its root and working directory
+        // with no other thread.
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
         rustix::thread::unshare(UnshareFlags::FS)?;
         move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;

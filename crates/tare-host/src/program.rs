@@ -1,9 +1,9 @@
 //! Finds a program of the host with every file that it needs, so that an environment with its own
 //! file system can provide them at the same paths.
 //!
-//! Method: the ELF header names the dynamic loader, and `LOADER --list PROGRAM` lists the libraries,
-//! like ldd does, so that the loader's search rules are not repeated here. A static program needs
-//! no other file.
+//! Method: the ELF header names the dynamic loader, and `LOADER --list PROGRAM` lists the
+//! libraries, like ldd does, so that the loader's search rules are not repeated here. A static
+//! program needs no other file.
 //!
 //! Limits: only 64-bit ELF of this machine. The caller must name files that the program opens while
 //! it runs (`dlopen`, configuration).

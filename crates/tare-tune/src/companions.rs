@@ -99,8 +99,8 @@ pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Op
 /// Restores companions after their setting was restored.
 ///
 /// `before` are their values just before that, `after` those just after the setting was written. A
-/// value that is neither of these nor the old value comes from another program, and stays unless the
-/// kernel has reset it. Returns the errors.
+/// value that is neither of these nor the old value comes from another program, and stays unless
+/// the kernel has reset it. Returns the errors.
 pub(super) fn put_back(
     store: &mut dyn SettingStore,
     companions: &[Companion],

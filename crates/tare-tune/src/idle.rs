@@ -1,9 +1,9 @@
 //! Keeps idle states shallow while a study runs.
 //!
 //! Method: while a process has /dev/cpu_dma_latency open, the kernel lets no CPU enter a state that
-//! takes longer to leave than the 32-bit number of microseconds that the process wrote (the kernel's
-//! Documentation/power/pm_qos_interface.rst). The request ends when the file is closed, so nothing
-//! has to be undone, even after `kill -9`.
+//! takes longer to leave than the 32-bit number of microseconds that the process wrote (the
+//! kernel's Documentation/power/pm_qos_interface.rst). The request ends when the file is closed, so
+//! nothing has to be undone, even after `kill -9`.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -59,7 +59,8 @@ impl IdleLimit {
     }
 }
 
-/// Returns the exit latency of the first state that has one (state 0 often polls and has none), in µs.
+/// Returns the exit latency of the first state that has one (state 0 often polls and has none), in
+/// µs.
 fn first_state_latency_us(folder: &Path) -> Option<i32> {
     let latency = |index: u32| {
         let text = std::fs::read_to_string(folder.join(format!("state{index}/latency"))).ok()?;

@@ -1,11 +1,11 @@
-//! The journal of one tuning, `STATE/tune/ID.journal`: records the old value of every setting before
-//! it is written.
+//! The journal of one tuning, `STATE/tune/ID.journal`: records the old value of every setting
+//! before it is written.
 //!
 //! JSON lines: a header, then `write` lines (one batch, one sync, before the first write of the
 //! batch), an `end` line when the batch is complete, `done` lines for restored settings, `again`
-//! lines for settings that are written again with the same values. Without the last `end` the tuning
-//! was interrupted. Which of its writes happened does not matter: a setting with its old value was
-//! either not written or restored.
+//! lines for settings that are written again with the same values. Without the last `end` the
+//! tuning was interrupted. Which of its writes happened does not matter: a setting with its old
+//! value was either not written or restored.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
@@ -128,8 +128,8 @@ impl Journal {
         })
     }
 
-    /// Opens a journal to revert it. `None` when there is none, or its process died before the first
-    /// batch was on disk, so before it wrote any setting.
+    /// Opens a journal to revert it. `None` when there is none, or its process died before the
+    /// first batch was on disk, so before it wrote any setting.
     pub(super) fn open(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match LineFile::open(&path) {

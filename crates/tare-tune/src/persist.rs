@@ -1,8 +1,8 @@
 //! A tuning that survives reboots: a systemd unit that applies a stored plan at boot.
 //!
-//! `STATE/tune/plan.json` holds the options, the approved plan and the hardware. Before files outside
-//! of the state directory are created, `STATE/tune/persist.journal` lists them, so that exactly they
-//! are removed.
+//! `STATE/tune/plan.json` holds the options, the approved plan and the hardware. Before files
+//! outside of the state directory are created, `STATE/tune/persist.journal` lists them, so that
+//! exactly they are removed.
 
 use std::fs;
 use std::io;
@@ -139,8 +139,8 @@ fn quoted(path: &Path) -> String {
     format!("\"{escaped}\"")
 }
 
-/// Stores the current plan for these options and installs the unit. Returns the unit's text. A second
-/// call replaces the stored plan.
+/// Stores the current plan for these options and installs the unit. Returns the unit's text. A
+/// second call replaces the stored plan.
 ///
 /// # Errors
 /// When no plan can be made, another tuning is under way, or a file cannot be written; then no unit

@@ -8,9 +8,9 @@ use crate::snapshot::Snapshot;
 
 /// Makes the plan of a host.
 ///
-/// Channels come first: a device that changes its number of queues makes its interrupts anew. What
-/// follows is planned on the queues that will be there; where they will be more than now, the rest is
-/// planned again after the change (`Change::stage`).
+/// Channels come first: a device that changes its number of queues recreates its interrupts. What
+/// follows is planned on the queues that will be there; where they will be more than now, the rest
+/// is planned again after the change (`Change::stage`).
 ///
 /// # Errors
 /// When devices are not there, CPU sets make no sense, or the plan would overload an interrupt CPU.

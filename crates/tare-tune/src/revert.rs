@@ -184,7 +184,8 @@ fn put_back(
         true => vec![None; write.companions.len()],
         false => companions::read(store, &write.companions),
     };
-    // A step that was refused, of a tuning whose last step wants the old value, has changed nothing.
+    // A step that was refused, of a tuning whose last step wants the old value, has changed
+    // nothing.
     let outcome = match written && write.form.to_restore(&now) != write.old {
         true => {
             if !write.companions.is_empty() {

@@ -163,8 +163,8 @@ fn of(write: &Write, state: SettingState) -> SettingStatus {
     }
 }
 
-/// Returns the live process whose id is in the lock file. The lock itself is not tried, because that
-/// could block another process.
+/// Returns the live process whose id is in the lock file. The lock itself is not tried, because
+/// that could block another process.
 fn holder(folder: &Path) -> Option<u32> {
     let pid = fs::read_to_string(folder.join("lock")).ok()?.trim().parse().ok()?;
     ProcessHandle::open(pid).filter(|process| !process.has_ended()).map(|_| pid)

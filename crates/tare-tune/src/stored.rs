@@ -36,8 +36,8 @@ pub(super) struct Hardware {
 /// The outcome of applying a stored plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredApplied {
-    /// The differences between the current hardware and that of the stored plan, one line each; with
-    /// any, a new plan was made with the stored options. Empty when the hardware is the same.
+    /// The differences between the current hardware and that of the stored plan, one line each;
+    /// with any, a new plan was made with the stored options. Empty when the hardware is the same.
     pub changed: Vec<String>,
     /// The applied plan.
     pub plan: Plan,

@@ -63,12 +63,12 @@ impl Tuning {
         &self.journal.header.id
     }
 
-    /// Applies the items that are changes, in their order: records the current values in the journal
-    /// with one sync, then writes each setting and reads it back.
+    /// Applies the items that are changes, in their order: records the current values in the
+    /// journal with one sync, then writes each setting and reads it back.
     ///
     /// # Errors
-    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed and the whole tuning
-    /// was reverted.
+    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed and the whole
+    /// tuning was reverted.
     pub fn apply(
         &mut self,
         store: &mut dyn SettingStore,

@@ -1,5 +1,5 @@
-//! Whether what was applied is in force: the settings now, and, from two looks at a host under load,
-//! where interrupts arrived and who moved them.
+//! Whether what was applied is in force: the settings now, and, from two looks at a host under
+//! load, where interrupts arrived and who moved them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -30,8 +30,8 @@ pub struct InterruptCheck {
     pub name: String,
     /// The CPUs that were written.
     pub wanted: CpuSet,
-    /// The CPUs to which the kernel delivers it; `None` when the kernel does not show them. The value
-    /// may lag, because an interrupt moves when it arrives the next time.
+    /// The CPUs to which the kernel delivers it; `None` when the kernel does not show them. The
+    /// value may lag, because an interrupt moves when it arrives the next time.
     pub effective: Option<CpuSet>,
 }
 

@@ -186,8 +186,8 @@ fn cpus_given_by_hand() {
     assert_eq!(error, CpuSetsError::TwoRules { mode: Mode::Sq });
 }
 
-/// tuning defect 4: perftune.py takes the node's number before it restricts the machine to the mask,
-/// and waits forever on more than 16 cores of another socket than the first.
+/// tuning defect 4: perftune.py takes the node's number before it restricts the machine to the
+/// mask, and waits forever on more than 16 cores of another socket than the first.
 #[test]
 fn defect_4_cpus_of_one_socket() {
     let check = |name: &str, cpus: &str, irq: &str| {
@@ -328,7 +328,7 @@ fn efficiency_cores_take_interrupts_only_when_asked() {
     assert_eq!(divide(&host, &like).unwrap().irq.to_string(), "0-1");
 }
 
-/// scylladb #11639: im4gn tells no topology; perftune.py exits with 3.
+/// scylladb #11639: im4gn shows no topology; perftune.py exits with 3.
 #[test]
 fn a_machine_without_topology_needs_irq_cpus() {
     let snapshot = host("im4gn.4xlarge").build();

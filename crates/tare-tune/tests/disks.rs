@@ -31,8 +31,8 @@ fn stack(name: &str, on: &[&str], mapped: &str, backing: &str) -> Stack {
     Stack { name: name.into(), on, mapped: mapped.into(), backing: backing.into() }
 }
 
-/// A host with disks of every kind: the system on a partition, data on an array, a volume on an array,
-/// a loop device on the system's disk, a target on the network.
+/// A host with disks of every kind: the system on a partition, data on an array, a volume on an
+/// array, a loop device on the system's disk, a target on the network.
 fn host() -> Host {
     let mut host = Host::new(1, 16, 2);
     let mut system = Disk::new("sda", DiskKind::Scsi, 2);
@@ -133,7 +133,8 @@ fn controllers_and_their_interrupts() {
     assert!(far.remote && far.irqs.is_empty() && far.pci.is_none(), "{far:?}");
 }
 
-/// perftune matches `virtio1` within `virtio10`, and takes all devices of the driver (seastar #244).
+/// perftune matches `virtio1` within `virtio10`, and takes all devices of the driver (seastar
+/// #244).
 #[test]
 fn defect_5_a_virtio_disk_has_its_own_interrupts_only() {
     let mut host = Host::new(1, 8, 2);
@@ -219,7 +220,7 @@ fn file_systems_without_a_device_number() {
         assert!(refusal(at).contains(says), "{at}: {}", refusal(at));
     }
     assert!(find(&Snapshot::default(), &["/"], &[]).is_err());
-    // A database on a file system without a disk is no reason to fail when nobody asked.
+    // A default data directory on a file system without a disk is no error.
     assert!(find(&snapshot, &[], &[]).unwrap().is_empty());
 }
 
@@ -241,8 +242,8 @@ fn loops_of_loops_end() {
     assert_eq!(chains(&find(&snapshot, &[], &["loop0"]).unwrap()), ["loop0"]);
 }
 
-/// A namespace of a subsystem with two controllers: the device on top has no hardware, the hidden ones
-/// below the controllers have it.
+/// A namespace of a subsystem with two controllers: the device on top has no hardware, the hidden
+/// ones below the controllers have it.
 #[test]
 fn paths_of_nvme_multipath() {
     let mut snapshot = host().build();
@@ -352,8 +353,8 @@ impl Drop for Loop {
     }
 }
 
-/// On this machine: the loop device itself, then what its file lies on; its settings are written, read
-/// back and put back. The disk below is only read.
+/// On this machine: the loop device itself, then what its file lies on; its settings are written,
+/// read back and put back. The disk below is only read.
 #[test]
 fn a_loop_device_of_this_machine() {
     let Some(device) = Loop::attach("a_loop_device_of_this_machine") else { return };

@@ -93,8 +93,8 @@ fn the_engine_gets_every_word_as_it_is_meant() {
     assert!(words.iter().all(|word| !word.starts_with('#')), "{words:?}");
 }
 
-/// Checks what these documents use of YAML: blocks by indentation, `- ` items, `key:` and `key: value`,
-/// scalars plain or in double quotes. Returns how many keys and items there were.
+/// Checks what these documents use of YAML: blocks by indentation, `- ` items, `key:` and `key:
+/// value`, scalars plain or in double quotes. Returns how many keys and items there were.
 fn yaml(text: &str) -> usize {
     let mut open: Vec<usize> = Vec::new();
     let mut previous: Option<(usize, bool)> = None;

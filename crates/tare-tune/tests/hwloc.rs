@@ -1,7 +1,7 @@
 //! Spreading against the real `hwloc-distrib` (Debian package `hwloc`) on random topologies.
 //!
-//! hwloc is given a synthetic topology, Tare the snapshot of a host of the same shape. The numbering is
-//! told to hwloc as its list of PU indexes, so that both mean the same CPUs.
+//! hwloc is given a synthetic topology, Tare the snapshot of a host of the same shape. The
+//! numbering is passed to hwloc as its list of PU indexes, so that both mean the same CPUs.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::process::Command;

@@ -1,5 +1,5 @@
 //! The real irqbalance, if it is installed: started by the test with an interval that never passes,
-//! so that it moves nothing, asked and told through its socket in both places where that may be.
+//! so that it moves nothing, controlled through its socket in both places where that may be.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -93,9 +93,9 @@ fn missing() -> Option<Reason> {
 }
 
 #[test]
-fn the_real_irqbalance_is_asked_and_told() {
+fn controls_real_irqbalance() {
     if let Some(reason) = missing() {
-        return skip("the_real_irqbalance_is_asked_and_told", reason);
+        return skip("controls_real_irqbalance", reason);
     }
     let before = affinity();
     if !Path::new(FOLDER).exists() {

@@ -1,5 +1,5 @@
-//! Planning of network devices: every driver's naming, the defects of perftune.py that Tare must not
-//! have, the threads in which people met them, and what perftune.py itself would do.
+//! Planning of network devices: every driver's naming, the defects of perftune.py that Tare must
+//! not have, the threads in which people met them, and what perftune.py itself would do.
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
 use std::collections::BTreeSet;
@@ -61,7 +61,7 @@ fn placed(plan: &Plan) -> Vec<(String, u32)> {
     placed.collect()
 }
 
-/// Applies a plan as `tune` does: stage 0, the driver's part, the host planned anew, the rest.
+/// Applies a plan as `tune` does: stage 0, the driver's part, a new plan, the rest.
 fn apply(snapshot: &mut Snapshot, options: &Options) {
     let before = planned(snapshot, options);
     let mut channels_changed = false;

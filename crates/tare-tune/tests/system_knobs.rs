@@ -168,7 +168,7 @@ fn managed_queues_of_virtio_are_left() {
     assert_eq!(like.len(), 5, "{like:?}");
 }
 
-/// AWS i3 that is not metal: a guest of Xen, whose NVMe interrupts nobody manages.
+/// AWS i3 that is not metal: a guest of Xen, whose NVMe interrupts the kernel does not manage.
 #[test]
 fn nvme_in_xen_is_spread_over_all_cpus() {
     let mut host = Host::new(1, 16, 2);

@@ -132,7 +132,7 @@ fn failures_are_classed_and_the_rest_is_done() {
 }
 
 #[test]
-fn drift_is_left_alone_and_told() {
+fn drift_stays_and_is_reported() {
     let mut tree = Tree::new("drift");
     let items = three(&tree);
     begin(&tree).apply(&mut tree, &items).unwrap();
@@ -153,7 +153,7 @@ fn drift_is_left_alone_and_told() {
         (tree.get("/sys/a/rps_cpus"), tree.get("/proc/sys/b")),
         ("1".into(), "1\t2\t3".into())
     );
-    // It stays in the journal until somebody sets it right.
+    // It stays in the journal until the value is restored.
     tree.put("/sys/a/rps_cpus", "0000000f");
     let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(reverted[0].settings.len(), 1);
@@ -181,7 +181,7 @@ fn newer_tunings_are_reverted_down_to_one() {
 }
 
 #[test]
-fn the_second_of_two_is_refused_and_told_by_whom() {
+fn second_tuning_is_refused_with_owner() {
     let tree = Tree::new("lock");
     let first = begin(&tree);
     let error = Tuning::begin(&tree.state(), &tree, Purpose::Keep).unwrap_err();
@@ -207,7 +207,7 @@ fn after_a_reboot_nothing_is_written() {
 }
 
 #[test]
-fn who_may_not_write_is_told_before_anything_is_written() {
+fn missing_rights_are_found_before_first_write() {
     let mut tree = Tree::new("readonly");
     let items = three(&tree);
     tree.read_only = true;

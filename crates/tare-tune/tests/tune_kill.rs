@@ -1,8 +1,9 @@
-//! A tuning killed with SIGKILL at random points, while it is applied and while it is reverted, then
-//! reverted: every value is as it was. On a directory, and on veth and loop devices of the kernel.
+//! A tuning killed with SIGKILL at random points, while it is applied and while it is reverted,
+//! then reverted: every value is as it was. On a directory, and on veth and loop devices of the
+//! kernel.
 //!
-//! Method: this test binary runs itself as the child that is killed, with what to do in variables of
-//! the environment.
+//! Method: this test binary runs itself as the child that is killed, with what to do in variables
+//! of the environment.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeMap;
@@ -45,7 +46,7 @@ impl SettingStore for Slow {
     }
 }
 
-/// What a child is told.
+/// The arguments of a child.
 struct Work {
     folder: PathBuf,
     root: PathBuf,
@@ -89,8 +90,9 @@ impl Work {
     }
 
     /// Kills a child at random points between its start and its end; half of the rounds while it
-    /// applies, half while it reverts. More rounds follow until enough of both were hit midway, which
-    /// fails the test where that takes too many. Returns the rounds, and how many of each were hit.
+    /// applies, half while it reverts. More rounds follow until enough of both were hit midway,
+    /// which fails the test where that takes too many. Returns the rounds, and how many of each
+    /// were hit.
     fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
         let before = self.values();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
@@ -167,8 +169,8 @@ struct Scratch(PathBuf, Vec<Vec<String>>);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        // In memory where there is such a folder: files are replaced by renaming, which a disk takes
-        // as a wish to have them synced.
+        // In memory where there is such a folder: files are replaced by renaming, which a disk
+        // takes as a wish to have them synced.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let path = folder.join(format!("tare-test-{name}-{}", std::process::id()));
@@ -196,7 +198,7 @@ fn say(command: &str) -> String {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "tells how many kills hit midway")]
+#[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
 fn killed_on_a_directory_at_fifty_points() {
     let scratch = Scratch::new("kill");
     let root = scratch.0.join("host");
@@ -218,7 +220,7 @@ fn killed_on_a_directory_at_fifty_points() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "tells how many kills hit midway")]
+#[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
 fn killed_on_veth_and_loop_at_fifty_points() {
     let name = "killed_on_veth_and_loop_at_fifty_points";
     if tare_testkit::skipped(

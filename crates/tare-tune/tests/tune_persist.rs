@@ -60,7 +60,7 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
     assert_eq!(status(&store, &state).unwrap().len(), 1);
     assert!(status(&store, &state).unwrap()[0].is_in_force());
 
-    // Other hardware is planned for anew, and it says so.
+    // Other hardware gets a new plan, and the outcome names the change.
     let mut other = host(8);
     let stored = apply_stored(&mut other, &state).unwrap();
     assert!(stored.changed[0].contains("CPUs"), "{:?}", stored.changed);

@@ -32,8 +32,8 @@ fn path(file: u8) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Applying and reverting leaves every host as it was, whatever failed in between; three times in
-    /// a row with one tuning, then with tunings on top of each other.
+    /// Applying and reverting leaves every host as it was, whatever failed in between; three times
+    /// in a row with one tuning, then with tunings on top of each other.
     #[test]
     fn apply_then_revert_is_identity((files, wanted, refused) in changes()) {
         let scratch = Tree::new("property");
@@ -91,8 +91,8 @@ proptest! {
     }
 }
 
-/// On hosts from descriptions: after a plan was applied there is nothing left to change, and a revert
-/// leaves the host as it was.
+/// On hosts from descriptions: after a plan was applied there is nothing left to change, and a
+/// revert leaves the host as it was.
 #[test]
 fn plan_apply_plan_is_empty_and_revert_is_identity() {
     let scratch = Tree::new("plan");
@@ -123,7 +123,8 @@ fn plan_apply_plan_is_empty_and_revert_is_identity() {
     }
 }
 
-/// An interrupt that got another number is found again by its name; one that is away is not written.
+/// An interrupt that got another number is found again by its name; one that is away is not
+/// written.
 #[test]
 fn an_interrupt_is_found_again_by_its_name() {
     let scratch = Tree::new("renumbered");
@@ -152,7 +153,8 @@ fn an_interrupt_is_found_again_by_its_name() {
         tuning.apply(store, std::slice::from_ref(&one)).unwrap();
     };
     apply(&mut store);
-    // The driver has made its queues anew: 38 is another's, ours is 57 and has kept its CPUs.
+    // The driver has recreated its queues: 38 belongs to another device, ours is 57 and kept its
+    // CPUs.
     store.snapshot = host(57, 38);
     store.snapshot.write("/proc/irq/57/smp_affinity", "1");
     store.snapshot.write("/proc/irq/38/smp_affinity", "1");

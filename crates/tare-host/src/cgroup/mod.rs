@@ -3,8 +3,9 @@
 //! On v1 a cgroup is one directory in each hierarchy; on v2 it is one directory, and controllers
 //! must be enabled from the root down. Sources: the kernel's cgroup-v1/*.rst and cgroup-v2.rst.
 //!
-//! Limits: on v2 the cgroup is directly below the root of the mounted hierarchy. In a container with
-//! its own cgroup namespace, enabling a controller therefore fails while that root has processes.
+//! Limits: on v2 the cgroup is directly below the root of the mounted hierarchy. In a container
+//! with its own cgroup namespace, enabling a controller therefore fails while that root has
+//! processes.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -135,8 +136,8 @@ impl Layout {
         Entry::cgroup(self.folders(name))
     }
 
-    /// Creates the run's root cgroup, the parent of its environments' cgroups, and on v2 enables the
-    /// controllers in it. The journal has the entries first and undoes them.
+    /// Creates the run's root cgroup, the parent of its environments' cgroups, and on v2 enables
+    /// the controllers in it. The journal has the entries first and undoes them.
     pub fn make_root(&self, journal: &Journal) -> Result<Vec<EntryId>, CgroupError> {
         let name = journal.prefix();
         let mut entries = Vec::new();
@@ -242,8 +243,8 @@ impl Cgroup {
         self.inherit_cpuset()
     }
 
-    /// Copies the parent's cpuset on v1, where a new cpuset is empty and accepts no process until it
-    /// has CPUs and memory nodes.
+    /// Copies the parent's cpuset on v1, where a new cpuset is empty and accepts no process until
+    /// it has CPUs and memory nodes.
     fn inherit_cpuset(&self) -> Result<(), CgroupError> {
         let Some(root) = self.layout.v1.get("cpuset") else { return Ok(()) };
         let mut folder = root.clone();
@@ -368,7 +369,8 @@ impl Cgroup {
             }
             thread::sleep(Duration::from_micros(200));
             // On v1 a process that forks or executes meanwhile can keep the cgroup in FREEZING
-            // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and retry.
+            // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and
+            // retry.
             if !self.is_v2() {
                 if look % 50 == 0 {
                     thaw_folder(&folder);

@@ -6,8 +6,8 @@
 //! releases the lock however the process ends; `clean` skips locked files. A line that a crash cut
 //! off is ignored: its object was never created, because the sync had not returned.
 //!
-//! An entry is a named kind with its data. The crate that owns a kind undoes it (`undo`); entries of
-//! unknown kinds are kept.
+//! An entry is a named kind with its data. The crate that owns a kind undoes it (`undo`); entries
+//! of unknown kinds are kept.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -254,8 +254,8 @@ impl Journal {
     /// Undoes all remaining entries and, if none failed, removes the file. Idempotent.
     pub fn close(&self) -> Vec<UndoError> {
         let (ids, entries): (Vec<EntryId>, Vec<Entry>) = self.live().into_iter().unzip();
-        // Processes end first, so that none creates objects while the rest is undone. If this fails,
-        // the entry of the processes or of their cgroup fails too.
+        // Processes end first, so that none creates objects while the rest is undone. If this
+        // fails, the entry of the processes or of their cgroup fails too.
         let ended = undo::end_processes(self.run(), &entries);
         let mut errors = self.undo(&ids);
         errors.extend(ended.err());

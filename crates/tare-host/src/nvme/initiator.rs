@@ -124,8 +124,8 @@ impl Controller {
         Some(name_in(&self.attribute("hostnqn")?)?.to_string())
     }
 
-    /// Asks the kernel to remove it and waits until the deadline at most. The write returns when the
-    /// controller is gone and cannot be interrupted, so it runs on another thread.
+    /// Asks the kernel to remove it and waits until the deadline at most. The write returns when
+    /// the controller is gone and cannot be interrupted, so it runs on another thread.
     fn delete(&self, deadline: Instant) {
         let file = self.folder.join("delete_controller");
         let (done, ended) = mpsc::channel();

@@ -1,10 +1,10 @@
 //! NVMe over fabrics: a target in this kernel (nvmet), the initiator that connects to it or to
 //! another host's target, and soft-RoCE where there is no RDMA hardware.
 //!
-//! Method: the target is created in configfs and the controller by one write to `/dev/nvme-fabrics`,
-//! like nvmetcli and nvme-cli do. This needs only the kernel and, for soft-RoCE, iproute2. The NQN
-//! of a run's target and the host NQN of its controllers end in `tare-RUN...`, so that names alone
-//! suffice to undo both, even after `kill -9`.
+//! Method: the target is created in configfs and the controller by one write to
+//! `/dev/nvme-fabrics`, like nvmetcli and nvme-cli do. This needs only the kernel and, for
+//! soft-RoCE, iproute2. The NQN of a run's target and the host NQN of its controllers end in
+//! `tare-RUN...`, so that names alone suffice to undo both, even after `kill -9`.
 //!
 //! Limits: the kernel reconnects in the initial network namespace regardless of the namespace that
 //! connected (drivers/nvme/host/tcp.c), so all of this belongs into the host's own namespace.
@@ -22,8 +22,8 @@ pub use target::{ListenAddress, Target};
 
 use crate::module::{self, ModuleError};
 
-/// The prefix of Tare's NQNs; the name follows. The domain cannot be registered (RFC 2606); the date
-/// is the month of its first use here.
+/// The prefix of Tare's NQNs; the name follows. The domain cannot be registered (RFC 2606); the
+/// date is the month of its first use here.
 const NQN_PREFIX: &str = "nqn.2026-11.invalid.tare:";
 
 /// Returns the NVMe qualified name for a name of a run.

@@ -196,8 +196,8 @@ impl UndoKinds for HostKinds {
     }
 }
 
-/// Kills every marked process of the run, so that none creates more objects. Thaws the run's cgroups
-/// first, because on cgroup v1 a frozen process cannot be killed.
+/// Kills every marked process of the run, so that none creates more objects. Thaws the run's
+/// cgroups first, because on cgroup v1 a frozen process cannot be killed.
 pub(crate) fn end_processes(run: &str, entries: &[Entry]) -> Result<(), UndoError> {
     let mut has_processes = false;
     for entry in entries {

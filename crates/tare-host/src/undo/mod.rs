@@ -67,8 +67,8 @@ pub enum UndoError {
     OfKind(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Whether a name belongs to the run: `tare-RUN`, alone or followed by a character that is no letter
-/// or digit.
+/// Whether a name belongs to the run: `tare-RUN`, alone or followed by a character that is no
+/// letter or digit.
 fn is_ours(run: &str, name: &str) -> bool {
     let rest = name.strip_prefix(NAME_PREFIX).and_then(|rest| rest.strip_prefix(run));
     run.len() == 4

@@ -1,11 +1,11 @@
 //! Settings of network devices that ethtool(8) reads and writes: channels, rings, coalescing and
 //! features, over generic netlink (Documentation/networking/ethtool-netlink.rst of the kernel).
 //!
-//! Method: one table lists the numbers of each kind of message. The devices are those of the network
-//! namespace of the thread that opens the connection.
+//! Method: one table lists the numbers of each kind of message. The devices are those of the
+//! network namespace of the thread that opens the connection.
 //!
-//! Limits: kernels before 5.6 do not have the family. Groups of features (`tx-checksumming`) are not
-//! offered, only the features in them.
+//! Limits: kernels before 5.6 do not have the family. Groups of features (`tx-checksumming`) are
+//! not offered, only the features in them.
 
 mod message;
 mod socket;

@@ -19,7 +19,8 @@ const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
 const CONTROL_FAMILY_NAME: u16 = 2;
 
-/// In every message of the ethtool family attribute 1 names the device (`ETHTOOL_A_HEADER_DEV_NAME`).
+/// In every message of the ethtool family attribute 1 names the device
+/// (`ETHTOOL_A_HEADER_DEV_NAME`).
 const HEADER: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 

@@ -48,8 +48,8 @@ impl Consumer for Cassandra {
     }
 }
 
-/// The heap that cassandra-env.sh would compute from the machine's memory: the larger of half, up to
-/// 1 GiB, and a quarter, up to 8 GiB. MiB.
+/// The heap that cassandra-env.sh would compute from the machine's memory: the larger of half, up
+/// to 1 GiB, and a quarter, up to 8 GiB. MiB.
 fn heap_mib(memory: u64) -> u64 {
     let half = (memory / 2).min(1 << 30);
     let quarter = (memory / 4).min(8 << 30);

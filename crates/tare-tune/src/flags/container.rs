@@ -45,7 +45,8 @@ pub(super) enum Setting {
 /// A setting with its reason. The text of the flag is still empty.
 pub(super) type Wanted = (Setting, Flag);
 
-/// Threads and processes. Cassandra's recommended nproc (DataStax: recommended production settings).
+/// Threads and processes. Cassandra's recommended nproc (DataStax: recommended production
+/// settings).
 const PIDS: u32 = 32_768;
 const SHARED_MEMORY: u64 = 1 << 30;
 
@@ -257,8 +258,8 @@ impl Settings<'_> {
     }
 }
 
-/// Capabilities besides the default ones: what binding memory to nodes needs, for engines that do so
-/// and for unknown ones where there is more than one node.
+/// Capabilities besides the default ones: what binding memory to nodes needs, for engines that do
+/// so and for unknown ones where there is more than one node.
 pub(super) fn capabilities(context: &Context<'_>) -> Vec<&'static str> {
     let several = context.topology.nodes.len() > 1 && context.engine != Engine::TareDb;
     match context.engine.binds_memory() || several {
@@ -283,7 +284,8 @@ fn seccomp_reason(engine: Engine, kind: Kind) -> String {
     format!("The default filter with the three io_uring calls added: {refused}; {whom}.")
 }
 
-/// Returns notes on settings that no container can have, and on containers without the host's network.
+/// Returns notes on settings that no container can have, and on containers without the host's
+/// network.
 pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -> Vec<String> {
     let mut notes = context.common_notes(instances);
     let publish = match kind {

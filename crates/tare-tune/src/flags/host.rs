@@ -22,8 +22,8 @@ pub struct Host {
 
 impl Host {
     /// Reads a snapshot. The limits are those of process 1, or of the process that took the
-    /// snapshot, where it holds them (`/proc/1/{limits,status}`, `/proc/self/...`); a service of the
-    /// host is bound by what process 1 may give.
+    /// snapshot, where it holds them (`/proc/1/{limits,status}`, `/proc/self/...`); a service of
+    /// the host is bound by what process 1 may give.
     pub fn read(snapshot: &Snapshot) -> Self {
         let memory = snapshot.read("/proc/meminfo").unwrap_or_default();
         let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));

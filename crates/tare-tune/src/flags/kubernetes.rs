@@ -46,10 +46,11 @@ impl Consumer for Kubernetes {
     }
 }
 
-/// Whole cores that the kubelet keeps: those that interrupts use, the first one where they share all.
+/// Whole cores that the kubelet keeps: those that interrupts use, the first one where they share
+/// all.
 ///
-/// Whole ones, because with full-pcpus-only a core of which one thread is reserved is given to nobody;
-/// at least one, because the static policy refuses to start without a reservation.
+/// Whole ones, because with full-pcpus-only a core of which one thread is reserved is given to
+/// nobody; at least one, because the static policy refuses to start without a reservation.
 fn reserved(context: &Context<'_>) -> CpuSet {
     let part = context.topology.restrict(&context.cpus.universe);
     let shared = context.cpus.irq == context.cpus.compute;
@@ -131,8 +132,8 @@ struct PodParts {
 }
 
 impl PodParts {
-    /// Writes a setting into its section and returns its flag; `None` when the setting is not part of
-    /// a pod's manifest.
+    /// Writes a setting into its section and returns its flag; `None` when the setting is not part
+    /// of a pod's manifest.
     fn add(
         &mut self,
         context: &Context<'_>,

@@ -1,9 +1,9 @@
 //! Writes the flags with which a container, a service or a database runs as planned. One file per
 //! consumer; `ALL` drives `tare tune flags --for`.
 //!
-//! Method: the compute CPUs of the plan are divided among the instances ([`instances`]), `container`
-//! lists the settings of a container in neutral form, and each consumer writes them in its own
-//! syntax, each with a comment on its benefit and the source. No code here does I/O.
+//! Method: the compute CPUs of the plan are divided among the instances ([`instances`]),
+//! `container` lists the settings of a container in neutral form, and each consumer writes them in
+//! its own syntax, each with a comment on its benefit and the source. No code here does I/O.
 //!
 //! Limits: settings that flags cannot express (host settings that no container has) become notes.
 

@@ -3,7 +3,8 @@
 use super::FlagsError;
 
 /// The name of an image, which is written without quotes. Stricter than the grammar of references
-/// (distribution/reference), so that nothing in it can mean anything to a shell, to YAML or systemd.
+/// (distribution/reference), so that nothing in it can mean anything to a shell, to YAML or
+/// systemd.
 pub(super) fn check_image(image: &str) -> Result<(), FlagsError> {
     let first = image.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let rest = image.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte));

@@ -1,6 +1,6 @@
-//! irqbalance: the daemon that moves interrupts between CPUs, asked and told through its socket.
+//! irqbalance: the daemon that moves interrupts between CPUs, controlled through its socket.
 //!
-//! What Tare places on a CPU, irqbalance moves away again within its interval (10 s unless told
+//! irqbalance moves interrupts that Tare placed away again within its interval (10 s unless set
 //! otherwise) if the interrupt is not banned. Its socket takes bans at once: no file is edited, the
 //! daemon is not started again, and putting the old list back undoes it. (Restarts are limited:
 //! six within 10 s and systemd gives the service up, cri-o #9405.) Where a build has no socket, the
@@ -33,7 +33,7 @@ pub struct Setup {
     pub banned_cpus: CpuSet,
 }
 
-/// Why irqbalance could not be asked or told.
+/// Why irqbalance could not be queried or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IrqbalanceError {
     #[error("irqbalance does not run here")]

@@ -2,13 +2,14 @@
 //!
 //! Method: the process is found by its name in /proc, and its socket by the inode that both
 //! /proc/PID/fd and the table of sockets (/proc/PID/net/unix) name. So it does not matter where a
-//! version puts it: /run/irqbalance/irqbalancePID.sock or, where that folder is missing, an abstract
-//! name (in 1.9.2 one of 107 zero bytes). Each request is a connection of its own, carries the
-//! credentials of the sender (irqbalance answers uid 0 only), and ends when irqbalance closes it.
+//! version puts it: /run/irqbalance/irqbalancePID.sock or, where that folder is missing, an
+//! abstract name (in 1.9.2 one of 107 zero bytes). Each request is a connection of its own, carries
+//! the credentials of the sender (irqbalance answers uid 0 only), and ends when irqbalance closes
+//! it.
 //!
 //! **Invariant:** no connection without a request, and none is closed before the answer. On a
-//! connection that is closed at once irqbalance 1.9.2 takes its last request for the new one, writes
-//! the answer to nobody and dies of SIGPIPE (tried).
+//! connection that is closed at once irqbalance 1.9.2 takes its last request for the new one,
+//! writes the answer to a closed socket and dies of SIGPIPE (tried).
 
 use std::fs;
 use std::io::{self, IoSlice, Read};

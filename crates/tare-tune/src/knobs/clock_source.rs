@@ -2,11 +2,12 @@
 //!
 //! What: `current_clocksource`, changed only when asked for; else advice.
 //! Why: engines read the clock several times for each request. With the TSC, kvm-clock or Hyper-V's
-//! page that takes some 25 ns in user space (vDSO); with hpet, acpi_pm or Xen's clock it is a system
-//! call and a slow read, about a microsecond.
-//! Source: the kernel's Documentation/virt/kvm/x86/timekeeping.rst and vdso(7); seastar's perftune.py.
-//! Risk: a TSC that is not in step over all CPUs gives times that run backwards; the kernel offers it
-//! only where its watchdog found it good.
+//! page that takes some 25 ns in user space (vDSO); with hpet, acpi_pm or Xen's clock it is a
+//! system call and a slow read, about a microsecond.
+//! Source: the kernel's Documentation/virt/kvm/x86/timekeeping.rst and vdso(7); seastar's
+//! perftune.py.
+//! Risk: a TSC that is not in step over all CPUs gives times that run backwards; the kernel offers
+//! it only where its watchdog found it good.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};
@@ -91,8 +92,8 @@ impl Knob for ClockSource {
     }
 }
 
-/// Guests for which perftune wants kvm-clock: `systemd-detect-virt` says kvm, amazon or google, which
-/// it finds in DMI (systemd's src/basic/virt.c).
+/// Guests for which perftune wants kvm-clock: `systemd-detect-virt` says kvm, amazon or google,
+/// which it finds in DMI (systemd's src/basic/virt.c).
 fn is_kvm(snapshot: &Snapshot) -> bool {
     if snapshot.read("/sys/hypervisor/type") == Some("xen") {
         return false;

@@ -1,5 +1,6 @@
-//! Coalescing: how long the device waits for more packets before it interrupts. Reported; changed only
-//! when asked, because the right value is a trade of latency against CPU that only a measurement settles.
+//! Coalescing: how long the device waits for more packets before it interrupts. Reported; changed
+//! only when asked, because the right value is a trade of latency against CPU that only a
+//! measurement settles.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;

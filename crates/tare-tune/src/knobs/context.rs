@@ -27,7 +27,7 @@ impl Context<'_> {
     /// An item of a knob: a change if the file's value differs from the one that is wanted, else a
     /// line that says it is right. `None` when the host has no such file.
     ///
-    /// `what` is the setting in words, `key` where it stands. Owner, group and whether it survives a
+    /// `what` is the setting in words, `key` its location. Owner, group and whether it survives a
     /// reboot are filled in from the knob; change them in the result where they differ.
     pub fn item(
         &self,

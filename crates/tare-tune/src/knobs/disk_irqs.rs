@@ -1,9 +1,10 @@
 //! CPUs of disk interrupts.
 //!
 //! What: `/proc/irq/N/smp_affinity` of each disk controller's interrupts. Disks with few queues get
-//! theirs spread over the CPUs of interrupts. Queues of NVMe and virtio disks belong to CPUs each: the
-//! kernel places and manages their interrupts, and a write is refused. They are left to it, except
-//! where it does not manage them (guests of Xen such as AWS i3), where they are spread over all CPUs.
+//! theirs spread over the CPUs of interrupts. Queues of NVMe and virtio disks belong to CPUs each:
+//! the kernel places and manages their interrupts, and a write is refused. They are left to it,
+//! except where it does not manage them (guests of Xen such as AWS i3), where they are spread over
+//! all CPUs.
 //! Why: a completion that interrupts a polling shard stalls every request of that shard.
 //! Source: the kernel's Documentation/core-api/irq/managed_irq.rst and kernel/irq/proc.c (a managed
 //! interrupt refuses with EIO or EPERM); seastar #3003 for virtio-blk.
@@ -152,15 +153,15 @@ fn interrupts(disks: &[Disk]) -> Vec<(&Disk, &Irq)> {
     all.filter(|(_, irq)| seen.insert(irq.number)).collect()
 }
 
-/// True for `nvme0q1` to `nvme0qN` on N CPUs: not the admin queue 0, nor queues beyond the CPUs, which
-/// a driver may name without using them.
+/// True for `nvme0q1` to `nvme0qN` on N CPUs: not the admin queue 0, nor queues beyond the CPUs,
+/// which a driver may name without using them.
 fn is_queue_of(irq: &Irq, cpus: usize) -> bool {
     let queue = irq.name.rsplit_once('q').and_then(|(_, queue)| queue.parse::<usize>().ok());
     queue.is_some_and(|queue| (1..=cpus).contains(&queue))
 }
 
-/// True for the request queues of virtio_blk (`virtio1-req.0`) and virtio_scsi (`virtio1-request`), which
-/// both drivers let the kernel place since Linux 4.11 (drivers/block/virtio_blk.c `init_vq`,
+/// True for the request queues of virtio_blk (`virtio1-req.0`) and virtio_scsi (`virtio1-request`),
+/// which both drivers let the kernel place since Linux 4.11 (drivers/block/virtio_blk.c `init_vq`,
 /// drivers/scsi/virtio_scsi.c `virtscsi_init`).
 fn is_virtio_request(irq: &Irq) -> bool {
     let queue = irq.name.strip_prefix("virtio").and_then(|rest| rest.split_once('-'));

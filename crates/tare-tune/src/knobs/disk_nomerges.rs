@@ -1,11 +1,11 @@
 //! Merging of requests.
 //!
 //! What: `queue/nomerges` of each physical disk: 2, no attempt at all.
-//! Why: before it queues a request the kernel looks for one to merge it with; random I/O by a database
-//! finds none, and pays for the search on every request.
+//! Why: before it queues a request the kernel looks for one to merge it with; random I/O by a
+//! database finds none, and pays for the search on every request.
 //! Source: the kernel's Documentation/ABI/stable/sysfs-block (`nomerges`); seastar's perftune.py.
-//! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more where
-//! a disk is slow or is billed by operations. A disk that turns is left as it is.
+//! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more
+//! where a disk is slow or is billed by operations. A disk that turns is left as it is.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};

@@ -1,13 +1,13 @@
 //! The I/O scheduler of disks.
 //!
 //! What: `queue/scheduler` of each physical disk: `none` (before blk-mq: `noop`).
-//! Why: a scheduler takes a lock and sorts requests for a head that a solid-state or virtual disk does
-//! not have; engines such as Seastar schedule their I/O themselves.
+//! Why: a scheduler takes a lock and sorts requests for a head that a solid-state or virtual disk
+//! does not have; engines such as Seastar schedule their I/O themselves.
 //! Source: the kernel's Documentation/block/switching-sched.rst; Oracle's installation guide
 //! "Verifying the Disk I/O Scheduler" (none for SSD and NVMe, mq-deadline for disks that turn);
 //! seastar's perftune.py.
-//! Risk: no limit on how long a write may starve reads on a slow disk; `ionice` and BFQ's weights have
-//! no effect. A disk that turns is left as it is.
+//! Risk: no limit on how long a write may starve reads on a slow disk; `ionice` and BFQ's weights
+//! have no effect. A disk that turns is left as it is.
 
 use crate::knobs::Context;
 use crate::machine::Disk;

@@ -1,11 +1,12 @@
 //! Whether the kernel believes that a disk has a volatile write cache.
 //!
 //! What: `queue/write_cache` of each physical disk, only when it is asked for.
-//! Why: with `write through` the kernel sends no flushes, which is right for a disk that cannot lose
-//! acknowledged writes (battery, capacitors, most cloud disks) and says otherwise.
+//! Why: with `write through` the kernel sends no flushes, which is right for a disk that cannot
+//! lose acknowledged writes (battery, capacitors, most cloud disks) and says otherwise.
 //! Source: the kernel's Documentation/ABI/stable/sysfs-block (`write_cache`): changing it does not
 //! change the device, only whether flushes are sent.
-//! Risk: `write through` on a disk with a volatile cache loses acknowledged data at a power failure.
+//! Risk: `write through` on a disk with a volatile cache loses acknowledged data at a power
+//! failure.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};

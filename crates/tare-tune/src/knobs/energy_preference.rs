@@ -1,12 +1,12 @@
 //! The hint between energy and performance.
 //!
 //! What: `energy_performance_preference` of every CPU of the plan: `performance`.
-//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) it is this hint, not the governor, that
-//! decides how eagerly the CPU speeds up.
+//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) it is this hint, not the governor,
+//! that decides how eagerly the CPU speeds up.
 //! Source: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst.
 //! Risk: more power and heat.
 //!
-//! It stands before the governor in the order of knobs: while the governor is `performance` the drivers
+//! It precedes the governor in the order of knobs: while the governor is `performance` the drivers
 //! refuse any other hint, so that an undo, which goes backwards, must put the governor back first.
 
 use crate::knobs::Context;

@@ -1,9 +1,9 @@
 //! Limits of the database's process.
 //!
-//! What: a line of advice: open files, locked memory and threads are limits of the service or container,
-//! not of the host, and are set where it is started.
-//! Why: an engine that runs out of files fails in the middle of a compaction; one that may not lock its
-//! memory is swapped, and some do without io_uring's registered buffers.
+//! What: a line of advice: open files, locked memory and threads are limits of the service or
+//! container, not of the host, and are set where it is started.
+//! Why: an engine that runs out of files fails in the middle of a compaction; one that may not lock
+//! its memory is swapped, and some do without io_uring's registered buffers.
 //! Source: systemd.exec(5) (`LimitNOFILE`, `LimitMEMLOCK`), getrlimit(2).
 //! Risk: none known.
 

@@ -1,8 +1,8 @@
-//! Knobs: host settings that the tuner can read, write and put back. One file each; `ALL` drives the
-//! plan, `tare list knobs`, help and docs/reference.
+//! Knobs: host settings that the tuner can read, write and put back. One file each; `ALL` drives
+//! the plan, `tare list knobs`, help and docs/reference.
 //!
-//! A knob only plans: it says where its settings stand (`Key`), what they should be and why. Reading
-//! back, undoing and journalling are the same for all of them (`tune`).
+//! A knob only plans: it says where its settings stand (`Key`), what they should be and why.
+//! Reading back, undoing and journalling are the same for all of them (`tune`).
 
 mod clock_source;
 mod coalescing;

@@ -1,9 +1,10 @@
 //! Interrupts of network queues: spread over the CPUs that take interrupts, each on one.
 //!
 //! What Tare does otherwise than perftune.py: queues that are not in use never take part in the
-//! spreading of those that are (perftune.py looks at that only where it set channels or the device's
-//! hash is known to feed fewer), an interrupt of flow direction or configuration stays where it is,
-//! and one that the kernel manages is left and said so instead of being written to and failing.
+//! spreading of those that are (perftune.py looks at that only where it set channels or the
+//! device's hash is known to feed fewer), an interrupt of flow direction or configuration stays
+//! where it is, and one that the kernel manages is left and said so instead of being written to and
+//! failing.
 
 use tare_std::cpus::CpuSet;
 

@@ -1,7 +1,8 @@
 //! Accelerated RFS: the device itself delivers a flow to the queue of the CPU that reads it.
 //!
-//! The same as perftune.py: on where interrupts and compute share all CPUs, off where interrupts have
-//! CPUs of their own, because then no CPU that reads has a queue. With `--mode none` Tare leaves it.
+//! The same as perftune.py: on where interrupts and compute share all CPUs, off where interrupts
+//! have CPUs of their own, because then no CPU that reads has a queue. With `--mode none` Tare
+//! leaves it.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;

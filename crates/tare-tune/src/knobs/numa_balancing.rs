@@ -5,8 +5,8 @@
 //! their memory there is nothing to gain, and each unmapped page costs a fault.
 //! Source: the kernel's Documentation/admin-guide/sysctl/kernel.rst (numa_balancing); tuned,
 //! cpu-partitioning.
-//! Risk: an engine that is neither pinned nor told its node (PostgreSQL, a JVM over two sockets) loses
-//! the automatic placement. Value 2 (memory tiers) is left: tiers need it.
+//! Risk: an engine that is neither pinned nor told its node (PostgreSQL, a JVM over two sockets)
+//! loses the automatic placement. Value 2 (memory tiers) is left: tiers need it.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};

@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_in_docs_is_made_from_the_knobs() {
+    fn docs_page_matches_knobs() {
         let path =
             std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/knobs.md");
         if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {

@@ -1,15 +1,16 @@
 //! Receive flow steering: a packet goes to the CPU where its socket was last used.
 //!
 //! The same as perftune.py, with one difference in writing only: the kernel rounds the entries of a
-//! queue up to a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the number
-//! that will be there.
+//! queue up to a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the
+//! number that will be there.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
 use crate::plan::{Action, Form, Group, Item, Key};
 
-/// Flows that are remembered, over all queues: what the kernel's documentation suggests for a server.
+/// Flows that are remembered, over all queues: what the kernel's documentation suggests for a
+/// server.
 const FLOWS: u32 = 32_768;
 
 #[derive(Debug)]

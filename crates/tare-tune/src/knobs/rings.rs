@@ -58,7 +58,7 @@ impl Knob for Rings {
                 let Some(mut item) = item else { continue };
                 if let Action::Change(change) = &mut item.action {
                     change.identity = identity(context.snapshot, nic);
-                    // Like channels: interrupts may be made anew with the rings.
+                    // Like channels: the driver may recreate interrupts with the rings.
                     change.stage = 0;
                 }
                 item.why = format!("{asked} entries were asked for, the device has {max}");

@@ -1,12 +1,13 @@
 //! Swapping.
 //!
 //! What: `vm.swappiness` at most 1 where there is swap; a line for each active swap area.
-//! Why: a shard that waits for a page from swap answers no request meanwhile. 1 swaps only to avoid running
-//! out of memory; 0 does not swap even then until it is too late.
-//! Source: the kernel's Documentation/admin-guide/sysctl/vm.rst (swappiness); ScyllaDB's, Cassandra's and
-//! MongoDB's production notes (1); tuned sets 10.
-//! Risk: page cache is given up earlier, which engines that rely on it (PostgreSQL) notice on a host that
-//! is short of memory. Swap areas are not switched off: that can fail half-way, or kill processes.
+//! Why: a shard that waits for a page from swap answers no request meanwhile. 1 swaps only to avoid
+//! running out of memory; 0 does not swap even then until it is too late.
+//! Source: the kernel's Documentation/admin-guide/sysctl/vm.rst (swappiness); ScyllaDB's,
+//! Cassandra's and MongoDB's production notes (1); tuned sets 10.
+//! Risk: page cache is given up earlier, which engines that rely on it (PostgreSQL) notice on a
+//! host that is short of memory. Swap areas are not switched off: that can fail half-way, or kill
+//! processes.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};
@@ -85,7 +86,8 @@ struct Area {
     used_kib: u64,
 }
 
-/// Lines of /proc/swaps below its heading: name, type, size and use in KiB, priority (proc_swaps(5)).
+/// Lines of /proc/swaps below its heading: name, type, size and use in KiB, priority
+/// (proc_swaps(5)).
 fn areas(text: &str) -> Vec<Area> {
     let area = |line: &str| {
         let mut words = line.split_whitespace();

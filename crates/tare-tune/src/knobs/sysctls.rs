@@ -1,10 +1,9 @@
 //! Kernel-wide limits and switches that are sysctls.
 //!
-//! What: the table below. Most rules only raise: a value that is already higher was somebody's wish.
-//! Why, source and risk stand with each row; `kernel.io_uring_disabled` is a decision of security and
-//! gets advice only.
-//! Not here: dirty ratios, cache pressure, overcommit and buffer sizes, on which engines disagree, and
-//! busy polling, which pays only with idle CPUs.
+//! What: the table below. Most rules only raise a value, because a higher one was set on purpose.
+//! Why, source and risk stand with each row; `kernel.io_uring_disabled` is a decision of security
+//! and gets advice only. Not here: dirty ratios, cache pressure, overcommit and buffer sizes, on
+//! which engines disagree, and busy polling, which pays only with idle CPUs.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};

@@ -1,12 +1,13 @@
 //! Memory of TCP buffers.
 //!
-//! What: `net.ipv4.tcp_mem`, three counts of pages: no care, pressure, hard limit, at 1/2, 2/3 and all of
-//! a share of memory (3 % unless asked otherwise).
-//! Why: the kernel's own limit is some 9 % of memory, and an engine such as Scylla takes 93 % for itself:
-//! together more than there is, so that a burst of slow readers ends in a process being killed.
+//! What: `net.ipv4.tcp_mem`, three counts of pages: no care, pressure, hard limit, at 1/2, 2/3 and
+//! all of a share of memory (3 % unless asked otherwise).
+//! Why: the kernel's own limit is some 9 % of memory, and an engine such as Scylla takes 93 % for
+//! itself: together more than there is, so that a burst of slow readers ends in a process being
+//! killed.
 //! Source: the kernel's Documentation/networking/ip-sysctl.rst (tcp_mem); seastar #2348.
-//! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows. Engines that
-//! leave memory to the page cache gain little: unused buffers cost them nothing.
+//! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows.
+//! Engines that leave memory to the page cache gain little: unused buffers cost them nothing.
 
 use crate::knobs::Context;
 use crate::plan::{Form, Group, Item, Key};
@@ -84,8 +85,8 @@ fn memory_kib(snapshot: &Snapshot) -> Option<u64> {
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Size of a page. A huge page is what one page of page table entries, 8 bytes each, maps: page² / 8
-/// bytes (2 MiB of 4 KiB pages, 512 MiB of 64 KiB pages). Without that file: 4 KiB.
+/// Size of a page. A huge page is what one page of page table entries, 8 bytes each, maps: page² /
+/// 8 bytes (2 MiB of 4 KiB pages, 512 MiB of 64 KiB pages). Without that file: 4 KiB.
 fn page_bytes(snapshot: &Snapshot) -> u64 {
     let huge = snapshot
         .read_number::<u64>("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")

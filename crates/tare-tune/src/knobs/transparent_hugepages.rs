@@ -1,13 +1,14 @@
 //! Transparent huge pages.
 //!
 //! What: `enabled` from `always` to `madvise`, `defrag` from `always` to `madvise`.
-//! Why: with `always` every engine gets them, asked for or not: Redis copies 2 MiB for one changed byte
-//! after a fork, MongoDB and Cassandra saw stalls; and `defrag always` compacts memory inside a page
-//! fault. With `madvise` those that gain (Seastar, JVMs with UseTransparentHugePages) ask for them.
-//! Source: the kernel's Documentation/admin-guide/mm/transhuge.rst; Redis, "Diagnosing latency issues";
-//! Seastar's memory allocator calls madvise.
+//! Why: with `always` every engine gets them, asked for or not: Redis copies 2 MiB for one changed
+//! byte after a fork, MongoDB and Cassandra saw stalls; and `defrag always` compacts memory inside
+//! a page fault. With `madvise` those that gain (Seastar, JVMs with UseTransparentHugePages) ask
+//! for them.
+//! Source: the kernel's Documentation/admin-guide/mm/transhuge.rst; Redis, "Diagnosing latency
+//! issues"; Seastar's memory allocator calls madvise.
 //! Risk: engines that rely on `always` without asking (MongoDB 8 wants it so) lose them.
-//! `never` is left: somebody chose it.
+//! `never` stays, because an administrator chose it.
 
 use crate::knobs::Context;
 use crate::plan::{Action, Form, Group, Item, Key};

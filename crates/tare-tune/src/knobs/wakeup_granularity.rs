@@ -1,9 +1,9 @@
 //! The scheduler's wakeup granularity on old kernels.
 //!
-//! What: `sched_wakeup_granularity_ns` where it is 15 ms or more: 4 ms. Kernels from 6.6 on (EEVDF) have
-//! no such setting.
-//! Why: with it that high a polling shard is not preempted by the kernel's worker that completes direct
-//! writes: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
+//! What: `sched_wakeup_granularity_ns` where it is 15 ms or more: 4 ms. Kernels from 6.6 on (EEVDF)
+//! have no such setting.
+//! Why: with it that high a polling shard is not preempted by the kernel's worker that completes
+//! direct writes: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
 //! Source: seastar #2696 and #2715; tuned set 15 ms until 2.16.
 //! Risk: more preemption of batch work.
 
@@ -15,7 +15,7 @@ use super::Knob;
 #[derive(Debug)]
 pub(super) struct WakeupGranularity;
 
-/// Where it stands: in debugfs from 5.13 on, a sysctl before.
+/// Its location: in debugfs since 5.13, a sysctl before.
 const PATHS: &[&str] = &[
     "/sys/kernel/debug/sched/wakeup_granularity_ns",
     "/proc/sys/kernel/sched_wakeup_granularity_ns",

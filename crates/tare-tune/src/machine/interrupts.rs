@@ -1,11 +1,11 @@
 //! Interrupts: /proc/interrupts and /proc/irq.
 //!
-//! Method: a line of /proc/interrupts is a number, a count for each CPU of the header, the chip, its
-//! own number of the interrupt with the way it is triggered (`1-edge`, `-event`, or two words on arm),
-//! and the names that drivers gave (kernel/irq/proc.c `show_interrupts`). The PCI address stands at
-//! the end of the chip's name (`PCI-MSIX-0000:00:03.0`, since Linux 5.17), else the device's folder
-//! `msi_irqs` lists the number. Interrupts of the architecture (`NMI`, `LOC`) have no number and are
-//! left out.
+//! Method: a line of /proc/interrupts is a number, a count for each CPU of the header, the chip,
+//! its own number of the interrupt with the way it is triggered (`1-edge`, `-event`, or two words
+//! on arm), and the names that drivers gave (kernel/irq/proc.c `show_interrupts`). The PCI address
+//! stands at the end of the chip's name (`PCI-MSIX-0000:00:03.0`, since Linux 5.17), else the
+//! device's folder `msi_irqs` lists the number. Interrupts of the architecture (`NMI`, `LOC`) have
+//! no number and are left out.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use super::is_pci_address;
 use crate::snapshot::Snapshot;
 
 /// The device interrupts of a host by their numbers. Numbers change at every boot and when a driver
-/// makes its queues anew, so what has to be found again is found by PCI address and name.
+/// recreates its queues, so interrupts are found again by PCI address and name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interrupts {
     pub irqs: BTreeMap<u32, Irq>,
@@ -33,8 +33,8 @@ pub struct Irq {
     pub affinity: Option<CpuSet>,
     /// The CPU that takes it.
     pub effective: Option<CpuSet>,
-    /// The kernel set its affinity and lets nobody change it (`IRQD_AFFINITY_MANAGED`); known only
-    /// where debugfs tells.
+    /// The kernel set its affinity and refuses changes (`IRQD_AFFINITY_MANAGED`); known only
+    /// where debugfs shows it.
     pub managed: Option<bool>,
     /// Times it was taken since boot, over all CPUs.
     pub count: u64,
@@ -132,7 +132,7 @@ fn sum_columns(line: &str, cpus: usize) -> (u64, &str) {
         let blanks = bytes[at..].iter().take_while(|byte| byte.is_ascii_whitespace()).count();
         let start = at + blanks;
         let digits = bytes[start..].iter().take_while(|byte| byte.is_ascii_digit()).count();
-        // The line of an interrupt that nobody counts may be shorter.
+        // The line of an interrupt without counters may be shorter.
         if digits == 0 || !ends(start + digits) {
             break;
         }

@@ -1,5 +1,5 @@
-//! What a snapshot says of the machine: CPUs, interrupts, network devices, disks, and who else tunes
-//! it. Read only and pure.
+//! What a snapshot says of the machine: CPUs, interrupts, network devices, disks, and who else
+//! tunes it. Read only and pure.
 
 pub mod disks;
 pub mod interrupts;

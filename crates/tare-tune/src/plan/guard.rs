@@ -1,22 +1,22 @@
-//! The guard against a plan that hurts: more queues on an interrupt CPU than it can serve.
+//! The guard against a harmful plan: more queues on an interrupt CPU than it can serve.
 //!
-//! Moving the interrupts of many queues to few CPUs made writes of a database 6 times slower (seastar
-//! #2350: 32 queues on one CPU of 32). Three measures, the first that applies decides:
-//! 1. What interrupts and softirqs of all CPUs took while the snapshot was made, on the CPUs that are
-//!    to take interrupts: above 0.7 of one the plan is refused, above 0.5 there is a note. It is an
-//!    upper bound, for it holds softirqs that the plan may steer on, and those of disks. Below 0.1 of
-//!    an interrupt CPU the host was idle and the figure says nothing of its load.
-//! 2. A policy, where nothing was measured: at most 8 receive queues for each interrupt CPU, counted
-//!    after the channels are set. A queue under load is polled 64 packets at a time and a round of
-//!    softirqs ends after 300 (`netdev_budget`, Documentation/admin-guide/sysctl/net.rst), so with 8
-//!    each queue has its turn within two rounds.
+//! Moving the interrupts of many queues to few CPUs made writes of a database 6 times slower
+//! (seastar #2350: 32 queues on one CPU of 32). Of three measures the first that applies decides:
+//! 1. The share of time that interrupts and softirqs of all CPUs took during the snapshot, divided
+//!    among the interrupt CPUs: above 0.7 of one the plan is refused, above 0.5 there is a note. It
+//!    is an upper bound, because it includes softirqs that the plan may steer to other CPUs, and
+//!    those of disks. Below 0.1 of an interrupt CPU the host was idle and the figure is not used.
+//! 2. A policy for hosts without a measurement: at most 8 receive queues for each interrupt CPU,
+//!    counted after the channels are set. A queue under load is polled 64 packets at a time and a
+//!    round of softirqs ends after 300 (`netdev_budget`,
+//!    Documentation/admin-guide/sysctl/net.rst), so with 8 each queue has its turn within two
+//!    rounds.
+//! 3. A second policy without a measurement: at most 30 computing CPUs for each interrupt CPU, twice
+//!    the maximum of the automatic rule (16 cores of two threads, one core of them for interrupts).
+//!    Fewer queues do not mean fewer packets: in seastar #2350 one CPU took the interrupts of the 31
+//!    that computed.
 //!
-//! 3. A second policy, also where nothing was measured: at most 30 computing CPUs for each CPU of
-//!    interrupts, twice what the automatic rule gives at most (16 cores of two threads, one core of
-//!    them for interrupts). Fewer queues do not make fewer packets: in seastar #2350 one CPU took the
-//!    interrupts of the 31 that computed.
-//!
-//! With perftune.py's rules (`like_perftune`) the plan is only shown what would be refused.
+//! With perftune.py's rules (`like_perftune`) the plan only notes what would be refused.
 
 use super::cpus::{RATIO, RATIO_MIN, choose};
 use super::queues::{chosen, counted, predict};

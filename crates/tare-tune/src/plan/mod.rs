@@ -1,5 +1,5 @@
-//! The plan: what to change on a host so that a database runs well on it. Pure: snapshot and options
-//! in, plan out.
+//! The plan: what to change on a host so that a database runs well on it. Pure: snapshot and
+//! options in, plan out.
 
 pub mod cpus;
 pub mod guard;
@@ -33,7 +33,8 @@ pub struct Options {
     pub cpus: Option<CpuSet>,
     /// CPUs of interrupts; `None`: by the automatic rule.
     pub irq_cpus: Option<CpuSet>,
-    /// Cores for each core of interrupts, above which the automatic rule gives a second; `None`: 16.
+    /// Cores for each core of interrupts, above which the automatic rule gives a second; `None`:
+    /// 16.
     pub ratio: Option<u32>,
     pub mode: Mode,
     /// Plan what perftune.py would do instead.
@@ -118,7 +119,7 @@ pub enum Action {
     Change(Change),
     /// It is as wanted.
     Right { now: String },
-    /// It is found so and left so: changed only when asked, or nobody may change it.
+    /// It stays unchanged: it changes only on request, or the kernel forbids it.
     Leave { now: String, reason: String },
     /// It should change, but not by Tare: `how` says what the user can do.
     Advise { now: String, wanted: String, how: String },

@@ -3,8 +3,9 @@
 //!
 //! Channels follow perftune.py: one receive queue for each CPU that takes interrupts (seastar #503:
 //! two queues on one CPU share nothing but the work of serving both). `rx` is set where the device
-//! counts receive channels by themselves, `combined` otherwise. Tare asks for at most what the device
-//! has; perftune.py asks for more and the driver refuses, which leaves the channels as they are.
+//! counts receive channels by themselves, `combined` otherwise. Tare asks for at most what the
+//! device has; perftune.py asks for more and the driver refuses, which leaves the channels as they
+//! are.
 //!
 //! After a shrink only the queues below the new number stay. After growth there are queues that do
 //! not exist yet: they are planned when the host is read again after the change.
@@ -19,7 +20,7 @@ use crate::snapshot::Snapshot;
 /// What will be there of a device after the change of its channels.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Queues<'a> {
-    /// The channels that are set; `None` where the device has none that can be, or nobody asks.
+    /// The channels to set; `None` when the device has none to set or none were requested.
     pub channels: Option<ChannelsWanted>,
     /// Receive queues that are there now and stay.
     pub rx: Vec<u32>,
@@ -27,7 +28,8 @@ pub struct Queues<'a> {
     pub tx: Vec<u32>,
     /// Interrupts of the queues that packets will come through, in the order of the queues.
     pub irqs: Vec<&'a Irq>,
-    /// Interrupts of queues that are not in use, and of flow directors where perftune.py moves them.
+    /// Interrupts of queues that are not in use, and of flow directors where perftune.py moves
+    /// them.
     pub rest: Vec<&'a Irq>,
     /// See `serving`.
     serving: usize,
@@ -44,8 +46,8 @@ pub struct ChannelsWanted {
 
 impl Queues<'_> {
     /// Receive queues that packets will come through, those included that do not exist yet, with
-    /// interrupts that can be moved. Transmit queues that have interrupts of their own do not count:
-    /// completions are light beside received packets.
+    /// interrupts that can be moved. Transmit queues that have interrupts of their own do not
+    /// count: completions are light beside received packets.
     pub fn serving(&self) -> usize {
         self.serving + self.grown()
     }
@@ -116,7 +118,8 @@ fn candidates<'a>(nic: &'a Nic, options: &Options) -> Vec<&'a Irq> {
 }
 
 /// Receive queues for each channel that takes packets: mlx5 of Linux 5.3 to 6.0 shows a second one
-/// for AF_XDP, which is told by the count rather than by the version of a kernel that may be patched.
+/// for AF_XDP, which is told by the count rather than by the version of a kernel that may be
+/// patched.
 fn doubled(nic: &Nic) -> usize {
     let combined = nic.channels.map_or(0, |channels| channels.combined as usize);
     let twice = nic.driver == "mlx5_core" && combined > 0 && nic.rx_queues.len() == 2 * combined;

@@ -1,11 +1,11 @@
-//! Where a setting stands, how its values are compared, and what a change of it is.
+//! The location of a setting, the comparison of its values, and a change of it.
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
 use crate::snapshot::Snapshot;
 
-/// Where a setting stands.
+/// The location of a setting.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Key {
@@ -145,8 +145,8 @@ pub struct Change {
     pub wanted: String,
     pub need: Need,
     pub identity: Identity,
-    /// 0: applied first, after which the host is read again and the rest planned anew (channels);
-    /// 1: the rest.
+    /// 0: applied first, after which the host is read again and the rest is planned again
+    /// (channels); 1: the rest.
     pub stage: u8,
 }
 
@@ -163,7 +163,7 @@ pub enum Need {
 }
 
 /// What a setting belongs to, by what does not change when numbers do: a device that is plugged in
-/// again, a driver that makes its queues anew.
+/// again, a driver that recreates its queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {

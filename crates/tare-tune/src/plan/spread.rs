@@ -1,10 +1,11 @@
 //! Spreading interrupts over CPUs: as far apart in the machine as it goes.
 //!
-//! Method: the machine is a tree of CPU sets (machine, nodes, packages, dies, caches, cores, threads),
-//! restricted to the CPUs that may be used. Each part gets slots in proportion to its CPUs, rounded
-//! up from the front, and divides them among its own parts; a part without a slot joins the one
-//! before it, so that no CPU is lost. This is hwloc's `hwloc_distrib` (hwloc/helper.h), as the command
-//! `hwloc-distrib` of perftune.py uses it; `tests/hwloc.rs` compares the two.
+//! Method: the machine is a tree of CPU sets (machine, nodes, packages, dies, caches, cores,
+//! threads), restricted to the CPUs that may be used. Each part gets slots in proportion to its
+//! CPUs, rounded up from the front, and divides them among its own parts; a part without a slot
+//! joins the one before it, so that no CPU is lost. This is hwloc's `hwloc_distrib`
+//! (hwloc/helper.h), as the command `hwloc-distrib` of perftune.py uses it; `tests/hwloc.rs`
+//! compares the two.
 
 use tare_std::cpus::CpuSet;
 

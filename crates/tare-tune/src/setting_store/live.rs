@@ -1,7 +1,7 @@
 //! The running host, or a directory with the files of a host.
 //!
-//! Files of the kernel are written with one write(2) each, as they require. Files below another root
-//! are replaced by renaming, so that a killed test leaves the old value or the new one.
+//! Files of the kernel are written with one write(2) each, as they require. Files below another
+//! root are replaced by renaming, so that a killed test leaves the old value or the new one.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,9 +17,9 @@ use crate::snapshot::Snapshot;
 
 /// Reads and writes a host.
 ///
-/// Below `/` ethtool's settings go over netlink, in the network namespace of the calling thread, and
-/// irqbalance's over its socket. Below any other root both are in the pseudo files of a snapshot,
-/// `ROOT/tare/...`.
+/// Below `/` ethtool's settings go over netlink, in the network namespace of the calling thread,
+/// and irqbalance's over its socket. Below any other root both are in the pseudo files of a
+/// snapshot, `ROOT/tare/...`.
 #[derive(Clone, Debug)]
 pub struct LiveHost {
     root: PathBuf,
@@ -52,8 +52,8 @@ impl LiveHost {
         self.root.join("tare").join(path)
     }
 
-    /// Replaces a file, also through a link. The new file is first created at the root, where nothing
-    /// is read, so that a killed test leaves the tree unchanged.
+    /// Replaces a file, also through a link. The new file is first created at the root, where
+    /// nothing is read, so that a killed test leaves the tree unchanged.
     fn replace(&self, place: &Path, value: &str) -> Result<(), SettingError> {
         let shown = place.display().to_string();
         let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;

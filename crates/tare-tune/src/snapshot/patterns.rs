@@ -1,9 +1,10 @@
-//! What is read of a host: one table of patterns. A knob that needs another file adds its line here.
+//! What is read of a host: one table of patterns. A knob that needs another file adds its line
+//! here.
 //!
 //! A pattern is an absolute path whose parts may hold `*` (any characters of one name), `#` (a
-//! decimal number) and `{a,b}` (one of several). What the last part matches is kept: a file with its
-//! content, a link with its target, a folder by its name. Links on the way are kept and followed.
-//! Nothing that holds an address, a serial number or a name of a person belongs here.
+//! decimal number) and `{a,b}` (one of several). What the last part matches is kept: a file with
+//! its content, a link with its target, a folder by its name. Links on the way are kept and
+//! followed. Nothing that holds an address, a serial number or a name of a person belongs here.
 
 /// Files of every host.
 pub(super) const HOST: &[&str] = &[
@@ -173,7 +174,7 @@ pub(super) const PROCESSES: &[&str] = &[
     "redis-server",
 ];
 
-/// Parameters of the kernel's command line that are kept; a `*` at the end stands for anything.
+/// Parameters of the kernel's command line that are kept; a `*` at the end matches anything.
 pub(super) const BOOT_PARAMETERS: &[&str] = &[
     "isolcpus",
     "nohz",
@@ -249,7 +250,8 @@ mod tests {
         for part in parts.filter(|part| *part != "uuid") {
             assert!(!hidden.contains(&part), "{part}");
         }
-        // The uuid of device mapper is cut to its first word, which tells LVM from the others.
+        // The uuid of device mapper is cut to its first word, which distinguishes LVM from the
+        // others.
         assert_eq!(HOST.iter().filter(|pattern| pattern.contains("uuid")).count(), 1);
     }
 }

@@ -26,7 +26,8 @@ const LINKS_MAX: usize = 40;
 /// cut here.
 const FILE_MAX: usize = 16 << 20;
 
-/// Most files of the kernel are shorter, and so are read with one read(2) and one that finds the end.
+/// Most files of the kernel are shorter, and so are read with one read(2) and one that finds the
+/// end.
 const BUFFER: usize = 64 << 10;
 
 /// Stretch over which the load of the CPUs is measured.
@@ -145,7 +146,7 @@ struct Taking<'a> {
     buffer: Vec<u8>,
 }
 
-/// What stands at a path.
+/// The content of a path.
 enum Found {
     File(String),
     Link(String),

@@ -22,7 +22,8 @@ impl Snapshot {
         self.read(path)?.parse().ok()
     }
 
-    /// What ethtool said of a device: the value of the line `NAME VALUE` in one of its pseudo files.
+    /// What ethtool said of a device: the value of the line `NAME VALUE` in one of its pseudo
+    /// files.
     pub fn ethtool(&self, nic: &str, file: &str, name: &str) -> Option<String> {
         let text = self.read(&format!("/tare/ethtool/{nic}/{file}"))?;
         let mut lines = text.lines().filter_map(|line| line.split_once(' '));

@@ -1,5 +1,5 @@
-//! What a driver does to the files of a host when its channels are set: its queues come and go, most
-//! drivers ask for their interrupts anew, so that the affinity is the default again.
+//! What a driver does to the files of a host when its channels are set: its queues come and go,
+//! most drivers request their interrupts again, so that the affinity is the default again.
 
 use tare_tune::machine::{Interrupts, Irq, nics};
 use tare_tune::plan::{EthtoolSetting, Key};
@@ -47,7 +47,7 @@ fn queues(snapshot: &mut Snapshot, nic: &str, kind: &str, there: &[u32], channel
     }
 }
 
-/// Gives an interrupt back, or asks for it anew.
+/// Releases an interrupt, or requests it again.
 fn interrupt(snapshot: &mut Snapshot, irq: &Irq, queue: Option<u32>, channels: u32) {
     let number = irq.number;
     if queue.is_some_and(|queue| queue < channels) {

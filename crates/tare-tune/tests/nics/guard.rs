@@ -6,7 +6,7 @@ use tare_tune::snapshot::{Node, Snapshot};
 
 use super::{host, options, planned};
 
-/// 32 CPUs with a device of 32 queues whose channels nobody can set.
+/// 32 CPUs with a device of 32 queues whose channels cannot be set.
 fn fixed_queues() -> Snapshot {
     let mut snapshot = host(16, "gve", 32).build();
     snapshot.remove("/tare/ethtool/eth0/channels");
@@ -41,7 +41,8 @@ fn seastar_2350_all_queues_on_one_cpu_are_refused() {
     let text = error.to_string();
     assert!(text.contains("eth0: 32") && text.contains("--mode mq"), "{text}");
     assert!(text.contains("--irq-cpus") && !text.contains("--ratio"), "{text}");
-    // Where its channels can be set it gets one queue, but the packets are as many: 31 CPUs compute.
+    // Where its channels can be set it gets one queue, but the packets are as many: 31 CPUs
+    // compute.
     let error = refused(&host(16, "ena", 32).build(), &one);
     assert!(matches!(error, GuardError::Compute { compute: 31, cpus: 1, .. }), "{error}");
     // The smaller machine is planned.

@@ -77,12 +77,12 @@ fn rpk_10838_empty_msi_irqs() {
     let folder = snapshot.real("/sys/class/net/eth0/device/msi_irqs").unwrap();
     let names: Vec<String> = snapshot.names(&folder).iter().map(|name| name.to_string()).collect();
     names.iter().for_each(|name| snapshot.remove(&format!("{folder}/{name}")));
-    // The chip's name in /proc/interrupts tells whose they are.
+    // The chip's name in /proc/interrupts shows their device.
     assert_eq!(items(&planned(&snapshot, &options()), "nic_irqs").len(), 2);
     let old = Host { kernel: "5.10.0".into(), ..host(16, "ena", 4) };
     let mut snapshot = old.build();
     names.iter().for_each(|name| snapshot.remove(&format!("{folder}/{name}")));
-    // Nothing tells: no crash, and the rest is planned.
+    // No source shows it: no crash, and the rest is planned.
     let plan = planned(&snapshot, &options());
     assert!(items(&plan, "nic_irqs").is_empty());
     assert!(!changes(&plan, "rps").is_empty());

@@ -1,4 +1,4 @@
-//! A directory that stands for a host, and settings in it.
+//! A directory with the files of a host, and settings in it.
 #![allow(dead_code, clippy::unwrap_used, reason = "test code, of which every binary uses a part")]
 
 use std::fs;
@@ -9,7 +9,7 @@ use tare_tune::plan::{Action, Change, Form, Group, Identity, Item, Key, Need};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{SettingError, SettingErrorClass, SettingStore};
 
-/// A directory tree with the files of a host, which can be told to misbehave.
+/// A directory tree with the files of a host, whose writes can be made to fail.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
     pub(crate) boot: String,

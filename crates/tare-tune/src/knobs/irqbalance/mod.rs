@@ -83,7 +83,8 @@ fn placed(context: &Context<'_>) -> Vec<u32> {
     irqs
 }
 
-/// Through the socket. Bans of others stay, except those of interrupts that this host no longer has.
+/// Through the socket. Bans of others stay, except those of interrupts that this host no longer
+/// has.
 fn live(context: &Context<'_>, now: &str, ours: &[u32]) -> Action {
     let banned: Vec<u32> = now.split_whitespace().filter_map(|irq| irq.parse().ok()).collect();
     if ours.iter().all(|irq| banned.contains(irq)) {
@@ -113,7 +114,7 @@ fn live(context: &Context<'_>, now: &str, ours: &[u32]) -> Action {
 fn by_file(context: &Context<'_>, pid: &str, ours: &[u32]) -> Action {
     let trouble = context.snapshot.read("/tare/irqbalance/trouble");
     match trouble {
-        // It has a socket; who may not use it now may as root.
+        // It has a socket, which root can use.
         Some(trouble) if trouble.contains("root") || trouble.contains("denied") => Action::Advise {
             now: "unknown".into(),
             wanted: numbers(ours),

@@ -60,7 +60,7 @@ fn change(banned: &str, irqs: std::ops::Range<u32>) -> Option<(String, String)> 
 }
 
 #[test]
-fn the_socket_is_told_what_is_missing() {
+fn bans_missing_interrupts_over_socket() {
     let check = |banned: &str, expect: Option<(&str, &str)>| {
         let expect = expect.map(|(now, wanted)| (now.to_string(), wanted.to_string()));
         assert_eq!(change(banned, 38..41), expect, "{banned}");

@@ -5,7 +5,8 @@ use crate::machine::{Interrupts, Irq, last_pci_address};
 use crate::snapshot::Snapshot;
 
 /// Devices that may stand on one another. The kernel allows 8 levels of stacked file systems and
-/// bounds the recursion of bios; 16 is beyond what anybody builds, and ends a loop that holds itself.
+/// bounds the recursion of bios; 16 is beyond what anybody builds, and ends a loop that holds
+/// itself.
 const DEPTH_MAX: usize = 16;
 
 /// The disks below block devices, each once, in the order in which they are found.
@@ -70,7 +71,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// What a loop device stands on: a block device, or the mount that its file lies on. A file on
+    /// The base of a loop device: a block device, or the mount that its file lies on. A file on
     /// memory or on the network has no disk below it.
     fn below_loop(&mut self, backing: &str, above: &mut Vec<String>) -> Result<(), DiskError> {
         if backing.starts_with("/dev/")
@@ -78,7 +79,7 @@ impl Walk<'_> {
         {
             return self.down(&device, above);
         }
-        // The kernel says so of a file that was removed while in use.
+        // The kernel appends this to a file that was removed while in use.
         let file = backing.strip_suffix(" (deleted)").unwrap_or(backing);
         let mounts = mounts::read(self.snapshot);
         let devices = mounts::devices(self.snapshot, &mounts, file).unwrap_or_default();
@@ -116,9 +117,9 @@ fn is_remote(path: &str) -> bool {
 
 /// The interrupts of the controller that a disk hangs on.
 ///
-/// A virtio device is known by its own name, whole: `virtio1` has `virtio1-req.0`, and `virtio10` is
-/// another device. Other controllers are known by their PCI address. Xen's block front end has only
-/// a name that all its disks share.
+/// A virtio device is known by its own name, whole: `virtio1` has `virtio1-req.0`, and `virtio10`
+/// is another device. Other controllers are known by their PCI address. Xen's block front end has
+/// only a name that all its disks share.
 fn irqs(interrupts: &Interrupts, path: &str) -> Vec<Irq> {
     if is_remote(path) {
         return Vec::new();
@@ -141,8 +142,8 @@ fn irqs(interrupts: &Interrupts, path: &str) -> Vec<Irq> {
 /// The paths of an NVMe namespace that the kernel shows as one device of a subsystem (native
 /// multipath): the hidden devices `nvme0c1n1` below the controllers. `None` for any other device.
 ///
-/// Such a namespace `nvmeSnN` lies in /sys/devices/virtual/nvme-subsystem/nvme-subsysS, beside links
-/// to the controllers (the kernel's drivers/nvme/host/multipath.c and core.c).
+/// Such a namespace `nvmeSnN` lies in /sys/devices/virtual/nvme-subsystem/nvme-subsysS, beside
+/// links to the controllers (the kernel's drivers/nvme/host/multipath.c and core.c).
 fn paths_of_nvme(snapshot: &Snapshot, name: &str, path: &str) -> Option<Vec<(String, String)>> {
     let (subsystem, _) = path.rsplit_once('/')?;
     let id = subsystem.strip_prefix("/sys/devices/virtual/nvme-subsystem/nvme-subsys")?;

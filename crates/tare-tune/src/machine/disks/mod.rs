@@ -1,12 +1,13 @@
-//! Disks: from a directory or a device to the physical disks below it, through md, dm, LVM and loop.
+//! Disks: from a directory or a device to the physical disks below it, through md, dm, LVM and
+//! loop.
 //!
-//! Method: a directory's mount is found in /proc/self/mountinfo, its device in /sys/class/block, and
-//! from there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe subsystem
-//! lead down to what has hardware behind it. A loop device has a queue of its own, with a scheduler:
-//! it is one of the disks, and so is the disk that holds its file.
+//! Method: a directory's mount is found in /proc/self/mountinfo, its device in /sys/class/block,
+//! and from there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe
+//! subsystem lead down to what has hardware behind it. A loop device has a queue of its own, with a
+//! scheduler: it is one of the disks, and so is the disk that holds its file.
 //!
-//! Limits: the directory has to be named by its real path (a snapshot holds no links outside of /sys);
-//! ZFS and network file systems do not tell their devices here.
+//! Limits: the directory has to be named by its real path (a snapshot holds no links outside of
+//! /sys); ZFS and network file systems do not tell their devices here.
 
 mod chain;
 mod mounts;
@@ -46,7 +47,7 @@ pub enum DiskError {
     TooDeep { name: String, depth: usize, chain: String },
 }
 
-/// Where databases keep their data unless told otherwise.
+/// The default data directories of databases.
 const DIRECTORIES: &[&str] = &[
     "/var/lib/scylla",
     "/var/lib/cassandra",
@@ -92,7 +93,7 @@ pub fn find(
             if DIRECTORIES.iter().find(of_database).is_none() {
                 continue;
             }
-            // A mount that nobody named and that has no disk (tmpfs, NFS) is none to tune.
+            // A mount that the user did not name and that has no disk (tmpfs, NFS) is not tuned.
             if let Ok(tops) = mounts::devices(snapshot, &mounts, &mount.point)
                 && let Ok(found) = chain::disks(snapshot, interrupts, &mount.point, &tops)
             {

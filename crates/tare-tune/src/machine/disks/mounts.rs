@@ -10,7 +10,8 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     pub(super) point: String,
-    /// `MAJOR:MINOR`; the major number is 0 for file systems without a device (btrfs is one of them).
+    /// `MAJOR:MINOR`; the major number is 0 for file systems without a device (btrfs is one of
+    /// them).
     number: String,
     kind: String,
     source: String,

@@ -2,10 +2,11 @@
 //! queues and interrupts.
 //!
 //! Method: a device with `/sys/class/net/NAME/device` has hardware (or a paravirtual device) of its
-//! own. One without is looked through: a bond to its slaves, everything else (VLAN, team, bridge) by
-//! its `lower_*` links, down to what has hardware. A synthetic device of Hyper-V hands its traffic to
-//! the virtual function below it, so that one is tuned where there is one. What has no hardware
-//! anywhere below is tuned only when it is named, and only its queue files: a veth has RPS and XPS.
+//! own. One without is looked through: a bond to its slaves, everything else (VLAN, team, bridge)
+//! by its `lower_*` links, down to what has hardware. A synthetic device of Hyper-V hands its
+//! traffic to the virtual function below it, so that one is tuned where there is one. What has no
+//! hardware anywhere below is tuned only when it is named, and only its queue files: a veth has RPS
+//! and XPS.
 //!
 //! Interrupts come from the device's `msi_irqs`, its `irq`, for virtio from the names `virtioN-...`
 //! of exactly this device, for Xen from the names that begin with the device's. An empty `msi_irqs`
@@ -24,8 +25,8 @@ use super::{Interrupts, Irq, is_pci_address, last_pci_address};
 pub struct Nic {
     /// `eth0`.
     pub name: String,
-    /// The name that was asked for: the bond, VLAN or synthetic device that this one serves; its own
-    /// name otherwise.
+    /// The name that was asked for: the bond, VLAN or synthetic device that this one serves; its
+    /// own name otherwise.
     pub asked: String,
     /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ... Empty where it is not known.
     pub driver: String,
@@ -40,7 +41,7 @@ pub struct Nic {
     pub irqs: Vec<Irq>,
     /// How many of `irqs`, from the front, are of queues.
     pub irqs_of_queues: usize,
-    /// Channels as ethtool tells them; `None` where the driver does not.
+    /// The channels from ethtool; `None` when the driver does not report them.
     pub channels: Option<Channels>,
 }
 
@@ -133,7 +134,7 @@ fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: Strin
 }
 
 impl Nic {
-    /// The queue that an interrupt of this device belongs to; `None` where the name tells none.
+    /// Returns the queue of an interrupt of this device; `None` when its name has no queue.
     pub fn queue_of(&self, irq: &Irq) -> Option<u32> {
         match names::gve_block(&irq.name) {
             // As many blocks for transmit queues as for receive queues, and one interrupt more at
@@ -202,7 +203,8 @@ fn driver_of(snapshot: &Snapshot, nic: &str) -> Option<String> {
     })
 }
 
-/// Numbers of the folders `rx-N` or `tx-N`, ascending: their names alone sort `rx-10` before `rx-2`.
+/// Numbers of the folders `rx-N` or `tx-N`, ascending: their names alone sort `rx-10` before
+/// `rx-2`.
 fn queues(snapshot: &Snapshot, nic: &str, prefix: &str) -> Vec<u32> {
     let names = snapshot.names(&format!("/sys/class/net/{nic}/queues"));
     let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok());

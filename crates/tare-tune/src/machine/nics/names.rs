@@ -1,13 +1,13 @@
 //! What drivers call the interrupts of their queues, and how many queues their hash can feed.
 //!
 //! The forms are those of the kernel's drivers: Intel `eth0-TxRx-3` and `i40e-eth0-TxRx-3`, ena
-//! `eth0-Tx-Rx-3`, bnx2x and qede `eth0-fp-3`, vmxnet3 `ens192-rxtx-3`, mlx4 `mlx4-3@0000:..`,
-//! mlx5 `mlx5_comp3@pci:0000:..`, mana `mana_q3@pci:7870:..`, virtio `virtio2-input.3`, Xen
-//! `eth0-q3-rx`, gve `gve-ntfy-blk3@pci:0000:..` (blocks of the transmit queues, then of the receive
-//! queues). A driver of another form is taken as a whole: all its interrupts count as interrupts of
-//! queues, in the order of their numbers.
+//! `eth0-Tx-Rx-3`, bnx2x and qede `eth0-fp-3`, vmxnet3 `ens192-rxtx-3`, mlx4 `mlx4-3@0000:..`, mlx5
+//! `mlx5_comp3@pci:0000:..`, mana `mana_q3@pci:7870:..`, virtio `virtio2-input.3`, Xen
+//! `eth0-q3-rx`, gve `gve-ntfy-blk3@pci:0000:..` (blocks of the transmit queues, then of the
+//! receive queues). A driver of another form is taken as a whole: all its interrupts count as
+//! interrupts of queues, in the order of their numbers.
 
-/// The queue that an interrupt belongs to, by its name; `None` where the name tells none (flow
+/// The queue that an interrupt belongs to, by its name; `None` when the name has none (flow
 /// director, configuration, control events, or a form that is not known). mlx4 counts from 1.
 pub fn queue_of(name: &str) -> Option<u32> {
     // Flow director: named like a queue, but no packet comes through it.
@@ -51,7 +51,8 @@ pub fn known_to_perftune(name: &str) -> bool {
         || (name.starts_with("virtio") && queue_of(name).is_some())
 }
 
-/// Receive queues that the hash of a device can feed, whatever the number of its queues; `None`: all.
+/// Receive queues that the hash of a device can feed, whatever the number of its queues; `None`:
+/// all.
 /// Source: the caps of Intel's drivers as perftune.py has collected them.
 pub fn rss_queues_max(driver: &str) -> Option<usize> {
     match driver {

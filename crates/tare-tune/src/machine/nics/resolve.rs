@@ -8,7 +8,8 @@ use crate::snapshot::Snapshot;
 /// A device with the name that it was found for.
 type Found = (String, String);
 
-/// Every device with hardware that is up. A virtual function stands under its synthetic device.
+/// Lists every device with hardware that is up. A virtual function is listed with its synthetic
+/// device.
 pub(super) fn all(snapshot: &Snapshot) -> Vec<Found> {
     let devices = devices(snapshot);
     let up = devices.iter().filter(|name| has_hardware(snapshot, name) && is_up(snapshot, name));
@@ -84,7 +85,7 @@ fn once(found: Vec<Found>) -> Vec<Found> {
     found.into_iter().filter(|(name, _)| seen.insert(name.clone())).collect()
 }
 
-/// `bonding_masters` stands among the devices but is a file; a name with `/` is a path.
+/// `bonding_masters` is among the devices but is a file; a name with `/` is a path.
 fn is_device(snapshot: &Snapshot, name: &str) -> bool {
     let ordinary = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
     let path = format!("/sys/class/net/{name}");

@@ -1,17 +1,18 @@
 //! What `take` asks of a living host to know who else tunes it, kept below `/tare/owners`.
 //!
 //! Method: only what is needed leaves the files: of settings the key, of connections of
-//! NetworkManager (which hold passwords) the ethtool keys, of tuned's profiles sections and keys, of
-//! pods (whose names are private) nothing but that they are there.
+//! NetworkManager (which hold passwords) the ethtool keys, of tuned's profiles sections and keys,
+//! of pods (whose names are private) nothing but that they are there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use tare_std::cpus::CpuSet;
 
+use super::files::entries;
 use super::settings;
 
-/// Files whose presence tells of somebody who tunes. A `*` at the end stands for anything.
+/// Files whose presence shows another tuner. A `*` at the end stands for anything.
 const PRESENT: &[&str] = &[
     "/etc/default/irqbalance.scylla.orig",
     "/etc/sysconfig/irqbalance.scylla.orig",
@@ -62,14 +63,6 @@ fn is_present(path: &str) -> bool {
         entry.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(start))
     };
     entries(folder).iter().any(named)
-}
-
-/// What a folder holds, in the order of the names.
-pub(super) fn entries(folder: &str) -> Vec<PathBuf> {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
-    paths.sort();
-    paths
 }
 
 /// The sections of a profile with their keys. Values only where they lead to other profiles or tell

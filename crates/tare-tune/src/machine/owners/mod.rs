@@ -6,6 +6,7 @@
 //! that has not run on this host yet.
 
 mod collect;
+mod files;
 mod perftune;
 mod settings;
 mod tuned;
@@ -50,7 +51,7 @@ struct Rule {
     name: &'static str,
     /// Names of processes, as `take` keeps them.
     processes: &'static [&'static str],
-    /// Files whose presence tells of it.
+    /// Files whose presence shows it.
     files: &'static [&'static str],
     effect: &'static str,
     knobs: &'static [&'static str],
@@ -224,7 +225,7 @@ fn present(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
     snapshot.read("/tare/owners/present").unwrap_or_default().lines()
 }
 
-/// Whether a file that tells of another tuner was there.
+/// Whether a file that shows another tuner exists.
 pub(crate) fn is_present(snapshot: &Snapshot, path: &str) -> bool {
     present(snapshot).any(|found| found == path)
 }

@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::collect::entries;
+use super::files::entries;
 use super::{Owned, Owner};
 
 /// The files of a kind, and how a line of one is read.
@@ -119,7 +119,7 @@ pub(super) fn collect() -> String {
             };
             for file in files.iter().filter(wanted) {
                 let Ok(text) = fs::read_to_string(file) else { continue };
-                // The name of a connection may be that of somebody's network.
+                // The name of a connection may be that of a private network.
                 let path = match kind.name {
                     "NetworkManager" => Path::new(place),
                     _ => file,

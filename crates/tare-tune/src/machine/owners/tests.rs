@@ -52,7 +52,7 @@ fn owners(files: &[(&str, &str)]) -> Vec<String> {
 }
 
 #[test]
-fn nobody_is_found_on_an_empty_host() {
+fn finds_no_owner_on_empty_host() {
     assert!(owners(&[]).is_empty());
     // tuned that is installed but does not run writes nothing.
     assert!(owners(&[("/etc/tuned/active_profile", "balanced")]).is_empty());
@@ -219,7 +219,8 @@ fn perftune_owns_what_it_writes_at_each_start() {
     assert!(found[0].starts_with("perftune.py (scylla-server.service): disk_irqs"), "{found:?}");
 }
 
-/// Four cores, with eth0 and the interrupts 38 and 39; with its CPUs for interrupts and for compute.
+/// Four cores, with eth0 and the interrupts 38 and 39; with its CPUs for interrupts and for
+/// compute.
 fn machine() -> (Machine, CpuSet, CpuSet) {
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let core = |cpu: u32| topology::Core { cpus: list(&cpu.to_string()) };

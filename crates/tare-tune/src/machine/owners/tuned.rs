@@ -107,7 +107,7 @@ impl Written {
             let type_line = section.keys.iter().find_map(|key| key.strip_prefix("type="));
             let of_kind = section.name.split('.').next().unwrap_or(section.name);
             let kind = type_line.unwrap_or(of_kind);
-            // Only for other machines, or not: which is not told by the outline.
+            // It may apply to other machines only; the outline does not show which.
             if section.keys.iter().any(|key| key.ends_with("_regex")) {
                 continue;
             }

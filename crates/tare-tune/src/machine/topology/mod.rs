@@ -10,8 +10,8 @@ use crate::snapshot::Snapshot;
 
 /// The CPUs that are online, by NUMA node and core.
 ///
-/// Everywhere, siblings (nodes, cores, threads) are ordered by their lowest CPU number, which is the
-/// order that hwloc gives them.
+/// Everywhere, siblings (nodes, cores, threads) are ordered by their lowest CPU number, which is
+/// the order that hwloc gives them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     pub nodes: Vec<Node>,
@@ -20,7 +20,7 @@ pub struct Topology {
     pub domains: Vec<CpuSet>,
     /// CPUs that exist but are offline.
     pub offline: CpuSet,
-    /// CPUs that the kernel was told at boot to keep tasks off: `isolcpus=`.
+    /// CPUs that a boot parameter keeps free of tasks: `isolcpus=`.
     pub isolated: CpuSet,
     /// CPUs without a scheduler tick: `nohz_full=`.
     pub nohz_full: CpuSet,
@@ -29,7 +29,7 @@ pub struct Topology {
     /// CPUs of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
     /// `cpu_capacity`). Empty where all cores are of a kind.
     pub efficiency: CpuSet,
-    /// The kernel tells no topology: every CPU stands for a core of its own.
+    /// The kernel shows no topology, so every CPU counts as its own core.
     pub flat: bool,
 }
 
@@ -71,7 +71,7 @@ impl Topology {
     /// Interrupts cannot be placed by it, but CPUs that are given by hand can be checked.
     ///
     /// # Errors
-    /// When not even the online CPUs are told.
+    /// When not even the online CPUs are known.
     pub fn flat(snapshot: &Snapshot) -> Result<Self, TopologyError> {
         read::flat(snapshot)
     }

@@ -13,8 +13,9 @@ use crate::snapshot::Snapshot;
 const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
-/// An efficiency core has at most this share (in percent) of the capacity of the fastest core. Cores
-/// of a kind differ by some percent too (favoured cores), so that "below the maximum" is not enough.
+/// An efficiency core has at most this share (in percent) of the capacity of the fastest core.
+/// Cores of a kind differ by some percent too (favoured cores), so that "below the maximum" is not
+/// enough.
 const EFFICIENCY_PERCENT_MAX: u32 = 75;
 
 pub(super) fn read(snapshot: &Snapshot) -> Result<Topology, TopologyError> {

@@ -25,7 +25,8 @@ pub enum Mode {
     None,
 }
 
-/// The division of the CPUs. `irq` and `compute` are equal or disjoint; together they are `universe`.
+/// The division of the CPUs. `irq` and `compute` are equal or disjoint; together they are
+/// `universe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSets {
     /// All CPUs that the database and its interrupts use.
@@ -98,14 +99,15 @@ impl Mode {
 
 /// Divides the CPUs of a machine.
 ///
-/// The automatic rule is perftune.py's (seastar, since 2023-02): nodes must be even; up to 4 threads
-/// share everything; up to 4 cores give one thread; up to `ratio` cores give one core; above, each
-/// node gives one core for each `ratio` of its own. Tare differs where `like_perftune` is not asked:
-/// isolated CPUs are left out of the universe, and interrupts go to efficiency cores, isolated CPUs
-/// and CPUs without a tick only when asked.
+/// The automatic rule is perftune.py's (seastar, since 2023-02): nodes must be even; up to 4
+/// threads share everything; up to 4 cores give one thread; up to `ratio` cores give one core;
+/// above, each node gives one core for each `ratio` of its own. Tare differs where `like_perftune`
+/// is not asked: isolated CPUs are left out of the universe, and interrupts go to efficiency cores,
+/// isolated CPUs and CPUs without a tick only when asked.
 ///
 /// # Errors
-/// When the options name CPUs that are not there, leave none to compute, or leave NUMA nodes uneven.
+/// When the options name CPUs that are not there, leave none to compute, or leave NUMA nodes
+/// uneven.
 pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsError> {
     let ratio = options.ratio.unwrap_or(RATIO);
     if ratio < RATIO_MIN {
@@ -170,7 +172,7 @@ fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsErr
     Ok(asked.clone())
 }
 
-/// CPUs that somebody keeps for tasks that are put there by hand.
+/// CPUs that an administrator reserved for tasks that are pinned by hand.
 fn kept_free(topology: &Topology) -> CpuSet {
     topology.isolated.union(&topology.partitioned)
 }

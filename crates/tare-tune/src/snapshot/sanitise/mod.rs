@@ -52,14 +52,14 @@ pub(super) fn taken(snapshot: &mut Snapshot) {
     let paths: Vec<String> = snapshot.nodes().map(|(path, _)| path.to_string()).collect();
     for path in paths {
         if path.ends_with("/dm/uuid") {
-            // `LVM-...`, `CRYPT-LUKS2-...`, `mpath-...`: the first word tells what it is.
+            // `LVM-...`, `CRYPT-LUKS2-...`, `mpath-...`: the first word is the kind.
             snapshot.edit(&path, |text| text.split('-').next().unwrap_or_default().to_string());
         } else if path.ends_with("/loop/backing_file") {
             snapshot.edit(&path, |text| backing_file(text, &mounts));
         } else if path.ends_with("/meminfo") {
             snapshot.edit(&path, memory);
         } else if path.starts_with("/sys/kernel/debug/irq/irqs/") {
-            // The flags: `IRQD_AFFINITY_MANAGED` tells who sets the affinity.
+            // The flags: `IRQD_AFFINITY_MANAGED` means that the kernel sets the affinity.
             snapshot.edit(&path, |text| {
                 let flags = text.split_whitespace().filter(|word| word.starts_with("IRQD_"));
                 flags.collect::<Vec<_>>().join(" ")
@@ -116,7 +116,7 @@ fn irqbalance_options(text: &str) -> String {
     })
 }
 
-/// The file of a loop device is told by the mount that it lies on: that leads to its disk.
+/// Identifies the file of a loop device by its mount, which leads to its disk.
 fn backing_file(text: &str, mounts: &str) -> String {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let over = |point: &&str| {
@@ -290,7 +290,7 @@ fn is_hardware_address(token: &str) -> bool {
     })
 }
 
-/// Replaces a word that stands between characters which are no letters or digits.
+/// Replaces a word that is surrounded by characters other than letters and digits.
 fn replace_word(text: &str, word: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

@@ -30,7 +30,7 @@ fn options_of_irqbalance_stay() {
 }
 
 #[test]
-fn a_loop_file_is_told_by_its_mount() {
+fn loop_file_is_identified_by_mount() {
     let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n32 22 8:2 / /data rw - xfs /dev/sdb rw";
     let check = |file: &str, expect: &str| assert_eq!(backing_file(file, mounts), expect);
     check("/data/images/bob.img", "/data/file");
