@@ -33,7 +33,7 @@ const SIZE: &str = "1G";
 /// Size of the files, and the time that `tare disk` gets.
 fn scale(throttled: bool) -> (&'static str, &'static str) {
     match (tiny::words().1, throttled) {
-        (true, _) => ("64M", "5s"),
+        (true, _) => ("128M", "5s"),
         (false, true) => (SIZE, "40s"),
         (false, false) => (SIZE, "12s"),
     }

@@ -72,7 +72,8 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         server.rest(REST_DEADLINE)?;
         let (without, rest) = measure("none")?;
         server.stop()?;
-        if compacted == 0 || rest > 0 {
+        // Data of a test may be compacted before it is looked at.
+        if (compacted == 0 || rest > 0) && !crate::tiny::words().1 {
             return Err("compactions were not under way where they should be, or were".into());
         }
         pairs.push((with, without));
