@@ -271,8 +271,8 @@ fn none(_: &Finding) -> Option<&Cost> {
     None
 }
 
-/// The seconds from which on the cost was always claimed. The record is cut after each round to find
-/// them.
+/// The seconds from which on the cost was always claimed. The record is cut after each round to
+/// find them.
 fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     let mut short = record.clone();
     for slice in &mut short.slices {
@@ -300,14 +300,14 @@ fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     Some(since?.saturating_sub(record.header.started_unix_ms) as f64 / 1000.0)
 }
 
-/// The percentage of throughput that a system loses under a quota of `quota` percent of the CPUs, if
-/// it uses `used` percent of them without one.
+/// The percentage of throughput that a system loses under a quota of `quota` percent of the CPUs,
+/// if it uses `used` percent of them without one.
 fn lost_to_quota(quota: f64, used: f64) -> f64 {
     if used > quota { 100.0 * (1.0 - quota / used) } else { 0.0 }
 }
 
-/// The percentage of its CPUs that the baseline used at capacity: all but the time of interrupts and
-/// kernel threads. The kernel counts it like a quota.
+/// The percentage of its CPUs that the baseline used at capacity: all but the time of interrupts
+/// and kernel threads. The kernel counts it like a quota.
 fn used_percent(record: &Record) -> f64 {
     let at_capacity = record.slices.iter().filter(|slice| {
         slice.phase == Phase::Capacity && slice.void.is_none() && slice.environment == BASELINE

@@ -1,7 +1,7 @@
 //! A neighbour process outside of the study that burns half of a CPU in bursts.
 //!
-//! It runs this program, pinned by `taskset`. It ends when its standard input closes, so that it also
-//! ends if its parent is killed.
+//! It runs this program, pinned by `taskset`. It ends when its standard input closes, so that it
+//! also ends if its parent is killed.
 
 use std::io::Read;
 use std::process::{Child, Command, Stdio};

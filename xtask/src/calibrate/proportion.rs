@@ -1,8 +1,8 @@
 //! A share k of n with the exact interval of Clopper and Pearson, which is never too narrow.
 //!
-//! The bounds are the shares for which the binomial distribution gives k or more (or k or fewer) of n
-//! in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or
-//! fiducial limits illustrated in the case of the binomial", Biometrika 26, 1934.
+//! The bounds are the shares for which the binomial distribution gives k or more (or k or fewer) of
+//! n in 2.5 % of cases. Source: C. J. Clopper, E. S. Pearson, "The use of confidence or fiducial
+//! limits illustrated in the case of the binomial", Biometrika 26, 1934.
 
 /// The probability in each tail.
 const TAIL: f64 = 0.025;

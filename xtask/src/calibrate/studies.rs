@@ -83,8 +83,8 @@ const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0
 const LARGE_NS: u64 = 4_000;
 const FILTERS: [u16; 3] = [1000, 2000, 4000];
 
-/// Makes the study of a kind. `baseline_us` is the baseline's server CPU per operation, for relative
-/// costs.
+/// Makes the study of a kind. `baseline_us` is the baseline's server CPU per operation, for
+/// relative costs.
 pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignStudy {
     let busy = |name: &str, ns: u64| KnownCost {
         name: name.to_string(),

@@ -1,6 +1,6 @@
-//! All checks that a change must pass, with the fastest first. At the end it prints the time of each
-//! step, the slowest tests, the numbers of passed, failed and skipped tests, and each skip with its
-//! reason.
+//! All checks that a change must pass, with the fastest first. At the end it prints the time of
+//! each step, the slowest tests, the numbers of passed, failed and skipped tests, and each skip
+//! with its reason.
 
 mod libtest;
 mod skips;

@@ -1,5 +1,5 @@
-//! Reads the skipped tests that `tare-testkit` and `tests/drivers` report, and decides which reasons
-//! are allowed.
+//! Reads the skipped tests that `tare-testkit` and `tests/drivers` report, and decides which
+//! reasons are allowed.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,11 +1,12 @@
-//! Builds the test binaries of the workspace with cargo and runs them like `cargo test`, with the time
-//! of each binary and each test.
+//! Builds the test binaries of the workspace with cargo and runs them like `cargo test`, with the
+//! time of each binary and each test.
 //!
-//! First, two lanes run in parallel: the suites in emulated guests ([`IN_GUESTS`]), and those that only
-//! compute ([`COMPUTING`]). All others measure, or examine the state of the whole host, so that each of
-//! them runs alone.
+//! First, two lanes run in parallel: the suites in emulated guests ([`IN_GUESTS`]), and those that
+//! only compute ([`COMPUTING`]). All others measure, or examine the state of the whole host, so
+//! that each of them runs alone.
 //!
-//! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP` enables.
+//! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP`
+//! enables.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -23,7 +24,8 @@ use crate::say;
 const SLOWEST: usize = 10;
 
 /// Suites that mostly wait for guests with an emulated CPU. They assert results and no speed, with
-/// limits of minutes. One runs at a time, because they check the host for leftovers of their guests.
+/// limits of minutes. One runs at a time, because they check the host for leftovers of their
+/// guests.
 const IN_GUESTS: &[(&str, &str)] = &[
     ("tare", "inside"),
     ("tare-env", "conformance_vm"),

@@ -675,7 +675,7 @@ fn schema_changes_are_visible_and_sent_as_events() {
         versions.dedup();
         assert_eq!(versions.len(), 6, "each change has a version of its own");
         // The last event may come after the answer to a query that was handled in the same turn.
-        common::until("five events", || {
+        tare_testkit::database::until("five events", || {
             watcher.query("SELECT key FROM system.local");
             (watcher.events.len() >= 5).then_some(())
         });
@@ -735,8 +735,22 @@ fn schema_changes_are_visible_and_sent_as_events() {
                 ("USE none", "Invalid: Keyspace 'none' does not exist"),
             ],
         );
-        // A keyspace with more replicas than nodes answers requests at level ONE.
-        script(client, &[("CREATE TABLE other.t (k int PRIMARY KEY)", "ok")]);
+    });
+}
+
+#[test]
+fn more_replicas_than_nodes_are_unavailable_above_level_one() {
+    each(|_, client| {
+        script(
+            client,
+            &[
+                (
+                    "CREATE KEYSPACE other WITH replication = {'class': 'NetworkTopologyStrategy', 'datacenter1': 3}",
+                    "ok",
+                ),
+                ("CREATE TABLE other.t (k int PRIMARY KEY)", "ok"),
+            ],
+        );
         let quorum = Settings { consistency: Consistency::Quorum, ..Settings::default() };
         let error = client.query_with("SELECT * FROM other.t", &quorum, &[]).error.unwrap();
         assert_eq!(
