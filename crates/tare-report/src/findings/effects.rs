@@ -1,5 +1,5 @@
-//! What one layer does, where the record can tell it from the others: by two environments that
-//! differ in it alone, or by its share in an explanation.
+//! The effect of a single layer, where the record separates it from the others: by two environments
+//! that differ in it alone, or by its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
 use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_block};
@@ -11,12 +11,12 @@ use super::gate::Gate;
 use super::rules::layers::{Ends, LAYERS, LayerRule};
 use crate::headline::{Metric, is_claim, noise};
 
-/// How an effect was found.
+/// The source of an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
     /// Two environments that differ in this layer alone.
     Pair,
-    /// A share of an explanation, and what part of the whole it is in percent.
+    /// A share of an explanation, with its percentage of the whole.
     Share { of_whole: Option<f64> },
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Effect {
     /// The same as paired ratios; of a share, without an interval.
     pub(crate) percent: Option<Interval>,
     pub(crate) throughput: Option<Interval>,
-    /// Of the CPU, and of the throughput: a loss or a gain that may be claimed.
+    /// Whether the loss or gain in CPU, and in throughput, may be claimed.
     pub(crate) cpu_claimed: bool,
     pub(crate) throughput_claimed: bool,
     /// The interval excludes 0.
@@ -53,7 +53,7 @@ impl Effect {
         self.signs().contains(&-1) && !self.signs().contains(&1)
     }
 
-    /// A claimed loss in one and a claimed gain in the other.
+    /// A claimed loss in one figure and a claimed gain in the other.
     pub(crate) fn mixed(&self) -> bool {
         self.signs().contains(&-1) && self.signs().contains(&1)
     }
@@ -100,7 +100,7 @@ pub(super) fn effects(
             let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
             all.extend(effect);
         }
-        // Where the parts are told apart, their sum is not said again.
+        // Where both parts have an effect of their own, drop their sum.
         let of = |one: &Effect, id: &str| one.workload == workload.name && one.rule.id == id;
         let parts = ["io_uring_lost", "seccomp_filter"];
         if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {
@@ -116,7 +116,7 @@ fn engine<'r>(record: &'r Record, environment: &str) -> Option<&'r str> {
     Some(&setting.1)
 }
 
-/// The share of a step that is this one layer alone.
+/// The share of a step that consists of this layer alone.
 fn share(
     record: &Record,
     analysis: &Analysis,
