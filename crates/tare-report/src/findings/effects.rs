@@ -7,7 +7,7 @@ use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
 use tare_stats::estimate;
 
-use super::gate::Gate;
+use super::claim_filter::ClaimFilter;
 use super::rules::layers::{Ends, LAYERS, LayerRule};
 use crate::headline::{Metric, is_claim, noise};
 
@@ -141,7 +141,7 @@ fn share(
         })
     })?;
     let of_from = |us: f64| 100.0 * us / found.from_us.value;
-    let gate = Gate::new(analysis, &found.workload, [first, last]);
+    let filter = ClaimFilter::new(analysis, &found.workload, [first, last]);
     let claim = matches!(share.verdict, Verdict::Costs | Verdict::GivesBack);
     Some(Effect {
         rule,
@@ -157,7 +157,7 @@ fn share(
             blocks: share.us.blocks,
         }),
         throughput: None,
-        cpu_claimed: claim && gate.allows_layer(&share.us, found.noise_us),
+        cpu_claimed: claim && filter.allows_layer(&share.us, found.noise_us),
         throughput_claimed: false,
         found: share.verdict != Verdict::NotFound,
         source: Source::Share { of_whole: share.percent_of_whole },
@@ -188,11 +188,11 @@ fn pair(
         change.map(|(without, change)| (*without, *with, change))
     })?;
     let found = between(record, workload, &with.name, &without.name)?;
-    let gate = Gate::new(analysis, workload, [&with.name, &without.name]);
+    let filter = ClaimFilter::new(analysis, workload, [&with.name, &without.name]);
     let claim = |metric: Metric, cost: &Option<Cost>| {
         cost.as_ref().is_some_and(|cost| {
             let noise = noise(analysis, workload, metric);
-            is_claim(analysis, workload, metric, cost) && gate.allows_layer(&cost.percent, noise)
+            is_claim(analysis, workload, metric, cost) && filter.allows_layer(&cost.percent, noise)
         })
     };
     let blocks = server_cpu_by_block(record, workload, &[&with.name, &without.name]);

@@ -9,9 +9,9 @@ use tare_lab::record::{EnvironmentRecord, Phase, Record};
 use tare_lab::stacks::{StackKind, StackSlice};
 
 use super::Evidence;
+use super::claim_filter::ClaimFilter;
 use super::effects::{Effect, effects};
-use super::gate::Gate;
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::clean;
 use crate::headline::{Metric, claimed, is_claim};
 use crate::prove::Proof;
@@ -28,7 +28,7 @@ pub(crate) struct Facts<'a> {
     /// One explanation for each workload that has a complete block.
     pub(crate) explanations: Vec<Explanation>,
     pub(crate) proof: Option<Proof>,
-    pub(crate) marks: Marks,
+    pub(crate) marks: DoubtGroups,
     /// The effect of each layer that the record separates from the others.
     pub(crate) effects: Vec<Effect>,
 }
@@ -54,7 +54,7 @@ impl<'a> Facts<'a> {
             plan: plan.cloned(),
             explanations,
             proof: Proof::of(record, analysis),
-            marks: Marks::of(record, analysis),
+            marks: DoubtGroups::of(record, analysis),
             effects,
         }
     }
@@ -91,9 +91,10 @@ impl<'a> Facts<'a> {
     /// Whether a finding's cost may be claimed and no doubt forbids it.
     pub(crate) fn claimed(&self, finding: &Finding, metric: Metric) -> bool {
         let baseline = self.record.study.baseline.as_str();
-        let gate = Gate::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
+        let filter =
+            ClaimFilter::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
         let percent = metric.cost(finding).map_or(0.0, |cost| cost.percent.value);
-        claimed(self.analysis, finding, metric) && gate.allows(metric, percent)
+        claimed(self.analysis, finding, metric) && filter.allows(metric, percent)
     }
 
     /// Like [`Self::claimed`], for a cost between any two environments.
@@ -104,8 +105,8 @@ impl<'a> Facts<'a> {
         metric: Metric,
         cost: &Cost,
     ) -> bool {
-        let gate = Gate::new(self.analysis, workload, environments);
-        is_claim(self.analysis, workload, metric, cost) && gate.allows(metric, cost.percent.value)
+        let filter = ClaimFilter::new(self.analysis, workload, environments);
+        is_claim(self.analysis, workload, metric, cost) && filter.allows(metric, cost.percent.value)
     }
 
     /// Stacks of two environments, the second less the first.
@@ -147,12 +148,12 @@ impl<'a> Facts<'a> {
     }
 
     /// Number of a kind of doubt in the report.
-    pub(crate) fn mark(&self, kind: &str) -> Option<usize> {
+    pub(crate) fn doubt_number(&self, kind: &str) -> Option<usize> {
         self.marks.0.iter().find(|mark| mark.kind == kind).map(|mark| mark.number)
     }
 
     pub(crate) fn doubt_evidence(&self, kind: &str) -> Option<Evidence> {
-        let number = self.mark(kind)?;
+        let number = self.doubt_number(kind)?;
         Some(Evidence::at(format!("doubt-{number}"), format!("doubt [{number}]")))
     }
 

@@ -9,9 +9,9 @@
 //! Limits: a rule knows only what the record holds. A cause for which there is no rule is not named,
 //! and two layers that no environment separates are not distinguished.
 
+mod claim_filter;
 pub(crate) mod effects;
 pub(crate) mod facts;
-mod gate;
 mod reference;
 mod rules;
 mod show;

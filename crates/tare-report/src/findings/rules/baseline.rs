@@ -73,7 +73,7 @@ fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         .filter_map(|control| Some((control, control.cpu_cost()?.percent)))
         .min_by(|a, b| (a.1.value - failed).abs().total_cmp(&(b.1.value - failed).abs()));
     let Some((control, percent)) = worst else { return Vec::new() };
-    let doubts = facts.mark("control_beyond_claim").into_iter().collect();
+    let doubts = facts.doubt_number("control_beyond_claim").into_iter().collect();
     let n = blocks(percent.blocks);
     vec![
         rule.say(&[("control", percent_interval(&percent))])
@@ -103,7 +103,7 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         Doubt::BaselineNotClean { found } => Some(crate::figures::clean(found)),
         _ => None,
     });
-    let doubts: Vec<usize> = facts.mark("baseline_not_clean").into_iter().collect();
+    let doubts: Vec<usize> = facts.doubt_number("baseline_not_clean").into_iter().collect();
     let of_stacks = facts.workloads().find_map(|(_, workload)| {
         let side = Side::of(facts.stacks, StackKind::OnCpu, workload, baseline);
         let (total, figure) = (side.total(), side.subsystem(CONNTRACK));

@@ -3,8 +3,8 @@
 use tare_lab::analysis::Finding;
 use tare_lab::doubt::Doubt;
 
+use super::super::claim_filter::OFTEN;
 use super::super::facts::Facts;
-use super::super::gate::OFTEN;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::Metric;
 
@@ -180,7 +180,7 @@ fn finish(
     affected: &Affected<'_>,
 ) -> Statement {
     let often = format!("in up to {} of an environment's slices", words::share(affected.most));
-    let doubts = facts.mark(kind).into_iter().collect();
+    let doubts = facts.doubt_number(kind).into_iter().collect();
     let evidence: Option<Evidence> = facts.doubt_evidence(kind);
     let workload = affected.findings.first().map_or("", |finding| finding.workload.as_str());
     let several = affected.findings.iter().any(|finding| finding.workload != workload);

@@ -6,8 +6,8 @@ use tare_lab::record::Phase;
 use tare_stats::merged::BEYOND_MIN;
 use tare_std::units::nanoseconds;
 
+use super::super::claim_filter::ClaimFilter;
 use super::super::facts::Facts;
-use super::super::gate::Gate;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::blocks;
 use crate::tails::{self, claimed, factor, name, noise, over_baseline, percentile, time};
@@ -159,9 +159,10 @@ impl Rise<'_> {
 /// The claimed rise of one percentile in an environment, where no doubt forbids it.
 fn rise<'f>(facts: &Facts<'_>, finding: &'f Finding, percent: f64) -> Option<Rise<'f>> {
     let baseline = facts.record.study.baseline.as_str();
-    let gate = Gate::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
+    let filter =
+        ClaimFilter::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
     let over = claimed(facts.analysis, finding, percent)?;
-    (gate.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
+    (filter.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
 }
 
 /// The percentile above the median with the largest rise.

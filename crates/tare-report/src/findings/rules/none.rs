@@ -144,7 +144,7 @@ fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     if facts.analysis.blocks >= tare_stats::BLOCKS_MIN {
         return Vec::new();
     }
-    let doubts = facts.mark("few_blocks").into_iter().collect();
+    let doubts = facts.doubt_number("few_blocks").into_iter().collect();
     vec![
         rule.say(&[("n", blocks(facts.analysis.blocks))])
             .confidence(words::plainly("certain", doubts))

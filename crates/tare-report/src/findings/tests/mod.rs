@@ -1,7 +1,7 @@
 //! For every rule a record that triggers it, and one that does not.
 
 mod cases;
-mod gates;
+mod claim_filter;
 mod world;
 
 use std::collections::BTreeSet;
