@@ -1,9 +1,9 @@
-//! Doubts as a report shows them: each kind gets one number; its mark stands beside the figures and
-//! its text once below them. What a doubt says and advises is the core's (`Doubt::text`,
-//! `Doubt::advice`); here it gets a heading, and the short words of one line on a terminal.
+//! Doubts as a report shows them: each kind has one number, which marks the figures; its text follows
+//! once below them. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this module adds
+//! a heading and the short form for one line of a terminal.
 //!
-//! Order: slices touched times gravity, so that what taxes every slice comes before what touched
-//! two. A doubt about the record as a whole touches all of them.
+//! Order: affected slices times gravity, so a doubt about every slice comes before one about two. A
+//! doubt about the whole record affects all slices.
 
 use tare_lab::analysis::Analysis;
 use tare_lab::doubt::Doubt;
@@ -12,12 +12,12 @@ use tare_std::units::significant;
 
 use crate::figures::clean;
 
-/// Environments that one line names before it only counts them.
+/// Most environments that one line names; it counts the others.
 const NAMED: usize = 3;
 
-/// Doubts of one kind: its number, its words, and where it was seen.
+/// All doubts of one kind: number, texts and occurrences.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Mark {
+pub(crate) struct DoubtGroup {
     /// From 1, the heaviest first.
     pub(crate) number: usize,
     /// The `kind` of the record's JSON.
@@ -25,23 +25,23 @@ pub(crate) struct Mark {
     pub(crate) title: &'static str,
     pub(crate) advice: String,
     pub(crate) short_advice: &'static str,
-    /// One line each: environment (none: the record as a whole), workload, what was seen, slices.
-    pub(crate) seen: Vec<Seen>,
+    /// Where the kind of doubt occurred.
+    pub(crate) seen: Vec<DoubtOccurrence>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Seen {
+pub(crate) struct DoubtOccurrence {
     pub(crate) environment: Option<String>,
     pub(crate) workload: Option<String>,
     pub(crate) doubt: Doubt,
-    /// Slices that it touched; 0 where that means nothing.
+    /// Slices that it affects; 0 for a doubt about the whole record.
     pub(crate) slices: u32,
     /// Slices of this environment under this workload.
     of: u32,
 }
 
-impl Mark {
-    /// What was seen, the same words about several environments said once.
+impl DoubtGroup {
+    /// One line for each text, with all environments that share it.
     pub(crate) fn lines(&self) -> Vec<String> {
         let mut lines: Vec<(String, Vec<String>)> = Vec::new();
         for seen in &self.seen {
@@ -67,10 +67,10 @@ impl Mark {
         lines.into_iter().map(line).collect()
     }
 
-    /// The shortest form: the worst that was seen, then the environments and their slices, most
-    /// first. One line where only a size differs, else one per thing seen.
+    /// The shortest form: the worst doubt, then the environments and their slices, most first. Doubts
+    /// that differ only in size share one line.
     pub(crate) fn brief(&self) -> Vec<String> {
-        let mut groups: Vec<(&Doubt, Vec<&Seen>)> = Vec::new();
+        let mut groups: Vec<(&Doubt, Vec<&DoubtOccurrence>)> = Vec::new();
         for seen in &self.seen {
             let sized = size(&seen.doubt).is_some();
             let known = |d: &Doubt| sized || brief_text(d) == brief_text(&seen.doubt);
@@ -84,7 +84,7 @@ impl Mark {
                 None => groups.push((&seen.doubt, vec![seen])),
             }
         }
-        let line = |(worst, seen): (&Doubt, Vec<&Seen>)| {
+        let line = |(worst, seen): (&Doubt, Vec<&DoubtOccurrence>)| {
             let text = brief_text(worst);
             let places = places(&seen);
             clean(&if places.is_empty() { text } else { format!("{text}: {places}") })
@@ -92,16 +92,17 @@ impl Mark {
         groups.into_iter().map(line).collect()
     }
 
-    /// Slices touched times gravity, of so many slices in the record.
+    /// Affected slices times gravity. `all`: the number of slices in the record.
     fn weight(&self, all: u32) -> u64 {
-        let touched = |seen: &Seen| u64::from(if seen.slices == 0 { all } else { seen.slices });
+        let touched =
+            |seen: &DoubtOccurrence| u64::from(if seen.slices == 0 { all } else { seen.slices });
         let doubt = self.seen.first().map(|seen| &seen.doubt);
         self.seen.iter().map(touched).sum::<u64>() * doubt.map_or(0, gravity)
     }
 }
 
 /// `native 76, + no seccomp 75, native again 74, 4 more, of 76 slices`.
-fn places(seen: &[&Seen]) -> String {
+fn places(seen: &[&DoubtOccurrence]) -> String {
     // The same environment under several workloads is one place.
     let mut places: Vec<(&str, u32, u32)> = Vec::new();
     for seen in seen {
@@ -136,13 +137,13 @@ fn places(seen: &[&Seen]) -> String {
 
 /// All doubts of an analysis, grouped by kind, the heaviest first.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Marks(pub(crate) Vec<Mark>);
+pub(crate) struct DoubtGroups(pub(crate) Vec<DoubtGroup>);
 
-impl Marks {
-    pub(crate) fn of(record: &Record, analysis: &Analysis) -> Marks {
-        let mut marks = Marks::default();
+impl DoubtGroups {
+    pub(crate) fn of(record: &Record, analysis: &Analysis) -> DoubtGroups {
+        let mut marks = DoubtGroups::default();
         let listed = |doubt: &Doubt| match doubt {
-            // The reports have a list of these, with the reasons.
+            // Reports list these separately, with the reasons.
             Doubt::EnvironmentLeftOut { environment, .. } => record
                 .environments
                 .iter()
@@ -151,14 +152,20 @@ impl Marks {
         };
         for doubt in analysis.doubts.iter().filter(|doubt| !listed(doubt)) {
             let doubt = doubt.clone();
-            marks.add(Seen { environment: None, workload: None, doubt, slices: 0, of: 0 });
+            marks.add(DoubtOccurrence {
+                environment: None,
+                workload: None,
+                doubt,
+                slices: 0,
+                of: 0,
+            });
         }
         let mut all = 0;
         for finding in &analysis.findings {
             let of = finding.slices + finding.slices_void;
             all += of;
             for (doubt, slices) in &finding.doubts {
-                marks.add(Seen {
+                marks.add(DoubtOccurrence {
                     environment: Some(finding.environment.clone()),
                     workload: Some(finding.workload.clone()),
                     doubt: doubt.clone(),
@@ -174,11 +181,11 @@ impl Marks {
         marks
     }
 
-    fn add(&mut self, seen: Seen) {
+    fn add(&mut self, seen: DoubtOccurrence) {
         match self.0.iter_mut().find(|mark| mark.kind == seen.doubt.kind()) {
             Some(mark) if mark.seen.contains(&seen) => {}
             Some(mark) => mark.seen.push(seen),
-            None => self.0.push(Mark {
+            None => self.0.push(DoubtGroup {
                 number: 0,
                 kind: seen.doubt.kind(),
                 title: title(&seen.doubt),
@@ -191,7 +198,7 @@ impl Marks {
 
     /// Numbers of the doubts about one environment under one workload, ascending.
     pub(crate) fn numbers(&self, environment: &str, workload: &str) -> Vec<usize> {
-        let about = |seen: &Seen| {
+        let about = |seen: &DoubtOccurrence| {
             seen.environment.as_deref() == Some(environment)
                 && seen.workload.as_deref().is_none_or(|w| w == workload)
         };
@@ -199,7 +206,7 @@ impl Marks {
     }
 }
 
-/// How much a doubt takes from the figures it touches: 3 they may be of something else, 2 they are
+/// How much a doubt weakens the figures it affects: 3 they may be of something else, 2 they are
 /// biased, 1 they are noisier.
 fn gravity(doubt: &Doubt) -> u64 {
     match doubt {
@@ -226,7 +233,7 @@ fn gravity(doubt: &Doubt) -> u64 {
     }
 }
 
-/// What makes one doubt worse than another of its kind, where only a size differs.
+/// The size by which doubts of one kind compare; `None` where they differ in more than a size.
 fn size(doubt: &Doubt) -> Option<f64> {
     match doubt {
         Doubt::Steal { share }
@@ -241,7 +248,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
     }
 }
 
-/// What was seen in the fewest words; a share is the largest that was seen.
+/// The doubt in the fewest words.
 fn brief_text(doubt: &Doubt) -> String {
     let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
     match doubt {
@@ -254,7 +261,7 @@ fn brief_text(doubt: &Doubt) -> String {
         }
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
         Doubt::Throttled { share } => {
-            format!("CPU quota held back {} of the time", percent(share))
+            format!("CPU quota throttled {} of the time", percent(share))
         }
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("fixed rate not reached, {reached_per_s:.0} of {asked_per_s:.0} op/s")
@@ -281,10 +288,10 @@ fn brief_text(doubt: &Doubt) -> String {
             format!("not steady under {workload} ({criterion}) after {waited_s} s")
         }
         Doubt::CoordinatedOmission { driver } => {
-            format!("{driver} leaves waiting out of its latency at the fixed rate")
+            format!("{driver} omits waiting from its latency at the fixed rate")
         }
         Doubt::LatencyBeyondWindow { driver } => {
-            format!("{driver}'s latency is of its whole run")
+            format!("{driver}'s latency covers its whole run")
         }
         Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
@@ -294,13 +301,13 @@ fn brief_text(doubt: &Doubt) -> String {
     }
 }
 
-/// The core's advice in the fewest words.
+/// The advice in the fewest words.
 fn short_advice(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::Steal { .. } => "Trust CPU before throughput.",
         Doubt::Strangers { .. } => "Stop what else runs here and repeat.",
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more CPUs.",
-        Doubt::ClientSharesCpus { .. } => "Part of the cost is the client's company.",
+        Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
         Doubt::SentLate { .. } => "Latency is partly the client's; give it more CPUs.",
@@ -308,14 +315,14 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::LayerNotInForce { .. } => "These slices do not count; see `tare doctor`.",
         Doubt::ControlBeyondClaim { .. } => "Claim no cost of that size; measure longer.",
         Doubt::BaselineNotClean { .. } => "Real costs are larger than shown.",
-        Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" tells its part.",
+        Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" separates its part.",
         Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
         Doubt::UserModeKernel { .. } => "Read no cost of a virtual machine from it.",
-        Doubt::NotSteady { .. } => "Figures may drift; give it a longer steadystate_limit.",
+        Doubt::NotSteady { .. } => "Figures may drift; use a longer steadystate_limit.",
         Doubt::CoordinatedOmission { .. } => "Its percentiles are lower bounds.",
         Doubt::LatencyBeyondWindow { .. } => "Compare its percentiles between environments only.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
-        Doubt::FewBlocks { .. } => "Give it a larger budget, or more rounds.",
+        Doubt::FewBlocks { .. } => "Use a larger budget or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
     }
 }
@@ -323,7 +330,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
 /// The heading of a kind of doubt.
 fn title(doubt: &Doubt) -> &'static str {
     match doubt {
-        Doubt::Steal { .. } => "The hypervisor took the CPUs away",
+        Doubt::Steal { .. } => "Steal time",
         Doubt::Strangers { .. } => "Other processes used the CPUs",
         Doubt::ClientSaturated { .. } => "The client was saturated",
         Doubt::ClientSharesCpus { .. } => "The client and the system shared CPUs",
@@ -332,21 +339,21 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::SentLate { .. } => "The client sent operations late",
         Doubt::OperationErrors { .. } => "Operations failed",
         Doubt::LayerNotInForce { .. } => "A layer was not in force",
-        Doubt::ControlBeyondClaim { .. } => "The baseline differs from itself",
-        Doubt::BaselineNotClean { .. } => "The baseline is taxed by the host's network set-up",
+        Doubt::ControlBeyondClaim { .. } => "The two copies of the baseline differ",
+        Doubt::BaselineNotClean { .. } => "The host's network set-up slows the baseline",
         Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
         Doubt::UserModeKernel { .. } => "The guest's kernel runs in user mode",
-        Doubt::NotSteady { .. } => "It was not steady when it was measured",
-        Doubt::CoordinatedOmission { .. } => "Latency leaves waiting out",
-        Doubt::LatencyBeyondWindow { .. } => "Latency is of more than the window",
+        Doubt::NotSteady { .. } => "Not steady when measured",
+        Doubt::CoordinatedOmission { .. } => "Latency omits waiting",
+        Doubt::LatencyBeyondWindow { .. } => "Latency covers more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewBlocks { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
     }
 }
 
-/// A sentence from the core's words: capital first, full stop last.
+/// Adds a capital and a full stop.
 fn sentence(words: &str) -> String {
     format!("{}.", crate::headline::capital(words))
 }
@@ -356,9 +363,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_kind_has_one_number_and_says_equal_words_once() {
+    fn kinds_are_numbered_and_texts_deduplicated() {
         let (record, analysis) = crate::fixture::quick();
-        let marks = Marks::of(&record, &analysis);
+        let marks = DoubtGroups::of(&record, &analysis);
         let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();
         let engine = marks.0.iter().find(|mark| mark.kind == "io_engine_differs").unwrap();
         assert_eq!(kinds.iter().filter(|kind| **kind == engine.kind).count(), 1);
@@ -369,14 +376,14 @@ mod tests {
     }
 
     #[test]
-    fn what_touches_every_slice_comes_before_what_touched_two() {
+    fn doubts_are_ordered_by_affected_slices() {
         let (record, mut analysis) = crate::fixture::quick();
         for finding in &mut analysis.findings {
             finding.doubts = vec![(Doubt::Steal { share: 0.03 }, 1)];
             let slices = if finding.baseline { 24 } else { 20 };
             finding.doubts.push((Doubt::ClientSaturated { share: 0.97 }, slices));
         }
-        let marks = Marks::of(&record, &analysis);
+        let marks = DoubtGroups::of(&record, &analysis);
         let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();
         assert_eq!(kinds, ["client_saturated", "steal"]);
         assert_eq!(
@@ -394,9 +401,11 @@ mod tests {
     }
 
     #[test]
-    fn environments_of_the_left_out_list_are_not_doubts_again() {
+    fn left_out_environments_are_not_doubts() {
         let (record, analysis) = crate::fixture::quick();
         assert!(analysis.doubts.iter().any(|d| d.kind() == "environment_left_out"));
-        assert!(Marks::of(&record, &analysis).0.iter().all(|m| m.kind != "environment_left_out"));
+        assert!(
+            DoubtGroups::of(&record, &analysis).0.iter().all(|m| m.kind != "environment_left_out")
+        );
     }
 }

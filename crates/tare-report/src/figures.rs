@@ -57,7 +57,7 @@ pub(crate) fn interval_or_noise(cost: &Cost, verdict: Option<Verdict>) -> String
 
 /// How much of a cost there is room to say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
+pub(crate) enum CostFormat {
     /// `no difference found (within 1.8 %)`
     Full,
     /// `none found (±1.8 %)`
@@ -67,7 +67,7 @@ pub(crate) enum Room {
 /// A cost by its verdict: its interval, that it is within the noise, or that no difference was found.
 /// Never a bare 0. The control has no verdict: what its interval
 /// does not exclude is the noise, so a control that differs reads `within noise (±2.3 %)`.
-pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: Room) -> String {
+pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: CostFormat) -> String {
     let value = || format!("{} %", percent(cost.percent.value));
     if let Some(noise) = noise(verdict, value) {
         return noise;
@@ -84,8 +84,8 @@ pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: Room) -> String 
     }
     let within = format!("{:.1}", cost.within_percent);
     match room {
-        Room::Full => format!("no difference found (within {within} %)"),
-        Room::Short => format!("none found (\u{b1}{within} %)"),
+        CostFormat::Full => format!("no difference found (within {within} %)"),
+        CostFormat::Short => format!("none found (\u{b1}{within} %)"),
     }
 }
 
@@ -263,10 +263,10 @@ mod tests {
     fn a_cost_that_was_not_found_is_never_zero() {
         let interval = Interval { value: 0.0, low: -1.2, high: 1.8, blocks: 12 };
         let none = Cost { percent: interval, found: false, within_percent: 1.8 };
-        assert_eq!(cost(&none, None, Room::Full), "no difference found (within 1.8 %)");
-        assert_eq!(cost(&none, None, Room::Short), "none found (\u{b1}1.8 %)");
+        assert_eq!(cost(&none, None, CostFormat::Full), "no difference found (within 1.8 %)");
+        assert_eq!(cost(&none, None, CostFormat::Short), "none found (\u{b1}1.8 %)");
         let wild = Cost { within_percent: 37_132_968.2, ..none };
-        assert_eq!(cost(&wild, None, Room::Full), "not known yet");
+        assert_eq!(cost(&wild, None, CostFormat::Full), "not known yet");
     }
 
     #[test]
@@ -274,8 +274,8 @@ mod tests {
         let percent = Interval { value: -1.8, low: -3.2, high: -0.6, blocks: 12 };
         let found = Cost { percent, found: true, within_percent: 3.2 };
         let check = |verdict, expect: &str| {
-            assert_eq!(cost(&found, verdict, Room::Short), expect);
-            assert_eq!(cost(&found, verdict, Room::Full), expect);
+            assert_eq!(cost(&found, verdict, CostFormat::Short), expect);
+            assert_eq!(cost(&found, verdict, CostFormat::Full), expect);
         };
         check(Some(Verdict::WithinNoise), "within noise (\u{2212}1.8 %)");
         check(Some(Verdict::NoiseUnknown), "noise not known (\u{2212}1.8 %)");

@@ -1,10 +1,10 @@
-//! One sentence that says what a record found, made by rule from its figures.
+//! The headline of a report: one sentence, made from the figures of a record by rule.
 //!
 //! The rules:
 //! 1. A cost is claimed by the law of [`tare_stats::law`] alone.
 //! 2. The largest claimed cost of server CPU per operation comes first, that of throughput second.
-//! 3. Nothing claimed is said as "no cost found", with how small a cost could have been missed.
-//! 4. The control is always named, and so is that it is missing; a run that has not ended says so.
+//! 3. Without a claim the sentence states the bounds of the costs.
+//! 4. It always names the A/A control or its absence, and marks a run that has not ended.
 
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, claims};
 use tare_lab::record::Record;
@@ -20,13 +20,13 @@ pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Opti
     claims::noise(analysis, workload, metric).bound()
 }
 
-/// The same, where it says anything.
+/// Like [`noise`], without bounds too wide to be of use.
 pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
     noise(analysis, workload, metric).filter(|noise| tells(*noise))
 }
 
-/// The ends of a common scale for costs in percent, 0 among them. Intervals of very few blocks can
-/// be a hundred times as wide as the costs; they are cut where they would press the rest together.
+/// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few blocks
+/// can be a hundred times as wide as the costs; they are cut so that the rest stays readable.
 pub(crate) fn extent<'a>(
     costs: impl Iterator<Item = &'a Cost>,
     others: impl Iterator<Item = f64>,
@@ -48,12 +48,12 @@ pub(crate) fn claimed(analysis: &Analysis, finding: &Finding, metric: Metric) ->
     claims::verdict(analysis, finding, metric).is_some_and(Verdict::is_claim)
 }
 
-/// The same of a cost between any two environments.
+/// Like [`claimed`], for a cost between any two environments.
 pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
     claims::judge_cost(analysis, workload, metric, cost).is_claim()
 }
 
-/// The sentence. Plain text; names in it are stripped of control characters, not escaped for HTML.
+/// The headline as plain text. Its names have no control characters and are not escaped for HTML.
 pub fn headline(record: &Record, analysis: &Analysis) -> String {
     let compared: Vec<&Finding> =
         analysis.findings.iter().filter(|f| !f.baseline && !f.control).collect();
@@ -109,7 +109,7 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
     format!("{lead}{claim}; {}.", control_clause(analysis))
 }
 
-/// With a capital in front.
+/// The text with a capital first letter.
 pub(crate) fn capital(words: &str) -> String {
     let mut chars = words.chars();
     let first = chars.next().map(|c| c.to_uppercase().to_string()).unwrap_or_default();
@@ -120,7 +120,7 @@ fn cost_text(cost: &Cost) -> String {
     percent_interval(&cost.percent)
 }
 
-/// "of the throughput" already says that it is a loss, so its sign goes.
+/// Drops the sign, because "of the throughput" already marks a loss.
 fn unsigned(text: String) -> String {
     text.replace('+', "")
 }
@@ -143,13 +143,13 @@ fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
     if compared.is_empty() {
         format!("only {baseline} itself was measured")
     } else if within.is_empty() {
-        format!("no cost against {baseline} can be told yet")
+        format!("costs against {baseline} are not known yet")
     } else {
         format!("no cost against {baseline} stands out of the noise ({})", within.join(", "))
     }
 }
 
-/// What the A/A control says about all of it, for the workload in which it is worst.
+/// The noise of the A/A control, for the workload in which it is largest.
 fn control_clause(analysis: &Analysis) -> String {
     let worst = |metric: Metric| {
         analysis
@@ -163,9 +163,9 @@ fn control_clause(analysis: &Analysis) -> String {
     };
     let noise: Vec<String> = Metric::ALL.into_iter().filter_map(worst).collect();
     if !analysis.findings.iter().any(|f| f.control) {
-        "there is no A/A control to say how far that can be trusted".to_string()
+        "there is no A/A control, so the noise is unknown".to_string()
     } else if noise.is_empty() {
-        "the A/A control has too few blocks to tell the noise".to_string()
+        "the A/A control has too few blocks to show the noise".to_string()
     } else {
         format!("the A/A control stays within {}", noise.join(" and "))
     }
@@ -177,7 +177,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn the_largest_claimed_costs_are_named() {
+    fn names_largest_claimed_costs() {
         let (record, analysis) = fixture::quick();
         let text = headline(&record, &analysis);
         assert!(text.starts_with("\"docker-default\" costs the most: +"), "{text}");
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_below_the_noise_of_the_control_is_claimed() {
+    fn claims_nothing_within_noise() {
         let (record, mut analysis) = fixture::quick();
         for finding in analysis.findings.iter_mut().filter(|f| f.control) {
             for cost in [&mut finding.server_cpu_cost, &mut finding.throughput_cost] {
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn empty_and_running_records_say_so() {
+    fn marks_empty_and_running_records() {
         let (record, analysis) = fixture::empty();
         assert_eq!(headline(&record, &analysis), "Nothing has been measured yet.");
         let (record, analysis) = fixture::running();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn very_wide_intervals_do_not_press_the_scale_together() {
+    fn scale_cuts_very_wide_intervals() {
         let cost = |value, low, high| {
             let percent = Interval { value, low, high, blocks: 2 };
             Cost { percent, found: false, within_percent: high }
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_control_is_said() {
+    fn names_missing_control() {
         let (record, mut analysis) = fixture::quick();
         analysis.findings.retain(|f| !f.control);
         assert!(headline(&record, &analysis).contains("there is no A/A control"));

@@ -1,15 +1,15 @@
-//! The costs of one workload as a ladder: what a live view draws, one rung for each environment, on
-//! a common scale with the noise of the A/A control. Figures and words are those of the report.
+//! The costs of one workload for a live view: one row for each environment, on a common scale with
+//! the noise of the A/A control. Figures and texts equal those of the report.
 
 use tare_lab::analysis::{Analysis, Finding, Interval, claims};
 
-use crate::figures::{Room, clean, cost, micros, rate, with_interval};
+use crate::figures::{CostFormat, clean, cost, micros, rate, with_interval};
 use crate::headline::{Metric, claimed, extent, telling_noise};
 
-/// What a rung says.
+/// The verdict of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The baseline, which the others are compared with.
+    /// The baseline.
     Baseline,
     /// No pair has been measured yet.
     Unknown,
@@ -17,20 +17,20 @@ pub enum Verdict {
     NotClaimed,
     /// A cost beyond the noise.
     Loss,
-    /// Less than the baseline takes, beyond the noise.
+    /// A gain beyond the noise.
     Gain,
 }
 
-/// One environment.
+/// The cost of one environment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rung {
-    /// Its name, as the study has it: not cleaned.
+pub struct LadderRow {
+    /// Name from the study, with any control characters.
     pub environment: String,
     /// The baseline's second copy (A/A).
     pub control: bool,
     /// The cost in percent.
     pub cost: Option<Interval>,
-    /// The cost in words, or the figure itself for the baseline. Cleaned.
+    /// The cost as text, or the baseline's own figure, without control characters.
     pub text: String,
     pub verdict: Verdict,
 }
@@ -39,7 +39,7 @@ pub struct Rung {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ladder {
     /// In the order of the study, the control after the baseline.
-    pub rungs: Vec<Rung>,
+    pub rungs: Vec<LadderRow>,
     /// Ends of the common scale, in percent; 0 is between them.
     pub low: f64,
     pub high: f64,
@@ -58,7 +58,7 @@ pub fn ladder(analysis: &Analysis, workload: &str, metric: Metric) -> Ladder {
     Ladder { rungs, low, high, noise }
 }
 
-fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> Rung {
+fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> LadderRow {
     let found = metric.cost(finding);
     let verdict = match found {
         _ if finding.baseline => Verdict::Baseline,
@@ -78,9 +78,9 @@ fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> Rung {
     let text = match found {
         _ if finding.baseline => level().unwrap_or_else(|| "not known yet".into()),
         None => "not known yet".into(),
-        Some(found) => cost(found, claims::verdict(analysis, finding, metric), Room::Short),
+        Some(found) => cost(found, claims::verdict(analysis, finding, metric), CostFormat::Short),
     };
-    Rung {
+    LadderRow {
         environment: finding.environment.clone(),
         control: finding.control,
         cost: found.map(|cost| cost.percent).filter(|percent| percent.value.is_finite()),
@@ -95,7 +95,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn every_environment_has_a_rung_on_the_common_scale() {
+    fn every_environment_has_a_row_on_the_scale() {
         let (_, analysis) = fixture::quick();
         let ladder = ladder(&analysis, "write", Metric::ServerCpu);
         assert_eq!(ladder.rungs.len(), analysis.findings.len());
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_interval_and_another_workload_no_rungs() {
+    fn single_block_has_no_interval() {
         let (_, analysis) = fixture::single_block();
         let one = ladder(&analysis, "write", Metric::Throughput);
         assert!(one.rungs.iter().any(|rung| rung.text.contains("not known yet")), "{one:?}");

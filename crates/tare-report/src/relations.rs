@@ -1,5 +1,5 @@
-//! Published relations beside ours, as every report says them. The verdicts are the analysis's
-//! ([`tare_lab::analysis::relations`] has the rule).
+//! Published relations beside measured ones, as every report prints them. The verdicts come from
+//! [`tare_lab::analysis::relations`].
 
 use serde::Serialize;
 use tare_lab::analysis::{Relation, Verdict};
@@ -166,7 +166,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn every_relation_has_its_row_and_verdict() {
+    fn every_relation_has_a_row_and_verdict() {
         let (record, _) = fixture::quick();
         let rows = rows(&record);
         let told: Vec<_> = rows.iter().map(|row| (row.published.as_str(), row.verdict)).collect();
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_part_says_what_it_leaves_to_the_whole_study() {
+    fn quick_part_lists_what_it_leaves_out() {
         let (mut record, _) = fixture::quick();
         let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
         record.study.quick = Some(tare_lab::study::QuickPart {
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_out_is_not_testable() {
+    fn left_out_environments_are_not_testable() {
         let (record, _) = fixture::long();
         let rows = rows(&record);
         assert_eq!(rows[0].verdict, "not testable here");

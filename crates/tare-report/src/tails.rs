@@ -1,5 +1,4 @@
-//! What may be said of the percentiles of response time: a percentile over the baseline's, and what the
-//! A/A control says of it.
+//! Percentiles of response time: ratios to the baseline's percentile, and the noise of the A/A control.
 //!
 //! The rules are those of [`tare_stats::law`]: a ratio is claimed only if its interval excludes 1 and it is
 //! beyond everything that the control's own interval of the same percentile holds.
@@ -58,12 +57,12 @@ pub(crate) fn bounds(ns: &Interval) -> String {
     }
 }
 
-/// A time that is told, or why it is not.
+/// A percentile as text, or [`NOT_ENOUGH`].
 pub(crate) fn told(percentile: &Percentile) -> String {
     percentile.ns.as_ref().map_or_else(|| NOT_ENOUGH.to_string(), time)
 }
 
-/// Where fewer operations than ten took longer.
+/// Text of a percentile that fewer than ten operations exceeded.
 pub(crate) const NOT_ENOUGH: &str = "not enough";
 
 /// `4.1× [3.2, 5.2]`; `none` where no difference was found, with what the interval holds, and `within
@@ -86,11 +85,11 @@ pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> Str
     if over.found { format!("{} {held}", own()) } else { format!("none {held}") }
 }
 
-/// What the words of [`ratio`] mean.
+/// Explains the words of [`ratio`].
 pub(crate) const READING: &str =
     "none: no difference found; within noise: none beyond the A/A control's";
 
-/// A factor with three digits; beyond a thousand only that it is.
+/// A factor with three digits; `>1000` and `<0.001` beyond these.
 pub(crate) fn factor(value: f64) -> String {
     match value {
         x if x > 1e3 => ">1000".to_string(),

@@ -61,7 +61,7 @@ fn known_costs_are_reported_in_every_format() {
 fn one_measured_block_claims_nothing() {
     let (record, analysis) = measured(1);
     let headline = tare_report::headline(&record, &analysis);
-    assert!(headline.starts_with("No cost against native can be told yet"), "{headline}");
+    assert!(headline.starts_with("Costs against native are not known yet"), "{headline}");
     let text = tare_report::terminal::render(&record, &analysis, &[], Style::new(false, 160));
     for bad in ["inf", "NaN", "-100.0", "\u{2212}100.0"] {
         assert!(!text.contains(bad), "{bad} in\n{text}");

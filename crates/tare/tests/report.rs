@@ -167,7 +167,10 @@ fn an_explanation_is_in_every_form_of_its_record() {
     let output = run_in(here.path(), words.iter().chain(&["-o", "x.tare", "--state", "state"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let first = stdout(&output);
-    assert!(first.contains("Findings") && first.contains("userland proxy costs"), "{first}");
+    assert!(
+        first.contains("Findings") && first.contains("Port published by a userland proxy: +"),
+        "{first}"
+    );
     let sum = first.lines().find(|line| line.starts_with("The shares add up")).unwrap();
     let terminal = report(here.path(), "x.tare", &[]);
     assert!(terminal.contains(sum), "{terminal}");

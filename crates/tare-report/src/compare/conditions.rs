@@ -10,7 +10,7 @@ use tare_lab::record::Record;
 use super::costs::{CostRow, in_each};
 use super::economics::{is_same_rate, same_currency};
 use super::{Side, letter};
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::rate;
 use crate::fleet::Price;
 use crate::headline::{Metric, noise};
@@ -410,7 +410,7 @@ impl Warnings<'_, '_> {
                 let text = format!("{} is not finished", letter(at));
                 self.add(WarningKind::NotFinished, text);
             }
-            let marks = Marks::of(side.record, side.analysis).0;
+            let marks = DoubtGroups::of(side.record, side.analysis).0;
             if marks.is_empty() {
                 continue;
             }

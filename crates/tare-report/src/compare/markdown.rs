@@ -1,6 +1,6 @@
 //! A comparison in GitHub-flavoured Markdown. What comes from a record shows as text.
 
-use super::{Comparison, METHOD, Sheet, letter, sentences, tables};
+use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
 use crate::figures::shorten;
 use crate::markdown::escape;
 
@@ -50,7 +50,7 @@ fn list(blocks: &mut Vec<String>, title: &str, items: Vec<String>) {
     }
 }
 
-fn table(sheet: &Sheet) -> String {
+fn table(sheet: &ComparisonTable) -> String {
     let mut lines = vec![line(sheet.head.iter().map(|text| escape(text)))];
     let rule = |index: usize| if index < sheet.words { ":--" } else { "--:" }.to_string();
     lines.push(line((0..sheet.head.len()).map(rule)));

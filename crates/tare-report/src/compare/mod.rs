@@ -37,7 +37,7 @@ pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};
 pub(crate) use summary::sentences;
-pub(crate) use tables::{Entry, Sheet, money, tables};
+pub(crate) use tables::{ComparisonTable, Entry, money, tables};
 pub use terminal::terminal;
 
 /// A record with the name it is shown by, such as its file's.

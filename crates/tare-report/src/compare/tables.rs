@@ -4,13 +4,13 @@ use tare_lab::analysis::{Cost, Interval};
 use tare_stats::law::Verdict;
 
 use super::{Comparison, CostRow, Difference, Figures, Ratio, letter};
-use crate::figures::{Room, cost, latency, micros, rate, with_interval};
+use crate::figures::{CostFormat, cost, latency, micros, rate, with_interval};
 use crate::headline::Metric;
 use crate::tails;
 
 /// A table with a title. The cells of a row are as many as the head's.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Sheet {
+pub(crate) struct ComparisonTable {
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<Entry>>,
@@ -37,14 +37,14 @@ impl Entry {
 }
 
 /// Costs by either metric, then what each machine does, workload by workload.
-pub(crate) fn tables(comparison: &Comparison<'_>) -> Vec<Sheet> {
+pub(crate) fn tables(comparison: &Comparison<'_>) -> Vec<ComparisonTable> {
     let costs = Metric::ALL.into_iter().filter_map(|metric| costs(comparison, metric));
     let mut workloads: Vec<&str> = comparison.figures.iter().map(|row| row.workload).collect();
     workloads.dedup();
     costs.chain(workloads.into_iter().flat_map(|workload| figures(comparison, workload))).collect()
 }
 
-fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<Sheet> {
+fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<ComparisonTable> {
     let rows: Vec<&CostRow<'_>> =
         comparison.costs.iter().filter(|row| row.metric == metric).collect();
     let first = rows.first()?;
@@ -63,7 +63,7 @@ fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<Sheet> {
         cells.extend(row.differences_to_first.iter().skip(1).map(difference));
         cells
     };
-    Some(Sheet {
+    Some(ComparisonTable {
         title: match metric {
             Metric::ServerCpu => "Cost in server CPU per operation".to_string(),
             Metric::Throughput => "Throughput lost".to_string(),
@@ -89,11 +89,11 @@ fn difference(difference: &Option<Difference>) -> Entry {
 
 fn judged(of: &Cost, verdict: Option<Verdict>) -> Entry {
     let claimed = verdict.is_some_and(Verdict::is_claim);
-    Entry { text: cost(of, verdict, Room::Short), claimed }
+    Entry { text: cost(of, verdict, CostFormat::Short), claimed }
 }
 
 /// What a machine does, and what it takes.
-fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 3] {
+fn figures(comparison: &Comparison<'_>, workload: &str) -> [ComparisonTable; 3] {
     let priced = comparison.prices.iter().any(Option::is_some);
     let words = |heads: &[&str]| heads.iter().map(|head| (*head).to_string()).collect::<Vec<_>>();
     let does = words(&["op/s [95 %]", "op/s per CPU [95 %]", "vs A"]);
@@ -114,7 +114,7 @@ fn figures(comparison: &Comparison<'_>, workload: &str) -> [Sheet; 3] {
             }
         }
         let head = words(&["environment", "record"]).into_iter().chain(columns).collect();
-        Sheet { title: format!("{title}: {workload}"), head, rows, words: 2 }
+        ComparisonTable { title: format!("{title}: {workload}"), head, rows, words: 2 }
     };
     [
         sheet("What each machine does", does, &|figures| {

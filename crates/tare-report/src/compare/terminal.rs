@@ -2,7 +2,7 @@
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 
-use super::{Comparison, METHOD, Sheet, letter, sentences, tables};
+use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
 use crate::figures::shorten;
 use crate::headline::headline;
 use crate::terminal::{Paint, Style, paragraph};
@@ -68,7 +68,7 @@ fn list(out: &mut Vec<String>, paint: Paint, title: &str, items: Vec<String>) {
     }
 }
 
-fn table(sheet: &Sheet, paint: Paint) -> String {
+fn table(sheet: &ComparisonTable, paint: Paint) -> String {
     let rule = LineStyle::none().fill(paint.glyph('─')).junction(paint.glyph('─'));
     let mut table = Table::new();
     table.load_style(TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule));

@@ -46,7 +46,7 @@ fn levels(out: &mut String, finding: &Finding) {
         ("throughput", "op/s", &finding.throughput_per_s),
     ] {
         if let Some(level) = level {
-            add(out, finding, (name, unit), level, Said::default());
+            add(out, finding, (name, unit), level, Verdicts::default());
         }
     }
 }
@@ -54,7 +54,7 @@ fn levels(out: &mut String, finding: &Finding) {
 fn costs(out: &mut String, analysis: &Analysis, finding: &Finding) {
     for (name, of) in COSTS {
         if let Some(cost) = of(finding) {
-            let said = Said::new(cost.found, claims::verdict_of(analysis, finding, of));
+            let said = Verdicts::new(cost.found, claims::verdict_of(analysis, finding, of));
             add(out, finding, (name, "percent"), &cost.percent, said);
         }
     }
@@ -65,31 +65,31 @@ fn latencies(out: &mut String, analysis: &Analysis, finding: &Finding) {
         for one in latency.iter().flat_map(|latency| &latency.percentiles) {
             let name = format!("{which}_{}", tails::name(one.percent));
             if let Some(ns) = &one.ns {
-                add(out, finding, (&name, "ns"), ns, Said::default());
+                add(out, finding, (&name, "ns"), ns, Verdicts::default());
             }
             let Some(over) = &one.over_baseline else { continue };
             let verdict = claims::ratio_verdict(analysis, finding, one.percent);
             let said = match which {
-                "response" => Said::new(over.found, verdict),
-                _ => Said { found: Some(over.found), ..Said::default() },
+                "response" => Verdicts::new(over.found, verdict),
+                _ => Verdicts { found: Some(over.found), ..Verdicts::default() },
             };
             let ratio = format!("{name}_over_baseline");
             add(out, finding, (&ratio, "ratio"), &over.ratio, said);
             let more = format!("{name}_less_baseline");
-            add(out, finding, (&more, "ns"), &over.difference_ns, Said::default());
+            add(out, finding, (&more, "ns"), &over.difference_ns, Verdicts::default());
         }
     }
 }
 
 /// What may be said of a figure, where anything is.
 #[derive(Clone, Copy, Default)]
-struct Said {
+struct Verdicts {
     found: Option<bool>,
     claimed: Option<bool>,
     verdict: Option<Verdict>,
 }
 
-impl Said {
+impl Verdicts {
     fn new(found: bool, verdict: Option<Verdict>) -> Self {
         let claimed = verdict.is_some_and(Verdict::is_claim);
         Self { found: Some(found), claimed: Some(claimed), verdict }
@@ -101,7 +101,7 @@ fn add(
     finding: &Finding,
     (name, unit): (&str, &str),
     figure: &Interval,
-    said: Said,
+    said: Verdicts,
 ) {
     let number = |x: f64| if x.is_finite() { x.to_string() } else { String::new() };
     let flag = |is: Option<bool>| is.map(|is| is.to_string()).unwrap_or_default();

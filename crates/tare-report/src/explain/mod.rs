@@ -1,8 +1,8 @@
 //! A cost in shares by layer: a waterfall, the table of shares, the sum, the interactions, the
 //! doubts; as terminal text and as JSON.
 //!
-//! Rules of what is said are the core's (`tare_lab::ablation`): a share is a claim only beyond the
-//! noise of the control; one whose interval holds 0 is "not distinguishable from zero".
+//! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the control;
+//! a share whose interval holds 0 is "not distinguishable from zero".
 
 use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
@@ -11,7 +11,7 @@ use tare_lab::record::{Phase, Record};
 use tare_lab::stacks::StackSlice;
 use tare_stats::law;
 
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::{clean, interval_or_noise, percent, shorten};
 use crate::findings;
 use crate::headline::blocks;
@@ -43,7 +43,7 @@ pub fn render(
     text
 }
 
-/// What is asked, how it was found out, and what came out for each workload.
+/// The question, the method, and the result for each workload.
 pub(crate) fn section(record: &Record, plan: &Plan, paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     out.extend(wrap(&question(plan), paint).iter().map(|line| paint.bold(line)));
@@ -58,18 +58,15 @@ pub(crate) fn section(record: &Record, plan: &Plan, paint: Paint) -> Vec<String>
     out
 }
 
-/// What is asked.
+/// The question that the explanation answers.
 pub(crate) fn question(plan: &Plan) -> String {
     let (from, to) = (clean(&plan.from), clean(&plan.to));
     format!("Where does the cost of \"{to}\" against \"{from}\" come from?")
 }
 
-/// What is said while no block is complete.
+/// The text while no block is complete.
 pub(crate) fn nothing_yet(workload: &str) -> String {
-    format!(
-        "{}: there is no block yet in which every environment was measured; nothing can be said.",
-        clean(workload)
-    )
+    format!("{}: no result yet, because no block has measured every environment.", clean(workload))
 }
 
 /// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.
@@ -136,9 +133,9 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
     }
 }
 
-/// An explanation in words: the same on the terminal and on the page.
+/// An explanation as text, for the terminal and the page.
 #[derive(Debug)]
-pub(crate) struct Told {
+pub(crate) struct ExplanationText {
     /// What was measured.
     pub(crate) title: String,
     pub(crate) headline: String,
@@ -151,7 +148,7 @@ pub(crate) struct Told {
     pub(crate) notes: Vec<String>,
 }
 
-impl Told {
+impl ExplanationText {
     pub(crate) fn new(record: &Record, plan: &Plan, found: &Explanation) -> Self {
         let load = match found.phase {
             Phase::Capacity => "at capacity",
@@ -181,7 +178,7 @@ impl Told {
 }
 
 fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation, paint: Paint) {
-    let told = Told::new(record, plan, found);
+    let told = ExplanationText::new(record, plan, found);
     out.push(paint.bold(&paint.plain(&told.title)));
     out.extend(wrap(&told.headline, paint));
     out.push(String::new());
@@ -296,7 +293,7 @@ fn interaction(one: &Interaction) -> String {
     )
 }
 
-/// How it was made: the steps, the orders.
+/// The method: the steps and the orders.
 pub(crate) fn method(record: &Record, plan: &Plan) -> String {
     let orders = match plan.is_complete() {
         true if plan.orders_possible == 1 => "the only order".to_string(),
@@ -344,11 +341,11 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
     let mut lines = Vec::new();
     lines.push(match found.noise_us {
         Some(noise) => format!(
-            "A/A control: the ground a second time differs by at most {} µs per operation; nothing \
-             smaller is claimed.",
+            "A/A control: two copies of the starting environment differ by at most {} µs per operation; \
+             nothing smaller is claimed.",
             micros(noise)
         ),
-        None => "There is no A/A control: how large the noise is, is not known.".to_string(),
+        None => "There is no A/A control, so the noise is unknown.".to_string(),
     });
     let mut left = Vec::new();
     if found.blocks_incomplete > 0 {
@@ -357,7 +354,7 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
     }
     if found.pulled > 0.0 {
         left.push(format!(
-            "{:.1} % of the figures lay too far from what is usual and were pulled back",
+            "{:.1} % of the figures were outliers and were pulled back",
             100.0 * found.pulled
         ));
     }
@@ -375,7 +372,7 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
 }
 
 fn doubts(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
-    let marks = Marks::of(record, analysis);
+    let marks = DoubtGroups::of(record, analysis);
     for (index, mark) in marks.0.iter().enumerate() {
         if index == 0 {
             out.extend([String::new(), paint.bold("Doubts")]);

@@ -7,7 +7,7 @@ use super::*;
 use crate::fixture;
 
 #[test]
-fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
+fn text_names_shares_sum_noise_and_joint_steps() {
     let (record, plan) = fixture::explained();
     let analysis = analyse(&record);
     let text = render(&record, &analysis, &plan, &[], Style::new(false, 160));
@@ -30,7 +30,7 @@ fn the_text_names_shares_sum_noise_and_what_cannot_be_separated() {
 }
 
 #[test]
-fn the_page_has_the_waterfall_and_not_the_plan() {
+fn page_has_waterfall_without_plan() {
     let (record, _) = fixture::explained();
     let page = crate::html::page(&record, &analyse(&record), &[]);
     assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
@@ -40,7 +40,7 @@ fn the_page_has_the_waterfall_and_not_the_plan() {
 }
 
 #[test]
-fn names_of_a_stranger_are_text() {
+fn hostile_names_are_escaped() {
     let (mut record, mut plan) = fixture::explained();
     record.host.pop();
     plan.from = "<script>alert(1)</script>\u{1b}[31m".into();

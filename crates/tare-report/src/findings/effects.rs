@@ -1,5 +1,5 @@
-//! What one layer does, where the record can tell it from the others: by two environments that
-//! differ in it alone, or by its share in an explanation.
+//! The effect of a single layer, where the record separates it from the others: by two environments
+//! that differ in it alone, or by its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
 use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_block};
@@ -7,16 +7,16 @@ use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
 use tare_stats::estimate;
 
-use super::gate::Gate;
+use super::claim_filter::ClaimFilter;
 use super::rules::layers::{Ends, LAYERS, LayerRule};
 use crate::headline::{Metric, is_claim, noise};
 
-/// How an effect was found.
+/// The source of an effect.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Source {
     /// Two environments that differ in this layer alone.
     Pair,
-    /// A share of an explanation, and what part of the whole it is in percent.
+    /// A share of an explanation, with its percentage of the whole.
     Share { of_whole: Option<f64> },
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Effect {
     /// The same as paired ratios; of a share, without an interval.
     pub(crate) percent: Option<Interval>,
     pub(crate) throughput: Option<Interval>,
-    /// Of the CPU, and of the throughput: a loss or a gain that may be claimed.
+    /// Whether the loss or gain in CPU, and in throughput, may be claimed.
     pub(crate) cpu_claimed: bool,
     pub(crate) throughput_claimed: bool,
     /// The interval excludes 0.
@@ -53,7 +53,7 @@ impl Effect {
         self.signs().contains(&-1) && !self.signs().contains(&1)
     }
 
-    /// A claimed loss in one and a claimed gain in the other.
+    /// A claimed loss in one figure and a claimed gain in the other.
     pub(crate) fn mixed(&self) -> bool {
         self.signs().contains(&-1) && self.signs().contains(&1)
     }
@@ -100,7 +100,7 @@ pub(super) fn effects(
             let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
             all.extend(effect);
         }
-        // Where the parts are told apart, their sum is not said again.
+        // Where both parts have an effect of their own, drop their sum.
         let of = |one: &Effect, id: &str| one.workload == workload.name && one.rule.id == id;
         let parts = ["io_uring_lost", "seccomp_filter"];
         if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {
@@ -116,7 +116,7 @@ fn engine<'r>(record: &'r Record, environment: &str) -> Option<&'r str> {
     Some(&setting.1)
 }
 
-/// The share of a step that is this one layer alone.
+/// The share of a step that consists of this layer alone.
 fn share(
     record: &Record,
     analysis: &Analysis,
@@ -141,7 +141,7 @@ fn share(
         })
     })?;
     let of_from = |us: f64| 100.0 * us / found.from_us.value;
-    let gate = Gate::new(analysis, &found.workload, [first, last]);
+    let filter = ClaimFilter::new(analysis, &found.workload, [first, last]);
     let claim = matches!(share.verdict, Verdict::Costs | Verdict::GivesBack);
     Some(Effect {
         rule,
@@ -157,7 +157,7 @@ fn share(
             blocks: share.us.blocks,
         }),
         throughput: None,
-        cpu_claimed: claim && gate.allows_layer(&share.us, found.noise_us),
+        cpu_claimed: claim && filter.allows_layer(&share.us, found.noise_us),
         throughput_claimed: false,
         found: share.verdict != Verdict::NotFound,
         source: Source::Share { of_whole: share.percent_of_whole },
@@ -188,11 +188,11 @@ fn pair(
         change.map(|(without, change)| (*without, *with, change))
     })?;
     let found = between(record, workload, &with.name, &without.name)?;
-    let gate = Gate::new(analysis, workload, [&with.name, &without.name]);
+    let filter = ClaimFilter::new(analysis, workload, [&with.name, &without.name]);
     let claim = |metric: Metric, cost: &Option<Cost>| {
         cost.as_ref().is_some_and(|cost| {
             let noise = noise(analysis, workload, metric);
-            is_claim(analysis, workload, metric, cost) && gate.allows_layer(&cost.percent, noise)
+            is_claim(analysis, workload, metric, cost) && filter.allows_layer(&cost.percent, noise)
         })
     };
     let blocks = server_cpu_by_block(record, workload, &[&with.name, &without.name]);

@@ -1,4 +1,4 @@
-//! What rules look at: the record with everything that was concluded from it.
+//! The input of the rules: a record with its analysis, explanations, stacks and counters.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,27 @@ use tare_lab::record::{EnvironmentRecord, Phase, Record};
 use tare_lab::stacks::{StackKind, StackSlice};
 
 use super::Evidence;
+use super::claim_filter::ClaimFilter;
 use super::effects::{Effect, effects};
-use super::gate::Gate;
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::clean;
 use crate::headline::{Metric, claimed, is_claim};
 use crate::prove::Proof;
 use crate::stacks::{Figure, Profile, Row, Side};
 
-/// See the module.
+/// A record and everything derived from it.
 pub(crate) struct Facts<'a> {
     pub(crate) record: &'a Record,
     pub(crate) analysis: &'a Analysis,
     pub(crate) stacks: &'a [StackSlice],
     pub(crate) counters: Vec<CounterFinding>,
-    /// Where the record was explained: both ends of it, and a result for each workload that has one.
+    /// The plan of an explained record.
     pub(crate) plan: Option<Plan>,
+    /// One explanation for each workload that has a complete block.
     pub(crate) explanations: Vec<Explanation>,
     pub(crate) proof: Option<Proof>,
-    pub(crate) marks: Marks,
-    /// What each layer does where it can be told from the others.
+    pub(crate) marks: DoubtGroups,
+    /// The effect of each layer that the record separates from the others.
     pub(crate) effects: Vec<Effect>,
 }
 
@@ -53,7 +54,7 @@ impl<'a> Facts<'a> {
             plan: plan.cloned(),
             explanations,
             proof: Proof::of(record, analysis),
-            marks: Marks::of(record, analysis),
+            marks: DoubtGroups::of(record, analysis),
             effects,
         }
     }
@@ -77,8 +78,7 @@ impl<'a> Facts<'a> {
         self.analysis.findings.iter().filter(of)
     }
 
-    /// The environment that takes the most CPU, or else loses the most throughput, of those whose
-    /// cost may be claimed.
+    /// The environment with the largest claimed cost in CPU, or else in throughput.
     pub(crate) fn dearest(&self, workload: &str) -> Option<&Finding> {
         Metric::ALL.into_iter().find_map(|metric| {
             let value = |f: &Finding| metric.cost(f).map_or(0.0, |cost| cost.percent.value);
@@ -88,15 +88,16 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether a finding's cost may be claimed, and no doubt forbids to say so.
+    /// Whether a finding's cost may be claimed and no doubt forbids it.
     pub(crate) fn claimed(&self, finding: &Finding, metric: Metric) -> bool {
         let baseline = self.record.study.baseline.as_str();
-        let gate = Gate::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
+        let filter =
+            ClaimFilter::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
         let percent = metric.cost(finding).map_or(0.0, |cost| cost.percent.value);
-        claimed(self.analysis, finding, metric) && gate.allows(metric, percent)
+        claimed(self.analysis, finding, metric) && filter.allows(metric, percent)
     }
 
-    /// The same of a cost between any two environments.
+    /// Like [`Self::claimed`], for a cost between any two environments.
     pub(crate) fn claim(
         &self,
         workload: &str,
@@ -104,8 +105,8 @@ impl<'a> Facts<'a> {
         metric: Metric,
         cost: &Cost,
     ) -> bool {
-        let gate = Gate::new(self.analysis, workload, environments);
-        is_claim(self.analysis, workload, metric, cost) && gate.allows(metric, cost.percent.value)
+        let filter = ClaimFilter::new(self.analysis, workload, environments);
+        is_claim(self.analysis, workload, metric, cost) && filter.allows(metric, cost.percent.value)
     }
 
     /// Stacks of two environments, the second less the first.
@@ -117,12 +118,12 @@ impl<'a> Facts<'a> {
         Profile::new(side(from), side(to))
     }
 
-    /// A subsystem's row, if its difference excludes 0.
+    /// A subsystem's row, if the interval of its difference excludes 0.
     pub(crate) fn subsystem(&self, profile: &Profile, name: &str) -> Option<Row> {
         profile.subsystems().into_iter().find(|row| row.name == name && row.difference.found())
     }
 
-    /// A counter of an environment at capacity that stands out of the baseline's.
+    /// A counter of an environment at capacity that differs from the baseline's beyond the noise.
     pub(crate) fn stands_out(
         &self,
         workload: &str,
@@ -139,20 +140,20 @@ impl<'a> Facts<'a> {
         Some((found, found.difference?))
     }
 
-    /// Doubts of one kind about an environment under a workload, with the share of its slices.
+    /// The doubt of a kind about an environment under a workload, and the share of slices it affects.
     pub(crate) fn doubt(&self, finding: &Finding, kind: &str) -> Option<(Doubt, f64)> {
         let of = f64::from((finding.slices + finding.slices_void).max(1));
         let found = finding.doubts.iter().find(|(doubt, _)| doubt.kind() == kind)?;
         Some((found.0.clone(), (f64::from(found.1) / of).min(1.0)))
     }
 
-    /// Number of the doubt of a kind, as the report lists it.
-    pub(crate) fn mark(&self, kind: &str) -> Option<usize> {
+    /// Number of a kind of doubt in the report.
+    pub(crate) fn doubt_number(&self, kind: &str) -> Option<usize> {
         self.marks.0.iter().find(|mark| mark.kind == kind).map(|mark| mark.number)
     }
 
     pub(crate) fn doubt_evidence(&self, kind: &str) -> Option<Evidence> {
-        let number = self.mark(kind)?;
+        let number = self.doubt_number(kind)?;
         Some(Evidence::at(format!("doubt-{number}"), format!("doubt [{number}]")))
     }
 
@@ -169,7 +170,7 @@ impl<'a> Facts<'a> {
         self.doubts(workload, &names)
     }
 
-    /// The middle one of the sizes that a doubt of a kind has in the slices of some environments.
+    /// Median size of a doubt over the slices of some environments.
     pub(crate) fn median_of_doubt(
         &self,
         environments: &[&str],
@@ -189,14 +190,14 @@ impl<'a> Facts<'a> {
         sizes.get(sizes.len() / 2).copied()
     }
 
-    /// The rows of the table of costs.
+    /// Rows of the table of costs.
     pub(crate) fn costs_evidence(&self, workload: &str, rows: &[&str]) -> Evidence {
         let index = self.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
         let rows: Vec<String> = rows.iter().map(|name| format!("\"{}\"", clean(name))).collect();
         Evidence::at(format!("costs-{index}"), format!("costs of {}", rows.join(" and ")))
     }
 
-    /// The table of shares.
+    /// A row of the table of shares.
     pub(crate) fn shares_evidence(&self, workload: &str, row: &str) -> Evidence {
         let index = self.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
         Evidence::at(format!("shares-{}", index + 1), format!("share of {}", clean(row)))
@@ -212,7 +213,7 @@ impl<'a> Facts<'a> {
     }
 }
 
-/// A figure of stacks as an interval; one round gives none.
+/// A figure of stacks as an interval; a single round gives no bounds.
 pub(crate) fn interval(figure: &Figure, rounds: usize) -> Interval {
     Interval {
         value: figure.us,

@@ -1,17 +1,17 @@
-//! Conclusions in sentences, each made by one rule that can be read: what costs, how sure, what to
-//! do about it, and what that is expected to give back. No rule, no sentence.
+//! Conclusions in sentences, each made by one readable rule: the figure first, then what to do; below
+//! it the details, the confidence and the expected gain. No rule, no sentence.
 //!
 //! Method: a [`Rule`] looks at the record, its analysis, the shares of an explanation, sampled
-//! stacks, counters and doubts (`facts`), and speaks where its condition holds. Its words are
-//! templates in the table itself, so that `docs/reference/findings.md`, which is made from the table,
-//! shows what is said. An expectation is always a figure that was measured, with its interval.
+//! stacks, counters and doubts (`facts`), and reports where its condition holds. Its words are
+//! templates in the table itself, so `docs/reference/findings.md`, which is generated from the table,
+//! shows every sentence. An expected gain is always a measured figure with its interval.
 //!
 //! Limits: a rule knows only what the record holds. A cause for which there is no rule is not named,
-//! and two layers that no environment separates are not told apart.
+//! and two layers that no environment separates are not distinguished.
 
+mod claim_filter;
 pub(crate) mod effects;
 pub(crate) mod facts;
-mod gate;
 mod reference;
 mod rules;
 mod show;
@@ -28,19 +28,19 @@ use tare_lab::stacks::StackSlice;
 use facts::Facts;
 pub(crate) use show::{details, markdown, sentence, terminal};
 
-/// What kind of thing a rule says, in the order in which statements are shown.
+/// Kinds of statements, in the order in which they are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
     /// Some or all claims of the record are void.
     Void,
-    /// A cost and what it comes from.
+    /// A cost and its source.
     Cost,
-    /// Something that gave back a part of a cost.
+    /// A change that reduced a cost.
     Returned,
-    /// What makes a figure less than it seems.
+    /// A reason to trust a figure less.
     Caution,
-    /// What was looked for and not found.
+    /// An effect that was looked for and not found.
     Nothing,
 }
 
@@ -52,27 +52,29 @@ pub struct Rule {
     pub kind: Kind,
     /// The data that the rule reads.
     pub looks_at: &'static str,
-    /// When it speaks, in words.
+    /// When the rule reports, in words.
     pub condition: &'static str,
-    /// The sentence; parts in braces are filled in.
+    /// The sentence: the figure first, then a few words of advice. Parts in braces are filled in.
     pub sentence: &'static str,
-    /// What to do, with the flag or the knob.
+    /// Intervals, environments and context below the sentence; empty where it says all.
+    pub details: &'static str,
+    /// The advice, with the flag or the knob.
     pub advice: &'static str,
-    /// What the advice is expected to give back; empty where nothing is expected of it.
+    /// The gain that the advice is expected to bring; empty where none can be stated.
     pub expected: &'static str,
-    /// Where the expected figure comes from; empty where there is none.
+    /// The source of the expected figure; empty where there is none.
     pub expected_from: &'static str,
     speak: fn(&Rule, &Facts<'_>) -> Vec<Statement>,
 }
 
-/// Every rule, by what it is about.
+/// Every rule, grouped by subject.
 pub fn all() -> impl Iterator<Item = &'static Rule> {
     rules::ALL.iter().flat_map(|group| group.iter())
 }
 
-/// How sure a statement is.
+/// The figure behind a statement, its interval, and the doubts about it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Sureness {
+pub struct Confidence {
     /// The figure that the statement rests on, with its 95 % interval.
     pub figure: Option<Interval>,
     /// Unit of the figure: `us_per_operation`, `percent`.
@@ -81,7 +83,7 @@ pub struct Sureness {
     pub from_zero: Option<f64>,
     /// Numbers of the record's doubts that touch it.
     pub doubts: Vec<usize>,
-    /// All of it in words.
+    /// The confidence as text.
     pub text: String,
 }
 
@@ -97,34 +99,39 @@ pub struct Evidence {
 /// One conclusion. Names in it have lost their control characters and are not escaped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statement {
-    /// Id of the rule that speaks.
+    /// Id of the rule that made the statement.
     pub rule: &'static str,
     pub title: &'static str,
     pub kind: Kind,
-    /// The workload it is about; `None`: all of the record.
+    /// The workload; `None` where the statement is about the whole record.
     pub workload: Option<String>,
-    /// What costs, and how much.
+    /// The figure, and a few words of advice.
     pub text: String,
-    pub sureness: Sureness,
+    /// Intervals, environments and context.
+    pub details: Option<String>,
+    #[serde(rename = "sureness")]
+    pub confidence: Confidence,
     pub advice: String,
     pub expected: Option<String>,
     pub evidence: Vec<Evidence>,
-    /// For the order among its kind: percent of the figure that it is about.
+    /// Size of the effect in percent; it orders the statements of one kind.
     #[serde(skip)]
     size: f64,
 }
 
 impl Rule {
-    /// The rule's words with their parts filled in.
+    /// A statement with the rule's templates filled in.
     fn say(&self, values: &[(&str, String)]) -> Statement {
         let expected = words::fill(self.expected, values);
+        let details = words::fill(self.details, values);
         Statement {
             rule: self.id,
             title: self.title,
             kind: self.kind,
             workload: None,
             text: words::fill(self.sentence, values),
-            sureness: Sureness::default(),
+            details: (!details.is_empty()).then_some(details),
+            confidence: Confidence::default(),
             advice: words::fill(self.advice, values),
             expected: (!expected.is_empty()).then_some(expected),
             evidence: Vec::new(),
@@ -140,8 +147,8 @@ impl Statement {
         self
     }
 
-    fn sure(mut self, sureness: Sureness) -> Self {
-        self.sureness = sureness;
+    fn confidence(mut self, confidence: Confidence) -> Self {
+        self.confidence = confidence;
         self
     }
 
@@ -157,12 +164,12 @@ impl Evidence {
     }
 }
 
-/// Everything that the rules say of a record, what voids it first, then the largest costs.
+/// All statements about a record: first those that void claims, then costs, the largest first.
 pub fn statements(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> Vec<Statement> {
     statements_by(record, analysis, stacks, Plan::of_record(record).as_ref())
 }
 
-/// The same for a record that is explained by a plan which it does not hold itself.
+/// Like [`statements`], for a plan that the record does not hold itself.
 pub fn statements_by(
     record: &Record,
     analysis: &Analysis,
@@ -174,7 +181,7 @@ pub fn statements_by(
     }
     let facts = Facts::new(record, analysis, stacks, plan);
     let mut said: Vec<Statement> = all().flat_map(|rule| (rule.speak)(rule, &facts)).collect();
-    // Stable: rules that say the same kind keep the table's order where their sizes are equal.
+    // The sort is stable: statements of one kind and size keep the order of the table.
     said.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.size.total_cmp(&a.size)));
     said
 }

@@ -1,17 +1,19 @@
-//! Statements on a terminal and as Markdown. (The page has a section, JSON has the data.)
+//! Statements as terminal text and as Markdown. The page has its own section, and JSON holds the data.
 
 use super::Statement;
 use crate::markdown::escape;
 use crate::terminal::{Paint, paragraph};
 
-/// What stands below the sentence of a statement: a word and its text.
+/// The lines below the sentence of a statement: a label and its text.
 pub(crate) fn details(statement: &Statement) -> Vec<(&'static str, String)> {
-    let mut details = vec![
-        ("How sure", format!("{}.", crate::headline::capital(&statement.sureness.text))),
+    let measured = statement.details.as_deref().map(crate::headline::capital);
+    let mut details: Vec<_> = measured.map(|text| ("Measured", text)).into_iter().collect();
+    details.extend([
+        ("Confidence", format!("{}.", crate::headline::capital(&statement.confidence.text))),
         ("What to do", statement.advice.clone()),
-    ];
+    ]);
     if let Some(expected) = &statement.expected {
-        details.push(("Expected back", format!("{}.", crate::headline::capital(expected))));
+        details.push(("Expected gain", format!("{}.", crate::headline::capital(expected))));
     }
     details
 }
@@ -30,7 +32,7 @@ pub(crate) fn sentence(statement: &Statement, several: bool) -> String {
     }
 }
 
-/// Lines below a heading; none where no rule speaks.
+/// Terminal lines below a heading; empty without statements.
 pub(crate) fn terminal(statements: &[Statement], several: bool, paint: Paint) -> Vec<String> {
     let mut lines = Vec::new();
     for (index, statement) in statements.iter().enumerate() {
@@ -57,7 +59,7 @@ pub(crate) fn terminal(statements: &[Statement], several: bool, paint: Paint) ->
     lines
 }
 
-/// A list; `None` where no rule speaks.
+/// A Markdown list; `None` without statements.
 pub(crate) fn markdown(statements: &[Statement], several: bool) -> Option<String> {
     let item = |(index, statement): (usize, &Statement)| {
         let mut lines =

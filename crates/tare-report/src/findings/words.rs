@@ -1,12 +1,12 @@
-//! The words that rules have in common: templates, figures, how sure.
+//! Text that the rules share: templates, figures, confidence.
 
 use tare_lab::analysis::Interval;
 
-use super::Sureness;
-use crate::figures::{clean, micros, percent_interval, with_interval};
+use super::Confidence;
+use crate::figures::{clean, micros, percent, percent_interval, with_interval};
 
-/// Puts values in the place of `{name}`. What is put in is not looked at again, so that a name with
-/// braces in it stays as it is.
+/// Replaces each `{name}` by its value. Values are not expanded again, so a name with braces in it
+/// stays as it is.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -27,7 +27,7 @@ pub(super) fn quoted(name: &str) -> String {
     format!("\"{}\"", clean(name))
 }
 
-/// `3.10 µs [2.90, 3.31]`, below 0 with a true minus.
+/// `3.10 µs [2.90, 3.31]`, with a true minus below 0.
 pub(super) fn us(interval: &Interval) -> String {
     let one = |us: f64| micros(us).replace('-', "\u{2212}");
     match interval.is_bounded() {
@@ -45,12 +45,43 @@ pub(super) fn signed_us(interval: &Interval) -> String {
     format!("{sign}{}", us(interval))
 }
 
-/// A loss in percent, where the words say that it is one: `11.2 % [9.0, 13.0]`.
+/// `3.10 µs`, without an interval.
+pub(super) fn us_plain(us: f64) -> String {
+    format!("{} \u{b5}s", micros(us).replace('-', "\u{2212}"))
+}
+
+/// `+3.10 µs`, without an interval.
+pub(super) fn us_change(us: f64) -> String {
+    let sign = if us > 0.0 { "+" } else { "" };
+    format!("{sign}{}", us_plain(us))
+}
+
+/// `+11.2 %`, without an interval.
+pub(super) fn percent_change(value: f64) -> String {
+    format!("{} %", percent(value))
+}
+
+/// `11.2 %`, without sign and interval.
+pub(super) fn percent_size(value: f64) -> String {
+    percent_change(value.abs()).replace('+', "")
+}
+
+/// A loss of throughput as `11.2 % of throughput`, a gain as `+3.1 % throughput`. `lost` adds the
+/// word that a loss needs where no other cost comes before it.
+pub(super) fn throughput(loss: f64, lost: bool) -> String {
+    match (loss < 0.0, lost) {
+        (true, _) => format!("{} throughput", percent_change(-loss)),
+        (false, true) => format!("{} of throughput lost", percent_size(loss)),
+        (false, false) => format!("{} of throughput", percent_size(loss)),
+    }
+}
+
+/// A loss in percent where the text already calls it a loss: `11.2 % [9.0, 13.0]`.
 pub(super) fn loss(percent: &Interval) -> String {
     percent_interval(percent).replace('+', "")
 }
 
-/// The other way round.
+/// The interval of the negated figure.
 pub(super) fn mirrored(interval: &Interval) -> Interval {
     let Interval { value, low, high, blocks } = *interval;
     Interval { value: -value, low: -high, high: -low, blocks }
@@ -74,18 +105,18 @@ pub(super) fn list(parts: &[String]) -> String {
     }
 }
 
-/// How sure a figure is: its interval, blocks, distance from 0, and the doubts about it.
-/// `n` is what the interval rests on: `12 blocks`.
-pub(super) fn sureness(
+/// Confidence in a figure: its interval, distance from 0, and the doubts about it. `n` is the sample
+/// of the interval: `12 blocks`.
+pub(super) fn confidence(
     figure: &Interval,
     unit: (&'static str, &str),
     n: &str,
     noise: Option<String>,
     mut doubts: Vec<usize>,
-) -> Sureness {
+) -> Confidence {
     doubts.sort_unstable();
     doubts.dedup();
-    // What stands for no difference, and the scale on which the interval was made.
+    // The value of no difference, and the scale on which the interval is symmetric.
     let (zero, scale): (&str, fn(f64) -> f64) = match unit.0 {
         "ratio" => ("one", f64::ln),
         _ => ("zero", |value| value),
@@ -112,7 +143,7 @@ pub(super) fn sureness(
     parts.extend(from_zero.map(|times| format!("{times:.1} half-widths from {zero}")));
     parts.extend(noise);
     parts.extend(doubt_words(&doubts));
-    Sureness {
+    Confidence {
         figure: Some(*figure),
         unit: Some(unit.0),
         from_zero,
@@ -121,13 +152,13 @@ pub(super) fn sureness(
     }
 }
 
-/// Sureness of what is no figure with an interval.
-pub(super) fn plainly(text: impl Into<String>, mut doubts: Vec<usize>) -> Sureness {
+/// Confidence in a statement that has no figure with an interval.
+pub(super) fn plainly(text: impl Into<String>, mut doubts: Vec<usize>) -> Confidence {
     doubts.sort_unstable();
     doubts.dedup();
     let mut parts = vec![text.into()];
     parts.extend(doubt_words(&doubts));
-    Sureness { doubts, text: parts.join("; "), ..Sureness::default() }
+    Confidence { doubts, text: parts.join("; "), ..Confidence::default() }
 }
 
 fn doubt_words(doubts: &[usize]) -> Option<String> {
@@ -144,28 +175,29 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_filled_in_is_not_looked_at_again() {
+    fn fill_does_not_expand_values() {
         let values = [("a", "{b}".to_string()), ("b", "x".to_string())];
         assert_eq!(fill("<{a}> {b}{b}.", &values), "<{b}> xx.");
         assert_eq!(fill("", &values), "");
     }
 
     #[test]
-    fn sureness_says_interval_blocks_distance_and_doubts() {
+    fn confidence_names_interval_blocks_distance_and_doubts() {
         let figure = Interval { value: 3.0, low: 2.0, high: 4.0, blocks: 12 };
-        let sure = sureness(&figure, ("us_per_operation", "µs"), "12 blocks", None, vec![3, 1, 3]);
+        let sure =
+            confidence(&figure, ("us_per_operation", "µs"), "12 blocks", None, vec![3, 1, 3]);
         assert_eq!(
             sure.text,
             "95 % interval [2.00, 4.00] µs over 12 blocks; 3.0 half-widths from zero; doubts [1, 3]"
         );
         assert_eq!(sure.doubts, [1, 3]);
         let one = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..figure };
-        let sure = sureness(&one, ("percent", "%"), "1 block", None, vec![]);
+        let sure = confidence(&one, ("percent", "%"), "1 block", None, vec![]);
         assert!(sure.from_zero.is_none() && sure.text.ends_with("no interval"), "{}", sure.text);
     }
 
     #[test]
-    fn lists_read_as_english() {
+    fn list_joins_with_and() {
         let of = |n: usize| list(&["a", "b", "c"].map(String::from)[..n]);
         assert_eq!([of(0), of(1), of(2), of(3)], ["", "a", "a and b", "a, b and c"]);
     }

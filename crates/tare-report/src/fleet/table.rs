@@ -6,8 +6,8 @@ use tare_lab::record::Record;
 use tare_stats::law::Verdict;
 
 use super::{Fleet, Need, Period, Price, needs};
-use crate::doubts::Marks;
-use crate::figures::{Room, clean, cost, noise, rate, shorten};
+use crate::doubts::DoubtGroups;
+use crate::figures::{CostFormat, clean, cost, noise, rate, shorten};
 use crate::headline::{Metric, blocks, headline};
 use crate::terminal::{Paint, Style, facts, grid, paragraph};
 
@@ -17,7 +17,7 @@ const NAME: usize = 28;
 /// The report of a fleet.
 pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style) -> String {
     let paint = Paint(style);
-    let marks = Marks::of(record, analysis);
+    let marks = DoubtGroups::of(record, analysis);
     let mut out = Vec::new();
     let say = |out: &mut Vec<String>, text: &str, indent: &str| {
         out.extend(paragraph(&paint.plain(text), indent, style.width));
@@ -95,7 +95,13 @@ fn by(metric: Metric) -> &'static str {
     }
 }
 
-fn table(fleet: &Fleet, needs: &[Need<'_>], metric: Metric, marks: &Marks, style: Style) -> String {
+fn table(
+    fleet: &Fleet,
+    needs: &[Need<'_>],
+    metric: Metric,
+    marks: &DoubtGroups,
+    style: Style,
+) -> String {
     let lost = match metric {
         Metric::Throughput => "throughput lost [95 %]",
         Metric::ServerCpu => "CPU cost [95 %]",
@@ -106,7 +112,7 @@ fn table(fleet: &Fleet, needs: &[Need<'_>], metric: Metric, marks: &Marks, style
     grid(&head, &rows, style)
 }
 
-fn row(fleet: &Fleet, need: &Need<'_>, marks: &Marks) -> Vec<String> {
+fn row(fleet: &Fleet, need: &Need<'_>, marks: &DoubtGroups) -> Vec<String> {
     let finding = need.finding;
     let mut name = shorten(&finding.environment, NAME);
     if finding.control {
@@ -117,7 +123,7 @@ fn row(fleet: &Fleet, need: &Need<'_>, marks: &Marks) -> Vec<String> {
         let numbers: Vec<String> = numbers.iter().map(usize::to_string).collect();
         name.push_str(&format!(" [{}]", numbers.join(",")));
     }
-    let own = cost(need.cost, need.verdict, Room::Short);
+    let own = cost(need.cost, need.verdict, CostFormat::Short);
     let more = need.more(fleet);
     let nodes = shifted(&more, f64::from(fleet.nodes));
     let last = match &fleet.price {

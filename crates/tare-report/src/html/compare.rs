@@ -4,10 +4,10 @@ use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Cost, Interval};
 
-use super::shell::{self, Shell};
-use super::svg::{Anchor, Scale, Shape, Svg, swatch};
+use super::shell::{self, PageLayout};
+use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::compare::{
-    Comparison, CostRow, Figures, METHOD, Sheet, letter, money, sentences, tables,
+    Comparison, ComparisonTable, CostRow, Figures, METHOD, letter, money, sentences, tables,
 };
 use crate::figures::{clean, interval_or_noise, percent, rate, shorten, with_interval};
 use crate::headline::{Metric, extent, headline};
@@ -25,12 +25,12 @@ pub fn comparison(comparison: &Comparison<'_>) -> String {
 
 #[derive(Serialize)]
 struct View {
-    shell: Shell,
+    shell: PageLayout,
     records: Vec<RecordView>,
     found: Vec<String>,
     warnings: Vec<String>,
     charts: Vec<ChartView>,
-    sheets: Vec<SheetView>,
+    sheets: Vec<TableView>,
     method: &'static str,
     letters: Vec<String>,
     differing: Vec<FactView>,
@@ -56,7 +56,7 @@ struct ChartView {
 }
 
 #[derive(Serialize)]
-struct SheetView {
+struct TableView {
     title: String,
     head: Vec<String>,
     words: usize,
@@ -83,12 +83,12 @@ impl View {
         let letters: Vec<String> = (0..of.sides.len()).map(letter).collect();
         let title = format!("{} records compared", of.sides.len());
         View {
-            shell: Shell::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
+            shell: PageLayout::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             records: (0..of.sides.len()).map(|at| RecordView::new(of, at)).collect(),
             found: sentences(of),
             warnings: of.warnings.iter().map(|warning| clean(&warning.text)).collect(),
             charts: charts(of),
-            sheets: tables(of).iter().map(SheetView::new).collect(),
+            sheets: tables(of).iter().map(TableView::new).collect(),
             method: METHOD,
             letters,
             differing: of.differing.iter().map(fact).collect(),
@@ -112,8 +112,8 @@ impl RecordView {
     }
 }
 
-impl SheetView {
-    fn new(sheet: &Sheet) -> SheetView {
+impl TableView {
+    fn new(sheet: &ComparisonTable) -> TableView {
         let cell = |(at, entry): (usize, &crate::compare::Entry)| {
             let class = match (at < sheet.words, entry.claimed) {
                 (true, _) => "text",
@@ -122,7 +122,7 @@ impl SheetView {
             };
             (clean(&entry.text), class)
         };
-        SheetView {
+        TableView {
             title: clean(&sheet.title),
             head: sheet.head.iter().map(|text| clean(text)).collect(),
             words: sheet.words,
@@ -161,14 +161,14 @@ fn charts(of: &Comparison<'_>) -> Vec<ChartView> {
 }
 
 /// A chart of a row for each environment with a lane for each record.
-struct Lanes {
+struct ChartRows {
     svg: Svg,
     scale: Scale,
     records: usize,
     row: usize,
 }
 
-impl Lanes {
+impl ChartRows {
     fn new(
         id: &str,
         title: &str,
@@ -176,11 +176,11 @@ impl Lanes {
         scale: Scale,
         rows: usize,
         records: usize,
-    ) -> Lanes {
+    ) -> ChartRows {
         let height = count(rows) * (LABEL + count(records) * LANE) + AXIS;
         let description =
             format!("One row per environment, one mark per record. {}", said.join(". "));
-        Lanes { svg: Svg::new(id, height, title, &clean(&description)), scale, records, row: 0 }
+        ChartRows { svg: Svg::new(id, height, title, &clean(&description)), scale, records, row: 0 }
     }
 
     fn axis(&mut self, rows: usize, form: &dyn Fn(f64) -> String, unit: &str) {
@@ -188,16 +188,16 @@ impl Lanes {
         for tick in self.scale.ticks(4) {
             let x = self.scale.x(tick);
             self.svg.line(x, 0.0, x, bottom, if tick == 0.0 { "zero" } else { "grid" });
-            self.svg.text(x, bottom + 14.0, Anchor::Middle, "tick", &form(tick));
+            self.svg.text(x, bottom + 14.0, TextAnchor::Middle, "tick", &form(tick));
         }
-        self.svg.text(100.0, bottom + 31.0, Anchor::End, "tick", unit);
+        self.svg.text(100.0, bottom + 31.0, TextAnchor::End, "tick", unit);
     }
 
     /// Starts a row and returns the y of its first lane.
     fn label(&mut self, text: &str) -> f64 {
         let top = count(self.row) * (LABEL + count(self.records) * LANE);
         self.row += 1;
-        self.svg.text(0.0, top + 15.0, Anchor::Start, "label", &shorten(&clean(text), 40));
+        self.svg.text(0.0, top + 15.0, TextAnchor::Start, "label", &shorten(&clean(text), 40));
         top + LABEL + LANE / 2.0
     }
 
@@ -244,7 +244,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
         .collect();
     let id = format!("{name}-{id}");
     let mut chart =
-        Lanes::new(&id, title, &said, Scale::linear(low, high), rows.len(), of.sides.len());
+        ChartRows::new(&id, title, &said, Scale::linear(low, high), rows.len(), of.sides.len());
     chart.axis(rows.len(), &|tick| format!("{}\u{202f}%", percent(tick).replace(".0", "")), unit);
     for row in rows {
         let top = chart.label(row.environment);
@@ -294,7 +294,7 @@ fn bars(
         })
         .collect();
     let mut chart =
-        Lanes::new(id, title, &said, Scale::linear(0.0, most), rows.len(), of.sides.len());
+        ChartRows::new(id, title, &said, Scale::linear(0.0, most), rows.len(), of.sides.len());
     chart.axis(rows.len(), &rate, unit);
     for row in rows {
         let top = chart.label(row.environment);

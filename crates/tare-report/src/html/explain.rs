@@ -6,9 +6,9 @@ use serde::Serialize;
 use tare_lab::ablation::{Explanation, Plan, Verdict, explain};
 use tare_lab::record::Record;
 
-use super::svg::{Anchor, Scale, Svg};
+use super::svg::{Scale, Svg, TextAnchor};
 use crate::explain::waterfall::{bars, extent};
-use crate::explain::{Told, interval, method, micros, nothing_yet, question};
+use crate::explain::{ExplanationText, interval, method, micros, nothing_yet, question};
 use crate::figures::shorten;
 
 /// Heights in pixels: the words of a row, its bar, the axis.
@@ -59,7 +59,7 @@ impl ExplainView {
 
 impl WorkloadView {
     fn new(record: &Record, plan: &Plan, found: &Explanation, index: usize) -> Self {
-        let told = Told::new(record, plan, found);
+        let told = ExplanationText::new(record, plan, found);
         let chart = chart(plan, found, &format!("waterfall-{index}"));
         Self {
             title: told.title,
@@ -91,14 +91,14 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     for tick in scale.ticks(5) {
         let x = scale.x(tick);
         svg.line(x, 0.0, x, bottom, "grid");
-        svg.text(x, bottom + 14.0, Anchor::Middle, "tick", &micros(tick));
+        svg.text(x, bottom + 14.0, TextAnchor::Middle, "tick", &micros(tick));
     }
     let unit = if low > 0.0 {
         "\u{b5}s per operation; does not begin at 0"
     } else {
         "\u{b5}s per operation"
     };
-    svg.text(100.0, bottom + 30.0, Anchor::End, "tick", unit);
+    svg.text(100.0, bottom + 30.0, TextAnchor::End, "tick", unit);
     let mut top = 0.0;
     for (bar, said) in bars.iter().zip(&said) {
         let class = match bar.share.map(|share| share.verdict) {
@@ -108,8 +108,8 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
             Some(Verdict::WithinNoise | Verdict::NotFound) => "dot none",
         };
         let figure = bar.share.map_or_else(|| micros(bar.end), |share| interval(&share.us));
-        svg.text(0.0, top + 15.0, Anchor::Start, "label", &shorten(&bar.name, 30));
-        svg.text(100.0, top + 15.0, Anchor::End, "figure", &figure);
+        svg.text(0.0, top + 15.0, TextAnchor::Start, "label", &shorten(&bar.name, 30));
+        svg.text(100.0, top + 15.0, TextAnchor::End, "figure", &figure);
         let (from, to) = (scale.x(bar.start.min(bar.end)), scale.x(bar.start.max(bar.end)));
         // A share of nothing is still to be seen.
         svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, said);

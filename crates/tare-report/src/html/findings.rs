@@ -1,4 +1,4 @@
-//! What the rules say ([`crate::findings`]), each with links to what it rests on.
+//! The findings ([`crate::findings`]), each with links to its evidence.
 
 use serde::Serialize;
 
@@ -6,7 +6,7 @@ use crate::findings::{Evidence, Kind, Statement, details, sentence};
 
 #[derive(Serialize)]
 pub(super) struct FindingView {
-    /// Anchor of its own, so that one can be shown to somebody.
+    /// Anchor of the finding, so that a link can point to it.
     anchor: String,
     rule: &'static str,
     title: &'static str,

@@ -24,14 +24,14 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
 use crate::counters;
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::{clean, command, in_order, left_out, span, utc};
 use crate::headline::{blocks, capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::terminal::inside;
 use host::{EnvironmentView, Settings};
-use shell::{Part, Shell};
+use shell::{PageLayout, Part};
 use stacks::StacksView;
 use workload::WorkloadView;
 
@@ -108,7 +108,7 @@ impl PublishedView {
 
 #[derive(Serialize)]
 struct View {
-    shell: Shell,
+    shell: PageLayout,
     title: String,
     name: String,
     headline: String,
@@ -130,7 +130,7 @@ struct View {
     explanation: Option<explain::ExplainView>,
     /// Where a study tunes the host.
     tuning: Option<TuningView>,
-    marks: Vec<MarkView>,
+    marks: Vec<DoubtView>,
     layers: Vec<EnvironmentView>,
     settings: Settings,
     not_in_force: usize,
@@ -145,7 +145,7 @@ struct View {
 }
 
 #[derive(Serialize)]
-struct MarkView {
+struct DoubtView {
     number: usize,
     title: &'static str,
     advice: String,
@@ -154,7 +154,7 @@ struct MarkView {
 
 impl View {
     fn new(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> View {
-        let marks = Marks::of(record, analysis);
+        let marks = DoubtGroups::of(record, analysis);
         let environments = in_order(record);
         let workloads: Vec<WorkloadView> = record
             .study
@@ -169,7 +169,7 @@ impl View {
             parts.push(Part::FlameGraph);
         }
         View {
-            shell: Shell::new(
+            shell: PageLayout::new(
                 clean(&format!("{}: {}", record.study.name, record.study.title)),
                 clean(&record.header.tare_version),
                 &parts,
@@ -197,7 +197,7 @@ impl View {
             counters: counters::tables(record),
             explanation: explain::ExplainView::new(record),
             tuning: Proof::of(record, analysis).as_ref().map(TuningView::new),
-            marks: marks.0.iter().map(MarkView::new).collect(),
+            marks: marks.0.iter().map(DoubtView::new).collect(),
             layers: environments
                 .iter()
                 .filter(|e| !e.layers.is_empty())
@@ -276,9 +276,9 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
     .collect()
 }
 
-impl MarkView {
-    fn new(mark: &crate::doubts::Mark) -> MarkView {
-        MarkView {
+impl DoubtView {
+    fn new(mark: &crate::doubts::DoubtGroup) -> DoubtView {
+        DoubtView {
             number: mark.number,
             title: mark.title,
             advice: mark.advice.clone(),

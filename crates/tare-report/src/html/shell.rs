@@ -1,6 +1,6 @@
 //! What every page of Tare is made in: the document around it, its style and its templates.
 //!
-//! A page is a template that extends `shell.html` and a view that holds a [`Shell`] under the name
+//! A page is a template that extends `shell.html` and a view that holds a [`PageLayout`] under the name
 //! `shell`. Templates are part of the program and take no code from a record.
 
 use base64::Engine;
@@ -63,7 +63,7 @@ const TEMPLATES: [(&str, &str); 22] = templates![
 
 /// What the document around a page needs.
 #[derive(Debug, Serialize)]
-pub(super) struct Shell {
+pub(super) struct PageLayout {
     title: String,
     version: String,
     styles: Vec<Value>,
@@ -72,7 +72,7 @@ pub(super) struct Shell {
     script_sources: Value,
 }
 
-impl Shell {
+impl PageLayout {
     /// `title` and `version` are text without control characters.
     pub(super) fn new(title: String, version: String, parts: &[Part]) -> Self {
         let mut styles = vec![STYLE];

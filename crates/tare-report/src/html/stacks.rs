@@ -10,7 +10,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::charts::as_data;
-use super::shell::{self, Part, Shell};
+use super::shell::{self, PageLayout, Part};
 use crate::figures::{clean, in_order};
 use crate::stacks::{Figure, Profile, Row, Side, change, flame_data, method, sampled};
 use tare_std::units::significant;
@@ -265,7 +265,7 @@ impl Functions {
 /// A page of one pair alone.
 #[derive(Serialize)]
 struct FlamePage {
-    shell: Shell,
+    shell: PageLayout,
     title: String,
     workload: String,
     samples: u64,
@@ -280,7 +280,7 @@ pub fn flamegraph(title: &str, workload: &str, profile: &Profile) -> String {
     let set = Set { baseline: profile.from.clone(), profiles: vec![profile.clone()] };
     let version = env!("CARGO_PKG_VERSION").to_string();
     let view = FlamePage {
-        shell: Shell::new(title.clone(), version, &[Part::FlameGraph]),
+        shell: PageLayout::new(title.clone(), version, &[Part::FlameGraph]),
         title,
         workload: clean(workload),
         samples: profile.from.samples + profile.to.samples,

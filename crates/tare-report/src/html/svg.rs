@@ -24,7 +24,7 @@ pub(crate) fn escape(text: &str) -> String {
 
 /// Where text stands at its x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Anchor {
+pub(super) enum TextAnchor {
     Start,
     Middle,
     End,
@@ -120,11 +120,11 @@ impl Svg {
         ));
     }
 
-    pub(super) fn text(&mut self, x: f64, y: f64, anchor: Anchor, class: &str, text: &str) {
+    pub(super) fn text(&mut self, x: f64, y: f64, anchor: TextAnchor, class: &str, text: &str) {
         let anchor = match anchor {
-            Anchor::Start => "start",
-            Anchor::Middle => "middle",
-            Anchor::End => "end",
+            TextAnchor::Start => "start",
+            TextAnchor::Middle => "middle",
+            TextAnchor::End => "end",
         };
         self.write(format_args!(
             r#"<text x="{x:.2}%" y="{y:.1}" text-anchor="{anchor}" class="{class}">{}</text>"#,
@@ -309,7 +309,7 @@ mod tests {
     #[test]
     fn text_and_attributes_are_escaped() {
         let mut svg = Svg::new("a", 10.0, "<t>", "\"d\"");
-        svg.text(1.0, 2.0, Anchor::End, "label", "</text><script>");
+        svg.text(1.0, 2.0, TextAnchor::End, "label", "</text><script>");
         svg.mark(1.0, 2.0, Shape::Circle, 3.0, "c1", "a & b");
         let text = svg.finish();
         assert!(!text.contains("<script>") && !text.contains("<t>"), "{text}");

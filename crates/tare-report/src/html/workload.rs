@@ -10,10 +10,10 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_stats::law::Verdict;
 use tare_std::units::{nanoseconds, thousands};
 
-use super::charts::{self, CountersOverTime, Drawn, Noted, Plot};
+use super::charts::{self, CountersOverTime, Noted, Plot, Series};
 use super::svg;
-use crate::doubts::Marks;
-use crate::figures::{Room, clean, cost, latency, micros, rate, role, share, with_interval};
+use crate::doubts::DoubtGroups;
+use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share, with_interval};
 use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
 use crate::relations;
@@ -57,7 +57,7 @@ struct Legend {
 }
 
 impl Legend {
-    fn new(of: &Drawn<'_>) -> Self {
+    fn new(of: &Series<'_>) -> Self {
         Self {
             swatch: Value::from_safe_string(svg::swatch(of.look.shape, of.look.class)),
             name: clean(&of.finding.environment),
@@ -118,12 +118,12 @@ impl WorkloadView {
         record: &Record,
         analysis: &Analysis,
         workload: &WorkloadSpec,
-        marks: &Marks,
+        marks: &DoubtGroups,
     ) -> Option<WorkloadView> {
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
         findings.first()?;
-        let drawn = Drawn::all(record, &findings);
+        let drawn = Series::all(record, &findings);
         let responses: Vec<Option<Responses>> =
             drawn.iter().map(|d| responses(d.slices.iter().copied())).collect();
         let throughput = charts::throughput(&drawn, &format!("rate-{id}"));
@@ -246,7 +246,7 @@ fn missing() -> String {
 }
 
 impl CostRow {
-    fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> CostRow {
+    fn new(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> CostRow {
         let figure = |interval: &Option<Interval>, form| {
             stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
         };
@@ -285,12 +285,12 @@ impl CostView {
             Some(Verdict::Gain) => "gain",
             _ => "none",
         };
-        CostView { text: stacked(&cost(of, verdict, Room::Short)), class }
+        CostView { text: stacked(&cost(of, verdict, CostFormat::Short)), class }
     }
 }
 
 impl LatencyRow {
-    fn new(analysis: &Analysis, finding: &Finding, marks: &Marks) -> LatencyRow {
+    fn new(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> LatencyRow {
         let columns = |of: &Latency, with_intervals: bool| {
             let own = [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns];
             let percentile = |(percent, ns): (f64, u64)| {

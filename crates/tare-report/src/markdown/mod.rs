@@ -14,9 +14,9 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
-use crate::doubts::Marks;
-use crate::explain::{self, Told};
-use crate::figures::{Room, cost, latency, left_out, micros, rate, shorten, with_interval};
+use crate::doubts::DoubtGroups;
+use crate::explain::{self, ExplanationText};
+use crate::figures::{CostFormat, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
 use crate::headline::{Metric, headline, noise};
 use crate::prove::{self, Proof};
@@ -44,7 +44,7 @@ const HEAD: [&str; 8] = [
 
 /// The report. Lines end in LF.
 pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
-    let marks = Marks::of(record, analysis);
+    let marks = DoubtGroups::of(record, analysis);
     let title = format!("{}: {}", record.study.name, record.study.title);
     let mut blocks = vec![
         format!("### {}", escape(&title)),
@@ -109,7 +109,7 @@ fn explanation(record: &Record) -> Vec<String> {
             blocks.push(escape(&explain::nothing_yet(&workload.name)));
             continue;
         };
-        let told = Told::new(record, &plan, &found);
+        let told = ExplanationText::new(record, &plan, &found);
         blocks.push(format!("{}. {}", escape(&told.title), escape(&told.headline)));
         let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
         blocks.push(plain_table(&head, &told.rows));
@@ -134,7 +134,7 @@ fn list(blocks: &mut Vec<String>, title: &str, items: Vec<String>) {
     }
 }
 
-fn table(analysis: &Analysis, findings: &[&Finding], marks: &Marks) -> String {
+fn table(analysis: &Analysis, findings: &[&Finding], marks: &DoubtGroups) -> String {
     let mut lines = vec![line(&HEAD.map(str::to_string))];
     let rules = HEAD.map(|head| match head {
         "environment" | "doubts" => ":--".to_string(),
@@ -149,12 +149,12 @@ fn line(cells: &[String]) -> String {
     format!("| {} |", cells.join(" | "))
 }
 
-fn row(analysis: &Analysis, finding: &Finding, marks: &Marks) -> [String; 8] {
+fn row(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> [String; 8] {
     let none = || "-".to_string();
     let own_cost = |metric: Metric| match metric.cost(finding) {
         Some(figure) => {
             let verdict = verdict(analysis, finding, metric);
-            let text = cost(figure, verdict, Room::Short);
+            let text = cost(figure, verdict, CostFormat::Short);
             if verdict.is_some_and(Verdict::is_claim) { format!("**{text}**") } else { text }
         }
         None if finding.baseline => "baseline".to_string(),
@@ -201,7 +201,7 @@ fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Findi
     };
     let of = |metric: Metric, words: &str| {
         let figure: &Cost = metric.cost(control)?;
-        Some(format!("{words} {}", cost(figure, None, Room::Full)))
+        Some(format!("{words} {}", cost(figure, None, CostFormat::Full)))
     };
     let costs: Vec<String> =
         [of(Metric::ServerCpu, "CPU cost"), of(Metric::Throughput, "throughput lost")]
@@ -212,7 +212,7 @@ fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Findi
     let claim = if told {
         "Costs in bold are beyond that; nothing smaller is claimed."
     } else {
-        "That is too few blocks to tell the noise."
+        "Too few blocks to show the noise."
     };
     let costs = if costs.is_empty() { "not known yet".to_string() } else { costs.join(", ") };
     format!("A/A control, the baseline a second time: {costs}. {claim}")

@@ -1,5 +1,5 @@
-//! What tuning the host gained, from a record alone: every environment with a tuned host against
-//! the one that differs from it in nothing else, paired within the blocks.
+//! The gain of host tuning, from a record alone: every environment with a tuned host against the one
+//! that differs in nothing else, paired within the blocks.
 //!
 //! [`tare_lab::analysis::tuning`] finds the gains, and [`tare_stats::law`] decides what is proven.
 
@@ -12,20 +12,20 @@ use tare_lab::layer::Host;
 use tare_lab::record::Record;
 use tare_stats::law::{TuningVerdict, Verdict};
 
-use crate::figures::{Room, clean, cost as cost_text};
+use crate::figures::{CostFormat, clean, cost as cost_text};
 use crate::terminal::{Paint, Style, grid, paragraph};
 
-/// Section of a record's host facts in which `tare tune prove` says what it did.
+/// Section of a record's host facts that `tare tune prove` writes.
 pub const FACTS: &str = "tune";
-/// Key of the fact that names the environment whose tuning was proven: only such records have a
-/// sentence about what remains.
+/// Key of the fact that names the environment whose tuning was tested. Only such records have a
+/// sentence about the remaining cost.
 pub const FACT_OF: &str = "proof of";
-/// Keys of facts that say what was not weighed begin with it; the value is the reason.
+/// Prefix of the keys of settings that were not weighed; the value is the reason.
 pub const FACT_NOT_WEIGHED: &str = "not weighed: ";
 
-/// What an environment costs against the baseline after everything was applied.
+/// The cost of an environment against the baseline after all tuning.
 #[derive(Clone, Debug, Serialize)]
-pub struct Remains {
+pub struct RemainingCost {
     pub workload: String,
     pub environment: String,
     pub baseline: String,
@@ -33,7 +33,7 @@ pub struct Remains {
     pub cpu_verdict: Option<Verdict>,
     pub throughput: Option<Cost>,
     pub throughput_verdict: Option<Verdict>,
-    /// Neither can be told from 0.
+    /// Neither cost is a claim.
     pub nothing: bool,
     /// Layers that still differ from the baseline's.
     pub layers: Vec<String>,
@@ -41,15 +41,15 @@ pub struct Remains {
     pub text: String,
 }
 
-/// A record seen as a proof of tuning.
+/// The gains of host tuning in a record.
 #[derive(Clone, Debug, Serialize)]
 pub struct Proof {
     pub gains: Vec<Gain>,
     /// Groups that are proven to help: rule 3.
     pub proven: Vec<String>,
-    /// What was planned and not weighed, and why.
+    /// Settings that were planned and not weighed, with the reason.
     pub not_weighed: Vec<(String, String)>,
-    pub remains: Vec<Remains>,
+    pub remains: Vec<RemainingCost>,
 }
 
 impl Proof {
@@ -82,7 +82,7 @@ impl Proof {
     }
 }
 
-fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<Remains> {
+fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<RemainingCost> {
     let baseline = record.study.baseline.as_str();
     let base = record.study.environments.iter().find(|one| one.name == baseline);
     let layers = base.map_or_else(Vec::new, |base| differing_layers(spec, base));
@@ -95,7 +95,7 @@ fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<
             cost.as_ref().map(|cost| judge_cost(analysis, &finding.workload, metric, cost))
         };
         let verdicts = [judged(Metric::ServerCpu, &cpu), judged(Metric::Throughput, &throughput)];
-        let mut remains = Remains {
+        let mut remains = RemainingCost {
             workload: finding.workload.clone(),
             environment: spec.name.clone(),
             baseline: baseline.to_string(),
@@ -113,7 +113,7 @@ fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<
     findings.map(one).collect()
 }
 
-/// Layers of an environment that are not as the baseline's, in words.
+/// Layers in which an environment differs from the baseline, as text.
 fn differing_layers(spec: &EnvironmentSpec, base: &EnvironmentSpec) -> Vec<String> {
     let mut layers = Vec::new();
     let mut add = |differs: bool, text: String| {
@@ -130,9 +130,9 @@ fn differing_layers(spec: &EnvironmentSpec, base: &EnvironmentSpec) -> Vec<Strin
     layers
 }
 
-fn sentence(remains: &Remains, several: bool) -> String {
+fn sentence(remains: &RemainingCost, several: bool) -> String {
     let of = |cost: &Option<Cost>, verdict: Option<Verdict>| {
-        let cost = cost.as_ref().map(|cost| cost_text(cost, verdict, Room::Full));
+        let cost = cost.as_ref().map(|cost| cost_text(cost, verdict, CostFormat::Full));
         cost.unwrap_or_else(|| "not known".to_string())
     };
     let place = if several { format!(" ({})", clean(&remains.workload)) } else { String::new() };
@@ -147,12 +147,12 @@ fn sentence(remains: &Remains, several: bool) -> String {
     let baseline = clean(&remains.baseline);
     match remains.nothing {
         true => format!(
-            "What remains of \"{name}\"{place} against {baseline} cannot be told from zero: {figures}. \
-             Still between them: {layers}."
+            "Remaining cost of \"{name}\"{place} against {baseline}: none found. {figures}. \
+             Layers that still differ: {layers}."
         ),
         false => format!(
-            "What remains of \"{name}\"{place} against {baseline}: {figures}. \
-             It comes from what is still between them: {layers}."
+            "Remaining cost of \"{name}\"{place} against {baseline}: {figures}. \
+             Layers that still differ: {layers}."
         ),
     }
 }
@@ -161,7 +161,7 @@ fn sentence(remains: &Remains, several: bool) -> String {
 pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
     let several = proof.gains.iter().any(|gain| gain.workload != proof.gains[0].workload);
     let cost = |cost: &Option<Cost>, verdict| {
-        cost.as_ref().map_or("-".to_string(), |cost| cost_text(cost, verdict, Room::Short))
+        cost.as_ref().map_or("-".to_string(), |cost| cost_text(cost, verdict, CostFormat::Short))
     };
     let row = |gain: &Gain| {
         let mut cells = vec![clean(&gain.groups)];
@@ -179,12 +179,11 @@ pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
     (head, proof.gains.iter().map(row).collect())
 }
 
-/// What the table compares.
+/// The caption of the table of gains.
 pub(crate) fn caption(proof: &Proof) -> String {
     match proof.gains.first() {
         None => {
-            "No host tuning was weighed: nothing that the plan changes here would be noticed by \
-                 a running system."
+            "No host tuning was weighed: a running system would notice none of the plan's changes."
                 .to_string()
         }
         Some(gain) => format!(
@@ -194,7 +193,7 @@ pub(crate) fn caption(proof: &Proof) -> String {
     }
 }
 
-/// What was not weighed, and what remains: a sentence each.
+/// One sentence for each setting that was not weighed and for each remaining cost.
 pub(crate) fn sentences(proof: &Proof) -> Vec<String> {
     let not_weighed = proof.not_weighed.iter();
     let not_weighed =
@@ -202,7 +201,7 @@ pub(crate) fn sentences(proof: &Proof) -> Vec<String> {
     not_weighed.chain(proof.remains.iter().map(|remains| remains.text.clone())).collect()
 }
 
-/// The proof as lines of terminal text: the gains, what was not weighed, what remains.
+/// Terminal lines: the gains, settings that were not weighed, the remaining cost.
 pub(crate) fn lines(proof: &Proof, style: Style) -> Vec<String> {
     let paint = Paint(style);
     let mut lines = paragraph(&paint.plain(&caption(proof)), "", style.width);

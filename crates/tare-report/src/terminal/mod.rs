@@ -22,9 +22,10 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
-use crate::doubts::Marks;
+use crate::doubts::DoubtGroups;
 use crate::figures::{
-    Room, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc, with_interval,
+    CostFormat, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc,
+    with_interval,
 };
 use crate::findings;
 use crate::headline::{Metric, blocks, headline};
@@ -57,7 +58,7 @@ impl Style {
 /// The final report. `stacks` of the record, where it has any, let more be said of causes.
 pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style: Style) -> String {
     let paint = Paint(style);
-    let marks = Marks::of(record, analysis);
+    let marks = DoubtGroups::of(record, analysis);
     let mut out = Vec::new();
     opening(&mut out, record, analysis, paint);
     for workload in &record.study.workloads {
@@ -123,7 +124,8 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
     for finding in shown {
         let one = |label: &str, metric: Metric| {
             let (of, verdict) = (metric.cost(finding), verdict(analysis, finding, metric));
-            let figure = of.map_or_else(|| "-".to_string(), |of| cost(of, verdict, Room::Short));
+            let figure =
+                of.map_or_else(|| "-".to_string(), |of| cost(of, verdict, CostFormat::Short));
             let padded = text::pad(&paint.plain(&figure), 26);
             let claimed = verdict.is_some_and(Verdict::is_claim);
             format!("{label} {}", paint.cost(&padded, of, claimed))
@@ -254,20 +256,20 @@ const ALL: [Column; 12] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Detail {
     /// Words of a cost that was not found.
-    words: Room,
+    words: CostFormat,
     /// Absolute figures with their intervals, and a blank more between columns.
     intervals: bool,
 }
 
-const LONG: Detail = Detail { words: Room::Full, intervals: true };
-const MIDDLE: Detail = Detail { words: Room::Short, intervals: true };
-const SHORT: Detail = Detail { words: Room::Short, intervals: false };
+const LONG: Detail = Detail { words: CostFormat::Full, intervals: true };
+const MIDDLE: Detail = Detail { words: CostFormat::Short, intervals: true };
+const SHORT: Detail = Detail { words: CostFormat::Short, intervals: false };
 
 fn tables(
     out: &mut Vec<String>,
     analysis: &Analysis,
     findings: &[&Finding],
-    marks: &Marks,
+    marks: &DoubtGroups,
     paint: Paint,
 ) {
     let any_latency = findings.iter().any(|f| f.response.is_some());
@@ -316,7 +318,7 @@ fn table(
     columns: &[Column],
     analysis: &Analysis,
     findings: &[&Finding],
-    marks: &Marks,
+    marks: &DoubtGroups,
     detail: Detail,
     paint: Paint,
 ) -> Table {
@@ -377,7 +379,7 @@ fn cell(
     column: Column,
     analysis: &Analysis,
     finding: &Finding,
-    marks: &Marks,
+    marks: &DoubtGroups,
     detail: Detail,
 ) -> String {
     let none = || "-".to_string();
@@ -436,7 +438,7 @@ fn coloured(
         return line.to_string();
     }
     let name = |finding: &Finding| {
-        paint.plain(&cell(Environment, analysis, finding, &Marks::default(), detail))
+        paint.plain(&cell(Environment, analysis, finding, &DoubtGroups::default(), detail))
     };
     let Some(finding) = findings.iter().find(|f| line.trim_start().starts_with(&name(f))) else {
         return line.to_string();
@@ -490,7 +492,7 @@ fn published(out: &mut Vec<String>, record: &Record, paint: Paint) {
     section(out, paint, &title, lines);
 }
 
-fn doubts(out: &mut Vec<String>, marks: &Marks, paint: Paint) {
+fn doubts(out: &mut Vec<String>, marks: &DoubtGroups, paint: Paint) {
     for (index, mark) in marks.0.iter().enumerate() {
         if index == 0 {
             out.push(String::new());

@@ -1,4 +1,4 @@
-//! Whether there is firm ground: the A/A control, and a baseline that pays for nothing.
+//! Whether the comparison is valid: the A/A control, and a baseline without container costs.
 
 use tare_lab::doubt::Doubt;
 use tare_lab::stacks::StackKind;
@@ -9,7 +9,7 @@ use crate::figures::percent_interval;
 use crate::headline::blocks;
 use crate::stacks::Side;
 
-/// Below this share of the CPU time per operation a few samples decide.
+/// Smallest share of the CPU time per operation that is reported; fewer samples are chance.
 const CONNTRACK_SHARE_MIN: f64 = 0.01;
 const CONNTRACK: &str = "netfilter and conntrack";
 
@@ -20,10 +20,11 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Void,
         looks_at: "the baseline's second copy (A/A) against the baseline; the doubt control_beyond_claim",
         condition: "the control's interval excludes 0, or the control is larger than the smallest cost that was found",
-        sentence: "The baseline differs from itself: {control} server CPU per operation where nothing differs. Costs of \
-                   that size in this record are not claims.",
-        advice: "Claim nothing that small from this record. Repeat with more rounds or a larger --budget, on a \
-                 quieter host, or with schedule = \"trials\", which starts every environment anew in each round.",
+        sentence: "A/A control: {control} server CPU per operation between two copies of the baseline. Ignore costs of \
+                   that size.",
+        details: "",
+        advice: "Repeat with more rounds or a larger --budget, on a quieter host, or with schedule = \"trials\", which \
+                 restarts every environment in each round.",
         expected: "",
         expected_from: "",
         speak: control_failed,
@@ -33,10 +34,10 @@ pub(super) const RULES: &[Rule] = &[
         title: "No A/A control",
         kind: Kind::Void,
         looks_at: "the environments of the record",
-        condition: "environments were compared, and none of them is the baseline's second copy",
-        sentence: "There is no A/A control, so how much this host makes out of nothing is not known, and any cost may \
-                   be that.",
-        advice: "Repeat with tare weigh, which adds the control by itself.",
+        condition: "environments were compared, and none of them is a second copy of the baseline",
+        sentence: "No A/A control: the noise of this host is unknown, and any cost may be noise. Repeat with a control.",
+        details: "",
+        advice: "tare weigh adds the control by itself.",
         expected: "",
         expected_from: "",
         speak: no_control,
@@ -49,12 +50,13 @@ pub(super) const RULES: &[Rule] = &[
                    host's network namespace)",
         condition: "the doubt is there, or netfilter and conntrack take more than 1 % of the baseline's CPU time per \
                     operation with an interval that excludes 0",
-        sentence: "The baseline is not clean: {found}.",
-        advice: "Real costs are larger than shown. Take the baseline where no NAT table or container bridge is: stop the \
-                 engine, or run tare weigh in a network namespace of its own.",
+        sentence: "Unclean baseline: {found}. Costs are larger than shown.",
+        details: "",
+        advice: "Measure the baseline without NAT tables and container bridges: stop the engine, or run tare weigh in \
+                 its own network namespace.",
         expected: "{back}",
-        expected_from: "the measured time of netfilter and conntrack in the baseline's stacks; without stacks nothing is \
-                        expected",
+        expected_from: "the measured time of netfilter and conntrack in the baseline's stacks; none without \
+                        stacks",
         speak: baseline_not_clean,
     },
 ];
@@ -65,18 +67,18 @@ fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         _ => None,
     });
     let Some(failed) = failed.next() else { return Vec::new() };
-    // Of several workloads, the one whose control the doubt is about.
+    // Of several workloads, take the one whose control caused the doubt.
     let controls = facts.analysis.findings.iter().filter(|one| one.control);
     let worst = controls
         .filter_map(|control| Some((control, control.cpu_cost()?.percent)))
         .min_by(|a, b| (a.1.value - failed).abs().total_cmp(&(b.1.value - failed).abs()));
     let Some((control, percent)) = worst else { return Vec::new() };
-    let doubts = facts.mark("control_beyond_claim").into_iter().collect();
+    let doubts = facts.doubt_number("control_beyond_claim").into_iter().collect();
     let n = blocks(percent.blocks);
     vec![
         rule.say(&[("control", percent_interval(&percent))])
             .about(&control.workload, percent.value)
-            .sure(words::sureness(&percent, ("percent", "%"), &n, None, doubts))
+            .confidence(words::confidence(&percent, ("percent", "%"), &n, None, doubts))
             .see([facts.costs_evidence(&control.workload, &[&control.environment])])
             .see(facts.doubt_evidence("control_beyond_claim")),
     ]
@@ -90,7 +92,7 @@ fn no_control(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     }
     vec![
         rule.say(&[])
-            .sure(words::plainly("certain: the record has none", Vec::new()))
+            .confidence(words::plainly("certain: the record has none", Vec::new()))
             .see([Evidence::at("layers", "environments that ran")]),
     ]
 }
@@ -101,7 +103,7 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         Doubt::BaselineNotClean { found } => Some(crate::figures::clean(found)),
         _ => None,
     });
-    let doubts: Vec<usize> = facts.mark("baseline_not_clean").into_iter().collect();
+    let doubts: Vec<usize> = facts.doubt_number("baseline_not_clean").into_iter().collect();
     let of_stacks = facts.workloads().find_map(|(_, workload)| {
         let side = Side::of(facts.stacks, StackKind::OnCpu, workload, baseline);
         let (total, figure) = (side.total(), side.subsystem(CONNTRACK));
@@ -113,18 +115,18 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         return Vec::new();
     }
     let mut found: Vec<String> =
-        doubt.into_iter().map(|found| format!("its network namespace has {found}")).collect();
+        doubt.into_iter().map(|found| format!("{found} in its network namespace")).collect();
     let mut size = 0.0;
     if let Some((_, figure, total)) = &of_stacks {
         size = 100.0 * figure.value / total;
         found.push(format!(
-            "{} per operation, {size:.0} % of its CPU time, are in netfilter and connection tracking",
+            "{} per operation, {size:.0} % of its CPU time, in netfilter and connection tracking",
             words::us(figure)
         ));
     }
     let back = of_stacks.as_ref().map_or(String::new(), |(_, figure, _)| {
         format!(
-            "{} less in the baseline, by which every cost against it is too small",
+            "{} less in the baseline; every cost against it is too small by that",
             words::us(figure)
         )
     });
@@ -136,7 +138,7 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let statement = statement.about(workload, size).see(facts.doubt_evidence("baseline_not_clean"));
     vec![match of_stacks {
         Some((_, figure, _)) => statement
-            .sure(words::sureness(
+            .confidence(words::confidence(
                 &figure,
                 ("us_per_operation", "\u{b5}s"),
                 &words::rounds(figure.blocks),
@@ -144,6 +146,6 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 doubts,
             ))
             .see([facts.stacks_evidence(baseline, baseline, CONNTRACK)]),
-        None => statement.sure(words::plainly("found before the run, not measured", doubts)),
+        None => statement.confidence(words::plainly("found before the run, not measured", doubts)),
     }]
 }

@@ -1,19 +1,22 @@
-//! Which code a cost is in, by sampled stacks.
+//! The code in which a cost arises, by sampled stacks.
 
 use super::super::facts::{Facts, interval};
 use super::super::{Kind, Rule, Statement, words};
 
-/// Subsystems that are named.
+/// Subsystems that a statement names.
 const NAMED: usize = 4;
 
 pub(super) const RULES: &[Rule] = &[Rule {
     id: "code",
-    title: "Which code the cost is in",
+    title: "Code that costs",
     kind: Kind::Cost,
     looks_at: "stacks by subsystem of the environment with the largest claimed cost, less those of the baseline",
     condition: "both have stacks, and the differences of their sum and of at least one subsystem exclude 0",
-    sentence: "{environment} against {baseline}, {load}: {rows}; the sum of all is {sum}.",
-    advice: "tare report FILE --stacks --to {environment} names the functions, --flamegraph OUT.html draws both and their difference.",
+    sentence: "CPU per operation in {environment}: {rows}. Look at the functions.",
+    details: "{measured}; {sum} in all, against {baseline}. It is the CPU time per operation of system, layer and client at one \
+              fixed rate.",
+    advice: "tare report FILE --stacks --to {environment} names the functions; --flamegraph OUT.html draws both environments and their \
+             difference.",
     expected: "",
     expected_from: "",
     speak: code,
@@ -44,18 +47,20 @@ fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 row.name
             )
         };
-        let words: Vec<String> = found.iter().take(NAMED).map(|row| one(&row)).collect();
+        let brief = |row: &&&crate::stacks::Row| {
+            let us = interval(&row.difference, profile.rounds()).value;
+            format!("{} in {}", words::us_change(us), row.name)
+        };
+        let measured: Vec<String> = found.iter().take(NAMED).map(|row| one(&row)).collect();
+        let rows: Vec<String> = found.iter().take(NAMED).map(|row| brief(&row)).collect();
         let sum = interval(&profile.total().difference, profile.rounds());
         let total = profile.total().from.us;
         let names: Vec<&str> = found.iter().take(NAMED).map(|row| row.name.as_str()).collect();
         let values = [
             ("environment", words::quoted(environment)),
             ("baseline", words::quoted(baseline)),
-            (
-                "load",
-                "CPU time per operation of system, layer and client at one fixed rate".to_string(),
-            ),
-            ("rows", words::list(&words)),
+            ("rows", words::list(&rows)),
+            ("measured", words::list(&measured)),
             ("sum", words::signed_us(&sum)),
         ];
         let first = interval(&found[0].difference, profile.rounds());
@@ -64,7 +69,7 @@ fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, 100.0 * first.value / total)
-                .sure(words::sureness(
+                .confidence(words::confidence(
                     &first,
                     unit,
                     &n,

@@ -1,5 +1,5 @@
-//! Who else is on the CPUs: quotas that hold back, interrupts, page faults; and what CPU time does
-//! not show.
+//! Disturbances of the CPUs: throttling by a quota, interrupts, page faults; and waits, which CPU time
+//! does not show.
 
 use tare_lab::analysis::Interval;
 use tare_lab::doubt::Doubt;
@@ -8,12 +8,12 @@ use tare_lab::record::{Phase, Slice};
 use tare_stats::estimate;
 
 use super::super::facts::{Facts, interval};
-use super::super::{Kind, Rule, Statement, Sureness, words};
+use super::super::{Confidence, Kind, Rule, Statement, words};
 use crate::headline::{Metric, blocks};
 
-/// Interrupts of devices on the system's CPUs below this rate disturb nobody.
+/// Lowest rate of device interrupts on the system's CPUs that is reported.
 const DEVICE_INTERRUPTS_PER_S: f64 = 500.0;
-/// Interrupts that the kernel sends itself, by their counters' names; every other one is a device's.
+/// Counter names of the kernel's own interrupts; all others belong to devices.
 const OF_THE_KERNEL: &[&str] = &[
     "loc",
     "res",
@@ -40,7 +40,7 @@ const OF_THE_KERNEL: &[&str] = &[
     "rescheduling",
     "function_call",
 ];
-/// Page faults more than the baseline's, per operation, that are worth a sentence.
+/// Smallest increase in page faults per operation that is reported.
 const PAGE_FAULTS_MIN: f64 = 0.01;
 const PAGE_FAULTS: [&str; 2] = ["system_page_faults_major", "system_page_faults_minor"];
 const MEMORY: &str = "page faults and memory";
@@ -48,26 +48,28 @@ const MEMORY: &str = "page faults and memory";
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "throttled",
-        title: "Held back by its CPU quota",
+        title: "Throttled by its CPU quota",
         kind: Kind::Cost,
-        looks_at: "the doubt throttled: the time for which the quota held the environment back (throttled_ns), by slice",
-        condition: "the quota held it back for more than 1 % of the time in at least a quarter of its slices",
-        sentence: "The CPU quota held {environment} back for up to {share} of the time, in {often} of its slices.",
-        advice: "Raise the quota (docker run --cpus, Kubernetes: limits.cpu), or give whole CPUs instead (--cpuset-cpus \
-                 LIST), which are not taken away in the middle of an operation.",
+        looks_at: "the doubt throttled: the time for which the quota throttled the environment (throttled_ns), by slice",
+        condition: "the quota throttled it for more than 1 % of the time in at least a quarter of its slices",
+        sentence: "CPU quota: up to {share} of the time throttled in {environment}, in {often} of its slices. Raise the quota.",
+        details: "",
+        advice: "Raise docker run --cpus (Kubernetes: limits.cpu), or assign whole CPUs (--cpuset-cpus LIST), which are \
+                 never taken away in the middle of an operation.",
         expected: "{back}",
-        expected_from: "the measured effect of the quota where an environment differs in it alone; else nothing is expected",
+        expected_from: "the measured effect of the quota where an environment differs in it alone; otherwise none",
         speak: throttled,
     },
     Rule {
         id: "device_interrupts",
-        title: "Devices interrupt the system's CPUs",
+        title: "Device interrupts on the system's CPUs",
         kind: Kind::Caution,
         looks_at: "the counters interrupts_{source}_cpu{N} and cpu{N}_interrupt_share of the system's CPUs, in the baseline at \
                    capacity",
         condition: "devices interrupt the system's CPUs more than 500 times a second",
-        sentence: "Devices interrupt the system's CPUs {rate} times a second in {environment}{share}; the most by {source}.",
-        advice: "Move them away: tare tune apply --only interrupts, or tare tune prove, which weighs it first.",
+        sentence: "Device interrupts: {rate} per second on the CPUs of {environment}, most from {source}. Move them away.",
+        details: "{share}",
+        advice: "tare tune apply --only interrupts moves them; tare tune prove measures the gain first.",
         expected: "{back}",
         expected_from: "the measured share of time in interrupts and softirqs on those CPUs, as an upper bound",
         speak: device_interrupts,
@@ -77,12 +79,13 @@ pub(super) const RULES: &[Rule] = &[
         title: "Page faults",
         kind: Kind::Caution,
         looks_at: "the counters system_page_faults_minor and _major at capacity; stacks: page faults and memory",
-        condition: "the counter stands out of the baseline's by more than 0.01 per operation",
-        sentence: "{environment} takes {count} page faults per operation against {baseline} ({name}).",
-        advice: "Let the database take its memory once, at its start (lock or pre-touch it), with enough of it (docker run \
-                 --memory); tare tune plan --only memory sets transparent huge pages.",
+        condition: "the counter exceeds the baseline's by more than 0.01 per operation, beyond the noise",
+        sentence: "Page faults: {count} per operation in {environment} against {baseline}. Allocate memory at the start.",
+        details: "",
+        advice: "Let the database lock or pre-touch its memory when it starts, and give it enough (docker run --memory). tare \
+                 tune plan --only memory sets transparent huge pages.",
         expected: "{back}",
-        expected_from: "the measured difference of page faults and memory in the stacks; without stacks nothing is expected",
+        expected_from: "the measured difference of page faults and memory in the stacks; none without stacks",
         speak: page_faults,
     },
     Rule {
@@ -90,13 +93,13 @@ pub(super) const RULES: &[Rule] = &[
         title: "More throughput lost than CPU explains",
         kind: Kind::Cost,
         looks_at: "throughput and server CPU per operation of the environment that loses the most throughput",
-        condition: "the loss of throughput is a claim, and its interval lies above what the cost in CPU alone would take from a \
-                    system that is limited by its CPUs",
-        sentence: "{environment} loses {lost} of the throughput, more than its CPU per operation explains ({explained}): it \
-                   waits for something.",
-        advice: "Look at what it waits for: counters system_run_queue_wait_ns, system_switches_voluntary, throttled_ns and the \
-                 pressures (tare report FILE --counters). CPUs of its own (--cpuset-cpus) and interrupts elsewhere (tare \
-                 tune apply --only interrupts) shorten most waits.",
+        condition: "the loss of throughput is a claim, and its interval lies above the loss that the CPU cost alone would cause in a \
+                    system limited by its CPUs",
+        sentence: "{environment}: {lost} of throughput lost, of which its CPU per operation explains {explained}. Look for waits.",
+        details: "",
+        advice: "The counters system_run_queue_wait_ns, system_switches_voluntary, throttled_ns and the pressures show waits \
+                 (tare report FILE --counters). Dedicated CPUs (--cpuset-cpus) and interrupts on other CPUs (tare tune apply \
+                 --only interrupts) shorten most of them.",
         expected: "",
         expected_from: "",
         speak: waits,
@@ -119,7 +122,7 @@ fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 && effect.with == environment
         });
         let back = alone.and_then(|effect| effect.throughput).map_or(String::new(), |lost| {
-            format!("{} of the throughput, what the quota alone takes", words::loss(&lost))
+            format!("{} of the throughput, the effect of the quota alone", words::loss(&lost))
         });
         let values = [
             ("environment", words::quoted(environment)),
@@ -127,11 +130,11 @@ fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("often", words::share(often)),
             ("back", back),
         ];
-        let n = format!("the kernel's own account, over {} slices", finding.slices);
+        let n = format!("counted by the kernel, over {} slices", finding.slices);
         said.push(
             rule.say(&values)
                 .about(workload, 100.0 * share)
-                .sure(words::plainly(n, facts.doubts(workload, &[environment])))
+                .confidence(words::plainly(n, facts.doubts(workload, &[environment])))
                 .see([facts.counter_evidence("throttled_ns")])
                 .see(facts.doubt_evidence("throttled")),
         );
@@ -185,7 +188,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let busy = interrupt_share(&slices, &cpus);
         let percent = |x: &Interval| format!("{:.1} % [{:.1}, {:.1}]", x.value, x.low, x.high);
         let share = busy.as_ref().map_or(String::new(), |busy| {
-            format!(", which spend {} of their time in interrupts and softirqs", percent(busy))
+            format!("{} of these CPUs' time is in interrupts and softirqs.", percent(busy))
         });
         let back = busy
             .as_ref()
@@ -203,7 +206,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, busy.map_or(0.0, |busy| busy.value))
-                .sure(words::sureness(&rate, unit, &n, None, doubts))
+                .confidence(words::confidence(&rate, unit, &n, None, doubts))
                 .see([facts.counter_evidence(&format!("interrupts_{source}"))]),
         );
     }
@@ -261,7 +264,13 @@ fn page_faults(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let statement = rule
             .say(&values)
             .about(workload, difference.value)
-            .sure(words::sureness(&difference, unit, &blocks(difference.blocks), None, doubts))
+            .confidence(words::confidence(
+                &difference,
+                unit,
+                &blocks(difference.blocks),
+                None,
+                doubts,
+            ))
             .see([facts.counter_evidence(name)]);
         said.push(match row {
             Some(_) => statement.see([facts.stacks_evidence(baseline, environment, MEMORY)]),
@@ -290,16 +299,16 @@ fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let environment = finding.environment.as_str();
         let values = [
             ("environment", words::quoted(environment)),
-            ("lost", words::loss(&lost)),
+            ("lost", words::percent_size(lost.value)),
             ("explained", format!("at most {:.1} %", takes(cpu.high))),
         ];
         let doubts = facts.doubts(workload, &[environment]);
-        let sure: Sureness =
-            words::sureness(&lost, ("percent", "%"), &blocks(lost.blocks), None, doubts);
+        let confidence: Confidence =
+            words::confidence(&lost, ("percent", "%"), &blocks(lost.blocks), None, doubts);
         said.push(
             rule.say(&values)
                 .about(workload, lost.value - takes(cpu.high))
-                .sure(sure)
+                .confidence(confidence)
                 .see([facts.costs_evidence(workload, &[environment])]),
         );
     }

@@ -1,122 +1,127 @@
-//! Doubts that touch so much of a record that they belong among its conclusions.
+//! Doubts that affect so much of a record that they are among its conclusions.
 
 use tare_lab::analysis::Finding;
 use tare_lab::doubt::Doubt;
 
+use super::super::claim_filter::OFTEN;
 use super::super::facts::Facts;
-use super::super::gate::OFTEN;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::Metric;
 
 const LOOKS_AT: &str = "the doubts of the slices, by environment";
-const OFTEN_WORDS: &str = "the doubt touches at least a quarter of the slices of an environment";
+const OFTEN_WORDS: &str = "the doubt affects at least a quarter of the slices of an environment";
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "client_saturated",
-        title: "The client was saturated",
+        title: "Client saturated",
         kind: Kind::Caution,
         looks_at: "the doubt client_saturated, and which costs in throughput are claimed",
-        condition: "the doubt touches at least a quarter of the slices of the baseline or of an environment whose loss of \
+        condition: "the doubt affects at least a quarter of the slices of the baseline or of an environment whose loss of \
                     throughput is a claim",
-        sentence: "The client used {share} of its CPUs in {places}, so it may be what was measured: {bound}.",
-        advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer; CPU per operation stands as it is.",
+        sentence: "Client saturated: {share} of its CPUs in use in {places}. {bound}.",
+        details: "",
+        advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer. CPU per operation is still valid.",
         expected: "",
         expected_from: "",
         speak: client_saturated,
     },
     Rule {
         id: "strangers",
-        title: "Others used the CPUs",
+        title: "Other processes on the CPUs",
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: OFTEN_WORDS,
-        sentence: "Processes outside the study used {share} of the CPUs in {places}.",
-        advice: "Stop what else runs here (top shows it) and repeat; until then believe CPU per operation before throughput, \
-                 and shares of the layer cpu least.",
+        sentence: "Other processes: {share} of the CPUs in {places}. Stop them and repeat.",
+        details: "",
+        advice: "top shows them. Until then trust CPU per operation before throughput, and shares of the layer cpu least.",
         expected: "",
         expected_from: "",
         speak: strangers,
     },
     Rule {
         id: "steal",
-        title: "The hypervisor took CPU time",
+        title: "Steal time",
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: OFTEN_WORDS,
-        sentence: "The hypervisor gave {share} of the CPUs' time to others in {places}.",
-        advice: "Believe CPU per operation before throughput, and repeat at a quieter time or on a host of your own \
-                 (dedicated or bare metal).",
+        sentence: "Steal time: {share} of the CPUs in {places}. Trust CPU before throughput.",
+        details: "",
+        advice: "The hypervisor gave this time to other guests. Repeat at a quieter time or on a dedicated host.",
         expected: "",
         expected_from: "",
         speak: steal,
     },
     Rule {
         id: "rate_not_reached",
-        title: "Latencies of an overloaded system",
+        title: "Fixed rate not reached",
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: OFTEN_WORDS,
-        sentence: "The fixed rate was not reached in {places} ({share}): these latencies are those of an overloaded system.",
-        advice: "Lower latency_share or rate_per_s of the workload, and compare latencies only then.",
+        sentence: "Fixed rate missed: {share} in {places}. These latencies are of an overloaded system.",
+        details: "",
+        advice: "Lower latency_share or rate_per_s of the workload before you compare latencies.",
         expected: "",
         expected_from: "",
         speak: rate_not_reached,
     },
     Rule {
         id: "errors",
-        title: "Operations failed",
+        title: "Failed operations",
         kind: Kind::Void,
         looks_at: LOOKS_AT,
         condition: "operations failed in any slice that counts",
-        sentence: "Operations failed in {places}: {share}.",
-        advice: "Read the system's log first. A failed operation is often cheaper than a good one, so do not use these \
-                 figures until none fails.",
+        sentence: "Failed operations: {share} in {places}. Do not use these figures.",
+        details: "",
+        advice: "Read the system's log. A failed operation is often cheaper than a good one.",
         expected: "",
         expected_from: "",
         speak: errors,
     },
     Rule {
         id: "not_in_force",
-        title: "A layer was not in force",
+        title: "Layer not in force",
         kind: Kind::Void,
         looks_at: "the layers as read back in each slice",
         condition: "a slice is void because a layer was not in force",
-        sentence: "A layer that was asked for was not in force in {places}: {share}. Those slices do not count.",
-        advice: "tare doctor says what this host can do.",
+        sentence: "Layer not in force: {share} in {places}. Those slices do not count.",
+        details: "",
+        advice: "tare doctor lists what this host supports.",
         expected: "",
         expected_from: "",
         speak: not_in_force,
     },
 ];
 
-/// The environments that a doubt touches in at least so much of their slices, and the doubt where
-/// it is worst.
-struct Seen<'f> {
+/// The environments that a doubt affects in at least a given share of their slices, and the worst
+/// doubt.
+struct Affected<'f> {
     worst: Doubt,
     findings: Vec<&'f Finding>,
     most: f64,
 }
 
-fn seen<'f>(facts: &'f Facts<'_>, kind: &str, least: f64) -> Option<Seen<'f>> {
-    let mut seen: Option<Seen<'f>> = None;
+fn affected<'f>(facts: &'f Facts<'_>, kind: &str, least: f64) -> Option<Affected<'f>> {
+    let mut affected: Option<Affected<'f>> = None;
     for finding in &facts.analysis.findings {
         let Some((doubt, often)) = facts.doubt(finding, kind) else { continue };
         if often < least {
             continue;
         }
-        match &mut seen {
-            None => seen = Some(Seen { worst: doubt, findings: vec![finding], most: often }),
-            Some(seen) => {
-                seen.findings.push(finding);
-                seen.most = seen.most.max(often);
-                if size(&doubt) > size(&seen.worst) {
-                    seen.worst = doubt;
+        match &mut affected {
+            None => {
+                affected = Some(Affected { worst: doubt, findings: vec![finding], most: often })
+            }
+            Some(affected) => {
+                affected.findings.push(finding);
+                affected.most = affected.most.max(often);
+                if size(&doubt) > size(&affected.worst) {
+                    affected.worst = doubt;
                 }
             }
         }
     }
-    seen
+    affected
 }
 
 fn size(doubt: &Doubt) -> f64 {
@@ -129,11 +134,11 @@ fn size(doubt: &Doubt) -> f64 {
     }
 }
 
-/// `30 %`, or `30 % (at worst 60 %)`: the middle of the slices that it touches, and the worst.
-fn usual(facts: &Facts<'_>, seen: &Seen<'_>) -> String {
-    let names: Vec<&str> = seen.findings.iter().map(|one| one.environment.as_str()).collect();
-    let kind = seen.worst.kind();
-    let worst = words::share(size(&seen.worst));
+/// `30 %`, or `30 % (at worst 60 %)`: the median of the slices that the doubt affects, and the worst.
+fn usual(facts: &Facts<'_>, affected: &Affected<'_>) -> String {
+    let names: Vec<&str> = affected.findings.iter().map(|one| one.environment.as_str()).collect();
+    let kind = affected.worst.kind();
+    let worst = words::share(size(&affected.worst));
     let middle = facts
         .median_of_doubt(&names, |doubt| (doubt.kind() == kind).then(|| size(doubt)))
         .map(words::share);
@@ -161,57 +166,65 @@ fn speak(
     facts: &Facts<'_>,
     kind: &str,
     least: f64,
-    share: impl Fn(&Seen<'_>) -> String,
+    share: impl Fn(&Affected<'_>) -> String,
 ) -> Vec<Statement> {
-    let Some(seen) = seen(facts, kind, least) else { return Vec::new() };
-    let values = [("places", places(facts, &seen.findings)), ("share", share(&seen))];
-    vec![finish(facts, rule.say(&values), kind, &seen)]
+    let Some(affected) = affected(facts, kind, least) else { return Vec::new() };
+    let values = [("places", places(facts, &affected.findings)), ("share", share(&affected))];
+    vec![finish(facts, rule.say(&values), kind, &affected)]
 }
 
-fn finish(facts: &Facts<'_>, statement: Statement, kind: &str, seen: &Seen<'_>) -> Statement {
-    let often = format!("seen in up to {} of an environment's slices", words::share(seen.most));
-    let doubts = facts.mark(kind).into_iter().collect();
+fn finish(
+    facts: &Facts<'_>,
+    statement: Statement,
+    kind: &str,
+    affected: &Affected<'_>,
+) -> Statement {
+    let often = format!("in up to {} of an environment's slices", words::share(affected.most));
+    let doubts = facts.doubt_number(kind).into_iter().collect();
     let evidence: Option<Evidence> = facts.doubt_evidence(kind);
-    let workload = seen.findings.first().map_or("", |finding| finding.workload.as_str());
-    let several = seen.findings.iter().any(|finding| finding.workload != workload);
-    let mut statement = statement.sure(words::plainly(often, doubts)).see(evidence);
+    let workload = affected.findings.first().map_or("", |finding| finding.workload.as_str());
+    let several = affected.findings.iter().any(|finding| finding.workload != workload);
+    let mut statement = statement.confidence(words::plainly(often, doubts)).see(evidence);
     statement.workload = (!several).then(|| crate::figures::clean(workload));
-    statement.size = 100.0 * size(&seen.worst);
+    statement.size = 100.0 * size(&affected.worst);
     statement
 }
 
 fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let Some(mut seen) = seen(facts, "client_saturated", OFTEN) else { return Vec::new() };
+    let Some(mut affected) = affected(facts, "client_saturated", OFTEN) else { return Vec::new() };
     let loses = |finding: &Finding| {
         let cost = finding.throughput_cost.as_ref();
         facts.claimed(finding, Metric::Throughput)
             && cost.is_some_and(|cost| cost.percent.value > 0.0)
     };
-    let baseline = seen.findings.iter().any(|finding| finding.baseline || finding.control);
-    seen.findings.retain(|finding| finding.baseline || finding.control || loses(finding));
-    if seen.findings.is_empty() {
+    let baseline = affected.findings.iter().any(|finding| finding.baseline || finding.control);
+    affected.findings.retain(|finding| finding.baseline || finding.control || loses(finding));
+    if affected.findings.is_empty() {
         return Vec::new();
     }
     let bound = match baseline {
-        true => "the baseline could do more, so that losses of throughput are lower bounds",
-        false => "part of the loss of throughput there may be the client's",
+        true => "The baseline could do more, so losses of throughput are lower bounds",
+        false => "The client may cause part of the loss of throughput",
     };
-    let share = usual(facts, &seen);
-    let values =
-        [("share", share), ("places", places(facts, &seen.findings)), ("bound", bound.to_string())];
-    vec![finish(facts, rule.say(&values), "client_saturated", &seen)]
+    let share = usual(facts, &affected);
+    let values = [
+        ("share", share),
+        ("places", places(facts, &affected.findings)),
+        ("bound", bound.to_string()),
+    ];
+    vec![finish(facts, rule.say(&values), "client_saturated", &affected)]
 }
 
 fn strangers(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "strangers", OFTEN, |seen| usual(facts, seen))
+    speak(rule, facts, "strangers", OFTEN, |affected| usual(facts, affected))
 }
 
 fn steal(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "steal", OFTEN, |seen| usual(facts, seen))
+    speak(rule, facts, "steal", OFTEN, |affected| usual(facts, affected))
 }
 
 fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "rate_not_reached", OFTEN, |seen| match &seen.worst {
+    speak(rule, facts, "rate_not_reached", OFTEN, |affected| match &affected.worst {
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("at worst {reached_per_s:.0} of {asked_per_s:.0} operations/s")
         }
@@ -220,9 +233,13 @@ fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn errors(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "operation_errors", 0.0, |seen| crate::figures::clean(&seen.worst.text()))
+    speak(rule, facts, "operation_errors", 0.0, |affected| {
+        crate::figures::clean(&affected.worst.text())
+    })
 }
 
 fn not_in_force(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "layer_not_in_force", 0.0, |seen| crate::figures::clean(&seen.worst.text()))
+    speak(rule, facts, "layer_not_in_force", 0.0, |affected| {
+        crate::figures::clean(&affected.worst.text())
+    })
 }

@@ -1,12 +1,13 @@
-//! Response times at the fixed rate: which percentile grew, whether by stalls or by a longer way, and what
-//! is seen beside it.
+//! Response times at the fixed rate: the percentile that grew, whether stalls or a longer path explain it,
+//! and likely causes.
 
 use tare_lab::analysis::{CounterFinding, Finding, Interval, OverBaseline, PERCENTS, THROTTLED_NS};
 use tare_lab::record::Phase;
 use tare_stats::merged::BEYOND_MIN;
+use tare_std::units::nanoseconds;
 
+use super::super::claim_filter::ClaimFilter;
 use super::super::facts::Facts;
-use super::super::gate::Gate;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::blocks;
 use crate::tails::{self, claimed, factor, name, noise, over_baseline, percentile, time};
@@ -20,16 +21,16 @@ const BESIDE: &str =
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "latency_tail",
-        title: "The slowest operations got slower",
+        title: "Slow tail",
         kind: Kind::Cost,
         looks_at: LOOKS_AT,
-        condition: "a percentile above the median is a claimed rise, and the interval of its ratio lies above that of the \
-                    median's; of several environments the one with the largest",
-        sentence: "The {percentile} of response time in {environment} is {ratio} that of {baseline} at the same rate ({here} \
-                   against {there}), and the median {median}.{others}",
-        advice: "Look for what stops it now and then: a CPU quota, others on its CPUs, interrupts, a slow flush of the disk. tare \
-                 report FILE --counters shows throttled_ns, system_run_queue_wait_ns and the longest disk operations at the fixed \
-                 rate; tare weigh --stacks --stack-kinds off-cpu shows what it waits in.",
+        condition: "a percentile above the median is a claimed rise, and the interval of its ratio lies above the median's; of several \
+                    environments the one with the largest",
+        sentence: "{percentile} latency: {ratio} in {environment} ({times}). Look for stalls.",
+        details: "{here} against {there} in {baseline} at the same rate; the median {median}.{others}",
+        advice: "Usual causes: a CPU quota, other processes on its CPUs, interrupts, a slow flush of the disk. tare report FILE \
+                 --counters shows throttled_ns, system_run_queue_wait_ns and the longest disk operations at the fixed rate; tare \
+                 weigh --stacks --stack-kinds off-cpu shows where it waits.",
         expected: "",
         expected_from: "",
         speak: tail,
@@ -41,10 +42,10 @@ pub(super) const RULES: &[Rule] = &[
         looks_at: LOOKS_AT,
         condition: "the median is a claimed rise, and no higher percentile grew by clearly more; of several environments the \
                     one with the largest",
-        sentence: "Every operation takes longer in {environment}: the median response time is {ratio} that of {baseline} at the \
-                   same rate, {difference} more.{others}",
-        advice: "A longer way, not stalls. Shorten it: docker run --network host, no userland proxy, no sandbox; tare explain \
-                 says which layer takes the CPU time.",
+        sentence: "Median latency: {ratio} in {environment} ({times}). Shorten the path.",
+        details: "{difference} more than {baseline} at the same rate.{others}",
+        advice: "Every operation is slower: the path is longer. Use docker run --network host, no userland proxy, no sandbox; tare \
+                 explain names the layer that takes the CPU time.",
         expected: "",
         expected_from: "",
         speak: shift,
@@ -54,15 +55,15 @@ pub(super) const RULES: &[Rule] = &[
         "Slow operations and a CPU quota",
         "the counter throttled_ns stands out of the baseline's at the fixed rate, and a percentile above the median is a claimed \
          rise",
-        "Raise the quota (docker run --cpus, Kubernetes: limits.cpu) or give whole CPUs (--cpuset-cpus LIST): who has used up the \
-         quota stands still until the next period of 100 ms.",
+        "Raise the quota (docker run --cpus, Kubernetes: limits.cpu) or assign whole CPUs (--cpuset-cpus LIST). A database that has \
+         used up its quota stops until the next period of 100 ms.",
     ),
     cause(
         "tail_run_queue",
         "Slow operations and waits for a CPU",
         "the counter system_run_queue_wait_ns stands out of the baseline's at the fixed rate, and a percentile above the median is \
          a claimed rise",
-        "Give the database CPUs of its own: docker run --cpuset-cpus LIST, which tare tune flags --for docker chooses, and keep \
+        "Dedicate CPUs to the database: docker run --cpuset-cpus LIST, which tare tune flags --for docker chooses, and keep \
          interrupts off them (tare tune apply --only interrupts).",
     ),
     cause(
@@ -70,34 +71,34 @@ pub(super) const RULES: &[Rule] = &[
         "Slow operations and a slow disk",
         "the longest read, write or flush of the disk stands out of the baseline's at the fixed rate, and a percentile above the \
          median is a claimed rise",
-        "tare disk DIR says what the device can do below saturation; put the data on a volume (-v) of a device that no one else \
-         writes to.",
+        "tare disk DIR measures the device below saturation. Put the data on a volume (-v) of a device that nothing else writes \
+         to.",
     ),
     cause(
         "tail_retransmits",
         "Slow operations and lost segments",
         "a counter of retransmits or of their timers stands out of the baseline's at the fixed rate, and a percentile above the \
          median is a claimed rise",
-        "A segment sent again waits for its timer, 200 ms or more. Look for drops (counters system_net_in_drops, \
+        "A retransmitted segment waits for its timer, 200 ms or more. Look for drops (counters system_net_in_drops, \
          system_tcp_backlog_drops); tare tune plan --only network sets queues and rings.",
     ),
     cause(
         "tail_proxy",
-        "Slow operations and a process on the way",
+        "Slow operations and a process in the path",
         "a process that the layer adds (a userland proxy, a sentry) takes CPU time at the fixed rate, and a percentile above the \
          median is a claimed rise",
-        "Every operation waits for that process to be scheduled, twice. Connect to the container's or the host's address instead of \
+        "Every operation waits twice for that process to be scheduled. Connect to the container's or the host's address instead of \
          127.0.0.1, or set \"userland-proxy\": false; for a sandbox, run the database under runc.",
     ),
     Rule {
         id: "latency_not_found",
-        title: "No latency stands out",
+        title: "No latency difference",
         kind: Kind::Nothing,
         looks_at: LOOKS_AT,
         condition: "no percentile of any environment is a claim, up or down",
-        sentence: "No difference in response time at the fixed rate stands out. In every environment {smallest} would have been \
-                   claimed.",
-        advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host: latencies bear company least.",
+        sentence: "No difference in latency found. Smallest detectable in every environment: {smallest}.",
+        details: "",
+        advice: "For smaller differences use more rounds, a larger --budget or a quieter host; latencies suffer most from other load.",
         expected: "",
         expected_from: "",
         speak: not_found,
@@ -108,15 +109,16 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         looks_at: "the operations that took longer than each percentile of response time",
         condition: "fewer than 10 did, in some environment",
-        sentence: "The {percentile} is not told in {places}: of {count} operations {beyond} took longer, and 10 are needed.",
-        advice: "Give it more rounds, a longer window or a higher rate_per_s.",
+        sentence: "{percentile} latency: not reported in {places}; {beyond} of {count} operations took longer, and 10 are needed.",
+        details: "",
+        advice: "Use more rounds, a longer window or a higher rate_per_s.",
         expected: "",
         expected_from: "",
         speak: not_told,
     },
 ];
 
-/// Two things that are seen together; all say the same but for the advice.
+/// A rule for a rise and a possible cause seen together; these rules differ only in their advice.
 const fn cause(
     id: &'static str,
     title: &'static str,
@@ -129,8 +131,8 @@ const fn cause(
         kind: Kind::Caution,
         looks_at: BESIDE,
         condition,
-        sentence: "The {percentile} of {environment} is {ratio} that of {baseline} at the same rate, and beside it {seen}. Both were \
-                   seen together; that one makes the other is likely, not proven.",
+        sentence: "{percentile} latency: {ratio} in {environment} while {seen}. A likely cause, not proven.",
+        details: "{here} against {there} in {baseline} at the same rate.",
         advice,
         expected: "",
         expected_from: "",
@@ -147,7 +149,7 @@ struct Rise<'f> {
 }
 
 impl Rise<'_> {
-    /// Its ratio lies above all that the median's interval holds.
+    /// Whether its whole interval lies above the median's.
     fn beyond_median(&self) -> bool {
         over_baseline(self.finding, MEDIAN)
             .is_some_and(|median| self.over.ratio.low > median.ratio.high)
@@ -157,19 +159,20 @@ impl Rise<'_> {
 /// The claimed rise of one percentile in an environment, where no doubt forbids it.
 fn rise<'f>(facts: &Facts<'_>, finding: &'f Finding, percent: f64) -> Option<Rise<'f>> {
     let baseline = facts.record.study.baseline.as_str();
-    let gate = Gate::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
+    let filter =
+        ClaimFilter::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
     let over = claimed(facts.analysis, finding, percent)?;
-    (gate.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
+    (filter.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
 }
 
-/// The percentile above the median that grew most.
+/// The percentile above the median with the largest rise.
 fn largest<'f>(facts: &Facts<'_>, finding: &'f Finding) -> Option<Rise<'f>> {
     let above = PERCENTS.into_iter().filter(|percent| *percent > MEDIAN);
     let rises = above.filter_map(|percent| rise(facts, finding, percent));
     rises.max_by(|a, b| a.over.ratio.value.total_cmp(&b.over.ratio.value))
 }
 
-/// The largest first.
+/// The rises, the largest first.
 fn sorted(mut rises: Vec<Rise<'_>>) -> Vec<Rise<'_>> {
     rises.sort_by(|a, b| b.over.ratio.value.total_cmp(&a.over.ratio.value));
     rises
@@ -182,10 +185,10 @@ fn tail(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let first = rises.first()?;
         let median = match over_baseline(first.finding, MEDIAN) {
             Some(median) if median.found && median.ratio.value > 1.0 => {
-                let longer = "a longer way for every operation, and rare stalls on top";
+                let longer = "every operation is slower, and some stall";
                 format!("{}: {longer}", times(&median.ratio))
             }
-            _ => "is not above it: rare stalls, not a longer way for every operation".to_string(),
+            _ => "does not rise: some operations stall, the others are not slower".to_string(),
         };
         Some(say(rule, facts, first, &rises[1..], ("median", median)))
     };
@@ -205,8 +208,8 @@ fn shift(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     facts.workloads().filter_map(of).collect()
 }
 
-/// What a cause rule has seen beside a rise: words and where they stand.
-type Seen = (String, Evidence);
+/// A possible cause of a rise: text and evidence.
+type Cause = (String, Evidence);
 
 fn beside(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(_, workload): (usize, &str)| {
@@ -218,7 +221,7 @@ fn beside(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     facts.workloads().filter_map(of).collect()
 }
 
-fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
+fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let counted = |names: &[&str], words: &str| {
         let (counter, difference) =
             names.iter().find_map(|name| stands_out(facts, finding, name))?;
@@ -229,7 +232,7 @@ fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
     };
     match rule {
         "tail_throttled" => {
-            let words = "the CPU quota holds it back";
+            let words = "the CPU quota throttles it";
             counted(&[THROTTLED_NS], words).or_else(|| throttled_alone(facts, finding, words))
         }
         "tail_run_queue" => {
@@ -246,14 +249,14 @@ fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
                 "system_tcp_retransmits",
                 "client_tcp_retransmits",
             ],
-            "segments are sent again",
+            "TCP segments are retransmitted",
         ),
         _ => process(facts, finding),
     }
 }
 
-/// Time under a quota where the baseline has none to be compared with.
-fn throttled_alone(facts: &Facts<'_>, finding: &Finding, words: &str) -> Option<Seen> {
+/// Throttled time in an environment whose baseline has no quota to compare with.
+fn throttled_alone(facts: &Facts<'_>, finding: &Finding, words: &str) -> Option<Cause> {
     let of = |environment: &str| {
         let environment = environment.to_string();
         facts.counters.iter().find(move |one| {
@@ -287,7 +290,7 @@ fn stands_out<'a>(
 }
 
 /// A process that the layer adds and that works at the fixed rate, in every block.
-fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Seen> {
+fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let slices: Vec<_> = facts
         .record
         .slices
@@ -321,7 +324,7 @@ fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         if PERCENTS.iter().any(claims) {
             return None;
         }
-        // Claimed is what exceeds the half of its own interval and the control's.
+        // A claim exceeds the half-width of its own interval and the control's.
         let smallest = |percent: f64| {
             let halves = told(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
             let own = halves.reduce(f64::max)?;
@@ -331,12 +334,13 @@ fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let least: Vec<String> = [MEDIAN, 99.0].into_iter().filter_map(smallest).collect();
         let (first, over) = told(MEDIAN).next().filter(|_| !least.is_empty())?;
         let n = blocks(over.ratio.blocks);
-        let text = format!("the larger of the A/A control's and of each interval's half, {n}");
+        let text =
+            format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
         let names: Vec<&str> = facts.compared(workload).map(|f| f.environment.as_str()).collect();
         Some(
             rule.say(&[("smallest", words::list(&least))])
                 .about(workload, 0.0)
-                .sure(words::plainly(text, facts.doubts(workload, &names)))
+                .confidence(words::plainly(text, facts.doubts(workload, &names)))
                 .see([evidence(index, &first.environment)]),
         )
     };
@@ -371,14 +375,14 @@ fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         Some(
             rule.say(&values)
                 .about(workload, 0.0)
-                .sure(words::plainly("certain: they were counted", Vec::new()))
+                .confidence(words::plainly("certain: operations are counted", Vec::new()))
                 .see([evidence(index, &fewest.environment)]),
         )
     };
     facts.workloads().filter_map(of).collect()
 }
 
-/// A statement about a rise, and about the same rise in other environments.
+/// A statement about a rise, with the same rise in other environments.
 fn say(
     rule: &Rule,
     facts: &Facts<'_>,
@@ -392,23 +396,26 @@ fn say(
     let time_of = |environment: &str| {
         let finding = facts.finding(workload, environment);
         let ns = finding.and_then(|f| percentile(f, rise.percent)?.ns);
-        ns.map_or_else(|| "not told".to_string(), |ns| time(&ns))
+        ns.map_or_else(|| "not reported".to_string(), |ns| time(&ns))
+    };
+    let bare = |environment: &str| {
+        let finding = facts.finding(workload, environment);
+        let ns = finding.and_then(|f| percentile(f, rise.percent)?.ns);
+        ns.map_or_else(|| "not reported".to_string(), |ns| nanoseconds(ns.value))
     };
     let also = others.iter().take(NAMED).map(|other| {
         let (name, place) = (name(other.percent), words::quoted(&other.finding.environment));
         format!("{place} ({name} {})", times(&other.over.ratio))
     });
     let also: Vec<String> = also.collect();
-    let also = if also.is_empty() {
-        String::new()
-    } else {
-        format!(" So it is in {}.", words::list(&also))
-    };
+    let also =
+        if also.is_empty() { String::new() } else { format!(" Also in {}.", words::list(&also)) };
     let values = [
         ("percentile", name(rise.percent)),
         ("environment", words::quoted(&finding.environment)),
         ("baseline", words::quoted(baseline)),
-        ("ratio", times(&rise.over.ratio)),
+        ("ratio", format!("{}\u{d7}", factor(rise.over.ratio.value))),
+        ("times", format!("{} against {}", bare(&finding.environment), bare(baseline))),
         ("here", time_of(&finding.environment)),
         ("there", time_of(baseline)),
         ("others", also),
@@ -422,10 +429,10 @@ fn say(
     });
     let ratio = &rise.over.ratio;
     let (unit, n) = (("ratio", "times"), blocks(ratio.blocks));
-    let sure = words::sureness(ratio, unit, &n, control, facts.doubts(workload, &names));
+    let sure = words::confidence(ratio, unit, &n, control, facts.doubts(workload, &names));
     rule.say(&values)
         .about(workload, 100.0 * (ratio.value - 1.0))
-        .sure(sure)
+        .confidence(sure)
         .see([evidence(index, &finding.environment)])
 }
 
@@ -434,7 +441,7 @@ fn times(ratio: &Interval) -> String {
     format!("{} [{}, {}] times", factor(ratio.value), factor(ratio.low), factor(ratio.high))
 }
 
-/// The table of latencies.
+/// The row of an environment in the table of latencies.
 fn evidence(workload: usize, row: &str) -> Evidence {
     let row = crate::figures::clean(row);
     Evidence::at(format!("latencies-{workload}"), format!("latencies of \"{row}\""))

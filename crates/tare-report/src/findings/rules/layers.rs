@@ -1,11 +1,11 @@
-//! What a single layer costs, where the record tells it from the others.
+//! The cost of a single layer, where the record separates it from the others.
 
 use tare_lab::analysis::Interval;
 use tare_lab::layer::Layer;
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
-use super::super::{Evidence, Kind, Rule, Statement, words};
+use super::super::{Confidence, Evidence, Kind, Rule, Statement, words};
 use crate::figures::{clean, percent, percent_interval};
 use crate::headline::{Metric, blocks, noise};
 
@@ -13,7 +13,7 @@ use crate::headline::{Metric, blocks, noise};
 pub(crate) struct Ends<'a> {
     pub(crate) from: &'a str,
     pub(crate) to: &'a str,
-    /// How the system does its I/O at both ends.
+    /// The system's I/O engine at both ends.
     pub(crate) engines: [Option<&'a str>; 2],
 }
 
@@ -23,27 +23,27 @@ impl Ends<'_> {
     }
 }
 
-/// A change of one layer that a rule speaks of.
+/// A change of one layer, and the rule that reports it.
 #[derive(Debug)]
 pub(crate) struct LayerRule {
     /// Id of the rule.
     pub(crate) id: &'static str,
     pub(crate) layer: Layer,
-    /// What costs, in words.
+    /// The layer as a noun; the rule's title has the same words.
     pub(crate) name: &'static str,
     pub(crate) is: fn(&Ends<'_>) -> bool,
-    /// Subsystems of the stacks that are named beside it.
+    /// Subsystems of the stacks that the details name.
     subsystems: &'static [&'static str],
-    /// Counters that are named beside it.
+    /// Counters that the details name.
     counters: &'static [&'static str],
 }
 
-/// Every change of a layer for which there is a rule.
+/// Every change of a layer that has a rule.
 pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "bridge",
         layer: Layer::Network,
-        name: "the bridge network",
+        name: "bridge network",
         is: |ends| ends.from == "host" && ends.to == "bridge",
         subsystems: &["bridge and veth", "netfilter and conntrack", "network stack"],
         counters: &[],
@@ -51,7 +51,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "published_by_proxy",
         layer: Layer::Network,
-        name: "publishing the port by a userland proxy",
+        name: "port published by a userland proxy",
         is: |ends| ends.to == "bridge+proxy",
         subsystems: &["userland proxy", "bridge and veth", "network stack", "scheduler"],
         counters: &[],
@@ -59,7 +59,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "io_uring_lost",
         layer: Layer::Security,
-        name: "losing io_uring to the seccomp profile",
+        name: "io_uring lost to the seccomp profile",
         is: |ends| ends.from == "default+io_uring" && ends.to == "default" && ends.engine_lost(),
         subsystems: &["epoll", "io_uring", "system call entry", "seccomp"],
         counters: &["system_switches_voluntary"],
@@ -67,7 +67,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "seccomp_filter",
         layer: Layer::Security,
-        name: "the seccomp filter itself",
+        name: "seccomp filter",
         is: |ends| ends.from == "none" && !ends.engine_lost(),
         subsystems: &["seccomp", "system call entry"],
         counters: &[],
@@ -75,7 +75,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "seccomp_and_io_uring",
         layer: Layer::Security,
-        name: "the default seccomp profile, with the I/O engine it takes away,",
+        name: "seccomp profile and loss of io_uring",
         is: |ends| ends.from == "none" && ends.engine_lost(),
         subsystems: &["seccomp", "epoll", "io_uring", "system call entry"],
         counters: &["system_switches_voluntary"],
@@ -83,7 +83,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "cgroup",
         layer: Layer::Cgroup,
-        name: "a cgroup of its own",
+        name: "cgroup accounting",
         is: |ends| ends.from == "none",
         subsystems: &["cgroup accounting"],
         counters: &[],
@@ -91,7 +91,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "shared_cpus",
         layer: Layer::Cpu,
-        name: "sharing the CPUs with everybody else",
+        name: "shared CPUs",
         is: |ends| ends.from == "pinned" && ends.to == "shared",
         subsystems: &["scheduler", "interrupts and timers"],
         counters: &["system_migrations", "system_run_queue_wait_ns", "system_switches_involuntary"],
@@ -99,7 +99,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "cpu_quota",
         layer: Layer::Cpu,
-        name: "the CPU quota",
+        name: "CPU quota",
         is: |ends| ends.to.starts_with("quota="),
         subsystems: &["scheduler", "cgroup accounting"],
         counters: &["throttled_ns", "system_run_queue_wait_ns"],
@@ -107,7 +107,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "memory_limit",
         layer: Layer::Limits,
-        name: "the memory limit",
+        name: "memory limit",
         is: |ends| ends.from == "none",
         subsystems: &["cgroup accounting", "page faults and memory", "file system"],
         counters: &["system_page_faults_minor", "system_page_faults_major"],
@@ -115,7 +115,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "sandbox",
         layer: Layer::Runtime,
-        name: "the sandbox (gVisor's sentry)",
+        name: "sandboxed runtime",
         is: |ends| ends.to.ends_with("runsc"),
         subsystems: &["userland proxy", "hypervisor", "scheduler"],
         counters: &[],
@@ -123,7 +123,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "virtual_machine",
         layer: Layer::Runtime,
-        name: "the virtual machine",
+        name: "virtual machine",
         is: |ends| is_machine(ends.to) && !is_machine(ends.from),
         subsystems: &["hypervisor", "userland proxy", "scheduler", "interrupts and timers"],
         counters: &["kvm_exits", "system_run_queue_wait_ns"],
@@ -131,7 +131,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "storage",
         layer: Layer::Storage,
-        name: "the storage",
+        name: "storage",
         is: |ends| ends.from == "directory",
         subsystems: &["block layer", "file system", "overlay and FUSE"],
         counters: &["disk_flushes", "disk_writes", "disk_written_bytes"],
@@ -139,7 +139,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "injected",
         layer: Layer::Inject,
-        name: "the injected cost",
+        name: "injected cost",
         is: |ends| ends.from == "none",
         subsystems: &[],
         counters: &["throttled_ns"],
@@ -147,7 +147,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "engine",
         layer: Layer::Runtime,
-        name: "the container engine, over the bare runtime,",
+        name: "container engine",
         is: |ends| ends.from.starts_with("oci:") && is_engine(ends.to),
         subsystems: &["overlay and FUSE", "cgroup accounting"],
         counters: &[],
@@ -155,7 +155,7 @@ pub(crate) const LAYERS: &[LayerRule] = &[
     LayerRule {
         id: "runtime",
         layer: Layer::Runtime,
-        name: "being in a container at all (namespaces and mounts)",
+        name: "container (namespaces and mounts)",
         is: |ends| {
             ["process", "fake"].contains(&ends.from)
                 && !ends.to.ends_with("runsc")
@@ -175,161 +175,172 @@ fn is_engine(runtime: &str) -> bool {
 }
 
 const LOOKS_AT: &str = "two environments that differ in this layer alone, paired within the blocks; \
-    where the record was explained, the layer's Shapley share; beside them stacks by subsystem and \
-    counters of the same environments";
-const SENTENCE: &str = "{layer} costs {cost} ({where}).{beside}";
-const EXPECTED: &str = "up to {back}: {how}";
+    where the record was explained, the layer's Shapley share; also stacks by subsystem and counters \
+    of the same environments";
+const DETAILS: &str = "{measured} ({where}).{beside}";
+const EXPECTED: &str = "up to {back} ({how})";
 const EXPECTED_FROM: &str = "the measured effect of this layer with its interval, no other figure";
 
-/// A rule of [`LAYERS`]; all say the same but for the advice.
-const fn rule(
-    id: &'static str,
-    title: &'static str,
-    condition: &'static str,
-    advice: &'static str,
-) -> Rule {
-    Rule {
-        id,
-        title,
-        kind: Kind::Cost,
-        looks_at: LOOKS_AT,
-        condition,
-        sentence: SENTENCE,
-        advice,
-        expected: EXPECTED,
-        expected_from: EXPECTED_FROM,
-        speak: costs,
-    }
+/// A rule of [`LAYERS`]: the figure, then the action in a few words.
+macro_rules! cost {
+    ($id:literal, $title:literal, $condition:literal, $action:literal, $advice:literal $(,)?) => {
+        Rule {
+            id: $id,
+            title: $title,
+            kind: Kind::Cost,
+            looks_at: LOOKS_AT,
+            condition: $condition,
+            sentence: concat!($title, ": {cost}. ", $action),
+            details: DETAILS,
+            advice: $advice,
+            expected: EXPECTED,
+            expected_from: EXPECTED_FROM,
+            speak: costs,
+        }
+    };
 }
 
 pub(super) const RULES: &[Rule] = &[
-    rule(
+    cost!(
         "bridge",
         "Bridge network",
         "`network` goes from `host` to `bridge`, and the cost is a claim",
-        "Give the database the host's network: docker run --network host (Kubernetes: hostNetwork: true; \
-         Quadlet: Network=host); its ports are then the host's own.",
+        "Use host networking.",
+        "docker run --network host (Kubernetes: hostNetwork: true; Quadlet: Network=host). The database then listens on the \
+         host's own ports.",
     ),
-    rule(
+    cost!(
         "published_by_proxy",
         "Port published by a userland proxy",
         "`network` goes to `bridge+proxy`, and the cost is a claim",
-        "Let clients connect to the container's or the host's address instead of 127.0.0.1, or set \
-         \"userland-proxy\": false in /etc/docker/daemon.json; --network host has neither proxy nor bridge.",
+        "Bypass the proxy.",
+        "Connect to the container's or the host's address instead of 127.0.0.1, or set \"userland-proxy\": false in \
+         /etc/docker/daemon.json. --network host has neither proxy nor bridge.",
     ),
-    rule(
+    cost!(
         "io_uring_lost",
         "io_uring lost to the seccomp profile",
-        "`security` goes from `default+io_uring` to `default`, the system reports another I/O engine, and the \
-         cost is a claim",
-        "Allow io_uring_setup, io_uring_enter and io_uring_register in the profile: docker run --security-opt \
-         seccomp=FILE, which tare tune flags --for docker --seccomp FILE writes.",
+        "`security` goes from `default+io_uring` to `default`, the system reports another I/O engine, and the cost is a \
+         claim",
+        "Allow io_uring in the profile.",
+        "Allow io_uring_setup, io_uring_enter and io_uring_register: docker run --security-opt seccomp=FILE. tare tune flags \
+         --for docker --seccomp FILE writes the profile.",
     ),
-    rule(
+    cost!(
         "seccomp_filter",
-        "The seccomp filter itself",
+        "Seccomp filter",
         "`security` goes from `none` to a filter with the same I/O engine, and the cost is a claim",
-        "Only where the host's other defences allow it: docker run --security-opt seccomp=unconfined. First weigh \
-         what the filter keeps out against what it costs.",
+        "Keep it unless other defences replace it.",
+        "docker run --security-opt seccomp=unconfined removes the filter. First weigh what the filter keeps out against its \
+         cost.",
     ),
-    rule(
+    cost!(
         "seccomp_and_io_uring",
-        "The seccomp profile and what it takes away",
+        "Seccomp profile and loss of io_uring",
         "`security` goes from `none` to a filter, the system reports another I/O engine, and the cost is a claim",
-        "Keep the filter and allow io_uring in it first (tare tune flags --for docker --seccomp FILE); an environment \
-         with security = \"default+io_uring\" tells both parts apart.",
+        "Allow io_uring in the profile.",
+        "Keep the filter and allow io_uring in it (tare tune flags --for docker --seccomp FILE). An environment with security \
+         = \"default+io_uring\" separates the two costs.",
     ),
-    rule(
+    cost!(
         "cgroup",
         "Cgroup accounting",
         "`cgroup` goes from `none` to `own`, and the cost is a claim",
-        "podman run --cgroups=disabled does without one; docker cannot. Without a cgroup nothing limits or counts \
-         the database, so that this is for a host of its own.",
+        "Disable it on a dedicated host only.",
+        "podman run --cgroups=disabled runs without a cgroup; docker cannot. Without a cgroup nothing limits or counts the \
+         database.",
     ),
-    rule(
+    cost!(
         "shared_cpus",
         "Shared CPUs",
         "`cpu` goes from `pinned` to `shared`, and the cost is a claim",
-        "Give the database CPUs of its own: docker run --cpuset-cpus LIST (Kubernetes: Guaranteed and whole CPUs with \
-         the static CPU manager), and keep interrupts off them: tare tune apply --only interrupts. tare tune flags \
-         --for docker chooses the list.",
+        "Dedicate CPUs to the database.",
+        "docker run --cpuset-cpus LIST (Kubernetes: Guaranteed and whole CPUs with the static CPU manager); tare tune flags \
+         --for docker chooses the list. Keep interrupts off these CPUs: tare tune apply --only interrupts.",
     ),
-    rule(
+    cost!(
         "cpu_quota",
         "CPU quota",
         "`cpu` goes to `quota=N`, and the cost is a claim",
-        "Give whole CPUs (docker run --cpuset-cpus LIST) instead of a quota (--cpus N), or raise the quota above \
-         what the database uses at its peak.",
+        "Assign whole CPUs instead.",
+        "Replace --cpus N by docker run --cpuset-cpus LIST, or raise the quota above the database's peak use.",
     ),
-    rule(
+    cost!(
         "memory_limit",
         "Memory limit",
         "`limits.memory` is set, and the cost is a claim",
-        "Raise the limit (docker run --memory), or tell the database how much it has, so that it does not work \
-         against reclaim.",
+        "Raise the limit.",
+        "Raise docker run --memory, or configure the database for the memory it has, so that it does not work against \
+         reclaim.",
     ),
-    rule(
+    cost!(
         "sandbox",
         "Sandboxed runtime",
         "`runtime` goes to `runsc`, and the cost is a claim",
-        "Run the database under runc (docker run --runtime runc) and keep the sandbox for what is not trusted.",
+        "Use runc for the database.",
+        "docker run --runtime runc. Keep the sandbox (gVisor's sentry) for code that is not trusted.",
     ),
-    rule(
+    cost!(
         "virtual_machine",
         "Virtual machine",
         "`runtime` goes to `vm`, and the cost is a claim",
-        "Give the guest CPUs of its own (cpu = \"pinned\"), memory in huge pages (vm option huge_pages = yes), a thread for its \
-         disk (iothread = yes) and KVM (accelerator = kvm); an environment for each tells what it gives. Where no kernel of its \
-         own is asked for, weigh a container beside it.",
+        "Dedicate CPUs to the guest.",
+        "Set cpu = \"pinned\", memory in huge pages (vm option huge_pages = yes), a thread for the guest's disk (iothread = yes) and \
+         KVM (accelerator = kvm); an environment for each shows its gain. Where no separate kernel is required, weigh a container \
+         beside it.",
     ),
-    rule(
+    cost!(
         "storage",
         "Storage",
         "`storage` goes from `directory` to another kind, and the cost is a claim",
-        "Put the data on a volume or a bind mount (docker run -v /data:/data) of a file system on the device itself, not on the \
-         image's or on a loop file.",
+        "Put the data on a volume.",
+        "Use a volume or a bind mount (docker run -v /data:/data) of a file system on the device itself, not the image's file \
+         system or a loop file.",
     ),
-    rule(
+    cost!(
         "injected",
-        "An injected cost",
+        "Injected cost",
         "`inject` is set, and the cost is a claim",
-        "Nothing: it was put in to try the instrument. Compare the figure with what was injected.",
+        "Compare it with the injected amount.",
+        "The study injected this cost to test the instrument; there is nothing to change.",
     ),
-    rule(
+    cost!(
         "engine",
-        "The container engine",
+        "Container engine",
         "`runtime` goes from an OCI runtime to an engine, and the cost is a claim",
-        "Compare the configurations on the page: what the engine adds is in the difference; a volume (-v) in the place \
-         of the image's file system is the usual part.",
+        "Compare both configurations.",
+        "The page lists what the engine adds. The usual part is the image's file system: put the data on a volume (-v).",
     ),
-    rule(
+    cost!(
         "runtime",
-        "The container itself",
+        "Container (namespaces and mounts)",
         "`runtime` goes from a process to a container, and the cost is a claim",
-        "There is no flag for it. Compare the configurations on the page, and put data on a volume (-v), not on the \
-         image's file system.",
+        "No flag removes it.",
+        "Compare the configurations on the page, and put data on a volume (-v), not on the image's file system.",
     ),
     Rule {
         id: "layer_gives_back",
-        title: "A layer that costs less than nothing",
+        title: "Gain from a layer",
         kind: Kind::Returned,
         looks_at: LOOKS_AT,
         condition: "a layer's effect is a claimed gain in one figure and no claimed loss in the other",
-        sentence: "{layer} gains {cost} ({where}).{beside}",
-        advice: "Do not bank on it yet: a layer seldom takes work away. Repeat with another --seed, on a quiet host; if it \
-                 stays, look for what the layer changes besides (CPUs to choose from, the way of doing I/O), and keep it.",
+        sentence: "{layer}: {cost}. Repeat before you rely on it.",
+        details: "gains {measured} ({where}).{beside}",
+        advice: "A layer rarely saves work. Repeat with another --seed on a quiet host. If the gain stays, look for another \
+                 change that the layer brings (other CPUs, another I/O engine), and keep it.",
         expected: "",
         expected_from: "",
         speak: gives_back,
     },
     Rule {
         id: "layer_mixed",
-        title: "A layer that trades one for the other",
+        title: "Layer with a gain and a loss",
         kind: Kind::Caution,
         looks_at: LOOKS_AT,
         condition: "a layer's effect is a claimed loss in one figure and a claimed gain in the other",
-        sentence: "{layer} trades one for the other: {cost} ({where}).{beside}",
-        advice: "Decide by what is scarce: CPU, which every neighbour pays for, or throughput.",
+        sentence: "{layer}: {cost}. Decide by the scarcer resource.",
+        details: "{measured} ({where}).{beside}",
+        advice: "CPU is taken from everything else on the host; throughput only from this database.",
         expected: "",
         expected_from: "",
         speak: mixed,
@@ -361,15 +372,14 @@ fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
         }
     };
     let how = match effect.source {
-        Source::Pair => "measured by taking this layer alone away",
-        Source::Share { .. } => {
-            "this layer's share; taking it away gives that back where it does not interact with others"
-        }
+        Source::Pair => "measured by removing this layer alone",
+        Source::Share { .. } => "this layer's share, if it does not interact with other layers",
     };
     let (beside, mut evidence) = beside(facts, effect);
     let values = [
         ("layer", crate::headline::capital(effect.rule.name)),
-        ("cost", cost(effect, effect.gives_back())),
+        ("cost", cost(effect)),
+        ("measured", measured(effect, effect.gives_back())),
         ("where", place),
         ("beside", beside),
         ("back", back(effect)),
@@ -386,12 +396,34 @@ fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
             }
         },
     );
-    rule.say(&values).about(&effect.workload, effect.size()).sure(sure(facts, effect)).see(evidence)
+    rule.say(&values)
+        .about(&effect.workload, effect.size())
+        .confidence(confidence(facts, effect))
+        .see(evidence)
+}
+
+/// `+3.10 µs CPU per operation (+24.1 %), 11.7 % of throughput`: the claimed figures, without
+/// intervals.
+fn cost(effect: &Effect) -> String {
+    let mut parts = Vec::new();
+    if effect.cpu_claimed {
+        let ratio = effect.percent.as_ref().map(|figure| format!("{} %", percent(figure.value)));
+        parts.push(match (&effect.us, ratio) {
+            (Some(us), Some(ratio)) => {
+                format!("{} CPU per operation ({ratio})", words::us_change(us.value))
+            }
+            (Some(us), None) => format!("{} CPU per operation", words::us_change(us.value)),
+            (None, ratio) => format!("{} CPU per operation", ratio.unwrap_or_default()),
+        });
+    }
+    let throughput = effect.throughput.as_ref().filter(|_| effect.throughput_claimed);
+    parts.extend(throughput.map(|lost| words::throughput(lost.value, parts.is_empty())));
+    parts.join(", ")
 }
 
 /// `3.10 µs [2.90, 3.31] of server CPU per operation (+24.1 % [22.0, 26.2])`, and the throughput.
-/// `mirrored`: as a gain above 0.
-fn cost(effect: &Effect, mirrored: bool) -> String {
+/// `mirrored` writes a gain as a figure above 0.
+fn measured(effect: &Effect, mirrored: bool) -> String {
     let turn = |figure: &Interval| match mirrored {
         true => words::mirrored(figure),
         false => *figure,
@@ -399,7 +431,7 @@ fn cost(effect: &Effect, mirrored: bool) -> String {
     let mut parts = Vec::new();
     if effect.cpu_claimed {
         let ratio = effect.percent.as_ref().map(turn).map(|figure| match effect.source {
-            // "Gains" says the sign.
+            // The word "gains" carries the sign.
             Source::Pair if mirrored => words::loss(&figure),
             Source::Pair => percent_interval(&figure),
             Source::Share { .. } => {
@@ -421,7 +453,7 @@ fn cost(effect: &Effect, mirrored: bool) -> String {
     words::list(&parts)
 }
 
-/// What taking the layer away gives.
+/// The gain from removing the layer.
 fn back(effect: &Effect) -> String {
     let mut parts = Vec::new();
     if let Some(us) = effect.us.as_ref().filter(|_| effect.cpu_claimed) {
@@ -434,7 +466,7 @@ fn back(effect: &Effect) -> String {
     words::list(&parts)
 }
 
-fn sure(facts: &Facts<'_>, effect: &Effect) -> super::super::Sureness {
+fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
     let doubts = match effect.source {
         Source::Pair => facts.doubts(&effect.workload, &[&effect.with, &effect.without]),
         Source::Share { .. } => facts.doubts_of_explanation(&effect.workload),
@@ -453,10 +485,10 @@ fn sure(facts: &Facts<'_>, effect: &Effect) -> super::super::Sureness {
         Source::Pair => noise(facts.analysis, &effect.workload, metric)
             .map(|noise| format!("beyond the A/A control's {noise:.1} %")),
     };
-    words::sureness(&figure, unit, &blocks(figure.blocks), noise, doubts)
+    words::confidence(&figure, unit, &blocks(figure.blocks), noise, doubts)
 }
 
-/// What stacks and counters say beside an effect, and where that stands.
+/// Stacks and counters that belong to an effect, as text and as evidence.
 fn beside(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<Evidence>) {
     let (with, without) = (effect.with.as_str(), effect.without.as_str());
     let (mut text, mut evidence) = (String::new(), Vec::new());

@@ -1,4 +1,4 @@
-//! The path of a packet: the proxy's own CPU time, and segments sent again.
+//! The path of a packet: the proxy's own CPU time, and TCP retransmits.
 
 use tare_lab::analysis::Interval;
 use tare_lab::record::Phase;
@@ -10,32 +10,34 @@ use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::blocks;
 
 const RETRANSMITS: [&str; 2] = ["system_tcp_retransmits", "client_tcp_retransmits"];
-/// One in ten thousand operations; below, nobody waits for it.
+/// One in ten thousand operations; a lower rate has no visible effect.
 const RETRANSMITS_MIN: f64 = 1e-4;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "layer_process",
-        title: "A process that the layer adds",
+        title: "Process added by a layer",
         kind: Kind::Cost,
-        looks_at: "the CPU accounts of the processes that a layer adds outside the system (a userland proxy, a sentry), at \
-                   capacity, by block",
-        condition: "its CPU time per operation is above 0 in the record, and no two environments tell its layer apart",
-        sentence: "{part} of {environment} takes {us} of CPU per operation by its own account.",
+        looks_at: "the CPU time of the processes that a layer adds outside the system (a userland proxy, a sentry), at capacity, \
+                   by block",
+        condition: "its CPU time per operation is above 0, and no two environments separate its layer",
+        sentence: "{part}: {figure} CPU per operation in {environment}. {action}",
+        details: "",
         advice: "{advice}",
-        expected: "at least {us}: the process's own CPU time; the wakeups and copies that it causes elsewhere are not in it",
+        expected: "at least {us}, the process's own CPU time, without the wakeups and copies that it causes elsewhere",
         expected_from: "the measured CPU time of that process with its interval",
         speak: layer_process,
     },
     Rule {
         id: "retransmits",
-        title: "TCP segments sent again",
+        title: "TCP retransmits",
         kind: Kind::Caution,
         looks_at: "the counters system_tcp_retransmits and client_tcp_retransmits at capacity",
-        condition: "the counter stands out of the baseline's and is above 1 in 10,000 operations",
-        sentence: "{environment} sends TCP segments again: {count} per operation against {baseline} ({name}).",
-        advice: "Look for drops: counters system_net_in_drops and system_tcp_backlog_drops; then tare tune plan --only \
-                 network (queues, rings) and limits (net.core backlogs).",
+        condition: "the counter exceeds the baseline's beyond the noise and is above 1 in 10,000 operations",
+        sentence: "TCP retransmits: {count} per operation in {environment} against {baseline}. Look for drops.",
+        details: "",
+        advice: "The counters system_net_in_drops and system_tcp_backlog_drops show drops. tare tune plan --only network sets \
+                 queues and rings, --only limits the backlogs of net.core.",
         expected: "",
         expected_from: "",
         speak: retransmits,
@@ -53,7 +55,7 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         if facts.effects.iter().any(told_apart) {
             continue;
         }
-        // The environments with one in the order of the study; the first speaks for all.
+        // Report the first environment, in the order of the study, that has such a process.
         let found = facts.compared(workload).find_map(|finding| {
             let (part, us) = account(facts, workload, &finding.environment)?;
             Some((finding.environment.as_str(), part, us))
@@ -62,38 +64,45 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let whole = facts.finding(workload, environment).and_then(|f| f.server_cpu_us);
         let size = whole.map_or(0.0, |whole| 100.0 * us.value / whole.value);
         let values = [
-            ("part", crate::headline::capital(&format!("the {}", crate::figures::clean(&part)))),
+            ("part", crate::headline::capital(&crate::figures::clean(&part))),
             ("environment", words::quoted(environment)),
             ("us", words::us(&us)),
-            ("advice", advice(&part).to_string()),
+            ("figure", words::us_plain(us.value)),
+            ("action", advice(&part)[0].to_string()),
+            ("advice", advice(&part)[1].to_string()),
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let unit = ("us_per_operation", "\u{b5}s");
         said.push(
             rule.say(&values)
                 .about(workload, size)
-                .sure(words::sureness(&us, unit, &blocks(us.blocks), None, doubts))
+                .confidence(words::confidence(&us, unit, &blocks(us.blocks), None, doubts))
                 .see([facts.costs_evidence(workload, &[environment])]),
         );
     }
     said
 }
 
-/// What can be done about a process that a layer adds.
-fn advice(part: &str) -> &'static str {
+/// Advice on a process that a layer adds: in a few words, and in full.
+fn advice(part: &str) -> [&'static str; 2] {
     match part {
-        "userland proxy" => {
+        "userland proxy" => [
+            "Bypass the proxy.",
             "Connect to the container's or the host's address instead of 127.0.0.1, or set \"userland-proxy\": false in \
-             /etc/docker/daemon.json."
-        }
-        "sentry" => "Run the database under runc: docker run --runtime runc.",
-        _ => {
-            "Weigh an environment without the layer that adds it (tare explain) before you change anything."
-        }
+             /etc/docker/daemon.json.",
+        ],
+        "sentry" => [
+            "Use runc for the database.",
+            "Run the database under runc: docker run --runtime runc.",
+        ],
+        _ => [
+            "Measure its layer alone.",
+            "Weigh an environment without the layer that adds it (tare explain) before you change anything.",
+        ],
     }
 }
 
-/// The dearest part that a layer adds, µs per operation at capacity over blocks.
+/// The most expensive process that a layer adds, in µs per operation at capacity over blocks.
 fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(String, Interval)> {
     let slices = facts.record.slices.iter().filter(|slice| {
         slice.environment == environment
@@ -141,7 +150,13 @@ fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, 100.0 * difference.value)
-                .sure(words::sureness(&difference, unit, &blocks(difference.blocks), None, doubts))
+                .confidence(words::confidence(
+                    &difference,
+                    unit,
+                    &blocks(difference.blocks),
+                    None,
+                    doubts,
+                ))
                 .see([evidence]),
         );
     }

@@ -1,4 +1,4 @@
-//! What was looked for and not found, and how small it would have been seen.
+//! Effects that were looked for and not found, and the smallest that would have been detected.
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
@@ -10,24 +10,26 @@ use tare_stats::law::tells;
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "layers_not_found",
-        title: "Layers not distinguishable from zero",
+        title: "Layers without an effect",
         kind: Kind::Nothing,
-        looks_at: "the same effects of single layers",
-        condition: "a layer's effect is no claim, neither in CPU nor in throughput",
-        sentence: "Not distinguishable from zero: {layers}.",
-        advice: "Nothing to change there for the sake of speed. A smaller effect than said would not have been seen.",
+        looks_at: "the effects of single layers",
+        condition: "a layer's effect is a claim neither in CPU nor in throughput",
+        sentence: "No effect found: {layers}.",
+        details: "",
+        advice: "These layers need no change for speed. A smaller effect than the bound would not have been detected.",
         expected: "",
         expected_from: "",
         speak: layers_not_found,
     },
     Rule {
         id: "nothing_found",
-        title: "No cost stands out",
+        title: "No cost found",
         kind: Kind::Nothing,
         looks_at: "every cost against the baseline, the A/A control",
         condition: "no environment's cost above 0 in server CPU or throughput is a claim",
-        sentence: "No cost against {baseline} stands out. The smallest that would have been claimed in every environment: {smallest}.",
-        advice: "If that is too coarse, give it more rounds, a larger --budget or a quieter host.",
+        sentence: "No cost found against {baseline}. Smallest detectable in every environment: {smallest}.",
+        details: "",
+        advice: "For smaller costs use more rounds, a larger --budget or a quieter host.",
         expected: "",
         expected_from: "",
         speak: nothing_found,
@@ -38,8 +40,9 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         looks_at: "the number of blocks with a pair",
         condition: "there are fewer than 7 blocks",
-        sentence: "All of this rests on {n}; the intervals are right and so wide that little can be found.",
-        advice: "Give it a larger --budget or more --rounds; tare weigh --resume FILE.tare goes on where it ended.",
+        sentence: "Only {n}: the intervals are valid but wide. Measure longer.",
+        details: "",
+        advice: "Use a larger --budget or more --rounds; tare weigh --resume FILE.tare continues this record.",
         expected: "",
         expected_from: "",
         speak: few_blocks,
@@ -61,7 +64,7 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             let noise = if effect.found { ", within the A/A control's noise" } else { "" };
             format!(
                 "{} ({}, within {} \u{b5}s per operation{noise})",
-                effect.rule.name.trim_end_matches(','),
+                effect.rule.name,
                 crate::figures::clean(&effect.change),
                 micros(within)
             )
@@ -72,11 +75,11 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer.name()),
         });
         let n = blocks(first.us.map_or(0, |us| us.blocks));
-        let text = format!("95 % intervals over {n}, each as said");
+        let text = format!("95 % intervals over {n}");
         said.push(
             rule.say(&[("layers", words::list(&layers))])
                 .about(workload, 0.0)
-                .sure(words::plainly(text, Vec::new()))
+                .confidence(words::plainly(text, Vec::new()))
                 .see(evidence.collect::<Vec<_>>()),
         );
     }
@@ -97,7 +100,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         if any || compared.is_empty() {
             continue;
         }
-        // Claimed is what exceeds the half-width of its own interval and the control's noise.
+        // A claim exceeds the half-width of its own interval and the control's noise.
         let smallest = |metric: Metric| {
             let noise = noise(facts.analysis, workload, metric)?;
             let halves = compared.iter().map(|finding| {
@@ -130,7 +133,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, 0.0)
-                .sure(words::plainly(text, facts.doubts(workload, &names)))
+                .confidence(words::plainly(text, facts.doubts(workload, &names)))
                 .see([facts.costs_evidence(workload, &names[..1])]),
         );
     }
@@ -141,10 +144,10 @@ fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     if facts.analysis.blocks >= tare_stats::BLOCKS_MIN {
         return Vec::new();
     }
-    let doubts = facts.mark("few_blocks").into_iter().collect();
+    let doubts = facts.doubt_number("few_blocks").into_iter().collect();
     vec![
         rule.say(&[("n", blocks(facts.analysis.blocks))])
-            .sure(words::plainly("certain", doubts))
+            .confidence(words::plainly("certain", doubts))
             .see(facts.doubt_evidence("few_blocks")),
     ]
 }

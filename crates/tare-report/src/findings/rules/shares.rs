@@ -1,4 +1,4 @@
-//! What an explanation says beyond its shares: interactions, and what no single layer stands for.
+//! Statements of an explanation beyond its shares: interactions, and costs that no single layer explains.
 
 use tare_lab::ablation::Verdict;
 use tare_lab::layer::Layer;
@@ -8,47 +8,47 @@ use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::figures::{clean, micros};
 use crate::headline::{Metric, blocks};
 
-/// Part of the whole that is worth a sentence.
+/// Smallest part of the whole that is reported.
 const NOT_ATTRIBUTED_SHARE: f64 = 0.1;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "interaction",
-        title: "Two layers together",
+        title: "Interaction of two layers",
         kind: Kind::Cost,
         looks_at: "the interactions of an explanation: how much more two layers add together than each alone, over the orders",
         condition: "the interaction is improbable by chance (below 5 % by Holm's correction over all pairs) and beyond the noise \
                     of the A/A control",
-        sentence: "{first} and {second} depend on each other: together they cost {more} than each alone, by {us}. What one gives \
-                   back depends on whether the other is there.",
-        advice: "Change {first} and {second} together, or weigh the one change that you mean: tare weigh with an environment for it.",
+        sentence: "{first} with {second}: {change} CPU per operation beyond the sum of both alone. Change them together.",
+        details: "together they cost {us} {more} than each alone; the gain of removing one depends on the other.",
+        advice: "Change {first} and {second} together, or weigh the single change: tare weigh with an environment for it.",
         expected: "",
         expected_from: "",
         speak: interaction,
     },
     Rule {
         id: "not_attributed",
-        title: "A part that no single layer stands for",
+        title: "Unattributed cost",
         kind: Kind::Caution,
         looks_at: "the shares of an explanation against the whole difference",
-        condition: "the whole is a claim, and the shares that are claims on their own miss more than a tenth of it and more than \
-                    the control's noise",
-        sentence: "Of {whole} between {from} and {to}, {rest} are in layers none of which stands out alone: {layers}.",
-        advice: "Give tare explain a larger --budget: the intervals of these shares narrow with the number of blocks.",
+        condition: "the whole is a claim, and the claimed shares miss more than a tenth of it and more than the control's noise",
+        sentence: "Unattributed: {rest} of {whole} CPU per operation between {from} and {to}. Measure longer.",
+        details: "no single layer of these exceeds the noise: {layers}.",
+        advice: "Run tare explain with a larger --budget: the intervals of these shares narrow with the number of blocks.",
         expected: "",
         expected_from: "",
         speak: not_attributed,
     },
     Rule {
         id: "not_taken_apart",
-        title: "A cost that was not taken apart",
+        title: "Unexplained cost",
         kind: Kind::Cost,
         looks_at: "the environment with the largest claimed cost, the layers in which it differs from the baseline, and the \
-                   environments that would tell them apart",
-        condition: "the cost is a claim, it differs in several layers, and neither an explanation nor a pair of environments \
-                    tells any of them apart",
-        sentence: "{environment} costs {cost}, and the record cannot say which of its layers that is: it differs from {baseline} \
-                   in {layers}.",
+                   environments that would separate them",
+        condition: "the cost is a claim, the environment differs in several layers, and neither an explanation nor a pair of \
+                    environments separates any of them",
+        sentence: "{environment}: {cost}. Run tare explain to attribute it.",
+        details: "{measured}. It differs from {baseline} in several layers: {layers}.",
         advice: "tare explain STUDY --to NAME measures the environments between the two.",
         expected: "",
         expected_from: "",
@@ -70,6 +70,7 @@ fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 ("second", second),
                 ("more", more.to_string()),
                 ("us", words::us(&us)),
+                ("change", words::us_change(one.us.value)),
             ];
             let p = format!("p = {:.3} over all pairs", one.probability.max(0.001));
             let unit = ("us_per_operation", "\u{b5}s");
@@ -79,7 +80,7 @@ fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             said.push(
                 rule.say(&values)
                     .about(&found.workload, 100.0 * one.us.value / found.from_us.value)
-                    .sure(words::sureness(&one.us, unit, &n, Some(p), doubts))
+                    .confidence(words::confidence(&one.us, unit, &n, Some(p), doubts))
                     .see([facts.shares_evidence(&found.workload, &row)]),
             );
         }
@@ -104,7 +105,7 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             .map(|share| format!("{} ({})", clean(&share.name), words::signed_us(&share.us)))
             .collect();
         let values = [
-            ("whole", words::us(&found.whole_us)),
+            ("whole", words::us_plain(found.whole_us.value)),
             ("from", words::quoted(&plan.from)),
             ("to", words::quoted(&plan.to)),
             ("rest", format!("{} \u{b5}s", micros(rest).replace('-', "\u{2212}"))),
@@ -116,7 +117,7 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(&found.workload, 100.0 * rest / found.from_us.value)
-                .sure(words::sureness(&found.whole_us, unit, &n, None, doubts))
+                .confidence(words::confidence(&found.whole_us, unit, &n, None, doubts))
                 .see([facts.shares_evidence(&found.workload, "every layer")]),
         );
     }
@@ -138,18 +139,27 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         if layers.len() < 2 || explained || layers.iter().any(|change| apart(change.layer)) {
             continue;
         }
-        let costs: Vec<String> = Metric::ALL
-            .into_iter()
-            .filter_map(|metric| {
-                let cost = metric.cost(finding)?;
-                let percent = words::loss(&cost.percent);
-                let claim = facts.claimed(finding, metric) && cost.percent.value > 0.0;
-                claim.then(|| match metric {
-                    Metric::ServerCpu => format!("{percent} server CPU per operation"),
-                    Metric::Throughput => format!("{percent} of the throughput"),
-                })
-            })
-            .collect();
+        let (mut brief, mut measured) = (Vec::new(), Vec::new());
+        for metric in Metric::ALL {
+            let Some(cost) = metric.cost(finding) else { continue };
+            if !facts.claimed(finding, metric) || cost.percent.value <= 0.0 {
+                continue;
+            }
+            let percent = words::loss(&cost.percent);
+            match metric {
+                Metric::ServerCpu => {
+                    brief.push(format!(
+                        "{} CPU per operation",
+                        words::percent_change(cost.percent.value)
+                    ));
+                    measured.push(format!("{percent} server CPU per operation"));
+                }
+                Metric::Throughput => {
+                    brief.push(words::throughput(cost.percent.value, brief.is_empty()));
+                    measured.push(format!("{percent} of the throughput"));
+                }
+            }
+        }
         let layers: Vec<String> = layers
             .iter()
             .map(|one| format!("{} ({} \u{2192} {})", one.layer, clean(&one.from), clean(&one.to)))
@@ -160,7 +170,8 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let Some(cost) = metric else { continue };
         let values = [
             ("environment", words::quoted(&finding.environment)),
-            ("cost", words::list(&costs)),
+            ("cost", brief.join(", ")),
+            ("measured", words::list(&measured)),
             ("baseline", words::quoted(baseline)),
             ("layers", words::list(&layers)),
         ];
@@ -170,7 +181,7 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, cost.percent.value)
-                .sure(words::sureness(&cost.percent, ("percent", "%"), &n, None, doubts))
+                .confidence(words::confidence(&cost.percent, ("percent", "%"), &n, None, doubts))
                 .see([evidence]),
         );
     }

@@ -1,4 +1,4 @@
-//! What tuning the host gave back, where a study weighed it.
+//! The measured effect of host tuning.
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
@@ -9,37 +9,40 @@ use tare_stats::law::TuningVerdict;
 pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "tuning_helps",
-        title: "Tuning the host gives something back",
+        title: "Host tuning helps",
         kind: Kind::Returned,
         looks_at: "every environment with a tuned host against the one that differs in nothing else",
-        condition: "it gains in one figure, as a claim, and loses in none, and its groups hurt under no workload",
-        sentence: "Tuning the host ({groups}) gives back {gain}.",
-        advice: "tare tune apply{only} makes it so, journalled; tare tune persist keeps it over a reboot, tare tune revert \
-                 takes it back.",
+        condition: "it gains in one figure, as a claim, loses in none, and its groups hurt under no workload",
+        sentence: "Host tuning ({groups}): {change}. Apply it.",
+        details: "",
+        advice: "tare tune apply{only} applies and journals it, tare tune persist keeps it over a reboot, tare tune revert \
+                 restores the old settings.",
         expected: "{gain}, as measured here",
         expected_from: "the measured gain with its interval",
         speak: helps,
     },
     Rule {
         id: "tuning_hurts",
-        title: "Tuning the host costs something",
+        title: "Host tuning hurts",
         kind: Kind::Caution,
         looks_at: "every environment with a tuned host against the one that differs in nothing else",
         condition: "it loses in one figure, as a claim",
-        sentence: "Tuning the host ({groups}) costs {gain}.",
-        advice: "Leave these groups out: tare tune apply --except {groups}.",
+        sentence: "Host tuning ({groups}): {change}. Leave these groups out.",
+        details: "costs {gain}.",
+        advice: "tare tune apply --except {groups} leaves them out.",
         expected: "",
         expected_from: "",
         speak: hurts,
     },
     Rule {
         id: "tuning_not_proven",
-        title: "Tuning that is not proven to help",
+        title: "Host tuning without a proven gain",
         kind: Kind::Nothing,
         looks_at: "every environment with a tuned host against the one that differs in nothing else",
         condition: "no group of knobs gains or loses beyond the noise",
-        sentence: "No help of tuning the host is proven ({groups}): what it gives or takes is within the noise.",
-        advice: "Do not apply it for this database's sake. A longer run (tare tune prove --budget) finds smaller gains.",
+        sentence: "Host tuning ({groups}): no effect beyond the noise. Do not apply it for this database.",
+        details: "",
+        advice: "A longer run (tare tune prove --budget) finds smaller gains.",
         expected: "",
         expected_from: "",
         speak: not_proven,
@@ -69,7 +72,7 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
         groups => format!(" --only {}", crate::figures::clean(groups).replace('+', ",")),
     };
     let pair = [gain.environment.as_str(), gain.against.as_str()];
-    let (mut parts, mut first) = (Vec::new(), None);
+    let (mut parts, mut brief, mut first) = (Vec::new(), Vec::new(), None);
     for (metric, cost) in [(Metric::ServerCpu, &gain.cpu), (Metric::Throughput, &gain.throughput)] {
         let Some(cost) = cost else { continue };
         let right_way = (cost.percent.value < 0.0) == good;
@@ -81,19 +84,29 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
             false => cost.percent,
         };
         first = first.or(Some(figure));
+        let value = cost.percent.value;
+        brief.push(match metric {
+            Metric::ServerCpu => format!("{} CPU per operation", words::percent_change(value)),
+            Metric::Throughput => words::throughput(value, brief.is_empty()),
+        });
         parts.push(match metric {
             Metric::ServerCpu => format!("{} of server CPU per operation", words::loss(&figure)),
             Metric::Throughput => format!("{} of the throughput", words::loss(&figure)),
         });
     }
     let figure = first?;
-    let values = [("groups", groups), ("gain", words::list(&parts)), ("only", only)];
+    let values = [
+        ("groups", groups),
+        ("gain", words::list(&parts)),
+        ("change", brief.join(", ")),
+        ("only", only),
+    ];
     let doubts = facts.doubts(&gain.workload, &[&gain.environment, &gain.against]);
     let n = blocks(figure.blocks);
     Some(
         rule.say(&values)
             .about(&gain.workload, figure.value)
-            .sure(words::sureness(&figure, ("percent", "%"), &n, None, doubts))
+            .confidence(words::confidence(&figure, ("percent", "%"), &n, None, doubts))
             .see([Evidence::at(
                 "tuning",
                 format!("gain of {}", crate::figures::clean(&gain.groups)),
@@ -116,7 +129,7 @@ fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     }
     vec![
         rule.say(&[("groups", groups.join(", "))])
-            .sure(words::plainly("each gain's interval stands in the table", Vec::new()))
+            .confidence(words::plainly("the table has the interval of each gain", Vec::new()))
             .see([Evidence::at("tuning", "every gain")]),
     ]
 }

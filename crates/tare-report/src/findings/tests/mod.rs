@@ -1,7 +1,7 @@
-//! Every rule: a record that makes it speak, and one that keeps it silent.
+//! For every rule a record that triggers it, and one that does not.
 
 mod cases;
-mod gates;
+mod claim_filter;
 mod world;
 
 use std::collections::BTreeSet;
@@ -18,7 +18,7 @@ fn said(world: &World) -> Vec<Statement> {
 }
 
 #[test]
-fn every_rule_has_a_case_and_a_name_of_its_own() {
+fn every_rule_has_a_case_and_a_unique_id() {
     let rules: Vec<&str> = all().map(|rule| rule.id).collect();
     let unique: BTreeSet<&str> = rules.iter().copied().collect();
     assert_eq!(unique.len(), rules.len(), "each id once");
@@ -27,7 +27,7 @@ fn every_rule_has_a_case_and_a_name_of_its_own() {
 }
 
 #[test]
-fn every_rule_speaks_where_it_should_and_nowhere_else() {
+fn every_rule_reports_its_case_only() {
     for (rule, speaks, silent) in CASES {
         let one = said(&speaks());
         let of = |all: &[Statement]| all.iter().filter(|one| one.rule == *rule).count();
@@ -41,12 +41,13 @@ fn every_rule_speaks_where_it_should_and_nowhere_else() {
 }
 
 #[test]
-fn a_statement_is_whole_and_its_evidence_is_on_the_page() {
+fn statements_are_complete_and_link_to_the_page() {
     for (rule, speaks, _) in CASES {
         let world = speaks();
         let page = crate::html::page(&world.record, &analyse(&world.record), &world.stacks);
         for one in said(&world) {
-            for text in [&one.text, &one.advice, &one.sureness.text] {
+            let details = one.details.clone().unwrap_or("none".to_string());
+            for text in [&one.text, &one.advice, &one.confidence.text, &details] {
                 assert!(!text.is_empty() && !text.contains(['{', '}', '?']), "{rule}: {text:?}");
             }
             assert!(one.text.ends_with('.') && one.advice.ends_with('.'), "{rule}: {one:?}");
@@ -62,26 +63,28 @@ fn a_statement_is_whole_and_its_evidence_is_on_the_page() {
 }
 
 #[test]
-fn an_expectation_is_a_figure_of_the_record() {
+fn expected_gain_is_a_measured_figure() {
     for rule in all() {
         assert_eq!(rule.expected.is_empty(), rule.expected_from.is_empty(), "{}", rule.id);
     }
     let bridge = CASES.iter().find(|case| case.0 == "bridge").unwrap();
     let said = said(&(bridge.1)());
     let one = said.iter().find(|one| one.rule == "bridge").unwrap();
-    let figure = one.sureness.figure.unwrap();
+    let figure = one.confidence.figure.unwrap();
     assert!((figure.value - 2.0).abs() < 0.2, "2 µs were put in: {figure:?}");
     assert!(figure.low <= 2.0 && 2.0 <= figure.high, "{figure:?}");
     let value = words::us(&figure);
     assert!(
-        one.text.contains(&value) && one.expected.as_ref().unwrap().contains(&value),
+        [&one.details, &one.expected].iter().all(|text| text.as_ref().unwrap().contains(&value)),
         "{one:?}"
     );
+    let lead = format!("Bridge network: {} CPU per operation (+", words::us_change(figure.value));
+    assert!(one.text.starts_with(&lead) && one.text.ends_with(" Use host networking."), "{one:?}");
     assert!(one.advice.contains("--network host"), "{one:?}");
 }
 
 #[test]
-fn what_voids_comes_first_and_large_costs_before_small_ones() {
+fn statements_are_ordered_by_kind_and_size() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
         ("box", 12.0, |spec| spec.network = "bridge".parse().unwrap()),
@@ -97,15 +100,16 @@ fn what_voids_comes_first_and_large_costs_before_small_ones() {
 }
 
 #[test]
-fn names_of_a_stranger_are_no_templates_and_lose_their_controls() {
+fn hostile_names_are_neither_templates_nor_controls() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
         ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".parse().unwrap()),
     ]);
     let said = said(&world);
     let one = said.iter().find(|one| one.rule == "bridge").unwrap();
-    assert!(one.text.contains("\"{cost} <b>"), "{}", one.text);
-    assert!(!one.text.contains(['\u{1b}', '\u{202e}']), "{}", one.text);
+    let details = one.details.as_ref().unwrap();
+    assert!(details.contains("\"{cost} <b>"), "{details}");
+    assert!(!details.contains(['\u{1b}', '\u{202e}']), "{details}");
     let analysis = analyse(&world.record);
     let page = crate::html::page(&world.record, &analysis, &world.stacks);
     assert!(!page.contains("<b>"), "escaped on the page");
@@ -113,7 +117,7 @@ fn names_of_a_stranger_are_no_templates_and_lose_their_controls() {
     assert!(!text.contains("<b>"), "{text}");
 }
 
-/// A layer that no rule speaks of is named here with the reason.
+/// A layer without a rule is listed here with the reason.
 #[test]
 fn every_layer_has_a_rule_or_a_reason() {
     for layer in Layer::ALL {

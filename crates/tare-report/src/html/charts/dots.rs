@@ -2,7 +2,7 @@
 
 use tare_lab::record::{Phase, Slice};
 
-use super::{Drawn, Rows, as_f64, per_s, trim_rate};
+use super::{Rows, Series, as_f64, per_s, trim_rate};
 use crate::figures::{rate, with_interval};
 use crate::html::svg::{Scale, Shape};
 
@@ -14,7 +14,7 @@ const LANE: f64 = 30.0;
 
 /// Every block's throughput as a dot (or, of very many, their histogram), the figure with its
 /// interval as a bar. The second value says whether there is a histogram.
-pub(in crate::html) fn throughput(drawn: &[Drawn<'_>], id: &str) -> Option<(String, bool)> {
+pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(String, bool)> {
     let slices = || drawn.iter().flat_map(|d| d.of(Phase::Capacity));
     let high = slices().map(per_s).fold(0.0f64, f64::max);
     if high <= 0.0 {

@@ -7,9 +7,9 @@
 use tare_lab::analysis::{Finding, Interval, Latency, closed_loop_latency};
 use tare_lab::record::Record;
 
-use super::{Look, looks};
+use super::{SeriesStyle, series_styles};
 use crate::figures::{rate, role, shorten, with_interval};
-use crate::html::svg::{Anchor, Scale, Shape, Svg};
+use crate::html::svg::{Scale, Shape, Svg, TextAnchor};
 use tare_std::units::nanoseconds;
 
 /// Pixels of a group's head, of a bar with its name above, and between groups.
@@ -21,7 +21,7 @@ const BAR: f64 = 11.0;
 /// One bar: how long it is, its interval, a second mark, and the figure in words.
 struct Bar<'f> {
     finding: &'f Finding,
-    look: Look,
+    look: SeriesStyle,
     value: f64,
     ends: Option<(f64, f64)>,
     mark: Option<f64>,
@@ -33,7 +33,11 @@ struct Bar<'f> {
 pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) -> Option<String> {
     let title = "Throughput of every environment, workload by workload";
     draw(title, id, groups, &|findings| {
-        findings.iter().zip(looks(findings)).filter_map(|(f, look)| rate_bar(f, look)).collect()
+        findings
+            .iter()
+            .zip(series_styles(findings))
+            .filter_map(|(f, look)| rate_bar(f, look))
+            .collect()
     })
 }
 
@@ -51,12 +55,12 @@ pub(in crate::html) fn latency(
         false => finding.response.clone(),
     };
     draw(title, id, groups, &|findings| {
-        let bars = findings.iter().zip(looks(findings));
+        let bars = findings.iter().zip(series_styles(findings));
         bars.filter_map(|(f, look)| Some(latency_bar(f, look, &of(f)?))).collect()
     })
 }
 
-fn rate_bar(finding: &Finding, look: Look) -> Option<Bar<'_>> {
+fn rate_bar(finding: &Finding, look: SeriesStyle) -> Option<Bar<'_>> {
     let of: Interval = finding.throughput_per_s?;
     let text = format!("{}/s", with_interval(&of, rate));
     Some(Bar {
@@ -70,7 +74,7 @@ fn rate_bar(finding: &Finding, look: Look) -> Option<Bar<'_>> {
     })
 }
 
-fn latency_bar<'f>(finding: &'f Finding, look: Look, of: &Latency) -> Bar<'f> {
+fn latency_bar<'f>(finding: &'f Finding, look: SeriesStyle, of: &Latency) -> Bar<'f> {
     let p99 = super::as_f64(of.p99_ns);
     let text = format!("{}, p99 {}", nanoseconds(of.mean_ns), nanoseconds(p99));
     Bar {
@@ -109,7 +113,7 @@ fn draw<'f>(
     let mut svg = Svg::new(id, height, title, &description);
     let mut top = 0.0;
     for (name, bars) in &groups {
-        svg.text(0.0, top + 16.0, Anchor::Start, "group", &shorten(name, 44));
+        svg.text(0.0, top + 16.0, TextAnchor::Start, "group", &shorten(name, 44));
         group(&mut svg, top + HEAD, bars);
         top += tall(bars);
     }
@@ -133,8 +137,8 @@ fn group(svg: &mut Svg, top: f64, bars: &[Bar<'_>]) {
             Some(role) => format!("{} \u{2013} {role}", shorten(&bar.finding.environment, 20)),
             None => shorten(&bar.finding.environment, 30),
         };
-        svg.text(from, y + 13.0, Anchor::Start, "name", &label);
-        svg.text(100.0, y + 13.0, Anchor::End, "tick", &bar.text);
+        svg.text(from, y + 13.0, TextAnchor::Start, "name", &label);
+        svg.text(100.0, y + 13.0, TextAnchor::End, "tick", &bar.text);
         let to = scale.x(bar.value);
         let class = format!("block {}", bar.look.class);
         svg.rect(from, middle - BAR / 2.0, to - from, BAR, &class, &bar.told);

@@ -5,8 +5,8 @@ use tare_lab::analysis::{Analysis, Finding};
 use tare_lab::record::Record;
 use tare_stats::law::Verdict;
 
-use super::{Drawn, Rows};
-use crate::figures::{Room, cost, has_place, percent, percent_interval, role, shorten};
+use super::{Rows, Series};
+use crate::figures::{CostFormat, cost, has_place, percent, percent_interval, role, shorten};
 use crate::headline::{Metric, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
@@ -16,11 +16,11 @@ use crate::relations;
 pub(in crate::html) fn ladder(
     record: &Record,
     analysis: &Analysis,
-    drawn: &[Drawn<'_>],
+    drawn: &[Series<'_>],
     metric: Metric,
     id: &str,
 ) -> Option<String> {
-    let rows: Vec<&Drawn<'_>> =
+    let rows: Vec<&Series<'_>> =
         drawn.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
     let workload = &rows.first()?.finding.workload;
     let noise = telling_noise(analysis, workload, metric);
@@ -45,7 +45,7 @@ pub(in crate::html) fn ladder(
     for row in &rows {
         if let Some(c) = metric.cost(row.finding) {
             let verdict = verdict(analysis, row.finding, metric);
-            said.push(format!("{}: {}", row.name(), cost(c, verdict, Room::Full)));
+            said.push(format!("{}: {}", row.name(), cost(c, verdict, CostFormat::Full)));
         }
     }
     let description = format!("One row per environment. {}", said.join(". "));
@@ -72,7 +72,7 @@ pub(in crate::html) fn ladder(
             Some(role) => format!("{} \u{2013} {role}", shorten(&finding.environment, 20)),
             None => finding.environment.clone(),
         };
-        let y = chart.label(&label, &cost(c, verdict, Room::Short));
+        let y = chart.label(&label, &cost(c, verdict, CostFormat::Short));
         row.begin(&mut chart.svg);
         if let Some((other, of)) = published(finding) {
             let text =

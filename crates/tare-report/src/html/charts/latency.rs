@@ -6,9 +6,9 @@ use serde_json::json;
 use tare_lab::analysis::{Interval, Latency};
 
 use super::plot::{Line, Plot, number};
-use super::{Drawn, Rows, as_f64, short_time};
+use super::{Rows, Series, as_f64, short_time};
 use crate::histogram::{Responses, curve};
-use crate::html::svg::{Anchor, Scale, Svg};
+use crate::html::svg::{Scale, Svg, TextAnchor};
 use crate::tails::time;
 use tare_std::units::{nanoseconds, thousands};
 
@@ -63,12 +63,12 @@ fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
 /// A factor that an interval may reach beyond everything that was measured.
 const ROOM: f64 = 2.0;
 
-type Shown<'d, 'r> = (&'d Drawn<'r>, &'d Latency, Option<&'d Responses>);
+type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 
 /// Response time at the fixed rate: one row per percentile, one lane per environment, with the interval
 /// of each percentile and a faint line from the smallest to the largest value in a single block.
 pub(in crate::html) fn percentiles(
-    drawn: &[Drawn<'_>],
+    drawn: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<String> {
@@ -141,13 +141,13 @@ pub(in crate::html) fn percentiles(
 
 /// The whole distribution: latency over how rare it is, the x axis in nines.
 pub(in crate::html) fn distribution(
-    drawn: &[Drawn<'_>],
+    drawn: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Plot> {
     const HEIGHT: f64 = 430.0;
     const FLOOR: f64 = HEIGHT - 40.0;
-    let curves: Vec<(&Drawn<'_>, &Responses)> =
+    let curves: Vec<(&Series<'_>, &Responses)> =
         drawn.iter().zip(responses).filter_map(|(d, r)| r.as_ref().map(|r| (d, r))).collect();
     let points: Vec<_> = curves.iter().map(|(_, r)| curve(&r.merged)).collect();
     let all = || points.iter().flatten();
@@ -172,7 +172,7 @@ pub(in crate::html) fn distribution(
     let mut svg = Svg::new(id, HEIGHT, title, &description);
     for tick in y.ticks(5) {
         svg.line(0.0, at(tick), 100.0, at(tick), "grid");
-        svg.text(0.0, at(tick) - 3.0, Anchor::Start, "tick", &short_time(tick));
+        svg.text(0.0, at(tick) - 3.0, TextAnchor::Start, "tick", &short_time(tick));
     }
     for nine in 0..=7u32 {
         if f64::from(nine) > nines + 1e-9 {
@@ -186,9 +186,9 @@ pub(in crate::html) fn distribution(
         };
         let at_x = x.x(f64::from(nine));
         svg.line(at_x, 8.0, at_x, FLOOR, "grid");
-        svg.text(at_x, FLOOR + 15.0, Anchor::Middle, "tick", &label);
+        svg.text(at_x, FLOOR + 15.0, TextAnchor::Middle, "tick", &label);
     }
-    svg.text(100.0, FLOOR + 33.0, Anchor::End, "tick", "percentile, one step per nine");
+    svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", "percentile, one step per nine");
     // Positions above 0 sort like their bits.
     let mut places: BTreeMap<u64, f64> = BTreeMap::new();
     for point in all() {

@@ -16,7 +16,7 @@ mod time;
 use tare_lab::analysis::Finding;
 use tare_lab::record::{Phase, Record, Slice};
 
-use super::svg::{Anchor, Scale, Shape, Svg};
+use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
@@ -31,13 +31,13 @@ pub(super) use time::{
 
 /// How an environment is drawn everywhere on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Look {
+pub(super) struct SeriesStyle {
     /// Class of the style sheet: `base`, `control`, or `c1` to `c6`.
     pub(super) class: &'static str,
     pub(super) shape: Shape,
 }
 
-impl Look {
+impl SeriesStyle {
     /// One name for both.
     pub(super) fn name(self) -> String {
         format!("{} {}", self.class, self.shape.name())
@@ -47,17 +47,17 @@ impl Look {
 const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /// Looks in the order of the findings: the baseline and its control keep theirs.
-pub(super) fn looks(findings: &[&Finding]) -> Vec<Look> {
+pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {
     let mut next = 0;
     let look = |finding: &&Finding| {
         if finding.baseline {
-            return Look { class: "base", shape: Shape::Circle };
+            return SeriesStyle { class: "base", shape: Shape::Circle };
         }
         if finding.control {
-            return Look { class: "control", shape: Shape::Diamond };
+            return SeriesStyle { class: "control", shape: Shape::Diamond };
         }
         next += 1;
-        Look {
+        SeriesStyle {
             class: COLOURS[(next - 1) % COLOURS.len()],
             shape: Shape::nth(next + (next - 1) / 6),
         }
@@ -67,22 +67,22 @@ pub(super) fn looks(findings: &[&Finding]) -> Vec<Look> {
 
 /// An environment under a workload: what was concluded, how it is drawn, and its slices.
 #[derive(Debug)]
-pub(super) struct Drawn<'r> {
+pub(super) struct Series<'r> {
     /// Its number in the legends.
     pub(super) e: usize,
     pub(super) finding: &'r Finding,
-    pub(super) look: Look,
+    pub(super) look: SeriesStyle,
     pub(super) slices: Vec<&'r Slice>,
 }
 
-impl<'r> Drawn<'r> {
+impl<'r> Series<'r> {
     /// Every environment of a workload, in the order of its findings.
-    pub(super) fn all(record: &'r Record, findings: &[&'r Finding]) -> Vec<Drawn<'r>> {
-        let mut all: Vec<Drawn<'r>> = findings
+    pub(super) fn all(record: &'r Record, findings: &[&'r Finding]) -> Vec<Series<'r>> {
+        let mut all: Vec<Series<'r>> = findings
             .iter()
-            .zip(looks(findings))
+            .zip(series_styles(findings))
             .enumerate()
-            .map(|(e, (finding, look))| Drawn { e, finding, look, slices: Vec::new() })
+            .map(|(e, (finding, look))| Series { e, finding, look, slices: Vec::new() })
             .collect();
         let places: std::collections::HashMap<&str, usize> =
             findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
@@ -141,17 +141,17 @@ impl Rows {
         for tick in self.scale.ticks(5) {
             let x = self.scale.x(tick);
             self.svg.line(x, 0.0, x, bottom, if tick == 0.0 { "zero" } else { "grid" });
-            self.svg.text(x, bottom + 14.0, Anchor::Middle, "tick", &form(tick));
+            self.svg.text(x, bottom + 14.0, TextAnchor::Middle, "tick", &form(tick));
         }
-        self.svg.text(100.0, bottom + 30.0, Anchor::End, "tick", unit);
+        self.svg.text(100.0, bottom + 30.0, TextAnchor::End, "tick", unit);
     }
 
     /// Starts the next row and returns the y of its lane's middle.
     fn label(&mut self, label: &str, figure: &str) -> f64 {
         let top = as_f64(self.row) * (LABEL + self.lane);
         self.row += 1;
-        self.svg.text(0.0, top + 15.0, Anchor::Start, "label", &shorten(label, 30));
-        self.svg.text(100.0, top + 15.0, Anchor::End, "figure", figure);
+        self.svg.text(0.0, top + 15.0, TextAnchor::Start, "label", &shorten(label, 30));
+        self.svg.text(100.0, top + 15.0, TextAnchor::End, "figure", figure);
         top + LABEL + self.lane / 2.0
     }
 }

@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde::Serialize;
 use serde_json::json;
 
-use super::Drawn;
+use super::Series;
 
 /// What the page holds of a dense chart. The script puts its own drawing in the place of the still
 /// one, which is printed, and shown where scripts are not run.
@@ -31,7 +31,7 @@ pub(super) type Column = Vec<Option<f64>>;
 
 /// One environment's line: `y`, and where several blocks share a column their extremes.
 pub(super) struct Line<'d, 'r> {
-    pub(super) of: &'d Drawn<'r>,
+    pub(super) of: &'d Series<'r>,
     pub(super) y: Column,
     pub(super) extremes: Option<(Column, Column)>,
 }

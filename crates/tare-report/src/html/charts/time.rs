@@ -12,9 +12,9 @@ use serde_json::json;
 use tare_lab::record::{Phase, Slice};
 
 use super::plot::{Line, Plot, as_data, number};
-use super::{Drawn, as_f64, per_s, short_time, trim_rate};
+use super::{Series, as_f64, per_s, short_time, trim_rate};
 use crate::histogram::Responses;
-use crate::html::svg::{Anchor, Scale, Svg};
+use crate::html::svg::{Scale, Svg, TextAnchor};
 
 /// Columns of a chart over time: more could not be told apart on a screen.
 const COLUMNS_MAX: usize = 400;
@@ -32,7 +32,7 @@ struct Columns {
 
 impl Columns {
     /// `None` without a slice of the phase, or with one block: there is no "over time" in it.
-    fn of(drawn: &[Drawn<'_>], phase: Phase) -> Option<Self> {
+    fn of(drawn: &[Series<'_>], phase: Phase) -> Option<Self> {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
         for slice in drawn.iter().flat_map(|d| d.of(phase)) {
             let start = starts.entry(slice.block).or_insert(slice.started_unix_ms);
@@ -61,7 +61,7 @@ impl Columns {
     /// An environment's values by block as a line.
     fn line<'d, 'r>(
         &self,
-        of: &'d Drawn<'r>,
+        of: &'d Series<'r>,
         values: impl Iterator<Item = (u32, f64)>,
     ) -> Line<'d, 'r> {
         let mut columns: Vec<Vec<f64>> = vec![Vec::new(); self.x.len()];
@@ -149,12 +149,12 @@ fn still(
     let mut svg = Svg::new(id, HEIGHT, title, &said.join(". "));
     for tick in y.ticks(4) {
         svg.line(0.0, at(tick), 100.0, at(tick), if tick == 0.0 { "zero" } else { "grid" });
-        svg.text(0.0, at(tick) - 3.0, Anchor::Start, "tick", &form(tick));
+        svg.text(0.0, at(tick) - 3.0, TextAnchor::Start, "tick", &form(tick));
     }
     for tick in x.ticks(6) {
-        svg.text(x.x(tick), FLOOR + 15.0, Anchor::Middle, "tick", &format!("{tick:.0} s"));
+        svg.text(x.x(tick), FLOOR + 15.0, TextAnchor::Middle, "tick", &format!("{tick:.0} s"));
     }
-    svg.text(100.0, FLOOR + 33.0, Anchor::End, "tick", axis);
+    svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", axis);
     for line in lines {
         let look = line.of.look;
         line.of.begin(&mut svg);
@@ -180,10 +180,10 @@ fn still(
 }
 
 /// Operations per second of every block.
-pub(in crate::html) fn throughput_over_time(drawn: &[Drawn<'_>], id: &str) -> Option<Noted> {
+pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> Option<Noted> {
     let columns = Columns::of(drawn, Phase::Capacity)?;
     let counts = |s: &&Slice| s.void.is_none();
-    let of = |d: &Drawn<'_>| {
+    let of = |d: &Series<'_>| {
         let own: Vec<(u32, f64)> =
             d.of(Phase::Capacity).filter(counts).map(|s| (s.block, per_s(s))).collect();
         own
@@ -197,7 +197,7 @@ pub(in crate::html) fn throughput_over_time(drawn: &[Drawn<'_>], id: &str) -> Op
 
 /// p99 of response time of every block, at the fixed rate.
 pub(in crate::html) fn p99_over_time(
-    drawn: &[Drawn<'_>],
+    drawn: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Noted> {
@@ -240,7 +240,7 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
 }
 
 /// The counters of [`over_time`], of every block at capacity: one choice each.
-pub(in crate::html) fn counters_over_time(drawn: &[Drawn<'_>]) -> Option<CountersOverTime> {
+pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<CountersOverTime> {
     let columns = Columns::of(drawn, Phase::Capacity)?;
     let mut names: Vec<&str> = Vec::new();
     for slice in drawn.iter().filter_map(|d| d.of(Phase::Capacity).next()) {

@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_report::ladder::{Ladder, Rung, Verdict};
+use tare_report::ladder::{Ladder, LadderRow, Verdict};
 use tare_report::{Metric, clean, percent};
 
 use super::Scene;
@@ -76,7 +76,7 @@ pub(super) fn short(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
 }
 
 impl Scene<'_> {
-    fn rung(&self, environment: &Environment) -> Option<&Rung> {
+    fn rung(&self, environment: &Environment) -> Option<&LadderRow> {
         let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
         rungs.find(|rung| rung.environment == environment.name)
     }
@@ -93,7 +93,7 @@ impl Scene<'_> {
     }
 }
 
-fn words_of(rung: &Rung) -> String {
+fn words_of(rung: &LadderRow) -> String {
     let tag = if rung.control { "A/A " } else { "" };
     format!("{tag}{}", rung.text)
 }
@@ -130,7 +130,7 @@ fn axis(ladder: &Ladder, scale: u16) -> String {
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &Ladder, rung: &Rung, scale: u16) -> Vec<char> {
+fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;

@@ -1,4 +1,4 @@
-//! What a doubt or the control forbids to say.
+//! Claims that a doubt or the control forbids.
 
 use tare_lab::doubt::Doubt;
 
@@ -17,7 +17,7 @@ fn errors(count: u64, operations: u64) -> Doubt {
 }
 
 #[test]
-fn a_gain_on_a_busy_machine_is_not_spoken_of() {
+fn drops_gain_on_busy_machine() {
     assert!(speaks(&bridged(-1.0), "layer_gives_back"));
     for doubt in [STRANGERS, Doubt::Steal { share: 0.2 }, Doubt::ClientSaturated { share: 0.9 }] {
         for environment in ["box", "native"] {
@@ -32,7 +32,7 @@ fn a_gain_on_a_busy_machine_is_not_spoken_of() {
 }
 
 #[test]
-fn a_gain_that_reaches_into_the_noise_is_not_spoken_of() {
+fn drops_gain_within_noise() {
     // The control is 3 % off and wanders; the box gains 5.5 % and wanders, too.
     let wandering = |us: f64| {
         let world = bridged(us).slices("native again", |block, slice| {
@@ -49,7 +49,7 @@ fn a_gain_that_reaches_into_the_noise_is_not_spoken_of() {
 }
 
 #[test]
-fn nothing_is_claimed_where_operations_failed_or_are_emulated() {
+fn drops_claims_after_errors_or_emulation() {
     for (doubt, forbids) in [
         (errors(3, 1_000), true),
         (errors(3, 100_000), false),
@@ -63,7 +63,7 @@ fn nothing_is_claimed_where_operations_failed_or_are_emulated() {
 }
 
 #[test]
-fn latencies_of_an_overloaded_system_are_not_compared() {
+fn drops_latencies_of_overloaded_system() {
     for environment in ["box", "native"] {
         let world = stalling().doubt(environment, &RATE, ALL);
         assert!(!speaks(&world, "latency_tail"), "{environment}");
@@ -71,7 +71,7 @@ fn latencies_of_an_overloaded_system_are_not_compared() {
 }
 
 #[test]
-fn a_tail_that_the_control_has_too_is_noise() {
+fn drops_tail_that_the_control_shares() {
     let world = quiet().latencies("native", 1_000, stalls(0.0, 1.0));
     let world = world.latencies("native again", 1_000, stalls(0.03, 20.0));
     let world = world.latencies("box", 1_000, stalls(0.03, 20.0));
@@ -81,7 +81,7 @@ fn a_tail_that_the_control_has_too_is_noise() {
 }
 
 #[test]
-fn a_control_without_an_interval_leaves_nothing_to_claim() {
+fn drops_claims_without_control_interval() {
     let mut world = bridged(2.0);
     world.record.slices.retain(|one| one.environment != "native again" || one.block == 0);
     assert!(!speaks(&world, "bridge"));

@@ -1,6 +1,6 @@
-//! What a doubt forbids to say: figures stay in the tables, sentences about them are not made.
+//! Claims that a doubt forbids: the figures stay in the tables, but no finding reports them.
 //!
-//! The rules are those of [`Objections`]; this file collects what they ask from the doubts of a record.
+//! [`Objections`] has the rules; this module collects its input from the doubts of a record.
 
 use tare_lab::analysis::{Analysis, Finding, Interval};
 use tare_lab::doubt::Doubt;
@@ -8,14 +8,14 @@ use tare_stats::law::{OFTEN_SHARE, Objections};
 
 use crate::headline::Metric;
 
-/// A share of slices from which on a doubt is that of the environment and no longer of a moment.
+/// From this share of slices on, a doubt applies to the environment and not only to a moment.
 pub(super) const OFTEN: f64 = OFTEN_SHARE;
 
-/// What the doubts about the environments of a claim forbid.
+/// Decides which claims the doubts about two environments allow.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Gate(Objections);
+pub(crate) struct ClaimFilter(Objections);
 
-impl Gate {
+impl ClaimFilter {
     pub(crate) fn new(analysis: &Analysis, workload: &str, environments: [&str; 2]) -> Self {
         let ours = |finding: &&Finding| {
             finding.workload == workload && environments.contains(&finding.environment.as_str())
@@ -30,12 +30,12 @@ impl Gate {
         Self(objections)
     }
 
-    /// Whether anything may be claimed at all.
+    /// Whether any claim is allowed.
     pub(crate) fn open(&self) -> bool {
         self.0.allow_any()
     }
 
-    /// Whether a figure that below 0 is a gain may be claimed.
+    /// Whether a figure may be claimed; below 0 it is a gain.
     pub(crate) fn allows(&self, metric: Metric, percent: f64) -> bool {
         match metric {
             Metric::Throughput if percent <= 0.0 => self.0.allow_throughput_gain(),
@@ -43,7 +43,7 @@ impl Gate {
         }
     }
 
-    /// The same of a layer's effect. `noise`: the control's, in the same unit.
+    /// Whether a layer's effect may be claimed. `noise` is the control's, in the same unit.
     pub(crate) fn allows_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         self.0.allow_layer(effect, noise)
     }
