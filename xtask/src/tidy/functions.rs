@@ -14,7 +14,7 @@ const EXCEPTIONS: [(&str, &str, &str); 8] = [
     ("tare-env", "read_layers", "one step for each layer"),
     ("tare-host", "settings", "one step for each flag"),
     ("tare-host", "pod", "one manifest"),
-    ("tare-lab", "workloads_and_schedules_that_cannot_be", "one table of cases"),
+    ("tare-lab", "refuses_invalid_workloads_and_schedules", "one table of cases"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
