@@ -9,7 +9,8 @@ use std::sync::Arc;
 
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, NotOne, Processes, Usage,
+    Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, SingleInstanceOnly,
+    Usage,
 };
 
 use crate::layer::network;
@@ -122,9 +123,9 @@ impl Environment for Several {
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let not_one = NotOne { environment: self.spec.name.clone(), asked: 0 };
+        let single_only = SingleInstanceOnly { environment: self.spec.name.clone(), asked: 0 };
         let started = self.start_all(std::slice::from_ref(launch))?;
-        Ok(started.into_iter().next().ok_or(not_one)?)
+        Ok(started.into_iter().next().ok_or(single_only)?)
     }
 
     fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {

@@ -1,11 +1,11 @@
-//! Dividing the CPUs between the client and the system. Pure.
+//! Divides the CPUs between the client and the system. Pure.
 
 use tare_std::cpus::CpuSet;
 
 use crate::environment::CpuPlan;
 use crate::study::CpuSpec;
 
-/// A study asks for CPUs that are not there.
+/// A study requests CPUs that do not exist or that leave none for the other side.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
     #[error(
@@ -18,11 +18,11 @@ pub enum PlanError {
     NoCpu,
 }
 
-/// Who gets which of the CPUs that this process may use.
+/// Divides the CPUs in `online`, which this process may use, between client and system.
 ///
-/// What the study asks for is taken. Otherwise the client gets the lower half, at least one, and
-/// the system the rest: a load generator must not be the bottleneck, and the odd CPU is worth more
-/// to the system. Where there is a single CPU both share it, which is a doubt on every figure.
+/// The study's choice comes first. Otherwise the client gets the lower half, at least one CPU, so
+/// that the load generator is not the bottleneck; the system gets the rest, the odd CPU included.
+/// A single CPU serves both, which is a doubt on every figure.
 pub fn plan(online: &CpuSet, spec: &CpuSpec) -> Result<CpuPlan, PlanError> {
     if online.is_empty() {
         return Err(PlanError::NoCpu);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn plans() {
+    fn divides_cpus() {
         let check = |online: &str, spec: &CpuSpec, client: &str, system: &str| {
             let plan = plan(&list(online), spec).unwrap();
             assert_eq!((plan.client, plan.system), (list(client), list(system)), "{online}");
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_that_cannot_be() {
+    fn refuses_impossible_plans() {
         let error =
             |online: &str, spec: &CpuSpec| plan(&list(online), spec).unwrap_err().to_string();
         assert_eq!(

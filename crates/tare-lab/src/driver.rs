@@ -1,4 +1,4 @@
-//! What loads a system, as the core sees it.
+//! The trait of drivers, which load a system.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::PartError;
 use crate::doubt::Doubt;
 use crate::study::WorkloadSpec;
 
-/// One system that the driver has connections to: an index that `open` returned.
+/// A system to which the driver is connected: an index returned by `open`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TargetId(pub u32);
 
@@ -18,7 +18,7 @@ pub struct TargetId(pub u32);
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
     /// Closed loop: the next operation starts when one of those in flight ends. Latency is service
-    /// time and says nothing about users.
+    /// time, which does not show what users wait.
     Closed,
     /// Open loop: operations start on a schedule, whatever the system does. Response time counts
     /// from the intended start.
@@ -49,9 +49,9 @@ pub enum Edge {
 /// What the driver saw between the edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceLoad {
-    /// Length of the measured window as it was, in ns.
+    /// Actual length of the measured window, in ns.
     pub window_ns: u64,
-    /// Operations that ended well inside the window.
+    /// Operations that succeeded inside the window.
     pub operations: u64,
     /// Operations that failed, by kind.
     pub errors: Vec<(String, u64)>,
@@ -66,27 +66,27 @@ pub struct SliceLoad {
     pub service: Vec<u8>,
 }
 
-/// A driver was given no instance to load.
+/// `open_all` received no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no instance of the system to connect to")]
-pub struct NoInstance;
+pub struct NoInstanceError;
 
-/// A load generator or an adapter for one. It runs where the study puts the client.
+/// A load generator or an adapter for one. It runs on the client's CPUs.
 pub trait Driver {
     /// Connects to a system and waits until it answers, at most `deadline`.
     fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError>;
 
-    /// The same for all instances of a system. Where they are a cluster, any of them tells a driver
-    /// of the others, so that it is enough to connect to one.
+    /// Connects to all instances of a system. The default connects to the first one: in a cluster,
+    /// a driver learns the other addresses from it.
     fn open_all(
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
-        self.open(*addresses.first().ok_or(NoInstance)?, deadline)
+        self.open(*addresses.first().ok_or(NoInstanceError)?, deadline)
     }
 
-    /// Makes the schema and writes the workload's rows. Calls `progress(done, all)`.
+    /// Creates the schema and writes the workload's rows. Calls `progress(done, all)`.
     fn populate(
         &mut self,
         target: TargetId,
@@ -95,7 +95,7 @@ pub trait Driver {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError>;
 
-    /// Runs one slice and calls `edge` at the two edges of the measured window.
+    /// Runs one slice, and calls `edge` at the two edges of the measured window.
     fn run(
         &mut self,
         target: TargetId,
@@ -103,7 +103,7 @@ pub trait Driver {
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, PartError>;
 
-    /// What weakens the figures of a system from the beginning, once its data is loaded.
+    /// Returns doubts about all figures of a system whose data is loaded.
     fn doubts(&mut self, _target: TargetId) -> Vec<Doubt> {
         Vec::new()
     }
@@ -111,7 +111,7 @@ pub trait Driver {
     /// Drops the connections to one system.
     fn close(&mut self, target: TargetId) -> Result<(), PartError>;
 
-    /// Process ids of the client, so that its CPU time is not a stranger's.
+    /// Returns the client's process ids, so that its CPU time counts as the client's.
     fn pids(&self) -> Vec<u32>;
 
     /// Ends the driver. Idempotent.

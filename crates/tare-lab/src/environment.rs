@@ -1,4 +1,4 @@
-//! The stack of isolation layers that a system runs in, as the core sees it.
+//! The trait of environments: the stack of isolation layers in which a system runs.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,42 +26,42 @@ pub struct EnvironmentSpec {
     /// The host around the environment while it runs.
     #[serde(default, skip_serializing_if = "Host::is_as_is")]
     pub host: Host,
-    /// What the system's data lies on.
+    /// The storage of the system's data.
     #[serde(default, skip_serializing_if = "StorageSpec::is_directory")]
     pub storage: StorageSpec,
-    /// Options of a virtual machine (`vcpus`, `memory`, ...) as (name, value). Empty: its defaults, or
-    /// a runtime that is none.
+    /// Options of a virtual machine (`vcpus`, `memory`, ...) as (name, value). Empty: the defaults, or
+    /// another runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<(String, String)>,
-    /// Options of gVisor (`platform`, `network`, ...) as (name, value). Empty: its defaults, or
+    /// Options of gVisor (`platform`, `network`, ...) as (name, value). Empty: the defaults, or
     /// another runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub sandbox: Vec<(String, String)>,
-    /// What a container's root file system is made of.
+    /// The source of a container's root file system.
     #[serde(default, skip_serializing_if = "Rootfs::is_none")]
     pub rootfs: Rootfs,
-    /// A known cost that is added so that the instrument itself can be tried.
+    /// A known cost, injected to test Tare itself.
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
     pub limits: Limits,
-    /// True: where the host cannot run it, the study goes on without it and says so.
+    /// True: a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
 }
 
-/// The storage layer of an environment whose data lies in Tare's own work directory.
+/// The kind of storage that is a directory in Tare's own work directory.
 pub const DIRECTORY: &str = "directory";
 
-/// Name of the layer state of a virtual machine that says what runs the guest's instructions:
-/// `kvm`, or `tcg`, which emulates the CPU, or `uml`, a kernel in user mode, which runs them on the CPU
-/// but intercepts every system call; then a colon and why.
+/// Name of the layer state that holds a virtual machine's accelerator: `kvm`, or `tcg`, which
+/// emulates the CPU, or `uml`, a kernel in user mode, which runs instructions on the CPU but
+/// intercepts every system call. A colon and the reason follow.
 pub const ACCELERATOR: &str = "accelerator";
 
-/// Section of the host facts of a study that ran inside a guest of Tare's own: its kernel, and what
-/// runs its instructions.
+/// Section of the host facts about a guest in which Tare ran the whole study: its kernel and its
+/// accelerator.
 pub const INSIDE: &str = "inside";
 
-/// What the system's data lies on: a kind of storage and its options.
+/// The storage of the system's data: a kind and its options.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StorageSpec {
     /// `directory`, `ext4`, `xfs`, ...
@@ -72,7 +72,7 @@ pub struct StorageSpec {
 }
 
 impl StorageSpec {
-    /// Whether it is plainly Tare's own work directory.
+    /// Returns whether it is a directory in Tare's own work directory, without options.
     pub fn is_directory(&self) -> bool {
         self.kind == DIRECTORY && self.options.is_empty()
     }
@@ -94,7 +94,7 @@ impl fmt::Display for StorageSpec {
     }
 }
 
-/// `vcpus = 2, memory = 1G`.
+/// Formats options as `vcpus = 2, memory = 1G`.
 pub fn options_text(options: &[(String, String)]) -> String {
     let pairs: Vec<String> =
         options.iter().map(|(name, value)| format!("{name} = {value}")).collect();
@@ -116,7 +116,7 @@ impl fmt::Display for Limits {
     }
 }
 
-/// Which CPUs belong to whom during a study.
+/// The CPUs of system and client during a study.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuPlan {
     /// Every CPU that Tare may use.
@@ -127,135 +127,135 @@ pub struct CpuPlan {
     pub client: CpuSet,
 }
 
-/// What an environment is asked to run: always the Tare binary itself, with these arguments.
+/// The command that an environment runs: the Tare binary itself, with these arguments.
 ///
-/// In `arguments` the environment replaces `{listen}` by the address to listen on, `{port}` by the
-/// port, `{data}` by the data directory, `{program}` by the path of `program` and `{beside}` by the
-/// directory that it is in, all as seen from inside; `{advertised}` by the address that clients
-/// reach it at, as far as that is known before it runs; `{node}` by the one at which other instances
-/// of its environment do, which no other system of the same network has, and `{seeds}` by those of
-/// all instances, separated by commas.
+/// In `arguments` the environment replaces these names, as seen from inside: `{listen}` by the
+/// address to listen on, `{port}` by the port, `{data}` by the data directory, `{program}` by the
+/// path of `program`, and `{beside}` by the directory of that path. `{advertised}` becomes the
+/// address for clients, as far as it is known before the start; `{node}` the address for the other
+/// instances of the environment, unique in its network; and `{seeds}` the `{node}` addresses of all
+/// instances, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
-    /// A program that Tare's own starts inside.
+    /// The program that the Tare binary starts inside the environment.
     pub program: Option<HostProgram>,
-    /// It starts what the environment's image says, which `{image}` stands for in `arguments`: the
-    /// object `config` of the OCI's image configuration, as JSON.
+    /// True: start the command of the environment's image. `{image}` in `arguments` becomes the object
+    /// `config` of the OCI image configuration, as JSON.
     pub from_image: bool,
-    /// The port that it listens on, where it cannot be told another one.
+    /// The port on which the system listens, if it is fixed.
     pub port: Option<u16>,
 }
 
-/// A program of the host. Every environment shows it, its loader and its libraries inside,
-/// read-only, at the paths that they have on the host. An environment that has a root file system
-/// takes the program of that name from it, and shows `named` alone.
+/// A program of the host. Every environment mounts it, its loader and its libraries inside,
+/// read-only, at their paths on the host. An environment with its own root file system takes the
+/// program of that name from there, and mounts only `named`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HostProgram {
     /// A name on PATH, or an absolute path.
     pub name: String,
-    /// Files, or directories of files, that it opens by name while it runs, such as plug-ins.
+    /// Files, or directories of files, that the program opens at run time, such as plug-ins.
     pub files: Vec<PathBuf>,
-    /// Directories of its installation that it reads, shown whole as they are.
+    /// Directories of its installation, mounted whole.
     pub folders: Vec<PathBuf>,
-    /// Directories that the study names, shown whole wherever the program comes from.
+    /// Directories that the study names, mounted whole wherever the program comes from.
     pub named: Vec<PathBuf>,
 }
 
-/// Where a started system answers.
+/// The address and the data of a started instance.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The address that the client dials from where it stands.
+    /// The address as the client reaches it.
     pub address: SocketAddr,
-    /// The system's data directory as the host sees it, where the host can see it.
+    /// The system's data directory as the host sees it; `None` if the host cannot see it.
     pub data: Option<PathBuf>,
 }
 
-/// Data that was loaded once and that a system can be started on. Implementations live in
+/// Saved data from which systems can start. Implementations live in
 /// `tare-system`.
-pub trait KeptData: fmt::Debug {
-    /// Puts it into a directory as the host sees it, which is there and in which the system has
-    /// written nothing yet. What is put there belongs to that system alone.
+pub trait DataSnapshot: fmt::Debug {
+    /// Restores the data into an existing, empty directory of the host. The copy belongs to one system
+    /// alone.
     fn put(&self, to: &Path) -> Result<Restored, PartError>;
 }
 
-/// What putting kept data in place came to.
+/// The size and time of one restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Restored {
-    /// Bytes of files that are shared by hard links, and of those that are copied.
+    /// Bytes of files shared by hard links.
     pub linked_bytes: u64,
+    /// Bytes of files copied.
     pub copied_bytes: u64,
     pub took: Duration,
 }
 
-/// An environment that is made for one instance of a system was asked for another number.
+/// The caller requested several instances from an environment that runs only one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("environment {environment:?} runs one instance of a system, not {asked}")]
-pub struct NotOne {
+pub struct SingleInstanceOnly {
     pub environment: String,
     pub asked: usize,
 }
 
-/// One layer as it was asked for and as it was found, from inside the environment and from the host.
+/// One layer as requested and as read back, from inside the environment and from the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LayerState {
     /// `runtime`, `network`, `cpu`, `security`, `cgroup`, `limits.memory`, `io_engine`, ...
     pub layer: String,
     pub wanted: String,
-    /// What was read, in the words of its source (`Cpus_allowed_list: 1`).
+    /// The value read back, as its source words it (`Cpus_allowed_list: 1`).
     pub found: String,
     pub in_force: bool,
 }
 
-/// CPU time and throttling of an environment since it was started. Only differences mean anything.
+/// CPU time and throttling of an environment since its start. Only differences are meaningful.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// CPU time of all threads of the system in the environment, in ns.
     pub system_cpu_ns: u64,
-    /// CPU time of what the layer adds outside the system: (`userland proxy`, ns), (`gofer`, ns).
+    /// CPU time of processes that the layer adds: (`userland proxy`, ns), (`gofer`, ns).
     pub layer_cpu_ns: Vec<(String, u64)>,
-    /// Time for which the CPU quota held the environment back, in ns. `None` without a quota.
+    /// Time that the CPU quota throttled the environment, in ns. `None` without a quota.
     pub throttled_ns: Option<u64>,
 }
 
-/// Processes of an environment that is up, as the host numbers them.
+/// The host's process ids of a running environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Processes {
-    /// Those of the system (with a sentry: the sandbox's), the first one first.
+    /// Processes of the system (with a sentry: of the sandbox), the first started one first.
     pub system: Vec<u32>,
-    /// Those that the layer adds outside the system, such as a userland proxy.
+    /// Processes that the layer adds, such as a userland proxy.
     pub layer: Vec<u32>,
 }
 
-/// A place for a system to run in. Implementations live in `tare-env`, one file per runtime.
+/// Runs a system inside a stack of layers. Implementations live in `tare-env`, one file per runtime.
 ///
-/// Teardown (`stop`) is idempotent, runs on failure and signal, and through the host's journal
-/// after `kill -9`.
+/// Teardown (`stop`) is idempotent and runs on failure and signal. After `kill -9` the host's
+/// journal undoes what is left.
 pub trait Environment {
     fn spec(&self) -> &EnvironmentSpec;
 
-    /// Starts from now on begin with this data. An environment into whose storage the host cannot put
-    /// files leaves it at that: `restored` tells.
-    fn begin_with(&mut self, _data: &Rc<dyn KeptData>) {}
+    /// Makes all later starts begin with this data. An environment whose storage the host cannot write
+    /// ignores it; `restored` then returns `None`.
+    fn start_from(&mut self, _data: &Rc<dyn DataSnapshot>) {}
 
-    /// What putting the data in place came to in the start that runs; `None` where it began with
-    /// nothing, and its data has to be loaded.
+    /// Returns how the running start restored its data; `None` if it began empty and needs a load.
     fn restored(&self) -> Option<Restored> {
         None
     }
 
-    /// Makes what the environment needs, journalled first, and starts the system in it. Returns
-    /// once the process runs; the driver finds out when it answers.
+    /// Creates the environment, after a journal entry, and starts the system in it. Returns once the
+    /// process runs; the caller waits until it answers.
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError>;
 
-    /// Starts several instances of a system, each with its own share of the layers' limits. They
-    /// are there, frozen, thawed, accounted for and ended together.
+    /// Starts several instances of a system, each with its share of the layers' limits. All other
+    /// methods treat the instances as one.
     fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
         match launches {
             [launch] => Ok(vec![self.start(launch)?]),
             _ => {
                 let (environment, asked) = (self.spec().name.clone(), launches.len());
-                Err(NotOne { environment, asked }.into())
+                Err(SingleInstanceOnly { environment, asked }.into())
             }
         }
     }
@@ -263,7 +263,7 @@ pub trait Environment {
     /// Reads every layer back while the system runs.
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError>;
 
-    /// Stops all of the system's threads until `thaw`, so that it costs nothing.
+    /// Stops all threads of the system until `thaw`, so that it uses no CPU.
     fn freeze(&mut self) -> Result<(), PartError>;
 
     fn thaw(&mut self) -> Result<(), PartError>;
@@ -271,18 +271,18 @@ pub trait Environment {
     /// Reads the CPU accounts. Called at the edges of each slice, so it takes well under 1 ms.
     fn usage(&mut self) -> Result<Usage, PartError>;
 
-    /// The processes that are there now, for the probes. None where the host cannot see them.
+    /// Returns the current processes, for the probes. Empty if the host cannot see them.
     fn processes(&mut self) -> Processes {
         Processes::default()
     }
 
-    /// The configuration handed to the runtime (OCI config.json, the engine's create request), so
-    /// that two environments differ by a printed diff.
+    /// Returns the runtime's configuration (OCI config.json, the engine's create request), which
+    /// reports print as a diff between environments.
     fn config(&self) -> Option<String>;
 
-    /// Last lines that the system or the runtime printed, for the error when it does not answer.
+    /// Returns the last lines printed by the system or the runtime, for error messages.
     fn log_tail(&self) -> String;
 
-    /// Ends the system and removes everything that `start` made. Idempotent.
+    /// Ends the system and removes everything that `start` created. Idempotent.
     fn stop(&mut self) -> Result<(), PartError>;
 }

@@ -1,8 +1,8 @@
-//! The core of Tare: what is asked (`study`), in which order it is tried (`schedule`, `campaign`),
-//! what is concluded from it (`analysis`, `doubt`) and where it is kept (`record`).
+//! The core of Tare: `study` parses the question, `schedule` orders the slices, `campaign` runs
+//! them, `record` stores them, and `analysis` and `doubt` draw the conclusions.
 //!
-//! **Invariant:** this crate knows no container, no database and no host file. It meets the world
-//! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
+//! **Invariant:** this crate knows no container, no database and no host file. It reaches them
+//! only through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
 #![forbid(unsafe_code)]
 
 pub mod ablation;

@@ -1,4 +1,4 @@
-//! What observes a slice besides the environment and the driver, as the core sees it.
+//! The trait of probes: they observe a slice besides the environment and the driver.
 
 use std::path::PathBuf;
 
@@ -9,40 +9,41 @@ use crate::PartError;
 /// One observed figure of a slice: the difference between its edges, or the value at its end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`. [`is_level`] says by the name
-    /// what it is.
+    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`. [`is_level`] tells the
+    /// kind by the name.
     pub name: String,
     pub value: f64,
 }
 
-/// Endings of the names of levels.
+/// Endings of the names of levels: see [`is_level`].
 pub const LEVELS: [&str; 4] = ["_at_end", "_mean", "_max", "_share"];
 
-/// Whether a counter is a level (memory at the end, a mean, the largest, a share of the time), which means what
-/// it says. All others are sums over the slice, which mean something only per operation.
+/// Returns whether a counter is a level (memory at the end, a mean, a maximum, a share of time),
+/// whose value has a meaning alone. All others are sums over the slice, which reports divide by the
+/// number of operations.
 pub fn is_level(name: &str) -> bool {
     LEVELS.iter().any(|ending| name.ends_with(ending))
 }
 
 const LAYER_CPU: (&str, &str) = ("layer_cpu_", "_ns");
 
-/// The name of a counter that is CPU time of a part of the layer which is in no process's account, such
-/// as work of the kernel's own threads, in ns. It joins the layer's CPU time of its slice.
+/// Returns the name of a counter of layer CPU time (ns) that no process account holds, such as the
+/// work of kernel threads. The core adds it to the layer's CPU time of the slice.
 pub fn layer_cpu_name(part: &str) -> String {
     format!("{}{part}{}", LAYER_CPU.0, LAYER_CPU.1)
 }
 
-/// The part of the layer whose CPU time a counter of this name is: `nvme target` of
-/// `layer_cpu_nvme_target_ns`.
+/// Returns the part of the layer whose CPU time a counter holds: `nvme target` for
+/// `layer_cpu_nvme_target_ns`. `None` for any other counter.
 pub fn layer_part(name: &str) -> Option<String> {
     let part = name.strip_prefix(LAYER_CPU.0)?.strip_suffix(LAYER_CPU.1)?;
     Some(part.replace('_', " "))
 }
 
-/// Whom a slice is about, so that a probe can look at them alone. Process ids are the host's.
+/// The processes of a slice, so that a probe can observe them alone. Process ids are the host's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Scope {
-    /// Processes of the system, its first one first.
+    /// Processes of the system, the first started one first.
     pub system: Vec<u32>,
     /// Processes that the layer adds outside the system (a userland proxy).
     pub layer: Vec<u32>,
@@ -52,12 +53,12 @@ pub struct Scope {
     pub data: Option<PathBuf>,
 }
 
-/// Counter names that the core itself draws doubts from.
+/// Names of the counters from which the core derives doubts.
 pub mod names {
-    /// CPU time that the hypervisor gave to others, over all CPUs of the plan, in ns.
+    /// CPU time that the hypervisor gave to other guests, over all CPUs of the plan, in ns.
     pub const STEAL_NS: &str = "steal_ns";
-    /// CPU time of every task on the host, in ns. The core subtracts what it knows; the rest is
-    /// the strangers'.
+    /// CPU time of every task on the host, in ns. The core subtracts the study's own time;
+    /// processes outside the study used the rest.
     pub const HOST_CPU_NS: &str = "host_cpu_ns";
     /// CPU time of the harness process itself, in ns.
     pub const HARNESS_CPU_NS: &str = "harness_cpu_ns";
@@ -65,12 +66,12 @@ pub mod names {
     pub const SOFTIRQ_NS: &str = "softirq_ns";
 }
 
-/// A probe that does not disturb. Implementations live in `tare-probe`, one file each.
+/// Observes slices. Implementations live in `tare-probe`, one file each.
 pub trait Probe {
     fn name(&self) -> &str;
 
-    /// Learns whom the next slice is about, before its load starts: what has to be found and opened
-    /// is found and opened here and not at the edges. Probes of the whole host need none.
+    /// Prepares for the next slice, before its load starts. A probe finds and opens its files here,
+    /// so that reading at the edges is fast. Probes of the whole host need no preparation.
     fn prepare(&mut self, _scope: &Scope) -> Result<(), PartError> {
         Ok(())
     }
@@ -78,6 +79,6 @@ pub trait Probe {
     /// Reads the first values. Takes well under 1 ms.
     fn begin(&mut self) -> Result<(), PartError>;
 
-    /// Reads again and returns what changed.
+    /// Reads again and returns the counters of the slice.
     fn end(&mut self) -> Result<Vec<Counter>, PartError>;
 }

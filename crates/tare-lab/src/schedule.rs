@@ -1,13 +1,13 @@
-//! In which order a study is tried: pure, and derived from the seed alone.
+//! The order of a study's slices: pure, and derived from the seed alone.
 //!
-//! A block is every environment once for every cell, where a cell is a workload in a phase. The
-//! environments of a cell follow each other directly, in random order, so that a pair (environment,
-//! baseline) is as close in time as it can be; baseline and control are ordinary members. With
-//! whole runs (`trials`) an environment is set up afresh for its turn, so all of its cells follow
-//! each other, in the same random order for every environment of the round.
+//! A round runs every environment once for every cell, where a cell is a workload in a phase. The
+//! environments of a cell follow each other directly, in random order, so that the slices of a pair
+//! (environment, baseline) are as close in time as possible. Baseline and control are ordinary
+//! members. With whole runs (`trials`) an environment starts fresh in each round, so all of its
+//! cells follow each other, in the same random order for every environment of the round.
 //!
-//! The order of a block depends on (seed, block) and on how many environments the study has, not on
-//! which of them are still in it, so that a resumed study goes on in the order it began with.
+//! The order of a round depends on (seed, round) and on the number of environments in the study,
+//! not on which of them are left out, so that a resumed study continues in its original order.
 
 use tare_std::rng::{Rng, mix64};
 
@@ -20,28 +20,28 @@ const STREAM_LOAD: u64 = 2 << 32;
 const STREAM_ROWS: u64 = 3 << 32;
 const STREAM_CALIBRATION: u64 = 4 << 32;
 
-/// A workload in a phase; the workload by its index in the study.
+/// A workload in a phase. `workload` is its index in the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cell {
     pub workload: usize,
     pub phase: Phase,
 }
 
-/// One slice of a block; the environment by its index, the control being the last.
+/// One slice of a round. `environment` is an index in the study; the control is the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Turn {
-    /// Position inside the block, from 0.
+pub struct ScheduledSlice {
+    /// Position inside the round, from 0.
     pub position: u32,
     pub environment: usize,
     pub cell: Cell,
 }
 
-/// Whether a workload has a latency phase.
+/// Returns whether a workload has a latency phase.
 pub fn has_latency_phase(workload: &WorkloadSpec) -> bool {
     workload.rate_per_s.is_some() || workload.latency_share > 0.0
 }
 
-/// The cells of a study, in the order of its file.
+/// Returns the cells of a study, in the order of its file.
 pub fn cells(study: &Study) -> Vec<Cell> {
     let mut cells = Vec::new();
     for (workload, spec) in study.workloads.iter().enumerate() {
@@ -53,15 +53,15 @@ pub fn cells(study: &Study) -> Vec<Cell> {
     cells
 }
 
-/// The slices of a block in their order.
-pub fn block(
+/// Returns the slices of a round in the order in which they run.
+pub fn round(
     kind: ScheduleKind,
     seed: u64,
-    block: u32,
+    round: u32,
     environments: usize,
     cells: &[Cell],
-) -> Vec<Turn> {
-    let mut rng = Rng::stream(seed, STREAM_ORDER + u64::from(block));
+) -> Vec<ScheduledSlice> {
+    let mut rng = Rng::stream(seed, STREAM_ORDER + u64::from(round));
     let mut cells = cells.to_vec();
     rng.shuffle(&mut cells);
     let mut members: Vec<usize> = (0..environments).collect();
@@ -80,27 +80,27 @@ pub fn block(
             }
         }
     }
-    let turn = |(position, (environment, cell))| Turn { position, environment, cell };
+    let turn = |(position, (environment, cell))| ScheduledSlice { position, environment, cell };
     (0..).zip(order).map(turn).collect()
 }
 
-/// Seed of the operations of a cell in a block: the same for every environment, so that all are
-/// asked the same.
-pub fn load_seed(seed: u64, block: u32, cell: Cell) -> u64 {
+/// Returns the seed of the operations of a cell in a round. It is the same for every environment,
+/// so that all of them receive the same operations.
+pub fn load_seed(seed: u64, round: u32, cell: Cell) -> u64 {
     let phase = match cell.phase {
         Phase::Capacity => 0,
-        // The same operations, so that what tracing disturbs can be seen.
+        // The same operations, so that the effect of tracing is visible.
         Phase::Latency | Phase::Traced => 1,
     };
-    mix64(Rng::stream(seed, STREAM_LOAD + u64::from(block)).next_u64() ^ cell_number(cell, phase))
+    mix64(Rng::stream(seed, STREAM_LOAD + u64::from(round)).next_u64() ^ cell_number(cell, phase))
 }
 
-/// Seed of a workload's rows: the same for every environment.
+/// Returns the seed of a workload's rows, the same for every environment.
 pub fn rows_seed(seed: u64, workload: usize) -> u64 {
     Rng::stream(seed, STREAM_ROWS + workload as u64).next_u64()
 }
 
-/// Seed of one of the slices that find the baseline's capacity.
+/// Returns the seed of one of the slices that find the baseline's capacity.
 pub fn calibration_seed(seed: u64, workload: usize, slice: u32) -> u64 {
     let stream = STREAM_CALIBRATION + ((workload as u64) << 8) + u64::from(slice);
     Rng::stream(seed, stream).next_u64()
@@ -121,22 +121,23 @@ mod tests {
     }
 
     #[test]
-    fn a_block_is_every_environment_once_per_cell() {
+    fn round_has_every_environment_once_per_cell() {
         for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
             for number in 0..50 {
-                let turns = block(kind, 7, number, 5, &two_cells());
+                let slices_in_order = round(kind, 7, number, 5, &two_cells());
                 let set: BTreeSet<(usize, Cell)> =
-                    turns.iter().map(|turn| (turn.environment, turn.cell)).collect();
-                assert_eq!((turns.len(), set.len()), (10, 10));
-                let positions: Vec<u32> = turns.iter().map(|turn| turn.position).collect();
+                    slices_in_order.iter().map(|turn| (turn.environment, turn.cell)).collect();
+                assert_eq!((slices_in_order.len(), set.len()), (10, 10));
+                let positions: Vec<u32> =
+                    slices_in_order.iter().map(|turn| turn.position).collect();
                 assert_eq!(positions, (0..10).collect::<Vec<_>>());
             }
         }
     }
 
     #[test]
-    fn the_seed_alone_decides() {
-        let take = |seed, number| block(ScheduleKind::Slices, seed, number, 6, &two_cells());
+    fn order_depends_on_seed_alone() {
+        let take = |seed, number| round(ScheduleKind::Slices, seed, number, 6, &two_cells());
         assert_eq!(take(1, 3), take(1, 3));
         assert_ne!(take(1, 3), take(1, 4));
         assert_ne!(take(1, 3), take(2, 3));
@@ -148,21 +149,23 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_a_cell_are_neighbours_and_trials_of_an_environment_are() {
-        let slices = block(ScheduleKind::Slices, 1, 0, 4, &two_cells());
+    fn groups_slices_by_cell_and_trials_by_environment() {
+        let slices = round(ScheduleKind::Slices, 1, 0, 4, &two_cells());
         assert!(slices.chunks(4).all(|part| part.iter().all(|turn| turn.cell == part[0].cell)));
-        let trials = block(ScheduleKind::Trials, 1, 0, 4, &two_cells());
-        let same = |part: &[Turn]| part.iter().all(|turn| turn.environment == part[0].environment);
+        let trials = round(ScheduleKind::Trials, 1, 0, 4, &two_cells());
+        let same = |part: &[ScheduledSlice]| {
+            part.iter().all(|turn| turn.environment == part[0].environment)
+        };
         assert!(trials.chunks(2).all(same));
     }
 
     #[test]
-    fn no_place_is_favoured() {
-        // Each of 4 environments is at each of 4 places in about a quarter of 2,000 blocks.
+    fn positions_are_uniform() {
+        // Each of 4 environments takes each of 4 positions in about a quarter of 2,000 rounds.
         let mut seen = [[0u32; 4]; 4];
         let cells = &two_cells()[..1];
         for number in 0..2000 {
-            for turn in block(ScheduleKind::Slices, 9, number, 4, cells) {
+            for turn in round(ScheduleKind::Slices, 9, number, 4, cells) {
                 seen[turn.environment][turn.position as usize] += 1;
             }
         }

@@ -1,8 +1,8 @@
-//! Sampled stacks, as the core sees them: who takes them, and what a slice of them is.
+//! Sampled stacks: the trait of samplers, and the slices that they record.
 //!
-//! Sampling disturbs what it looks at, so it happens in slices of its own after the rounds, at one
-//! fixed rate in every environment, in rounds of random order like all others. Their figures are
-//! never mixed with those of the other slices.
+//! Sampling disturbs the system, so it runs in separate slices after the ordinary rounds, at one
+//! fixed rate in every environment, in extra rounds of random order. Their figures never mix with
+//! those of the other slices.
 
 use std::time::Duration;
 
@@ -12,29 +12,29 @@ use crate::PartError;
 use crate::driver::Edge;
 use crate::probe::{Probe, Scope};
 
-/// The part of a sample that was taken in the system.
+/// Name of the part for stacks of the system.
 pub const SYSTEM: &str = "system";
-/// The part of a sample that was taken in the client.
+/// Name of the part for stacks of the client.
 pub const CLIENT: &str = "client";
-/// The part of a sample that was taken in what a layer adds outside the system (a userland proxy).
+/// Name of the part for stacks of processes that a layer adds, such as a userland proxy.
 pub const LAYER: &str = "layer";
-/// Suffix of a frame of the kernel in a folded stack.
+/// Suffix of kernel frames in a folded stack.
 pub const KERNEL_SUFFIX: &str = "_[k]";
 
-/// What stacks are taken of.
+/// Whether stacks show running or waiting threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackKind {
-    /// What the CPUs work on.
+    /// Stacks of threads that run on a CPU.
     OnCpu,
-    /// What threads wait in.
+    /// Stacks of threads that wait.
     OffCpu,
 }
 
 impl StackKind {
     pub const ALL: [Self; 2] = [Self::OnCpu, Self::OffCpu];
 
-    /// As it is typed and recorded.
+    /// Returns the name on the command line and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnCpu => "on-cpu",
@@ -42,7 +42,7 @@ impl StackKind {
         }
     }
 
-    /// As what is missing where it cannot be had.
+    /// Returns the probe's name for the doubt about a failed sampler.
     pub fn probe(self) -> &'static str {
         match self {
             Self::OnCpu => "stacks",
@@ -54,23 +54,23 @@ impl StackKind {
 /// One distinct stack of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SampledStack {
-    /// Whose it is: [`SYSTEM`], [`LAYER`] or [`CLIENT`].
+    /// [`SYSTEM`], [`LAYER`] or [`CLIENT`].
     pub part: String,
-    /// The one subsystem that it is counted for.
+    /// The one subsystem to which the stack counts.
     pub subsystem: String,
     /// Frames from the root to the leaf, separated by `;`. Frames of the kernel end with
     /// [`KERNEL_SUFFIX`].
     pub folded: String,
-    /// Samples on the CPU; of waiting, ns that were waited in it inside the window.
+    /// On CPU: number of samples. Off CPU: ns of waiting in this stack inside the window.
     pub samples: u64,
 }
 
-/// CPU time of a part in the window of a slice, from the accounts.
+/// CPU time of a part in the window of a slice, from the CPU accounts.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PartCpu {
     pub part: String,
     pub cpu_ns: u64,
-    /// What of it was polling without finding work, by the system's own account.
+    /// The share of it that was idle polling, by the system's own account.
     pub idle_poll_ns: u64,
 }
 
@@ -78,7 +78,7 @@ pub struct PartCpu {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StackSlice {
     pub id: i64,
-    /// The statistical block: every environment once. From 0.
+    /// Number of the extra round, from 0.
     pub round: u32,
     pub kind: StackKind,
     /// Position inside the round, from 0.
@@ -89,11 +89,11 @@ pub struct StackSlice {
     pub window_ns: u64,
     pub operations: u64,
     pub rate_per_s: f64,
-    /// What ticked, such as `cpu-clock at 999 Hz`.
+    /// The sampling event, such as `cpu-clock at 999 Hz`.
     pub event: String,
     pub cpu: Vec<PartCpu>,
     pub stacks: Vec<SampledStack>,
-    /// Why the slice does not count, if it does not.
+    /// Why the slice is void. `None`: it counts.
     pub void: Option<String>,
 }
 
@@ -101,27 +101,28 @@ pub struct StackSlice {
 pub trait StackSampler {
     fn kind(&self) -> StackKind;
 
-    /// What ticks and how often, such as `cpu-clock at 999 Hz`.
+    /// Returns the sampling event and its rate, such as `cpu-clock at 999 Hz`.
     fn event(&self) -> String;
 
-    /// Gets ready to sample the threads of these processes; samples nothing yet.
+    /// Prepares to sample the threads of these processes, without sampling yet.
     fn begin(&mut self, scope: &Scope) -> Result<(), PartError>;
 
     /// Samples from `Edge::Begin` to `Edge::End`.
     fn edge(&mut self, edge: Edge) -> Result<(), PartError>;
 
-    /// Stops, and returns what was sampled since `begin`. Called while the processes still exist.
-    /// Called also after a failure, so that nothing is left running.
+    /// Stops, and returns the stacks since `begin`. The campaign calls it while the processes still
+    /// exist, also after a failure, so that no sampler keeps running.
     fn end(&mut self) -> Result<Vec<SampledStack>, PartError>;
 }
 
-/// What is to be run after the rounds of a study, in slices of its own, because it disturbs.
+/// The extra rounds after the rounds of a study: samplers and probes that disturb the system run
+/// there, in slices of their own.
 #[derive(Default)]
 #[expect(missing_debug_implementations, reason = "the parts are trait objects without Debug")]
-pub struct Afterwards<'s> {
-    /// Each has slices of its own.
+pub struct ExtraRounds<'s> {
+    /// Each sampler has slices of its own.
     pub samplers: Vec<Box<dyn StackSampler + 's>>,
-    /// Probes that disturb; all of them look at the same slices.
+    /// Probes that disturb the system. All of them observe the same slices.
     pub tracers: Vec<Box<dyn Probe + 's>>,
     pub rounds: u32,
     /// Measured window of one stack slice. Traced slices are as long as the study's.

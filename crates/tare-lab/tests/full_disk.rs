@@ -9,9 +9,9 @@ use std::sync::atomic::AtomicBool;
 
 use tare_lab::campaign::{CampaignError, Ending, NoObserver, Outcome, Parts, error_line, run};
 use tare_lab::cpus;
-use tare_lab::fake::{self, World};
+use tare_lab::fake::{self, FakeHost};
 use tare_lab::record::{Opening, Record, RecordWriter};
-use tare_lab::study::{PartWords, Study, Vocabulary, parse};
+use tare_lab::study::{KnownPart, Study, Vocabulary, parse};
 use tare_std::cpus::CpuSet;
 
 /// A tmpfs in a folder of its own; both are gone afterwards.
@@ -51,8 +51,8 @@ fn study() -> Study {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
-        systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
-        drivers: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
+        systems: vec![KnownPart { name: fake::NAME.into(), options: vec![] }],
+        drivers: vec![KnownPart { name: fake::NAME.into(), options: vec![] }],
         ..Vocabulary::default()
     };
     let text = "name = \"full\"\nbaseline = \"native\"\n\
@@ -63,7 +63,7 @@ fn study() -> Study {
 }
 
 fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
-    let (world, study) = (World::new(1), study());
+    let (world, study) = (FakeHost::new(1), study());
     let (system, mut driver) = (world.system(), world.driver());
     let parts = Parts {
         make: &mut |spec| world.environment(spec),
@@ -101,20 +101,20 @@ fn create(path: &Path) -> RecordWriter {
 }
 
 #[test]
-fn a_study_on_a_full_disk_can_be_read_and_resumed() {
+fn full_disk_study_is_readable_and_resumable() {
     let Some(disk) = SmallDisk::mount(600) else {
         return tare_testkit::skip(
-            "a_study_on_a_full_disk_can_be_read_and_resumed",
+            "full_disk_study_is_readable_and_resumable",
             tare_testkit::Reason::no_mount("a small file system"),
         );
     };
     let error = go(create(&disk.path())).unwrap_err();
     let line = error_line(&error);
-    assert!(line.starts_with("cannot keep the results: the disk is full: cannot write "), "{line}");
+    assert!(line.starts_with("cannot write the record: the disk is full: cannot write "), "{line}");
     let record = Record::read(&disk.path()).unwrap();
     assert!(!record.slices.is_empty());
     disk.grow(20_000);
     let outcome = go(RecordWriter::resume(&disk.path()).unwrap()).unwrap();
-    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 300));
+    assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 300));
     assert_eq!(Record::read(&disk.path()).unwrap().slices.len(), 300 * 4);
 }

@@ -1,5 +1,5 @@
 //! A study that is killed with SIGKILL, at whatever moment, leaves a record that can be read and
-//! resumed; at most the running block is lost, and the order is the one that it began with.
+//! resumed; at most the running round is lost, and the order is the one that it began with.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use tare_lab::campaign::{Ending, NoObserver, Parts, run};
 use tare_lab::cpus;
-use tare_lab::fake::{self, World};
+use tare_lab::fake::{self, FakeHost};
 use tare_lab::record::{Opening, Record, RecordError, RecordWriter};
 use tare_lab::schedule;
-use tare_lab::study::{PartWords, Study, Vocabulary, parse};
+use tare_lab::study::{KnownPart, Study, Vocabulary, parse};
 use tare_std::cpus::CpuSet;
 
 const ROUNDS: u32 = 40;
@@ -25,8 +25,8 @@ fn study() -> Study {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     let vocabulary = Vocabulary {
         runtimes: words(fake::RUNTIMES),
-        systems: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
-        drivers: vec![PartWords { name: fake::NAME.into(), options: vec![] }],
+        systems: vec![KnownPart { name: fake::NAME.into(), options: vec![] }],
+        drivers: vec![KnownPart { name: fake::NAME.into(), options: vec![] }],
         ..Vocabulary::default()
     };
     let text = format!(
@@ -41,7 +41,7 @@ fn study() -> Study {
 }
 
 fn go(writer: RecordWriter, real_time: bool) {
-    let (world, study) = (World::new(1), study());
+    let (world, study) = (FakeHost::new(1), study());
     if real_time {
         world.run_in_real_time();
     }
@@ -58,7 +58,7 @@ fn go(writer: RecordWriter, real_time: bool) {
         doubts: vec![],
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
-    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, ROUNDS));
+    assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, ROUNDS));
 }
 
 fn create(path: &Path) -> RecordWriter {
@@ -77,9 +77,9 @@ fn create(path: &Path) -> RecordWriter {
 }
 
 /// The process that runs the study, killed on every way out.
-struct Victim(Child);
+struct KilledProcess(Child);
 
-impl Victim {
+impl KilledProcess {
     fn start(path: &Path) -> Self {
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["child_that_is_killed", "--exact"])
@@ -95,7 +95,7 @@ impl Victim {
     }
 }
 
-impl Drop for Victim {
+impl Drop for KilledProcess {
     fn drop(&mut self) {
         self.kill();
     }
@@ -124,11 +124,11 @@ fn wait_for(path: &Path, slices: usize) -> Record {
 }
 
 #[test]
-fn a_killed_study_loses_at_most_the_running_block() {
+fn killed_study_loses_at_most_running_round() {
     let folder = tempfile::tempdir().unwrap();
     for (round, slices) in [1, 4, 11, 18, 29].into_iter().enumerate() {
         let path = folder.path().join(format!("{round}.tare"));
-        let mut victim = Victim::start(&path);
+        let mut victim = KilledProcess::start(&path);
         let seen = wait_for(&path, slices).slices.len();
         let locked = RecordWriter::resume(&path).unwrap_err();
         assert!(locked.to_string().contains("a study that still runs"), "{locked}");
@@ -139,8 +139,8 @@ fn a_killed_study_loses_at_most_the_running_block() {
 
         let writer = RecordWriter::resume(&path).unwrap();
         let kept = writer.record().slices.len();
-        assert_eq!(kept, writer.blocks() as usize * 3);
-        assert!(killed.slices.len() - kept <= 3, "at most the running block");
+        assert_eq!(kept, writer.rounds() as usize * 3);
+        assert!(killed.slices.len() - kept <= 3, "at most the running round");
         go(writer, false);
 
         let record = Record::read(&path).unwrap();
@@ -148,9 +148,10 @@ fn a_killed_study_loses_at_most_the_running_block() {
         let names = ["native", "box", "native again"];
         let cells = schedule::cells(&record.study);
         let expect: Vec<(u32, &str)> = (0..ROUNDS)
-            .flat_map(|block| {
-                let turns = schedule::block(record.study.schedule.kind, SEED, block, 3, &cells);
-                turns.into_iter().map(move |turn| (block, names[turn.environment]))
+            .flat_map(|round| {
+                let slices_in_order =
+                    schedule::round(record.study.schedule.kind, SEED, round, 3, &cells);
+                slices_in_order.into_iter().map(move |turn| (round, names[turn.environment]))
             })
             .collect();
         let found: Vec<(u32, &str)> =

@@ -64,8 +64,8 @@ pub(crate) struct Replayed {
     pub(crate) torn: Option<TornTail>,
 }
 
-/// Reads the log and calls `apply` with the sequence number and the entries of every group from
-/// sequence number `from` on, in order. Afterwards the log holds exactly these groups, durably.
+/// Reads the log and calls `apply` with the sequence and the entries of every group from sequence
+/// `from` on, in order. ExtraRounds the log holds exactly these, durably.
 pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
     files: &mut F,
     from: u64,

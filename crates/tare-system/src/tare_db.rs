@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use ::tare_db::snapshot::{self, Sharing};
 use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
-use tare_lab::environment::{Endpoint, KeptData, Launch, Restored};
+use tare_lab::environment::{DataSnapshot, Endpoint, Launch, Restored};
 use tare_lab::study::OptionInfo;
 use tare_lab::system::{Instances, OwnAccount, System};
 
@@ -71,7 +71,7 @@ struct Snapshot {
     folder: PathBuf,
 }
 
-impl KeptData for Snapshot {
+impl DataSnapshot for Snapshot {
     fn put(&self, to: &Path) -> Result<Restored, PartError> {
         let began = Instant::now();
         let copied = snapshot::put(&self.folder, to, Sharing::Wanted)?;
@@ -130,7 +130,7 @@ impl System for TareDb {
         Ok(settings)
     }
 
-    fn keeps_data(&self) -> bool {
+    fn can_save_data(&self) -> bool {
         true
     }
 
@@ -139,7 +139,7 @@ impl System for TareDb {
         at: &Endpoint,
         processes: &[u32],
         to: &Path,
-    ) -> Result<Option<Rc<dyn KeptData>>, PartError> {
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
         let Some(data) = at.data.as_deref().filter(|data| snapshot::is_data(data)) else {
             return Ok(None);
         };

@@ -4,7 +4,7 @@
 use tare_host::housekeeping::Housekeeping;
 use tare_host::undo::KnownKinds;
 use tare_lab::fake;
-use tare_lab::study::{OptionWords, PartWords, Vocabulary, WorkloadWords};
+use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 use tare_tune::plan::Group;
 
 /// What `tare doctor` and `tare clean` ask, in the order of the output.
@@ -22,38 +22,38 @@ pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
 
 /// The words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
-    let options = |options: &[(&str, &str)]| -> Vec<OptionWords> {
-        let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: vec![] };
+    let options = |options: &[(&str, &str)]| -> Vec<KnownOption> {
+        let free = |(name, _): &(&str, &str)| KnownOption { name: (*name).into(), values: vec![] };
         options.iter().map(free).collect()
     };
-    let options_of = |options: &[tare_lab::study::OptionInfo]| -> Vec<OptionWords> {
-        options.iter().map(OptionWords::from).collect()
+    let options_of = |options: &[tare_lab::study::OptionInfo]| -> Vec<KnownOption> {
+        options.iter().map(KnownOption::from).collect()
     };
-    let system = |system: &tare_system::SystemInfo| PartWords {
+    let system = |system: &tare_system::SystemInfo| KnownPart {
         name: system.name.into(),
         options: options_of(system.options),
     };
     let runtimes = tare_env::runtime::words().into_iter();
-    let fake = PartWords { name: fake::NAME.into(), options: Vec::new() };
-    let driver = |driver: &tare_driver::DriverInfo| PartWords {
+    let fake = KnownPart { name: fake::NAME.into(), options: Vec::new() };
+    let driver = |driver: &tare_driver::DriverInfo| KnownPart {
         name: driver.name.into(),
         options: options_of(driver.options),
     };
     // One that cannot be read is unknown; the tests read them all.
     let workload = |shipped: &tare_load::workload::shipped::Shipped| {
-        Some(WorkloadWords { name: shipped.name.into(), rows: shipped.read().ok()?.rows })
+        Some(KnownWorkload { name: shipped.name.into(), rows: shipped.read().ok()?.rows })
     };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
         host_groups: Group::ALL.iter().map(|group| group.name().to_string()).collect(),
         storages: tare_env::storage::ALL
             .iter()
-            .map(|kind| PartWords { name: kind.name.into(), options: options(kind.options) })
+            .map(|kind| KnownPart { name: kind.name.into(), options: options(kind.options) })
             .collect(),
         vm: options(tare_env::runtime::vm::OPTIONS),
         sandbox: tare_env::runtime::gvisor::OPTIONS
             .iter()
-            .map(|(name, _, values)| OptionWords {
+            .map(|(name, _, values)| KnownOption {
                 name: (*name).into(),
                 values: values.iter().map(|value| (*value).to_string()).collect(),
             })

@@ -9,7 +9,9 @@ const LINES_MAX: usize = 100;
 const EXCEPTIONS: [(&str, &str, &str); 3] = [
     ("tare-env", "begin", "the order in which an environment starts, with its undoing"),
     ("tare-env", "read_layers", "one step for each layer"),
-    ("tare-lab", "workloads_and_schedules_that_cannot_be", "one table of cases"),
+    ("tare-host", "settings", "one step for each flag"),
+    ("tare-host", "pod", "one manifest"),
+    ("tare-lab", "refuses_invalid_workloads_and_schedules", "one table of cases"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {

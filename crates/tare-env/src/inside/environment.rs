@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use tare_lab::PartError;
 use tare_lab::environment::{
-    ACCELERATOR, Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes,
-    Restored, Usage,
+    ACCELERATOR, DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState,
+    Processes, Restored, Usage,
 };
 
 use super::Here;
@@ -29,8 +29,8 @@ impl Environment for InGuest {
         self.inner.spec()
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
-        self.inner.begin_with(data);
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
+        self.inner.start_from(data);
     }
 
     fn restored(&self) -> Option<Restored> {

@@ -4,18 +4,18 @@ use std::path::Path;
 use std::rc::Rc;
 
 use tare_lab::PartError;
-use tare_lab::environment::{KeptData, Restored};
+use tare_lab::environment::{DataSnapshot, Restored};
 
 /// The data that starts begin with, and what came of it in the last one.
 #[derive(Debug, Default)]
 pub(crate) struct Beginning {
-    data: Option<Rc<dyn KeptData>>,
+    data: Option<Rc<dyn DataSnapshot>>,
     restored: Option<Restored>,
 }
 
 impl Beginning {
     /// Starts begin with this data from now on.
-    pub(crate) fn set(&mut self, data: &Rc<dyn KeptData>) {
+    pub(crate) fn set(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.data = Some(Rc::clone(data));
     }
 

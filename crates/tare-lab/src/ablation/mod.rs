@@ -1,14 +1,14 @@
-//! Where a cost comes from: its shares by layer, found by ablation.
+//! Attributes a cost to layers by ablation.
 //!
 //! Method: two environments differ in some layers. Adding them one at a time leads from one to the
 //! other, in as many orders as are feasible ([`Plan`]); what a layer adds depends on what is there
 //! already. A layer's share is the mean of what it adds over the orders: Shapley's value. It is made
-//! block by block, from the server CPU per operation of environments that were all measured in that
-//! block, so its interval is that of a mean over blocks, and the shares add up to the whole exactly.
+//! round by round, from the server CPU per operation of environments that were all measured in that
+//! round, so its interval is that of a mean over rounds, and the shares add up to the whole exactly.
 //!
-//! Which layers go together is told by the caller; this module knows no runtime.
+//! The caller tells which layers can be combined; this module knows no runtime.
 //!
-//! Limits: intervals cover the noise between blocks, not what makes one start of an environment
+//! Limits: intervals cover the noise between rounds, not what makes one start of an environment
 //! differ from the next for good; the A/A control shows that, and nothing smaller is claimed. Where
 //! orders were drawn, the shares are those of the drawn orders.
 
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::analysis::{Interval, server_cpu_by_block};
+use crate::analysis::{Interval, server_cpu_by_round};
 use crate::record::{HostFact, Phase, Record};
 use crate::study::control_name;
 use orders::Set;
@@ -54,7 +54,7 @@ impl Plan {
         serde_json::from_str(&fact.value).ok().filter(Plan::is_sound)
     }
 
-    /// Whether its numbers fit together; a record may come from a stranger.
+    /// Returns whether the plan is consistent: a record can come from any source.
     fn is_sound(&self) -> bool {
         let steps = self.steps.len();
         let measured = |set: Set| self.environments.iter().any(|one| one.steps == set);
@@ -70,7 +70,7 @@ impl Plan {
     }
 }
 
-/// What may be said of a share.
+/// The verdict on a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
@@ -134,16 +134,16 @@ pub struct Explanation {
     pub pairs_not_measured: Vec<(String, String)>,
     /// The largest difference that the control's interval does not exclude, µs. `None` without one.
     pub noise_us: Option<f64>,
-    /// Blocks that the figures rest on.
+    /// Rounds that the figures rest on.
     pub blocks: u32,
     /// Share of the figures that were so far from what is usual that they were pulled back to
     /// there, 0 to 1.
     pub pulled: f64,
-    /// Blocks left out because an environment has no slice in it that counts.
+    /// Rounds left out because an environment has no slice in it that counts.
     pub blocks_incomplete: u32,
 }
 
-/// Explains a cost under one workload. `None` while there is no block with every environment.
+/// Explains a cost under one workload. `None` while there is no round with every environment.
 pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanation> {
     let control = control_name(&record.study.baseline);
     let mut names: Vec<&str> = plan.environments.iter().map(|b| b.environment.as_str()).collect();
@@ -152,12 +152,12 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
     let needed = names.len();
     // Two more columns, for the noise.
     names.extend([record.study.baseline.as_str(), control.as_str()]);
-    let measured = server_cpu_by_block(record, workload, &names);
+    let measured = server_cpu_by_round(record, workload, &names);
     let sound = |us: &Option<f64>| us.filter(|us| us.is_finite() && *us > 0.0);
     let (mut blocks, mut controls, mut incomplete) = (Vec::new(), Vec::new(), 0u32);
     for row in measured.us.values() {
         match row[..needed].iter().map(sound).collect::<Option<Vec<f64>>>() {
-            Some(block) => blocks.push(block),
+            Some(round) => blocks.push(round),
             None => incomplete += 1,
         }
         controls.extend(row[needed..].iter().map(sound).collect::<Option<Vec<f64>>>());
@@ -191,7 +191,7 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
     })
 }
 
-/// The figures of the blocks that count.
+/// The figures of the rounds that count.
 struct Figures<'a> {
     plan: &'a Plan,
     /// Column of each set of steps.

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_respect_what_steps_need() {
+    fn orders_respect_dependencies() {
         assert_eq!(feasible(3, &|_| true).len(), 6);
         assert_eq!(feasible(0, &|_| true), vec![Vec::<usize>::new()]);
         let orders = feasible(4, &chain);
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mirror_is_feasible_and_its_own_opposite() {
+    fn mirror_is_feasible_involution() {
         let orders = feasible(5, &chain);
         let mirrors: BTreeSet<Vec<usize>> =
             orders.iter().map(|order| mirror(order, &[(0, 1)])).collect();
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn orders_are_drawn_in_pairs_as_far_as_they_fit() {
+    fn draws_orders_in_antithetic_pairs() {
         let orders = feasible(6, &|_| true);
         assert_eq!(choose(&orders, 64, 1).len(), 720);
         for seed in 0..50 {

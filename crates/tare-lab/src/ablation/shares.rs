@@ -1,7 +1,7 @@
-//! Shares and interactions from figures alone: one row per block, one column per environment.
+//! Shares and interactions from figures alone: one row per round, one column per environment.
 //!
-//! A share, and an interaction, is a linear combination of the figures of one block. So each block
-//! gives one value of it, and the values of all blocks give a mean with Student's interval; no
+//! A share, and an interaction, is a linear combination of the figures of one round. So each round
+//! gives one value of it, and the values of all rounds give a mean with Student's interval; no
 //! theory of its own is needed. The mean is taken, and not the signed-rank estimate of the costs,
 //! because means of parts add up to the mean of the whole.
 
@@ -61,15 +61,15 @@ pub(super) fn interaction(
     (!places.is_empty()).then_some(weights)
 }
 
-/// One value per block.
+/// One value per round.
 pub(super) fn values(
-    blocks: &[Vec<f64>],
+    rounds: &[Vec<f64>],
     columns: &BTreeMap<Set, usize>,
     weights: &Weights,
 ) -> Vec<f64> {
-    let value = |block: &Vec<f64>| {
-        let part = |(set, weight): (&Set, &f64)| Some(weight * block.get(*columns.get(set)?)?);
+    let value = |round: &Vec<f64>| {
+        let part = |(set, weight): (&Set, &f64)| Some(weight * round.get(*columns.get(set)?)?);
         weights.iter().filter_map(part).sum()
     };
-    blocks.iter().map(value).collect()
+    rounds.iter().map(value).collect()
 }

@@ -28,7 +28,7 @@ fn chain(set: Set) -> bool {
 }
 
 #[test]
-fn an_additive_game_has_its_parts_as_shares() {
+fn additive_game_shares_equal_parts() {
     let game =
         |set: Set| 10.0 + (0..4).map(|i| f64::from(set >> i & 1) * f64::from(i + 1)).sum::<f64>();
     let orders = orders::feasible(4, &|_| true);
@@ -39,7 +39,7 @@ fn an_additive_game_has_its_parts_as_shares() {
 }
 
 #[test]
-fn an_interaction_is_shared_by_those_that_make_it() {
+fn interaction_is_split_between_its_steps() {
     // 1 each, and 3 more where steps 0 and 1 meet; step 2 is a dummy.
     let game = |set: Set| f64::from((set & 3).count_ones()) + if set & 3 == 3 { 3.0 } else { 0.0 };
     let orders = orders::feasible(3, &|_| true);
@@ -52,7 +52,7 @@ fn an_interaction_is_shared_by_those_that_make_it() {
 }
 
 #[test]
-fn the_majority_game_of_the_textbook() {
+fn majority_game_matches_textbook() {
     // Votes 4, 3, 2, 1 with a quota of 6: Shapley's values are 5/12, 3/12, 3/12, 1/12.
     let votes = [4, 3, 2, 1];
     let game = |set: Set| {
@@ -64,7 +64,7 @@ fn the_majority_game_of_the_textbook() {
 }
 
 #[test]
-fn a_step_that_needs_another_comes_after_it() {
+fn dependent_step_comes_later() {
     // The whole is there once steps 1 and 2 are: unconstrained, half each. Step 1 needs step 0, so
     // that it is the last of the two in 2 of the 3 orders.
     let game = |set: Set| f64::from(u8::from(set & 0b110 == 0b110));
@@ -76,7 +76,7 @@ fn a_step_that_needs_another_comes_after_it() {
 
 proptest! {
     #[test]
-    fn shares_add_up_for_any_game_and_any_choice_of_orders(
+    fn shares_add_up_for_any_game(
         figures in prop::collection::vec(-100.0f64..100.0, 64),
         limit in 7usize..64,
         seed in any::<u64>(),
@@ -97,14 +97,14 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
     let columns: BTreeMap<Set, usize> = (0..).zip(0..environments).collect();
     let weights = BTreeMap::from([(0, -0.5), (1, -0.5), (2, 0.5), (3, 0.5)]);
     for _ in 0..1000 {
-        let block = |rng: &mut Rng| {
+        let round = |rng: &mut Rng| {
             let level = (0.1 * rng.normal()).exp();
             // A tenth of the slices is ten times as noisy.
             let mut spread = || if tails && rng.next_f64() < 0.1 { 0.2 } else { 0.02 };
             let spreads: Vec<f64> = (0..environments).map(|_| spread()).collect();
             spreads.iter().map(|s| 10.0 * level * (s * rng.normal()).exp()).collect::<Vec<f64>>()
         };
-        let all: Vec<Vec<f64>> = (0..blocks).map(|_| block(&mut rng)).collect();
+        let all: Vec<Vec<f64>> = (0..blocks).map(|_| round(&mut rng)).collect();
         let (table, pulled) = tare_stats::robust::cleaned(&all);
         let (estimate, _) = tare_stats::robust::mean_with_probability(
             &shares::values(&table, &columns, &weights),
@@ -117,7 +117,7 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
 }
 
 #[test]
-fn the_interval_holds_the_truth_as_often_as_it_says() {
+fn interval_coverage_is_nominal() {
     for blocks in [5, 12, 40] {
         for environments in [4, 16] {
             for tails in [false, true] {
@@ -149,7 +149,7 @@ fn no_filter(spec: &EnvironmentSpec) -> bool {
 }
 
 #[test]
-fn a_container_is_taken_apart_as_far_as_it_can_be() {
+fn splits_container_into_steps() {
     let (plan, specs) = Plan::new(&native(), &container(), &no_filter, 32, 1).unwrap();
     let names: Vec<String> = plan.steps.iter().map(Step::name).collect();
     assert_eq!(names, ["runtime", "network", "cpu", "security", "cgroup"]);
@@ -169,7 +169,7 @@ fn a_container_is_taken_apart_as_far_as_it_can_be() {
 }
 
 #[test]
-fn layers_that_only_go_together_are_one_step() {
+fn merges_inseparable_layers() {
     // An engine knows neither a plain process's cgroup nor can a process have a filter of its own.
     let valid = |spec: &EnvironmentSpec| {
         (spec.runtime == "process") == (spec.cgroup == Cgroup::None) && no_filter(spec)
@@ -186,7 +186,7 @@ fn layers_that_only_go_together_are_one_step() {
 }
 
 #[test]
-fn a_plan_survives_the_record_and_finds_its_environments() {
+fn plan_round_trips_through_record() {
     let (plan, specs) = Plan::new(&native(), &container(), &no_filter, 32, 1).unwrap();
     let again: Plan = serde_json::from_str(&plan.fact().value).unwrap();
     assert_eq!(again, plan);
@@ -203,7 +203,7 @@ fn a_plan_survives_the_record_and_finds_its_environments() {
 
 /// A layer that is left out of an explanation fails here.
 #[test]
-fn every_layer_can_be_a_step() {
+fn plans_step_for_every_layer() {
     for layer in Layer::ALL {
         let mut to = fake::changed(layer, &native());
         to.name = "other".into();
@@ -225,7 +225,7 @@ fn every_layer_can_be_a_step() {
 
 /// Which layers go together may hang on any layer, not only on those of a container.
 #[test]
-fn storage_that_needs_a_network_comes_after_it() {
+fn orders_storage_after_network() {
     let mut to = fake::changed(Layer::Storage, &fake::changed(Layer::Network, &native()));
     to.name = "other".into();
     let valid = |spec: &EnvironmentSpec| {

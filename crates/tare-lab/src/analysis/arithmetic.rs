@@ -78,8 +78,8 @@ fn of_finding(
     lines
 }
 
-/// `14.82 µs / 11.33 µs = 1.308 per operation (paired over 31 blocks: 1.305; 95 % [1.290, 1.330])`:
-/// first the two figures over the paired blocks, then what the pairs say block by block.
+/// `14.82 µs / 11.33 µs = 1.308 per operation (paired over 31 rounds: 1.305; 95 % [1.290, 1.330])`:
+/// first the two figures over the paired rounds, then what the pairs say round by round.
 fn ratio_line(
     comparison: &Comparison<'_>,
     figure: impl Fn(&Cell) -> f64 + Copy,
@@ -99,7 +99,7 @@ fn ratio_line(
     if ratio.high.is_finite() && ratio.low > 0.0 {
         let _ = write!(
             line,
-            " (paired over {blocks} blocks: {:.3}; 95 % [{:.3}, {:.3}])",
+            " (paired over {blocks} rounds: {:.3}; 95 % [{:.3}, {:.3}])",
             ratio.centre, ratio.low, ratio.high
         );
     } else {
@@ -112,7 +112,7 @@ fn cost_line(cost: &Cost) -> String {
     let percent = cost.percent;
     let bounds = format!("95 % [{:.1}, {:.1}]", percent.low, percent.high);
     match (cost.found, percent.is_bounded()) {
-        (_, false) => "cost: one block says nothing yet".to_string(),
+        (_, false) => "cost: unknown after one round".to_string(),
         (true, true) => format!("cost: {:.1} %, {bounds}", percent.value),
         (false, true) => {
             format!("no difference found (within {:.1} %), {bounds}", cost.within_percent)

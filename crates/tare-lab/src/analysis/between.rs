@@ -1,7 +1,7 @@
-//! Two environments of a record side by side, neither of which need be the baseline.
+//! Compares any two environments of a record; neither needs to be the baseline.
 //!
-//! Method: that of the costs against the baseline: cells of the same block are paired. In a study by
-//! slices all environments share their blocks, so any two can be paired as well as one and the
+//! Method: that of the costs against the baseline: cells of the same round are paired. In a study by
+//! slices all environments share their rounds, so any two can be paired as well as one and the
 //! baseline.
 
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::cells::{Cell, Cells};
 use super::{Comparison, Cost};
 use crate::record::{Phase, Record};
 
-/// What one environment costs against another, under one workload.
+/// The cost of one environment against another, under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Between {
     /// CPU time of the server per operation: at capacity, else at the fixed rate. Above 0 the
@@ -20,9 +20,9 @@ pub struct Between {
     pub throughput: Option<Cost>,
 }
 
-/// Pairs an environment with another (`against`) over the blocks that both have.
+/// Pairs an environment with another (`against`) over the rounds that both have.
 ///
-/// `None` when the record has no block with both, or when they are one and the same.
+/// `None` if the record has no round with both, or if they are the same environment.
 pub fn between(
     record: &Record,
     workload: &str,

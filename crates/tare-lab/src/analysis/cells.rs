@@ -1,5 +1,5 @@
 //! The slices of a record, sorted into cells: what one environment did under one workload, in one
-//! phase of one block.
+//! phase of one round.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -66,10 +66,10 @@ impl Cell {
     }
 }
 
-/// One environment under one workload in one phase, block by block.
+/// One environment under one workload in one phase, round by round.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Series {
-    blocks: BTreeMap<u32, Cell>,
+    rounds: BTreeMap<u32, Cell>,
     pub(super) slices: u32,
     pub(super) slices_void: u32,
     slices_without_account: u32,
@@ -82,49 +82,49 @@ impl Series {
     }
 
     pub(super) fn polls(&self) -> bool {
-        self.blocks.values().any(|cell| cell.idle_poll_ns > 0)
+        self.rounds.values().any(|cell| cell.idle_poll_ns > 0)
     }
 
-    pub(super) fn block_numbers(&self) -> impl Iterator<Item = u32> {
-        self.blocks.keys().copied()
+    pub(super) fn round_numbers(&self) -> impl Iterator<Item = u32> {
+        self.rounds.keys().copied()
     }
 
-    pub(super) fn cell(&self, block: u32) -> Option<&Cell> {
-        self.blocks.get(&block)
+    pub(super) fn cell(&self, round: u32) -> Option<&Cell> {
+        self.rounds.get(&round)
     }
 
-    /// Cells of the blocks that both series have: (this, the baseline's).
+    /// Cells of the rounds that both series have: (this, the baseline's).
     pub(super) fn pairs<'s>(
         &'s self,
         baseline: &'s Self,
     ) -> impl Iterator<Item = (&'s Cell, &'s Cell)> {
-        self.blocks.iter().filter_map(|(block, here)| Some((here, baseline.blocks.get(block)?)))
+        self.rounds.iter().filter_map(|(round, here)| Some((here, baseline.rounds.get(round)?)))
     }
 
-    /// A figure over all blocks. The interval is made on the log scale, as those of ratios are.
+    /// A figure over all rounds. The interval is made on the log scale, as those of ratios are.
     pub(super) fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Estimate> {
-        let logs = log_ratios(self.blocks.values().map(|cell| (figure(cell), 1.0)));
+        let logs = log_ratios(self.rounds.values().map(|cell| (figure(cell), 1.0)));
         Some(estimate(&logs)?.map(f64::exp))
     }
 
     /// The client's CPU time over what its CPUs had to give.
     pub(super) fn client_cpu_share(&self, client_cpus: usize) -> Option<f64> {
-        let used: u64 = self.blocks.values().map(|cell| cell.client_cpu_ns).sum();
-        let window: u64 = self.blocks.values().map(|cell| cell.window_ns).sum();
+        let used: u64 = self.rounds.values().map(|cell| cell.client_cpu_ns).sum();
+        let window: u64 = self.rounds.values().map(|cell| cell.window_ns).sum();
         let given = window as f64 * client_cpus as f64;
         (given > 0.0).then(|| used as f64 / given)
     }
 
-    /// A figure per operation over all operations of all blocks.
+    /// A figure per operation over all operations of all rounds.
     pub(super) fn mean_per_operation(&self, figure: &dyn Fn(&Cell) -> f64) -> f64 {
         let operations = |cell: &Cell| cell.operations as f64;
-        let sum: f64 = self.blocks.values().map(|cell| figure(cell) * operations(cell)).sum();
-        sum / self.blocks.values().map(operations).sum::<f64>()
+        let sum: f64 = self.rounds.values().map(|cell| figure(cell) * operations(cell)).sum();
+        sum / self.rounds.values().map(operations).sum::<f64>()
     }
 
     /// Names of what the layer adds outside the system.
     pub(super) fn layers(&self) -> BTreeSet<&str> {
-        self.blocks.values().flat_map(|cell| cell.layer_cpu_ns.keys().map(String::as_str)).collect()
+        self.rounds.values().flat_map(|cell| cell.layer_cpu_ns.keys().map(String::as_str)).collect()
     }
 }
 
@@ -147,7 +147,7 @@ impl Cells {
             }
             series.slices += 1;
             series.slices_without_account += u32::from(slice.own_account.is_none());
-            series.blocks.entry(slice.block).or_default().add(slice);
+            series.rounds.entry(slice.block).or_default().add(slice);
         }
         Self { series, empty: Series::default() }
     }
@@ -157,13 +157,13 @@ impl Cells {
         self.series.get(&key).unwrap_or(&self.empty)
     }
 
-    /// Blocks in which some environment stands beside the baseline.
-    pub(super) fn paired_blocks(&self, baseline: &str) -> u32 {
+    /// Rounds in which some environment stands beside the baseline.
+    pub(super) fn paired_rounds(&self, baseline: &str) -> u32 {
         let mut paired: BTreeSet<u32> = BTreeSet::new();
         for ((workload, phase, environment), series) in &self.series {
             if environment != baseline {
                 let base = self.series(workload, *phase, baseline);
-                paired.extend(series.blocks.keys().filter(|b| base.blocks.contains_key(b)));
+                paired.extend(series.rounds.keys().filter(|b| base.rounds.contains_key(b)));
             }
         }
         u32::try_from(paired.len()).unwrap_or(u32::MAX)

@@ -1,14 +1,14 @@
 //! Counters per operation, and what each environment adds to them.
 //!
-//! Method: the counters of a block's slices over the operations of the same slices are one value;
+//! Method: the counters of a round's slices over the operations of the same slices are one value;
 //! levels (memory at the end, shares, means) are taken as they are. The figure of an environment is
-//! [`tare_stats::estimate`] over its blocks; its difference from the baseline is the same over the
-//! differences inside each block. Differences and not ratios, because many counters are 0 in one of
-//! the two. A slice whose probe failed has no value, and its block none.
+//! [`tare_stats::estimate`] over its rounds; its difference from the baseline is the same over the
+//! differences inside each round. Differences and not ratios, because many counters are 0 in one of
+//! the two. A slice whose probe failed has no value, and its round none.
 //!
-//! Limits: there are dozens of counters, and one interval in twenty misses the truth, so that a few
-//! differences are found by chance. The control shows how many, and how large: what does not exceed
-//! its difference does not stand out.
+//! Limits: there are dozens of counters, and one interval in twenty misses the truth, so chance finds
+//! a few differences. The control shows how many and how large they are: a difference stands out
+//! only if it exceeds the control's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -33,10 +33,10 @@ pub struct CounterFinding {
     pub name: String,
     /// True: a level, as it is. False: per operation.
     pub level: bool,
-    /// Over all blocks of the environment.
+    /// Over all rounds of the environment.
     pub value: Interval,
-    /// The environment's less the baseline's, paired inside each block. `None` for the baseline
-    /// itself and where no block has both.
+    /// The environment's less the baseline's, paired inside each round. `None` for the baseline
+    /// itself and where no round has both.
     pub difference: Option<Interval>,
     /// The difference's interval excludes 0.
     pub found: bool,
@@ -45,7 +45,7 @@ pub struct CounterFinding {
     pub stands_out: bool,
 }
 
-/// What a counter came to in one block.
+/// The sum of a counter in one round.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     value: f64,
@@ -80,7 +80,7 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
                     continue;
                 }
                 let base = sums.get(&(place.0, place.1, name, baseline));
-                // The control comes before all that are held against it.
+                // The control comes before the environments that are compared with it.
                 let mut noise = 0.0;
                 for environment in &environments {
                     let here = environment.spec.name.as_str();
@@ -148,7 +148,7 @@ fn level(blocks: &Blocks) -> Option<Interval> {
 }
 
 fn difference(here: &Blocks, base: &Blocks) -> Option<Interval> {
-    let pairs = here.iter().filter_map(|(block, sum)| Some((sum, base.get(block)?)));
+    let pairs = here.iter().filter_map(|(round, sum)| Some((sum, base.get(round)?)));
     let values: Vec<f64> = pairs.map(|(here, base)| here.mean() - base.mean()).collect();
     Some(estimate(&values)?.into())
 }
@@ -163,14 +163,14 @@ mod tests {
         Counter { name: name.into(), value }
     }
 
-    /// Ten blocks of the baseline and of `bridge`, with counters of each by block.
+    /// Ten rounds of the baseline and of `bridge`, with counters of each by round.
     fn made(of: impl Fn(&str, u32) -> Vec<Counter>) -> Record {
         let mut record = record();
-        for block in 0..10 {
+        for round in 0..10 {
             for environment in ["native", "bridge"] {
-                let slice = slice(&mut record, block, environment, 10.0);
-                slice.operations = 1000 * u64::from(block + 1);
-                slice.counters = of(environment, block);
+                let slice = slice(&mut record, round, environment, 10.0);
+                slice.operations = 1000 * u64::from(round + 1);
+                slice.counters = of(environment, round);
             }
         }
         record
@@ -182,11 +182,11 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_per_operation_and_levels_are_not() {
-        let found = counters(&made(|environment, block| {
+    fn divides_sums_and_keeps_levels() {
+        let found = counters(&made(|environment, round| {
             let here = f64::from(u8::from(environment == "bridge"));
-            let noise = f64::from(block % 3) / 100.0;
-            let operations = 1000.0 * f64::from(block + 1);
+            let noise = f64::from(round % 3) / 100.0;
+            let operations = 1000.0 * f64::from(round + 1);
             vec![
                 counter("switches", operations * (2.0 + 0.5 * here + noise)),
                 counter("rss_bytes_at_end", 4096.0 * (1.0 + here)),
@@ -206,10 +206,10 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_noise_nor_in_zeros() {
-        let found = counters(&made(|environment, block| {
+    fn finds_nothing_in_noise_and_zeros() {
+        let found = counters(&made(|environment, round| {
             let sign = if environment == "bridge" { 1.0 } else { -1.0 };
-            let noise = sign * if block % 2 == 0 { 1.0 } else { -1.0 };
+            let noise = sign * if round % 2 == 0 { 1.0 } else { -1.0 };
             vec![counter("faults", 5000.0 + 50.0 * noise), counter("retransmits", 0.0)]
         }));
         assert!(!find(&found, "bridge", "faults").found);
@@ -217,14 +217,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_control_differs_by_does_not_stand_out() {
-        let mut record = made(|environment, block| {
+    fn control_difference_does_not_stand_out() {
+        let mut record = made(|environment, round| {
             let here = f64::from(u8::from(environment == "bridge"));
-            let operations = 1000.0 * f64::from(block + 1);
+            let operations = 1000.0 * f64::from(round + 1);
             vec![counter("a", operations * (2.0 + 0.5 * here))]
         });
-        for block in 0..10 {
-            let slice = slice(&mut record, block, "native-again", 10.0);
+        for round in 0..10 {
+            let slice = slice(&mut record, round, "native-again", 10.0);
             slice.counters = vec![counter("a", 2.6 * slice.operations as f64)];
         }
         let found = counters(&record);
@@ -234,8 +234,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_probe_did_not_read_is_not_zero() {
-        let found = counters(&made(|environment, block| match (environment, block) {
+    fn missing_counter_is_not_zero() {
+        let found = counters(&made(|environment, round| match (environment, round) {
             ("bridge", 0..8) => vec![],
             ("bridge", _) => vec![counter("a", 10_000.0), counter("only_here", 3.0)],
             _ => vec![counter("a", 10_000.0)],
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn void_slices_and_the_time_under_quota() {
+    fn ignores_void_slices_and_counts_throttling() {
         let mut record = made(|_, _| vec![counter("a", 1.0)]);
         for slice in &mut record.slices {
             slice.throttled_ns = Some(2 * slice.operations);

@@ -1,5 +1,5 @@
-//! Doubts, gathered to where they belong: an environment under a workload, or the whole record;
-//! and those that only the analysis can have, about the control and the number of blocks.
+//! Groups doubts by environment and workload, or for the whole record, and adds the doubts that
+//! need the analysis: about the control and the number of rounds.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(super) fn about_environment(
     kinds.into_iter().map(|(_, doubt, touched)| (doubt, count(touched))).collect()
 }
 
-/// What makes two doubts the same doubt.
+/// Returns the key by which doubts are grouped.
 fn kind(doubt: &Doubt) -> String {
     match doubt {
         Doubt::LayerNotInForce { layer, .. } => format!("layer {layer}"),
@@ -50,7 +50,7 @@ fn kind(doubt: &Doubt) -> String {
     }
 }
 
-/// Makes of two doubts of one kind the worse one; counts add up.
+/// Merges two doubts of one kind into the worse one; counts add up.
 fn worsen(doubt: &mut Doubt, other: &Doubt) {
     match (doubt, other) {
         (Doubt::Steal { share }, Doubt::Steal { share: other })
@@ -85,7 +85,7 @@ const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
 ];
 
 /// Adds to each finding the doubts about its own claims: a claimed cost that the control's cost of
-/// the same kind reaches, and a cost that rests on fewer blocks than the rest of the record.
+/// the same kind reaches, and a cost that rests on fewer rounds than the rest of the record.
 pub(super) fn about_claims(findings: &mut [Finding], blocks: u32) {
     let controls: Vec<Finding> = findings.iter().filter(|f| f.control).cloned().collect();
     for finding in findings.iter_mut().filter(|f| !f.control && !f.baseline) {
@@ -126,11 +126,11 @@ pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -
     };
     for entry in &record.doubts {
         // A doubt about an environment that has no finding would be lost otherwise.
-        let homeless = match &entry.environment {
+        let unassigned = match &entry.environment {
             None => true,
             Some(name) => left_out.contains_key(name.as_str()),
         };
-        if entry.slice.is_none() && homeless {
+        if entry.slice.is_none() && unassigned {
             add(&entry.doubt);
         }
     }

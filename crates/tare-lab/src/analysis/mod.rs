@@ -1,22 +1,22 @@
-//! What a record says: costs with intervals, latencies, the control, the arithmetic.
+//! Draws the conclusions of a record: costs with intervals, latencies, the control, the arithmetic.
 //!
-//! Method: slices of one environment, workload, phase and block make a cell; a cell over the
-//! baseline's cell of the same block is one paired ratio; [`tare_stats`] makes an estimate with
-//! its interval of the ratios of all blocks. Void slices do not count, nor does a block in which
-//! one of the two is missing. Works on the record of a study that still runs.
+//! Method: slices of one environment, workload, phase and round make a cell; a cell over the
+//! baseline's cell of the same round is one paired ratio; [`tare_stats`] makes an estimate with
+//! its interval of the ratios of all rounds. Void slices do not count, nor does a round in which
+//! one of the two is missing. It also works on the record of a running study.
 //!
-//! Limits: each interval stands alone; with several environments chance finds a difference in one
-//! of them more often than one time in twenty (docs/concepts/cost.md).
+//! Limits: each interval is computed alone. With several environments, chance finds a difference in
+//! one of them more often than one time in twenty (docs/concepts/cost.md).
 
 mod arithmetic;
 mod between;
-mod blocks;
 mod cells;
 pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
 mod relations;
+mod rounds;
 pub mod tuning;
 
 use serde::{Deserialize, Serialize};
@@ -27,13 +27,13 @@ use cells::{Cell, Cells, Series};
 use latency::Latencies;
 
 pub use between::{Between, between};
-pub use blocks::{Blocks, server_cpu_by_block};
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
+pub use rounds::{RoundFigures, server_cpu_by_round};
 pub use tare_stats::{Cost, Interval};
 
 /// Quantiles of a merged histogram, in ns.
@@ -69,7 +69,7 @@ pub struct Finding {
     /// Slices that do not: void, or without one operation.
     pub slices_void: u32,
     /// CPU time per operation in the capacity phase, µs: the system's threads (busy part, where it
-    /// polls) plus what the layer adds. Over all blocks of this environment, with its interval.
+    /// polls) plus what the layer adds. Over all rounds of this environment, with its interval.
     pub server_cpu_us: Option<Interval>,
     /// True: idle polling was subtracted by the system's own account. That is done only where every
     /// slice of this environment and of the baseline has such an account.
@@ -103,12 +103,12 @@ impl Finding {
     }
 }
 
-/// What the record says as a whole.
+/// The conclusions from a whole record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
     /// In the order of the study, workload by workload; the control after the baseline.
     pub findings: Vec<Finding>,
-    /// Blocks with at least one pair.
+    /// RoundFigures with at least one pair.
     pub blocks: u32,
     /// Doubts about the record as a whole.
     pub doubts: Vec<Doubt>,
@@ -124,7 +124,7 @@ pub fn analyse(record: &Record) -> Analysis {
 }
 
 /// [`analyse`] without the latencies, which take most of its time: histograms must be unpacked.
-/// For the live view and the early stop, after each block.
+/// For the live view and the early stop, after each round.
 pub fn analyse_costs(record: &Record) -> Analysis {
     conclude(record, false)
 }
@@ -140,7 +140,7 @@ fn conclude(record: &Record, with_latencies: bool) -> Analysis {
             findings.push(finding(record, &cells, &workload.name, environment, latencies));
         }
     }
-    let blocks = cells.paired_blocks(&record.study.baseline);
+    let blocks = cells.paired_rounds(&record.study.baseline);
     doubts::about_claims(&mut findings, blocks);
     let doubts = doubts::about_record(record, &findings, blocks);
     let arithmetic = arithmetic::lines(record, &cells, &findings);
@@ -175,7 +175,7 @@ fn finding(
     let cost = |cost: Option<Cost>| cost.filter(|_| !is_baseline);
     let busy = capacity.busy;
     let mut doubts = doubts::about_environment(record, workload, name);
-    let mut latency = |times: latency::Times| {
+    let mut latency = |times: latency::LatencyKind| {
         let (latency, unreadable) = latencies?.of(name, is_baseline, times);
         doubts.extend(unreadable.map(|failure| {
             let probe = format!("{} histogram", times.name());
@@ -183,8 +183,8 @@ fn finding(
         }));
         latency
     };
-    let response = latency(latency::Times::Response);
-    let service = latency(latency::Times::Service);
+    let response = latency(latency::LatencyKind::Response);
+    let service = latency(latency::LatencyKind::Service);
     Finding {
         environment: name.to_string(),
         workload: workload.to_string(),
@@ -231,7 +231,7 @@ impl<'c> Comparison<'c> {
         Self { here, baseline, busy: here.keeps_account() && baseline.keeps_account() }
     }
 
-    /// The figure itself over all blocks of the environment.
+    /// The figure itself over all rounds of the environment.
     fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Interval> {
         self.here.level(figure).map(Interval::from)
     }

@@ -1,4 +1,4 @@
-//! Published relations beside ours, each confirmed, contradicted or not testable here.
+//! Compares published relations with ours: confirmed, contradicted or not testable here.
 //!
 //! **The rule.** A published figure becomes a band: its range, widened by what it may be off (5 points
 //! of throughput, a quarter of a latency ratio, or what the study says). Ours is the interval of the
@@ -74,14 +74,14 @@ pub enum Untestable {
     NotMeasured,
     /// A guest whose instructions are emulated.
     Emulated { environment: String },
-    /// Too few rounds for an interval worth its name.
+    /// Too few rounds for a reliable interval.
     FewRounds { rounds: u32 },
-    /// The interval allows what was published, and much else.
+    /// The interval is wider than the published band.
     TooWide,
 }
 
 impl Untestable {
-    /// What is in the way, as a clause.
+    /// Returns the reason as a clause.
     pub fn text(&self) -> String {
         match self {
             // The reason stands in the list of what was left out.
@@ -97,7 +97,7 @@ impl Untestable {
                 format!("{rounds} rounds are too few (at least {BLOCKS_MIN})")
             }
             Self::TooWide => {
-                "our interval is too wide to tell; more rounds, or a quieter host".into()
+                "our interval is too wide; measure more rounds, or on a quieter host".into()
             }
         }
     }
@@ -137,7 +137,7 @@ fn relation(
         let noise = control.low.abs().max(control.high.abs());
         if noise.is_finite() { noise } else { 0.0 }
     });
-    let verdict = match in_the_way(record, &workload, [&published.environment, &against]) {
+    let verdict = match untestable_reason(record, &workload, [&published.environment, &against]) {
         Some(why) => Verdict::NotTestable { why },
         None => match ours {
             None => Verdict::NotTestable { why: Untestable::NotMeasured },
@@ -149,7 +149,7 @@ fn relation(
 }
 
 /// What keeps two environments from being compared, whatever was measured of them.
-fn in_the_way(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
+fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
     let quick = record.study.quick.as_ref();
     if quick.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
         return Some(Untestable::NotInQuickPart { name: workload.to_string() });
@@ -187,7 +187,7 @@ fn ratio(
             let both = |phase| {
                 let of = |name| latencies(record, workload, name, phase, *percentile);
                 let (here, there) = (of(environment), of(against));
-                let pair = |(block, here): (&u32, &f64)| Some((*here, *there.get(block)?));
+                let pair = |(round, here): (&u32, &f64)| Some((*here, *there.get(round)?));
                 here.iter().filter_map(pair).collect::<Vec<_>>()
             };
             // Without a phase at a fixed rate, the latency of the closed loop.
@@ -198,7 +198,7 @@ fn ratio(
     estimate(&logs)
 }
 
-/// One percentile of latency in each block, in ns: response time at the fixed rate, service time in
+/// One percentile of latency in each round, in ns: response time at the fixed rate, service time in
 /// the closed loop.
 fn latencies(
     record: &Record,
@@ -339,7 +339,7 @@ mod tests {
     }
 
     #[test]
-    fn a_figure_is_confirmed_near_by_and_contradicted_far_off() {
+    fn confirms_near_and_contradicts_far_figures() {
         let published = Expected::Value(25.0);
         check(published, [23.0, 24.0, 25.5], 1.0, "confirmed");
         check(published, [17.0, 19.0, 20.5], 1.0, "confirmed");
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sign_is_confirmed_only_beyond_the_noise() {
+    fn confirms_sign_beyond_noise_only() {
         let loss = Expected::Sign(Sign::Loss);
         check(loss, [2.0, 4.0, 6.0], 1.0, "confirmed");
         check(loss, [-1.0, 0.5, 2.0], 1.0, "contradicted");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_of_latencies_may_be_off_by_a_quarter() {
+    fn latency_ratio_tolerates_a_quarter() {
         let claim = Claim::Latency { percentile: Percentile::P999, ratio: Expected::Value(8.1) };
         let verdict = |ratio: [f64; 3]| {
             let [low, centre, high] = ratio.map(f64::ln);
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn few_rounds_test_nothing() {
+    fn few_rounds_are_not_testable() {
         let ours = Estimate { centre: -0.3, low: -0.31, high: -0.29, blocks: BLOCKS_MIN - 1 };
         let band = Band::of(&published(Claim::Throughput(Expected::Value(25.0)), None));
         let why = Untestable::FewRounds { rounds: BLOCKS_MIN - 1 };
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn ours_is_told_in_the_unit_of_the_claim() {
+    fn converts_estimate_to_unit_of_claim() {
         let log = |cost: f64| (1.0 - cost / 100.0).ln();
         let ours = Estimate { centre: log(25.0), low: log(30.0), high: log(20.0), blocks: 9 };
         let told = in_unit(&Claim::Throughput(Expected::Value(25.0)), ours);

@@ -103,7 +103,7 @@ pub(super) fn record() -> Record {
 /// A capacity slice in which an operation costs `system_us` of server CPU and 4 µs of the client's.
 pub(super) fn slice<'r>(
     record: &'r mut Record,
-    block: u32,
+    round: u32,
     environment: &str,
     system_us: f64,
 ) -> &'r mut Slice {
@@ -116,7 +116,7 @@ pub(super) fn slice<'r>(
     let system_cpu_ns = (system_us * 1000.0 * OPERATIONS as f64) as u64;
     record.slices.push(Slice {
         id,
-        block,
+        block: round,
         position: 0,
         environment: environment.into(),
         workload: WORKLOAD.into(),
@@ -145,12 +145,12 @@ fn campaign(blocks: u32, ratios: &[(&str, f64)]) -> Record {
     let mut record = record();
     let mut rng = Rng::new(9);
     let mut walk = 0.0f64;
-    for block in 0..blocks {
+    for round in 0..blocks {
         walk += 0.2 * rng.normal();
         for (environment, ratio) in ratios {
             let us = 10.0 * walk.exp() * ratio * (0.01 * rng.normal()).exp();
             let throughput = 1.0 / ratio;
-            let slice = slice(&mut record, block, environment, us * throughput);
+            let slice = slice(&mut record, round, environment, us * throughput);
             // The same CPU time for fewer operations.
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
             let operations = (OPERATIONS as f64 * throughput) as u64;
@@ -168,7 +168,7 @@ fn named<'a>(analysis: &'a Analysis, environment: &str) -> &'a Finding {
 }
 
 #[test]
-fn costs_have_their_known_truth_although_the_host_wanders() {
+fn costs_survive_host_drift() {
     for blocks in [5, 31] {
         let analysis = analyse(&campaign(blocks, &RATIOS));
         assert_eq!(analysis.blocks, blocks);
@@ -189,7 +189,7 @@ fn costs_have_their_known_truth_although_the_host_wanders() {
 }
 
 #[test]
-fn any_two_environments_can_be_paired() {
+fn pairs_any_two_environments() {
     let record = campaign(31, &RATIOS);
     let pair = between(&record, WORKLOAD, "proxy", "bridge").unwrap();
     let holds = |cost: &Cost, percent: f64| {
@@ -216,7 +216,7 @@ fn any_two_environments_can_be_paired() {
 }
 
 #[test]
-fn the_control_stands_after_the_baseline_and_finds_nothing() {
+fn control_follows_baseline_and_finds_nothing() {
     let analysis = analyse(&campaign(31, &RATIOS));
     let order: Vec<&str> = analysis.findings.iter().map(|f| f.environment.as_str()).collect();
     assert_eq!(order, ["native", "native-again", "bridge", "proxy"]);
@@ -228,7 +228,7 @@ fn the_control_stands_after_the_baseline_and_finds_nothing() {
 }
 
 #[test]
-fn a_control_that_differs_is_a_doubt_about_the_record_and_the_claims_it_reaches() {
+fn differing_control_doubts_record_and_claims() {
     let ratios = [("native", 1.0), ("bridge", 1.03), ("proxy", 1.6), ("native-again", 1.05)];
     let analysis = analyse(&campaign(12, &ratios));
     let [Doubt::ControlBeyondClaim { control_percent, smallest_percent }] =
@@ -242,12 +242,12 @@ fn a_control_that_differs_is_a_doubt_about_the_record_and_the_claims_it_reaches(
 }
 
 #[test]
-fn idle_polling_is_subtracted_in_both_or_in_neither() {
+fn subtracts_idle_polling_in_both_or_neither() {
     let mut record = record();
-    for block in 0..6 {
+    for round in 0..6 {
         for (environment, us) in [("native", 10.0), ("bridge", 10.0)] {
             let idle_us: u64 = if environment == "native" { 5 } else { 2 };
-            let slice = slice(&mut record, block, environment, us);
+            let slice = slice(&mut record, round, environment, us);
             let idle_poll_ns = idle_us * 1000 * OPERATIONS;
             slice.own_account = Some(OwnAccount { busy_ns: 0, idle_poll_ns });
         }
@@ -271,14 +271,14 @@ fn idle_polling_is_subtracted_in_both_or_in_neither() {
 }
 
 #[test]
-fn an_account_that_ran_on_while_the_cpu_was_taken_is_scaled_to_the_cpu_time() {
+fn scales_polling_account_to_cpu_time() {
     let mut record = record();
-    for block in 0..6 {
+    for round in 0..6 {
         for environment in ["native", "bridge"] {
             // 8 µs busy and 12 µs idle by the clock, of which the bridge got half as CPU time.
             let us = if environment == "native" { 20.0 } else { 10.0 };
             let (busy_ns, idle_poll_ns) = (8000 * OPERATIONS, 12_000 * OPERATIONS);
-            slice(&mut record, block, environment, us).own_account =
+            slice(&mut record, round, environment, us).own_account =
                 Some(OwnAccount { busy_ns, idle_poll_ns });
         }
     }
@@ -288,11 +288,11 @@ fn an_account_that_ran_on_while_the_cpu_was_taken_is_scaled_to_the_cpu_time() {
 }
 
 #[test]
-fn what_the_layer_adds_counts() {
+fn counts_layer_cpu() {
     let mut record = record();
-    for block in 0..6 {
-        slice(&mut record, block, "native", 10.0);
-        let proxy = slice(&mut record, block, "proxy", 11.0);
+    for round in 0..6 {
+        slice(&mut record, round, "native", 10.0);
+        let proxy = slice(&mut record, round, "proxy", 11.0);
         proxy.layer_cpu_ns = vec![("userland proxy".into(), 9000 * OPERATIONS)];
     }
     let analysis = analyse(&record);
@@ -302,7 +302,7 @@ fn what_the_layer_adds_counts() {
 }
 
 #[test]
-fn void_slices_and_blocks_without_both_members_do_not_count() {
+fn ignores_void_slices_and_unpaired_rounds() {
     let mut record = campaign(8, &RATIOS);
     for slice in &mut record.slices {
         match (slice.block, slice.environment.as_str()) {
@@ -318,12 +318,12 @@ fn void_slices_and_blocks_without_both_members_do_not_count() {
     assert_eq!(bridge.server_cpu_cost.clone().unwrap().percent.blocks, 4);
     assert_eq!(bridge.server_cpu_us.unwrap().blocks, 5);
     assert_eq!(analysis.blocks, 7);
-    // The others rest on enough blocks; this one says that it does not.
+    // The others rest on enough rounds; this one says that it does not.
     assert_eq!(bridge.doubts, [(Doubt::FewBlocks { blocks: 4 }, 5)]);
 }
 
 #[test]
-fn records_that_have_just_begun_say_little_and_say_so() {
+fn early_records_have_few_figures_and_doubts() {
     let empty = analyse(&record());
     assert_eq!((empty.blocks, empty.findings.len()), (0, 4));
     assert_eq!((empty.doubts.len(), empty.arithmetic.len()), (0, 0));
@@ -337,7 +337,7 @@ fn records_that_have_just_begun_say_little_and_say_so() {
     let json = serde_json::to_string(&cost).unwrap();
     assert_eq!(serde_json::from_str::<Cost>(&json).unwrap(), cost, "{json}");
 
-    // Two blocks: Student's t with one degree of freedom, 12.7 standard errors to each side.
+    // Two rounds: Student's t with one degree of freedom, 12.7 standard errors to each side.
     let two = named(&analyse(&campaign(2, &RATIOS)), "bridge").server_cpu_cost.clone().unwrap();
     let many = named(&analyse(&campaign(31, &RATIOS)), "bridge").server_cpu_cost.clone().unwrap();
     let width = |cost: &Cost| cost.percent.high - cost.percent.low;
@@ -355,13 +355,13 @@ fn packed(values: impl IntoIterator<Item = u64>) -> Vec<u8> {
 }
 
 #[test]
-fn latencies_are_merged_and_never_averaged() {
+fn merges_latency_histograms() {
     let mut record = record();
-    for block in 0..2 {
+    for round in 0..2 {
         // 99 fast operations in one slice, 99 slow ones in the other: the mean of two p50s would be
         // a latency that no operation had.
-        let slow = 1000 * u64::from(1 + 99 * block);
-        let fine = slice(&mut record, block, "native", 10.0);
+        let slow = 1000 * u64::from(1 + 99 * round);
+        let fine = slice(&mut record, round, "native", 10.0);
         fine.phase = Phase::Latency;
         fine.response = packed((0..99).map(|_| slow));
         fine.service = packed([500]);
@@ -391,7 +391,7 @@ fn latencies_are_merged_and_never_averaged() {
 }
 
 #[test]
-fn at_the_rate_alone_the_headline_is_taken_there() {
+fn headline_uses_fixed_rate_without_capacity() {
     let mut record = campaign(6, &RATIOS);
     for slice in &mut record.slices {
         slice.phase = Phase::Latency;
@@ -404,7 +404,7 @@ fn at_the_rate_alone_the_headline_is_taken_there() {
 }
 
 #[test]
-fn doubts_stand_once_at_their_worst_where_they_belong() {
+fn groups_doubts_by_kind_at_their_worst() {
     let mut record = campaign(8, &RATIOS);
     let bridge: Vec<i64> =
         record.slices.iter().filter(|s| s.environment == "bridge").map(|s| s.id).collect();
@@ -444,7 +444,7 @@ fn doubts_stand_once_at_their_worst_where_they_belong() {
 }
 
 #[test]
-fn the_arithmetic_can_be_done_again() {
+fn arithmetic_can_be_recomputed() {
     let analysis = analyse(&campaign(31, &RATIOS));
     let lines = &analysis.arithmetic;
     assert_eq!(lines[0], "proxy against native, write: server CPU time per operation at capacity");
@@ -456,14 +456,14 @@ fn the_arithmetic_can_be_done_again() {
         .collect();
     let ratio: f64 = rest.split(' ').next().unwrap().parse().unwrap();
     assert!((figures[0] / figures[1] / ratio - 1.0).abs() < 2e-3, "{}", lines[1]);
-    assert!(lines[1].contains("(paired over 31 blocks: 1."), "{}", lines[1]);
+    assert!(lines[1].contains("(paired over 31 rounds: 1."), "{}", lines[1]);
     assert!(lines[2].starts_with("cost: ") && lines[2].contains("95 % ["), "{}", lines[2]);
     assert!(lines.iter().any(|l| l.starts_with("throughput: ")), "{lines:#?}");
     assert!(lines.iter().any(|l| l.starts_with("A/A, native-again: ")), "{lines:#?}");
 }
 
 #[test]
-fn shares_of_the_client_count_its_cpus() {
+fn client_share_counts_client_cpus() {
     let analysis = analyse(&campaign(6, &[("native", 1.0), ("bridge", 1.0)]));
     // 4 µs x 100,000 operations in a second on one CPU.
     let share = named(&analysis, "native").client_cpu_share.unwrap();

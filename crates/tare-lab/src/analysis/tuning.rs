@@ -1,5 +1,5 @@
-//! What tuning the host gained: every environment with a tuned host against the one that differs
-//! from it in nothing else, paired within the blocks. [`tare_stats::law`] decides what is proven.
+//! Gains from tuning the host: compares every environment on a tuned host with the one that differs
+//! in nothing else, paired within the rounds. [`tare_stats::law`] decides what is proven.
 
 use serde::Serialize;
 use tare_stats::law::{self, TuningVerdict, Verdict};
@@ -43,7 +43,9 @@ pub fn gains(record: &Record, analysis: &Analysis) -> Vec<Gain> {
     let mut gains = Vec::new();
     for workload in &record.study.workloads {
         for spec in tuned(record) {
-            let Some(twin) = ran(record).find(|other| is_twin(spec, other)) else { continue };
+            let Some(twin) = ran(record).find(|other| differs_in_host_alone(spec, other)) else {
+                continue;
+            };
             gains.extend(gain(record, analysis, &workload.name, spec, &twin.name));
         }
     }
@@ -57,8 +59,8 @@ pub fn proven(gains: &[Gain]) -> Vec<String> {
     law::proven(&verdicts).into_iter().map(String::from).collect()
 }
 
-/// Differs in the host alone.
-fn is_twin(tuned: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
+/// Returns whether `other` is the same environment on the host as found.
+fn differs_in_host_alone(tuned: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
     let like = EnvironmentSpec {
         name: other.name.clone(),
         host: Host::AsIs,

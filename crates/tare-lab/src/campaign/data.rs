@@ -1,12 +1,12 @@
-//! How the rows of a campaign's workloads get into its environments: written by the driver after
-//! each start, or written once, in the baseline, and put into every other start as a copy.
+//! Loads the rows of a campaign's workloads: the driver writes them after each start, or once in the
+//! baseline, and every later start begins with a copy.
 //!
-//! Method: the baseline is started once more than it is measured. Its rows are loaded, the system is
-//! ended in good order and keeps its files, and each start begins with them. So all environments
-//! have the same files, byte by byte, and a start takes what linking or copying them takes.
+//! Method for copies: an additional start of the baseline loads the rows, then the system shuts down
+//! cleanly and its files are saved. Each start begins with them. So all environments have the same
+//! files, byte by byte, and a start takes only as long as linking or copying them.
 //!
-//! Limits: what was loaded stands in memory as it was written, what is restored stands in files; a
-//! study has one or the other in all environments that allow it, and the record says in which not.
+//! Limits: loaded rows are still in memory, restored rows are in files. A study has one or the other
+//! in all environments that allow it; the record names the environments that do not.
 
 use std::time::Duration;
 
@@ -17,24 +17,24 @@ use crate::environment::{LayerState, Restored};
 use crate::schedule;
 use crate::study::DataStart;
 
-/// Name of the layer state that says how the data came into an environment.
+/// Name of the layer state that tells how an environment received its data.
 pub(super) const DATA: &str = "data";
 
 impl Campaign<'_, '_> {
-    /// Loads the rows in the baseline and keeps them, where the study wants that and the system can.
-    pub(super) fn keep_data(&mut self) -> Result<(), CampaignError> {
+    /// Loads the rows in the baseline and saves them, if the study wants that and the system can.
+    pub(super) fn save_data(&mut self) -> Result<(), CampaignError> {
         let wanted = self.study.schedule.data == DataStart::Restored;
         let system = self.parts.system;
-        // What one instance has is not what another has.
-        let keeps = wanted && system.keeps_data() && system.instances().count == 1;
+        // Each of several instances has data of its own.
+        let keeps = wanted && system.can_save_data() && system.instances().count == 1;
         let to = self.parts.keep.clone().filter(|_| keeps);
         let Some(to) = to else { return Ok(()) };
         self.stage(Stage::Starting);
         let baseline = self.baseline;
         if let Err(error) = self.start_member(baseline) {
-            return self.not_started(baseline, error);
+            return self.handle_start_error(baseline, error);
         }
-        // Of a load that was stopped there may be half.
+        // A stopped load may be incomplete.
         if self.stopped() {
             return Ok(());
         }
@@ -43,14 +43,14 @@ impl Campaign<'_, '_> {
         let Some(at) = running.endpoints.first() else { return Ok(()) };
         let kept = self.parts.system.keep(at, &processes, &to);
         self.stop_member(baseline);
-        // Its first start that counts is the next, and takes less time.
+        // The next start is the first one that counts, and takes less time.
         self.members[baseline].record.ready_ns = None;
         self.start_time = Duration::ZERO;
         match kept {
             Ok(kept) => self.kept = kept,
             Err(source) => {
-                let error = StartError::Part { step: "keep the data of", source };
-                return self.not_started(baseline, error);
+                let error = StartError::Part { step: "save the data of", source };
+                return self.handle_start_error(baseline, error);
             }
         }
         Ok(())
@@ -79,7 +79,7 @@ impl Campaign<'_, '_> {
     }
 }
 
-/// How the data came into an environment, for the record, where the study wants it restored.
+/// Returns the layer state about an environment's data, if the study wants restored data.
 pub(super) fn state(wanted: DataStart, restored: Option<Restored>) -> Option<LayerState> {
     if wanted == DataStart::Loaded {
         return None;
@@ -94,6 +94,6 @@ pub(super) fn state(wanted: DataStart, restored: Option<Restored>) -> Option<Lay
         ),
         None => "loaded by the driver".into(),
     };
-    // Either way the rows are those of the study.
+    // Loaded or restored, the rows are those of the study.
     Some(LayerState { layer: DATA.into(), wanted: "restored".into(), found, in_force: true })
 }

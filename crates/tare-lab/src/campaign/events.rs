@@ -1,4 +1,4 @@
-//! What a live view is told while a campaign runs.
+//! The events of a campaign, for live views.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::analysis::Analysis;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Slice};
 
-/// What a campaign is at.
+/// The stage of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Starting,
@@ -14,12 +14,12 @@ pub enum Stage {
     Calibrating,
     Measuring,
     SamplingStacks,
-    /// Slices in which probes look on that disturb.
+    /// Slices with probes that disturb the system.
     Tracing,
     TearingDown,
 }
 
-/// What a live view is told.
+/// An event of a campaign.
 #[derive(Debug)]
 pub enum Event<'e> {
     Stage(Stage),
@@ -44,14 +44,14 @@ pub enum Event<'e> {
         capacity_per_s: f64,
         rate_per_s: f64,
     },
-    /// `blocks_expected` is how many there will be: the most that the study allows, or fewer where
-    /// the budget ends before. An early stop may come sooner.
-    BlockStarted {
-        block: u32,
-        blocks_expected: u32,
+    /// `rounds_expected` is the estimated total: the study's maximum, or fewer if the budget ends
+    /// before. An early stop may come sooner.
+    RoundStarted {
+        round: u32,
+        rounds_expected: u32,
         left: Duration,
     },
-    /// Comes before the environment is thawed: nothing is measured yet.
+    /// Sent before the environment is thawed.
     SliceStarting {
         environment: &'e str,
         workload: &'e str,
@@ -61,21 +61,21 @@ pub enum Event<'e> {
         slice: &'e Slice,
         doubts: &'e [Doubt],
     },
-    /// `analysis` has no latencies: those are drawn from the finished record.
-    BlockDone {
-        block: u32,
-        blocks_expected: u32,
+    /// `analysis` has no latencies, which only the finished record gives.
+    RoundDone {
+        round: u32,
+        rounds_expected: u32,
         left: Duration,
         analysis: &'e Analysis,
     },
-    /// A doubt about an environment or, without a name, about the whole record. Those about a slice
-    /// come with it; those about claims are in the analysis.
+    /// A doubt about an environment or, without a name, about the whole record. `SliceDone` has the
+    /// doubts about slices, and the analysis those about claims.
     Doubted {
         environment: Option<&'e str>,
         doubt: &'e Doubt,
     },
-    /// A round of the slices after the rounds begins. `left`: the time until all of this stage are
-    /// done, as the rounds before took; `None` in the first.
+    /// An extra round begins. `left` is the time until the end of this stage, estimated from the
+    /// previous extra rounds; `None` in the first.
     ExtraRoundStarted {
         round: u32,
         rounds: u32,
@@ -87,12 +87,12 @@ pub enum Event<'e> {
     },
 }
 
-/// Someone who watches: a live view, a log, a test.
+/// Receives the events of a campaign: a live view, a log, a test.
 pub trait Observer {
     fn event(&mut self, event: &Event<'_>);
 }
 
-/// An observer that looks away.
+/// An observer that ignores all events.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoObserver;
 

@@ -1,36 +1,36 @@
-//! One slice: load between two edges, accounts read at both.
+//! Measures one slice: the load runs between two edges, and the accounts are read at both.
 
 use std::time::Duration;
 
 use super::member::{Member, Running};
-use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_BLOCKS, error_line};
+use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_ROUNDS, error_line};
 use crate::PartError;
 use crate::doubt::{Doubt, judge};
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::probe::{self, Counter, Probe, Scope};
 use crate::record::{Phase, Slice};
-use crate::schedule::{self, Cell, Turn};
+use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::system::{OwnAccount, System};
 
-/// What the accounts say at an edge.
+/// The CPU accounts at an edge.
 #[derive(Debug)]
-struct Reading {
+struct AccountSample {
     usage: Usage,
     own: Option<OwnAccount>,
 }
 
-/// What a slice gave.
+/// The result of a measured slice.
 #[derive(Debug)]
 pub(super) struct Measured {
     load: SliceLoad,
-    begin: Reading,
-    end: Reading,
+    begin: AccountSample,
+    end: AccountSample,
     counters: Vec<Counter>,
     probe_doubts: Vec<Doubt>,
 }
 
-/// Why a slice gave nothing.
+/// Why a slice has no result.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SliceError {
     #[error("{reason}")]
@@ -51,7 +51,7 @@ pub(super) enum SliceError {
     Usage(#[source] PartError),
 }
 
-fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError> {
+fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, PartError> {
     let usage = running.environment.usage()?;
     let mut own = Some(OwnAccount::default());
     for at in &running.endpoints {
@@ -64,10 +64,10 @@ fn read(running: &mut Running, system: &dyn System) -> Result<Reading, PartError
             idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
         });
     }
-    Ok(Reading { usage, own })
+    Ok(AccountSample { usage, own })
 }
 
-/// Whom a slice in this environment is about.
+/// Returns the processes of a slice in this environment.
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
     // The instances' directories lie on the same storage.
@@ -75,7 +75,7 @@ pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     Scope { system, layer, client, data }
 }
 
-/// Reads what a probe saw, or the doubt that it saw nothing.
+/// Returns the counters of a probe, or the doubt that it failed.
 fn collect(probe: &mut dyn Probe, begun: &Result<(), PartError>) -> Result<Vec<Counter>, Doubt> {
     let failed = |error: &PartError, probe: &dyn Probe| Doubt::ProbeFailed {
         probe: probe.name().to_string(),
@@ -88,29 +88,29 @@ fn collect(probe: &mut dyn Probe, begun: &Result<(), PartError>) -> Result<Vec<C
 }
 
 impl Campaign<'_, '_> {
-    /// Runs one slice of a block, writes it, and tells the observer. What goes wrong voids it.
-    pub(super) fn turn(
+    /// Runs one slice of a round, writes it, and notifies the observer. A failure voids the slice.
+    pub(super) fn run_slice(
         &mut self,
-        block: u32,
-        turn: &Turn,
+        round: u32,
+        turn: &ScheduledSlice,
         freezes: bool,
     ) -> Result<(), CampaignError> {
-        let Turn { position, environment: index, cell } = *turn;
+        let ScheduledSlice { position, environment: index, cell } = *turn;
         let workload = &self.study.workloads[cell.workload];
         let rate_per_s = match cell.phase {
             Phase::Capacity => None,
             Phase::Latency | Phase::Traced => self.rates[cell.workload],
         };
-        self.tell_slice(index, cell);
+        self.announce_slice(index, cell);
         let started_unix_ms = self.parts.clock.unix_ms();
-        let seed = schedule::load_seed(self.seed, block, cell);
+        let seed = schedule::load_seed(self.seed, round, cell);
         let order = match (cell.phase, rate_per_s) {
             (Phase::Latency | Phase::Traced, None) => Err(SliceError::NoRate),
             (_, rate) => Ok(self.order(cell.workload, rate, seed, self.study.schedule.window)),
         };
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
         let mut slice = Slice {
-            block,
+            block: round,
             position,
             environment: self.members[index].name().to_string(),
             workload: workload.name.clone(),
@@ -130,8 +130,8 @@ impl Campaign<'_, '_> {
                 fill(&mut slice, measured);
                 let plan = &self.parts.plan;
                 let client_in_harness = self.parts.driver.pids().contains(&std::process::id());
-                let around = judge::Surroundings { plan, client_in_harness };
-                doubts.extend(judge::slice(&slice, around));
+                let context = judge::SliceContext { plan, client_in_harness };
+                doubts.extend(judge::slice(&slice, context));
             }
             Err(error) => {
                 thawed = matches!(error, SliceError::Freeze(_));
@@ -139,23 +139,23 @@ impl Campaign<'_, '_> {
             }
         }
         slice.void.clone_from(&failure);
-        // An environment that fails to work is not asked about its layers too.
-        let due = block.is_multiple_of(READ_BACK_BLOCKS) || self.members[index].suspect;
-        if freezes && block > 0 && due && failure.is_none() {
-            let lost = self.look_again(index);
+        // A slice that failed is void anyway, so its layers are not read back.
+        let due = round.is_multiple_of(READ_BACK_ROUNDS) || self.members[index].suspect;
+        if freezes && round > 0 && due && failure.is_none() {
+            let lost = self.recheck_layers(index);
             slice.void = lost.first().map(Doubt::text);
             doubts.extend(lost);
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
-        // One that cannot be frozen would run beside all the others from now on.
+        // An environment that cannot be frozen would disturb all others from now on.
         let failures_max = if thawed { 1 } else { FAILURES_MAX };
-        self.note_slice(index, failure.as_deref(), failures_max)
+        self.count_failure(index, failure.as_deref(), failures_max)
     }
 
-    /// Reads the layers back while the environment is up, and says which are lost. An environment
-    /// that cannot be read is not doubted for that: its slices would fail.
-    fn look_again(&mut self, index: usize) -> Vec<Doubt> {
+    /// Reads the layers back, and returns a doubt for each one that is lost. A failed read-back is no
+    /// doubt, because the slices of such an environment fail.
+    fn recheck_layers(&mut self, index: usize) -> Vec<Doubt> {
         let member = &mut self.members[index];
         let Some(running) = &mut member.running else { return Vec::new() };
         if running.environment.thaw().is_err() {
@@ -189,8 +189,8 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// Tells the observer which slice comes next.
-    pub(super) fn tell_slice(&mut self, index: usize, cell: Cell) {
+    /// Announces the next slice to the observer.
+    pub(super) fn announce_slice(&mut self, index: usize, cell: Cell) {
         self.observer.event(&Event::SliceStarting {
             environment: self.members[index].name(),
             workload: &self.study.workloads[cell.workload].name,
@@ -198,7 +198,7 @@ impl Campaign<'_, '_> {
         });
     }
 
-    /// Operations/s of one closed-loop slice that is not recorded.
+    /// Measures one closed-loop slice without recording it, and returns its operations/s.
     pub(super) fn capacity(
         &mut self,
         index: usize,
@@ -214,8 +214,8 @@ impl Campaign<'_, '_> {
         Ok(operations as f64 * 1e9 / window_ns as f64)
     }
 
-    /// Loads an environment between two edges. `watch` is called around what is measured: before
-    /// the accounts are read at the first edge, and after that at the last.
+    /// Loads an environment between two edges. `watch` runs before the accounts are read at the first
+    /// edge, and after they are read at the last one.
     pub(super) fn measure(
         &mut self,
         index: usize,
@@ -223,9 +223,9 @@ impl Campaign<'_, '_> {
         freezes: bool,
         watch: &mut dyn FnMut(Edge),
     ) -> Result<Measured, SliceError> {
-        let Member { running, trouble, .. } = &mut self.members[index];
+        let Member { running, start_error, .. } = &mut self.members[index];
         let Some(running) = running else {
-            let reason = trouble.clone().unwrap_or_else(|| "it is not up".into());
+            let reason = start_error.clone().unwrap_or_else(|| "it is not up".into());
             return Err(SliceError::NotUp { reason });
         };
         if freezes {
@@ -239,7 +239,7 @@ impl Campaign<'_, '_> {
         let (mut begin, mut end) = (None, None);
         let target = running.target;
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
-            // The same order at both edges, so that each account spans the same time.
+            // Probes and accounts keep their order at both edges, so that each spans the same time.
             Edge::Begin => {
                 watch(edge);
                 for (probe, begun) in probes.iter_mut().zip(&mut begun) {
@@ -280,7 +280,7 @@ impl Campaign<'_, '_> {
     }
 }
 
-/// A slice before it is measured.
+/// Returns a slice without figures.
 fn empty(phase: Phase) -> Slice {
     Slice {
         id: 0,
@@ -307,14 +307,14 @@ fn empty(phase: Phase) -> Slice {
     }
 }
 
-/// What was measured, as the accounts of a slice without a name.
+/// Returns the figures of a measurement as a slice without a name.
 pub(super) fn accounts(measured: Measured) -> Slice {
     let mut slice = empty(Phase::Latency);
     fill(&mut slice, measured);
     slice
 }
 
-/// Puts what was measured into a slice: differences between the edges.
+/// Stores a measurement in a slice, as differences between the edges.
 fn fill(slice: &mut Slice, measured: Measured) {
     let Measured { load, begin, end, counters, .. } = measured;
     let before = |part: &str| {
@@ -359,9 +359,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_that_a_probe_finds_is_the_layers() {
+    fn probe_layer_cpu_joins_layer() {
         let mut slice = empty(Phase::Latency);
-        let reading = || Reading { usage: Usage::default(), own: None };
+        let reading = || AccountSample { usage: Usage::default(), own: None };
         let counter = |name: &str, value| Counter { name: name.into(), value };
         let counters =
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];

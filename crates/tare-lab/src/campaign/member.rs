@@ -1,4 +1,4 @@
-//! One environment of a campaign: starting it with its data, and ending it.
+//! One environment of a campaign: starts it with its data, and ends it.
 
 use std::net::SocketAddr;
 
@@ -13,25 +13,25 @@ use crate::system::System;
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
     pub(super) running: Option<Running>,
-    /// Slices that failed one after the other, up to now.
+    /// Failed slices in a row.
     pub(super) failures: u32,
-    /// A layer was found not in force: look again after each slice.
+    /// A layer was not in force: read the layers back after each slice.
     pub(super) suspect: bool,
-    /// Why it did not come up the last time.
-    pub(super) trouble: Option<String>,
-    /// Taken out of the campaign.
+    /// Why the last start failed.
+    pub(super) start_error: Option<String>,
+    /// True: the environment takes no further part in the campaign.
     pub(super) out: bool,
 }
 
-/// An environment that is up, with a system that answers.
+/// A running environment whose system answers.
 pub(super) struct Running {
     pub(super) environment: Box<dyn Environment>,
-    /// Of each instance of the system.
+    /// One endpoint for each instance of the system.
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) target: TargetId,
 }
 
-/// Why an environment did not come up.
+/// Why an environment did not start.
 #[derive(Debug)]
 pub(super) enum StartError {
     Part { step: &'static str, source: PartError },
@@ -49,22 +49,22 @@ impl StartError {
     }
 }
 
-/// A system that did not answer, with what it printed last.
+/// A system did not answer. The text holds its last output.
 #[derive(Debug, thiserror::Error)]
 #[error("{text}")]
-struct Silent {
+struct NoAnswer {
     text: String,
 }
 
-/// A reason with what the system or the runtime printed last, on one line.
-pub(super) fn said(reason: &str, printed: &str) -> String {
+/// Adds the last output of the system or the runtime to a reason, on one line.
+pub(super) fn with_output(reason: &str, printed: &str) -> String {
     match printed.trim() {
         "" => reason.to_string(),
         printed => format!("{reason}; it printed last: {}", printed.replace('\n', " | ")),
     }
 }
 
-/// What the first instance says of itself, and where another says something else.
+/// Returns the settings of the first instance, and the differing settings of the others.
 fn settings(system: &dyn System, at: &[Endpoint]) -> Result<Vec<(String, String)>, PartError> {
     let mut all = Vec::new();
     for (number, at) in at.iter().enumerate() {
@@ -95,7 +95,7 @@ impl Member {
             ready_ns: None,
             teardown_ns: None,
         };
-        Self { record, running: None, failures: 0, suspect: false, trouble: None, out: false }
+        Self { record, running: None, failures: 0, suspect: false, start_error: None, out: false }
     }
 
     pub(super) fn name(&self) -> &str {
@@ -119,13 +119,13 @@ impl Campaign<'_, '_> {
             }
             Err(_) => self.stop_member(index),
         }
-        self.members[index].trouble = result.as_ref().err().map(StartError::text);
-        // Written in both cases: layers that are not in force are the reason.
+        self.members[index].start_error = result.as_ref().err().map(StartError::text);
+        // Also after a failure: the layers that are not in force are the reason.
         self.put_member(index).map_err(StartError::Record)?;
         result
     }
 
-    /// What to start, instance by instance.
+    /// Returns the command of each instance.
     fn launches(&self) -> Vec<Launch> {
         let system = self.parts.system;
         let count = system.instances().count.max(1);
@@ -142,7 +142,7 @@ impl Campaign<'_, '_> {
         let launches = self.launches();
         let mut environment = (self.parts.make)(&spec).map_err(fail("make"))?;
         if let Some(kept) = &self.kept {
-            environment.begin_with(kept);
+            environment.start_from(kept);
         }
         let began = self.parts.clock.now();
         let endpoints = match environment.start_all(&launches) {
@@ -165,8 +165,8 @@ impl Campaign<'_, '_> {
         let target = match self.parts.driver.open_all(&addresses, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
-                let text = said(&error_line(&*error), &environment.log_tail());
-                let source: PartError = Silent { text }.into();
+                let text = with_output(&error_line(&*error), &environment.log_tail());
+                let source: PartError = NoAnswer { text }.into();
                 if let Err(error) = environment.stop() {
                     self.leftover(&spec.name, &*error);
                 }
@@ -199,7 +199,7 @@ impl Campaign<'_, '_> {
     }
 
     /// Writes the doubts about an environment that has started.
-    pub(super) fn doubt_member(&mut self, index: usize) -> Result<(), CampaignError> {
+    pub(super) fn put_environment_doubts(&mut self, index: usize) -> Result<(), CampaignError> {
         let record = &self.members[index].record;
         let doubts = judge::environment(
             &record.spec,
@@ -214,9 +214,9 @@ impl Campaign<'_, '_> {
         doubts.into_iter().chain(of_driver).try_for_each(|doubt| self.put_doubt(Some(&name), doubt))
     }
 
-    /// What follows from an environment that did not come up: it is left out where the study allows
-    /// it or the host does not give its layers, else the campaign ends.
-    pub(super) fn not_started(
+    /// Handles an environment that did not start. It is left out if it is optional or its layers are
+    /// not in force; otherwise, and for the baseline and the control, the campaign ends.
+    pub(super) fn handle_start_error(
         &mut self,
         index: usize,
         error: StartError,
@@ -236,7 +236,7 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// Takes an environment out of the campaign. If it has slices that count, they stay.
+    /// Takes an environment out of the campaign. Its valid slices stay in the record.
     pub(super) fn leave_out(&mut self, index: usize, reason: &str) -> Result<(), CampaignError> {
         self.stop_member(index);
         let name = self.members[index].name().to_string();
@@ -255,8 +255,8 @@ impl Campaign<'_, '_> {
         self.put_member(index)
     }
 
-    /// Notes whether a slice of an environment worked, and takes out one that fails again and again.
-    pub(super) fn note_slice(
+    /// Counts failed slices in a row, and leaves out an environment at `failures_max` of them.
+    pub(super) fn count_failure(
         &mut self,
         index: usize,
         failure: Option<&str>,
@@ -273,7 +273,7 @@ impl Campaign<'_, '_> {
         }
         let failures = member.failures;
         let printed = member.running.as_ref().map(|running| running.environment.log_tail());
-        let reason = said(reason, &printed.unwrap_or_default());
+        let reason = with_output(reason, &printed.unwrap_or_default());
         if index == self.baseline {
             let environment = member.name().to_string();
             return Err(CampaignError::BaselineFailed { environment, failures, reason });
@@ -283,7 +283,7 @@ impl Campaign<'_, '_> {
         self.leave_out(index, &format!("it failed {times}, the last time: {reason}"))
     }
 
-    /// Ends an environment, if it is up. What cannot be ended is a leftover.
+    /// Ends an environment, if it runs. A failed teardown becomes a leftover.
     pub(super) fn stop_member(&mut self, index: usize) {
         let Some(mut running) = self.members[index].running.take() else { return };
         let name = self.members[index].name().to_string();

@@ -1,12 +1,12 @@
-//! Running a study: environments are started, loaded, frozen, measured in turn, and ended.
+//! Runs a study: starts, loads and freezes the environments, measures one at a time, and ends them.
 //!
-//! Method: `schedule` says the order, the four traits do the work, `record` keeps each slice as it
-//! ends, `doubt::judge` says what is wrong with it, and `analysis` says when the intervals are
-//! narrow enough. What goes wrong in one slice voids that slice; the campaign goes on. Every way
-//! out ends all environments and leaves a record that can be read.
+//! Method: `schedule` gives the order, the four traits do the work, `record` stores each slice as it
+//! ends, `doubt::judge` adds doubts, and `analysis` finds when the intervals are narrow enough. A
+//! failure in one slice voids that slice; the campaign continues. Every exit ends all environments
+//! and leaves a readable record.
 //!
-//! Limits: everything here happens on one thread, because a slice must not be disturbed by the
-//! harness. A part that never returns holds the campaign; parts have deadlines of their own.
+//! Limits: a campaign runs on one thread, so that the harness does not disturb a slice. A part that
+//! never returns blocks the campaign; parts have their own deadlines.
 
 mod data;
 mod events;
@@ -25,11 +25,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::doubt::Doubt;
-use crate::environment::{EnvironmentSpec, KeptData};
+use crate::environment::{DataSnapshot, EnvironmentSpec};
 use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
-use crate::stacks::Afterwards;
+use crate::stacks::ExtraRounds;
 use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
@@ -38,25 +38,25 @@ pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, Make, Memory, Parts, SystemClock};
 pub use tare_std::error_line;
 
-/// How long a started system may take until it answers.
+/// Time limit for the driver to connect to a started system.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
-/// Slices by which the baseline's capacity is found; their median counts.
+/// Number of slices that find the baseline's capacity, which is their median.
 pub const CALIBRATION_SLICES: u32 = 5;
-/// The longest of them; whole runs would take the budget.
+/// Maximum window of these slices: whole runs would use up the budget.
 pub const CALIBRATION_WINDOW_MAX: Duration = Duration::from_secs(5);
-/// Slices that an environment may fail in a row before it is left out.
+/// Failed slices in a row after which an environment is left out.
 pub const FAILURES_MAX: u32 = 3;
-/// Layers are read back again in every so many blocks: often enough to notice a layer that is
-/// lost, seldom enough not to take time from measuring.
-pub const READ_BACK_BLOCKS: u32 = 10;
-/// Time that ending one environment is taken to need before one was ended.
+/// Rounds between two read-backs of the layers: often enough to notice a lost layer, and
+/// seldom enough to leave the time to measuring.
+pub const READ_BACK_ROUNDS: u32 = 10;
+/// Expected teardown time of one environment before the first teardown.
 pub const TEARDOWN_GUESS: Duration = Duration::from_millis(300);
 
-/// Runs a study, or what is left of it after a resume, into its record.
+/// Runs a study, or the rest of it after a resume, into its record.
 ///
-/// Whatever happens, every environment is ended and the record is closed. `stop` ends the campaign
-/// after the running slice. A resumed campaign has a budget of its own, and goes on with the block
-/// that was not complete, in the order and at the rates that it began with.
+/// In every case all environments end and the record is closed. `stop` ends the campaign after the
+/// running slice. A resumed campaign has a new budget, and continues with the incomplete round, in
+/// the original order and at the original rates.
 pub fn run(
     parts: Parts<'_>,
     study: &Study,
@@ -64,18 +64,18 @@ pub fn run(
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Outcome, CampaignError> {
-    run_and_look(parts, study, writer, observer, stop, Afterwards::default())
+    run_with_extra_rounds(parts, study, writer, observer, stop, ExtraRounds::default())
 }
 
-/// The same, and looks closer after the rounds where that is ordered: in slices of their own, which
-/// touch no other figure. What goes wrong there leaves the rest of the record whole.
-pub fn run_and_look<'p>(
+/// Runs a study as [`run`] does, and then the extra rounds, in slices of their own. Their figures
+/// and failures do not affect the rest of the record.
+pub fn run_with_extra_rounds<'p>(
     parts: Parts<'p>,
     study: &Study,
     writer: RecordWriter,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
-    afterwards: Afterwards<'p>,
+    extra: ExtraRounds<'p>,
 ) -> Result<Outcome, CampaignError> {
     let mut campaign = Campaign::new(parts, study, writer, observer, stop);
     let result = campaign.prepare().and_then(|()| match study.schedule.kind {
@@ -84,7 +84,7 @@ pub fn run_and_look<'p>(
     });
     let result = match result {
         Ok(ending) if ending != Ending::Interrupted => {
-            campaign.look_closer(afterwards).map(|end| match end {
+            campaign.run_extra_rounds(extra).map(|end| match end {
                 Ending::Interrupted => end,
                 _ => ending,
             })
@@ -105,21 +105,21 @@ struct Campaign<'c, 'p> {
     members: Vec<Member>,
     baseline: usize,
     cells: Vec<Cell>,
-    /// Fixed rate of each workload's latency phase, once it is known.
+    /// Fixed rate of each workload's latency phase; `None` until calibration.
     rates: Vec<Option<f64>>,
     seed: u64,
     began: Duration,
-    /// CPUs that every environment starts its system for.
+    /// Number of CPUs for which every environment starts its system.
     system_cpus: usize,
-    /// The data that starts begin with, once it was loaded.
-    kept: Option<Rc<dyn KeptData>>,
+    /// The saved data with which all starts begin, if there is any.
+    kept: Option<Rc<dyn DataSnapshot>>,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
-    /// The longest start of one environment so far, its data included.
+    /// The longest start of one environment so far, including its data.
     start_time: Duration,
-    /// Durations of the blocks of this run.
-    block_times: Vec<Duration>,
+    /// Durations of the complete rounds of this run.
+    round_times: Vec<Duration>,
 }
 
 impl<'c, 'p> Campaign<'c, 'p> {
@@ -161,7 +161,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             start_time: Duration::ZERO,
-            block_times: Vec::new(),
+            round_times: Vec::new(),
             parts,
             study,
             writer: Some(writer),
@@ -178,19 +178,19 @@ impl<'c, 'p> Campaign<'c, 'p> {
         self.observer.event(&Event::Stage(stage));
     }
 
-    /// The record, which is open until `finish`.
+    /// Returns the record's writer, which is open until `finish`.
     fn writer(&mut self) -> &mut RecordWriter {
         self.writer.as_mut().expect("the record is closed by finish() alone")
     }
 
-    /// Writes what is known before anything runs.
+    /// Writes everything known before the first start.
     fn prepare(&mut self) -> Result<(), CampaignError> {
         self.check_memory()?;
         for doubt in std::mem::take(&mut self.parts.doubts) {
             self.put_doubt(None, doubt)?;
         }
         for index in 0..self.members.len() {
-            self.put_if_new(index)?;
+            self.put_unless_known(index)?;
         }
         let rates: Vec<(String, f64)> = self
             .study
@@ -228,15 +228,15 @@ impl<'c, 'p> Campaign<'c, 'p> {
         Ok(self.writer().put_doubt(&DoubtRecord { slice: None, environment, doubt })?)
     }
 
-    /// Writes an environment as it is known now.
+    /// Writes the current facts of an environment.
     fn put_member(&mut self, index: usize) -> Result<(), CampaignError> {
         let position = u32::try_from(index).unwrap_or(u32::MAX);
         let writer = self.writer.as_mut().expect("the record is open");
         Ok(writer.put_environment(position, &self.members[index].record)?)
     }
 
-    /// Writes an environment unless a run before a resume knew more about it.
-    fn put_if_new(&mut self, index: usize) -> Result<(), CampaignError> {
+    /// Writes an environment, unless the record already holds more from before a resume.
+    fn put_unless_known(&mut self, index: usize) -> Result<(), CampaignError> {
         let record = &self.members[index].record;
         let seen = record.ready_ns.is_some() || record.left_out.is_some();
         let name = record.spec.name.clone();
@@ -247,24 +247,24 @@ impl<'c, 'p> Campaign<'c, 'p> {
         }
     }
 
-    /// Ends everything and closes the record, whatever the result.
+    /// Ends all environments and closes the record, after success and failure alike.
     fn finish(mut self, result: Result<Ending, CampaignError>) -> Result<Outcome, CampaignError> {
         self.stage(Stage::TearingDown);
         self.tear_down();
         let unix_ms = self.parts.clock.unix_ms();
-        // A disk that is full cannot take this either; the first error is the one to tell.
-        let written = (0..self.members.len()).try_for_each(|index| self.put_if_new(index));
+        // A full disk refuses this too; the first error is the one to report.
+        let written = (0..self.members.len()).try_for_each(|index| self.put_unless_known(index));
         let text = match &result {
             Ok(ending) => ending.text().to_string(),
             Err(error) => format!("failed: {}", error_line(error)),
         };
         let writer = self.writer.take().expect("finish is called once");
-        let (blocks, record) = (writer.blocks(), writer.path().to_path_buf());
+        let (rounds, record) = (writer.rounds(), writer.path().to_path_buf());
         let closed = writer.finish(&text, unix_ms);
         let ending = result?;
         written?;
         closed?;
-        Ok(Outcome { ending, blocks, record, leftovers: std::mem::take(&mut self.leftovers) })
+        Ok(Outcome { ending, rounds, record, leftovers: std::mem::take(&mut self.leftovers) })
     }
 
     fn tear_down(&mut self) {
@@ -284,7 +284,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
 }
 
 impl Drop for Campaign<'_, '_> {
-    /// After a panic: no environment may outlive the campaign.
+    /// Ends all environments after a panic: none may outlive the campaign.
     fn drop(&mut self) {
         if self.writer.is_some() {
             self.tear_down();

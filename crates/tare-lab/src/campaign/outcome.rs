@@ -1,4 +1,4 @@
-//! How a campaign ends, well or not.
+//! The outcomes and errors of a campaign.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub enum Ending {
 }
 
 impl Ending {
-    /// As the record has it.
+    /// Returns the text of the ending in the record.
     pub fn text(self) -> &'static str {
         match self {
             Self::RoundsDone => "rounds done",
@@ -30,14 +30,14 @@ impl Ending {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     pub ending: Ending,
-    /// Complete blocks in the record, those from before a resume included.
-    pub blocks: u32,
+    /// Complete rounds in the record, including those from before a resume.
+    pub rounds: u32,
     pub record: PathBuf,
-    /// What could not be ended: (environment, why). `tare clean` takes care of it.
+    /// Environments that could not be ended: (name, reason). `tare clean` removes them.
     pub leftovers: Vec<(String, String)>,
 }
 
-/// Why a campaign could not be run. The record says so too, and can be read and resumed.
+/// Why a campaign failed. The record stores the reason, and can be read and resumed.
 #[derive(Debug, thiserror::Error)]
 pub enum CampaignError {
     #[error("{environments} environments at once need about {} MiB of memory and {} MiB are available; use fewer rows, limits.memory, or schedule.kind = \"trials\"", .needed_bytes >> 20, .available_bytes >> 20)]
@@ -49,14 +49,14 @@ pub enum CampaignError {
         #[source]
         source: PartError,
     },
-    #[error("the baseline \"{environment}\" cannot be what it is compared as: {reason}")]
+    #[error("the baseline \"{environment}\" lacks a layer: {reason}")]
     BaselineNotInForce { environment: String, reason: String },
     #[error(
-        "\"{environment}\" failed {failures} times in a row, and nothing can be compared without it; the last time: {reason}"
+        "\"{environment}\" failed {failures} times in a row, and every comparison needs it; last failure: {reason}"
     )]
     BaselineFailed { environment: String, failures: u32, reason: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
     Calibration { workload: String, reason: String },
-    #[error("cannot keep the results")]
+    #[error("cannot write the record")]
     Record(#[from] RecordError),
 }

@@ -1,4 +1,4 @@
-//! What a campaign works with: parts, time and memory, given by the program.
+//! The parts, clock and memory limits that the program gives to a campaign.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -10,13 +10,13 @@ use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
 use crate::probe::Probe;
 use crate::system::System;
 
-/// Time, so that tests need none.
+/// The campaign's clock. Tests use a virtual one.
 pub trait Clock {
-    /// Time since some fixed instant.
+    /// Returns the time since a fixed instant.
     fn now(&self) -> Duration;
-    /// ms since 1970.
+    /// Returns the time in ms since 1970.
     fn unix_ms(&self) -> u64;
-    /// Lets time pass.
+    /// Waits for this time.
     fn wait(&self, time: Duration);
 }
 
@@ -25,7 +25,7 @@ pub trait Clock {
 pub struct SystemClock(Instant);
 
 impl SystemClock {
-    /// Starts at zero.
+    /// Creates a clock that starts at zero.
     #[expect(clippy::new_without_default, reason = "it reads the time")]
     pub fn new() -> Self {
         Self(Instant::now())
@@ -47,19 +47,19 @@ impl Clock for SystemClock {
     }
 }
 
-/// Memory of the host against what the environments need while they are all up.
+/// The host's memory, and the need of the environments while all of them run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// `MemAvailable` of the host.
     pub available_bytes: u64,
-    /// What one environment with its data is expected to need; a memory limit caps it.
+    /// Expected need of one environment with its data; a memory limit caps it.
     pub per_environment_bytes: u64,
 }
 
-/// Makes an environment, which does not start it.
+/// Creates an environment without starting it.
 pub type Make<'p> = dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
 
-/// What a campaign works with.
+/// Everything that a campaign needs from the program.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
     pub make: &'p mut Make<'p>,
@@ -68,11 +68,11 @@ pub struct Parts<'p> {
     pub probes: Vec<Box<dyn Probe + 'p>>,
     pub clock: &'p dyn Clock,
     pub plan: CpuPlan,
-    /// `None` checks nothing.
+    /// `None` skips the check of memory.
     pub memory: Option<Memory>,
-    /// A directory that is not there, for data that is loaded once (`study::DataStart::Restored`).
-    /// It has to go with the run. `None`: every start loads its own.
+    /// Path of a new directory for data that is loaded once (`study::DataStart::Restored`). The
+    /// caller removes it after the run. `None`: every start loads its own data.
     pub keep: Option<PathBuf>,
-    /// Doubts about the whole record that the caller has found (a baseline that is not clean).
+    /// Doubts of the caller about the whole record, such as a baseline that is not clean.
     pub doubts: Vec<Doubt>,
 }

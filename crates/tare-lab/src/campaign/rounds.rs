@@ -8,15 +8,16 @@ use super::{
 };
 use crate::analysis::{Analysis, analyse_costs};
 use crate::record::Phase;
-use crate::schedule::{self, Cell, Turn};
+use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::study::ScheduleKind;
 
-/// Time of a slice besides lead-in and window, before one was run: thaw, tail, freeze, commit.
+/// Expected time of a slice besides lead-in and window: thaw, tail, freeze, commit.
 const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
-/// Whether every cost's interval is narrower than asked, end to end, in percentage points. The
-/// control counts too: while it is wide, nothing is settled. What is out will not get narrower.
-fn narrow_enough(analysis: &Analysis, width_percent: f64, members: &[Member]) -> bool {
+/// Returns whether every cost's interval is narrower than `width_percent`, end to end, in percentage
+/// points. The control counts too: while it is wide, no cost is settled. Environments that were left
+/// out do not count, because their intervals stay as they are.
+fn all_intervals_narrow(analysis: &Analysis, width_percent: f64, members: &[Member]) -> bool {
     let out = |name: &str| members.iter().any(|member| member.out && member.name() == name);
     let mut costs = analysis
         .findings
@@ -31,11 +32,11 @@ fn narrow_enough(analysis: &Analysis, width_percent: f64, members: &[Member]) ->
 }
 
 impl Campaign<'_, '_> {
-    /// All environments up, one of them thawed at a time.
+    /// Runs the schedule `slices`: all environments run, and one at a time is thawed.
     pub(super) fn slices(&mut self) -> Result<Ending, CampaignError> {
         self.stage(Stage::Starting);
-        self.keep_data()?;
-        // The baseline first: others are doubted for differing from it.
+        self.save_data()?;
+        // The baseline first: doubts about the others depend on its settings.
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by_key(|index| *index != self.baseline);
         for index in order {
@@ -43,14 +44,14 @@ impl Campaign<'_, '_> {
                 return Ok(Ending::Interrupted);
             }
             if let Err(error) = self.start_member(index) {
-                self.not_started(index, error)?;
+                self.handle_start_error(index, error)?;
                 continue;
             }
-            self.doubt_member(index)?;
+            self.put_environment_doubts(index)?;
             let running = self.members[index].running.as_mut();
             if let Some(Err(source)) = running.map(|running| running.environment.freeze()) {
                 let error = StartError::Part { step: "freeze", source };
-                self.not_started(index, error)?;
+                self.handle_start_error(index, error)?;
             }
         }
         if self.stopped() {
@@ -58,32 +59,32 @@ impl Campaign<'_, '_> {
         }
         self.warm_up();
         self.calibrate()?;
-        self.rounds(|campaign, block, turns| {
-            for turn in turns {
+        self.rounds(|campaign, round, slices_in_order| {
+            for turn in slices_in_order {
                 if campaign.stopped() {
                     return Ok(false);
                 }
                 if !campaign.members[turn.environment].out {
-                    campaign.turn(block, turn, true)?;
+                    campaign.run_slice(round, turn, true)?;
                 }
             }
             Ok(true)
         })
     }
 
-    /// Whole runs: each environment is started afresh, with fresh data, for its turn in a round.
+    /// Runs the schedule `trials`: each environment starts fresh, with fresh data, in each round.
     pub(super) fn trials(&mut self) -> Result<Ending, CampaignError> {
-        self.keep_data()?;
+        self.save_data()?;
         self.calibrate()?;
         if self.stopped() {
             return Ok(Ending::Interrupted);
         }
-        self.rounds(|campaign, block, turns| {
-            for trial in turns.chunk_by(|a, b| a.environment == b.environment) {
+        self.rounds(|campaign, round, slices_in_order| {
+            for trial in slices_in_order.chunk_by(|a, b| a.environment == b.environment) {
                 if campaign.stopped() {
                     return Ok(false);
                 }
-                if !campaign.trial(block, trial)? {
+                if !campaign.trial(round, trial)? {
                     return Ok(false);
                 }
             }
@@ -91,28 +92,36 @@ impl Campaign<'_, '_> {
         })
     }
 
-    /// One environment's turns of a round, from a fresh start to its end. False if it was stopped.
-    fn trial(&mut self, block: u32, turns: &[Turn]) -> Result<bool, CampaignError> {
-        let Some(index) = turns.first().map(|turn| turn.environment) else { return Ok(true) };
+    /// Runs all slices of one environment in a round, from a fresh start to its end. Returns false if
+    /// the campaign was stopped.
+    fn trial(
+        &mut self,
+        round: u32,
+        slices_in_order: &[ScheduledSlice],
+    ) -> Result<bool, CampaignError> {
+        let Some(index) = slices_in_order.first().map(|turn| turn.environment) else {
+            return Ok(true);
+        };
         if self.members[index].out {
             return Ok(true);
         }
         let first = self.members[index].record.ready_ns.is_none();
         if let Err(error) = self.start_member(index) {
-            // One that never came up cannot; one that did may the next time: its slices are void.
+            // An environment that never started cannot start. One that did may start the next time:
+            // its slices of this round are void.
             if first || matches!(error, StartError::Record(_)) {
-                self.not_started(index, error)?;
+                self.handle_start_error(index, error)?;
                 return Ok(true);
             }
         } else if first {
-            self.doubt_member(index)?;
+            self.put_environment_doubts(index)?;
         }
-        for turn in turns {
+        for turn in slices_in_order {
             if self.stopped() {
                 return Ok(false);
             }
             if !self.members[index].out {
-                self.turn(block, turn, false)?;
+                self.run_slice(round, turn, false)?;
             }
         }
         self.stop_member(index);
@@ -120,9 +129,9 @@ impl Campaign<'_, '_> {
         Ok(true)
     }
 
-    /// One slice of each workload in each environment that is not recorded: the first touch of
-    /// memory, files and caches is paid by nobody's block, and the baseline, which is loaded for
-    /// its capacity too, is not the only one that is warm.
+    /// Runs one slice of each workload in each environment without recording it. No recorded round
+    /// then pays for the first touch of memory, files and caches, and the baseline, which calibration
+    /// loads too, is not the only warm environment.
     fn warm_up(&mut self) {
         self.stage(Stage::WarmingUp);
         for index in 0..self.members.len() {
@@ -132,15 +141,15 @@ impl Campaign<'_, '_> {
                 }
                 let seed = schedule::calibration_seed(self.seed, at, CALIBRATION_SLICES);
                 let order = self.order(at, None, seed, self.study.schedule.window);
-                self.tell_slice(index, Cell { workload: at, phase: Phase::Capacity });
-                // What fails here fails in its first slice again, and is written there.
+                self.announce_slice(index, Cell { workload: at, phase: Phase::Capacity });
+                // A failure here repeats in the first recorded slice, which reports it.
                 self.capacity(index, &order, true).ok();
             }
         }
     }
 
-    /// Finds the fixed rate of each workload that has none yet: a share of the median of a few
-    /// closed-loop slices of the baseline, the same for every environment, in whole operations/s.
+    /// Finds the missing fixed rates of workloads. A rate is a share of the median of a few closed-loop
+    /// slices of the baseline, in whole operations/s, and is the same for every environment.
     fn calibrate(&mut self) -> Result<(), CampaignError> {
         let open: Vec<usize> = (0..self.study.workloads.len())
             .filter(|at| schedule::has_latency_phase(&self.study.workloads[*at]))
@@ -153,10 +162,10 @@ impl Campaign<'_, '_> {
         let baseline = self.baseline;
         let trials = self.study.schedule.kind == ScheduleKind::Trials;
         if trials && let Err(error) = self.start_member(baseline) {
-            return self.not_started(baseline, error);
+            return self.handle_start_error(baseline, error);
         }
         if trials {
-            self.doubt_member(baseline)?;
+            self.put_environment_doubts(baseline)?;
         }
         let window = self.study.schedule.window.min(CALIBRATION_WINDOW_MAX);
         for at in open {
@@ -168,7 +177,7 @@ impl Campaign<'_, '_> {
                 }
                 let seed = schedule::calibration_seed(self.seed, at, number);
                 let order = self.order(at, None, seed, window);
-                self.tell_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
+                self.announce_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
                 let rate = self.capacity(baseline, &order, !trials).map_err(|reason| {
                     CampaignError::Calibration { workload: workload.name.clone(), reason }
                 })?;
@@ -188,48 +197,49 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
-    /// Blocks until they are done, narrow enough, out of budget or stopped. `run` runs one block and
-    /// says whether it was complete.
+    /// Runs rounds until all are done, the intervals are narrow, the budget is spent or the campaign is
+    /// stopped. `run` runs one round and returns whether it was complete.
     fn rounds(
         &mut self,
-        mut run: impl FnMut(&mut Self, u32, &[Turn]) -> Result<bool, CampaignError>,
+        mut run: impl FnMut(&mut Self, u32, &[ScheduledSlice]) -> Result<bool, CampaignError>,
     ) -> Result<Ending, CampaignError> {
         self.stage(Stage::Measuring);
         let schedule = &self.study.schedule;
         loop {
-            let block = self.writer().blocks();
+            let round = self.writer().rounds();
             if self.stopped() {
                 return Ok(Ending::Interrupted);
             }
-            if block >= schedule.rounds {
+            if round >= schedule.rounds {
                 return Ok(Ending::RoundsDone);
             }
-            if self.left() < self.block_estimate() {
+            if self.left() < self.round_estimate() {
                 return Ok(Ending::BudgetSpent);
             }
-            let (blocks_expected, left) = self.expectation(block);
-            self.observer.event(&Event::BlockStarted { block, blocks_expected, left });
+            let (rounds_expected, left) = self.expectation(round);
+            self.observer.event(&Event::RoundStarted { round, rounds_expected, left });
             let began = self.parts.clock.now();
-            let turns =
-                schedule::block(schedule.kind, self.seed, block, self.members.len(), &self.cells);
-            if !run(self, block, &turns)? {
+            let slices_in_order =
+                schedule::round(schedule.kind, self.seed, round, self.members.len(), &self.cells);
+            if !run(self, round, &slices_in_order)? {
                 return Ok(Ending::Interrupted);
             }
             let unix_ms = self.parts.clock.unix_ms();
-            self.writer().finish_block(block, unix_ms)?;
+            self.writer().finish_round(round, unix_ms)?;
             let analysis = analyse_costs(self.writer().record());
-            self.block_times.push(self.parts.clock.now() - began);
-            let (blocks_expected, left) = self.expectation(block + 1);
+            self.round_times.push(self.parts.clock.now() - began);
+            let (rounds_expected, left) = self.expectation(round + 1);
             let analysis = &analysis;
-            self.observer.event(&Event::BlockDone { block, blocks_expected, left, analysis });
-            let enough = block + 1 >= schedule.rounds_min && schedule.stop_width_percent > 0.0;
-            if enough && narrow_enough(analysis, schedule.stop_width_percent, &self.members) {
+            self.observer.event(&Event::RoundDone { round, rounds_expected, left, analysis });
+            let enough = round + 1 >= schedule.rounds_min && schedule.stop_width_percent > 0.0;
+            if enough && all_intervals_narrow(analysis, schedule.stop_width_percent, &self.members)
+            {
                 return Ok(Ending::IntervalsNarrow);
             }
         }
     }
 
-    /// Budget that is left for blocks: without the time that teardown will take.
+    /// Returns the budget left for rounds, without the time for teardown.
     fn left(&self) -> Duration {
         let up = self.members.iter().filter(|member| member.running.is_some()).count();
         let teardown = self.teardown * u32::try_from(up).unwrap_or(u32::MAX);
@@ -237,10 +247,11 @@ impl Campaign<'_, '_> {
         self.study.schedule.budget.saturating_sub(spent).saturating_sub(teardown)
     }
 
-    /// Time of the next block: the longest of the last three and a little, or what is planned.
-    fn block_estimate(&self) -> Duration {
+    /// Estimates the time of the next round: 5 % above the longest of the last three rounds; before the
+    /// first one, the planned time.
+    fn round_estimate(&self) -> Duration {
         let schedule = &self.study.schedule;
-        match self.block_times.iter().rev().take(3).max() {
+        match self.round_times.iter().rev().take(3).max() {
             Some(longest) => longest.mul_f64(1.05),
             None => {
                 let members = self.members.iter().filter(|member| !member.out).count();
@@ -257,9 +268,9 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// How many blocks there will be in all, and how long they will take, unless it stops early.
+    /// Estimates the total number of rounds, and the time left for them, without an early stop.
     fn expectation(&self, done: u32) -> (u32, Duration) {
-        let estimate = self.block_estimate().max(Duration::from_millis(1));
+        let estimate = self.round_estimate().max(Duration::from_millis(1));
         let rounds = self.study.schedule.rounds.saturating_sub(done);
         let mut fit = 0;
         let (left, mut time) = (self.left(), Duration::ZERO);

@@ -1,10 +1,10 @@
-//! What disturbs, after the rounds: each environment in turn is sampled or traced under the same fixed
-//! rate.
+//! The extra rounds: samplers and tracers, which disturb the system, observe each environment at the
+//! same fixed rate.
 //!
-//! The rate is that of the workload's latency phase, or half of what the baseline reached where the
-//! study has no such phase: well below saturation, every environment does the same work, so that a
-//! difference in CPU time per operation is one of code and not of load. The time is not taken from
-//! the study's budget.
+//! The rate is that of the workload's latency phase, or half of the baseline's throughput if the
+//! study has no such phase. Well below saturation every environment does the same work, so that a
+//! difference in CPU time per operation comes from code and not from load. The study's budget does
+//! not include this time.
 
 use std::time::Duration;
 
@@ -15,23 +15,26 @@ use crate::doubt::Doubt;
 use crate::driver::Edge;
 use crate::probe::Probe;
 use crate::record::Phase;
-use crate::schedule::{self, Cell, Turn};
+use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::stacks::{
-    Afterwards, CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSampler, StackSlice,
+    CLIENT, ExtraRounds, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSampler, StackSlice,
 };
 use crate::study::ScheduleKind;
 
-/// Share of the baseline's capacity that is asked where the study gives no rate.
+/// Share of the baseline's capacity that is the rate if the study gives none.
 const RATE_SHARE: f64 = 0.5;
-/// Keep the order and the operations of these slices apart from those of the rounds.
+/// Separates the order and the operations of stack slices from those of the rounds.
 const SEED_SALT: u64 = 0x57ac_c5ee_d000_0001;
 const SEED_SALT_OFF_CPU: u64 = 0x57ac_c5ee_d000_0002;
 const SEED_SALT_TRACED: u64 = 0x57ac_c5ee_d000_0003;
 
 impl<'p> Campaign<'_, 'p> {
-    /// Runs all that was ordered for after the rounds.
-    pub(super) fn look_closer(&mut self, order: Afterwards<'p>) -> Result<Ending, CampaignError> {
-        let Afterwards { samplers, tracers, rounds, window } = order;
+    /// Runs all extra rounds: first those of each sampler, then those of the tracers.
+    pub(super) fn run_extra_rounds(
+        &mut self,
+        order: ExtraRounds<'p>,
+    ) -> Result<Ending, CampaignError> {
+        let ExtraRounds { samplers, tracers, rounds, window } = order;
         let mut ending = Ending::RoundsDone;
         for mut sampler in samplers {
             if ending != Ending::Interrupted {
@@ -44,8 +47,8 @@ impl<'p> Campaign<'_, 'p> {
         Ok(ending)
     }
 
-    /// Runs all rounds of stack slices. What fails voids a slice; a sampler that fails again and
-    /// again ends the sampling with a doubt, and the record is whole without it.
+    /// Runs all rounds of stack slices. A failure voids its slice. A sampler that fails repeatedly
+    /// ends the sampling with a doubt; the rest of the record is not affected.
     fn stacks(
         &mut self,
         sampler: &mut dyn StackSampler,
@@ -62,19 +65,20 @@ impl<'p> Campaign<'_, 'p> {
         let first = self.writer().stack_rounds(kind)?;
         let mut failures = 0;
         let mut given_up = None;
-        let ending = self.turns(Phase::Latency, seed, first, rounds, |campaign, round, turn| {
-            let void = campaign.stack_turn(round, turn, seed, window, sampler)?;
-            failures = if void.is_some() { failures + 1 } else { 0 };
-            given_up = void.filter(|_| failures >= FAILURES_MAX);
-            Ok(given_up.is_none())
-        })?;
+        let ending =
+            self.run_extra(Phase::Latency, seed, first, rounds, |campaign, round, turn| {
+                let void = campaign.run_stack_slice(round, turn, seed, window, sampler)?;
+                failures = if void.is_some() { failures + 1 } else { 0 };
+                given_up = void.filter(|_| failures >= FAILURES_MAX);
+                Ok(given_up.is_none())
+            })?;
         if let Some(reason) = given_up {
             self.put_doubt(None, Doubt::ProbeFailed { probe: kind.probe().into(), reason })?;
         }
         Ok(ending)
     }
 
-    /// Runs all rounds of traced slices: ordinary ones, with more probes.
+    /// Runs all rounds of traced slices: ordinary slices with additional probes.
     fn traced(
         &mut self,
         tracers: Vec<Box<dyn Probe + 'p>>,
@@ -89,21 +93,21 @@ impl<'p> Campaign<'_, 'p> {
         let freezes = self.study.schedule.kind == ScheduleKind::Slices;
         let seed = tare_std::rng::mix64(self.seed ^ SEED_SALT_TRACED);
         let first = self.writer().traced_rounds()?;
-        let ending = self.turns(Phase::Traced, seed, first, rounds, |campaign, round, turn| {
-            campaign.turn(round, turn, freezes).map(|()| true)
+        let ending = self.run_extra(Phase::Traced, seed, first, rounds, |campaign, round, turn| {
+            campaign.run_slice(round, turn, freezes).map(|()| true)
         });
         self.parts.probes.truncate(ordinary);
         ending
     }
 
-    /// Runs rounds of turns in random order, until `run` says that it is enough.
-    fn turns(
+    /// Runs rounds of slices in random order, until `run` returns false.
+    fn run_extra(
         &mut self,
         phase: Phase,
         seed: u64,
         first: u32,
         rounds: u32,
-        mut run: impl FnMut(&mut Self, u32, &Turn) -> Result<bool, CampaignError>,
+        mut run: impl FnMut(&mut Self, u32, &ScheduledSlice) -> Result<bool, CampaignError>,
     ) -> Result<Ending, CampaignError> {
         let kind = self.study.schedule.kind;
         let trials = kind == ScheduleKind::Trials;
@@ -115,13 +119,13 @@ impl<'p> Campaign<'_, 'p> {
             let each = (self.parts.clock.now() - began).checked_div(done);
             let left = each.map(|each| each * (rounds - done));
             self.observer.event(&Event::ExtraRoundStarted { round: done, rounds, left });
-            let turns = schedule::block(kind, seed, round, self.members.len(), &cells);
-            for group in turns.chunk_by(|a, b| a.environment == b.environment) {
+            let slices_in_order = schedule::round(kind, seed, round, self.members.len(), &cells);
+            for group in slices_in_order.chunk_by(|a, b| a.environment == b.environment) {
                 let Some(index) = group.first().map(|turn| turn.environment) else { continue };
                 if self.members[index].out {
                     continue;
                 }
-                // What does not start voids its slices, which say why.
+                // A failed start voids the slices, and they record the reason.
                 if trials && !self.stopped() {
                     self.start_member(index).ok();
                 }
@@ -143,17 +147,17 @@ impl<'p> Campaign<'_, 'p> {
     }
 
     /// Runs one stack slice and writes it. Returns why it is void, if it is.
-    fn stack_turn(
+    fn run_stack_slice(
         &mut self,
         round: u32,
-        turn: &Turn,
+        turn: &ScheduledSlice,
         seed: u64,
         window: Duration,
         sampler: &mut dyn StackSampler,
     ) -> Result<Option<String>, CampaignError> {
         let workload = turn.cell.workload;
         let rate_per_s = self.stack_rate(workload);
-        self.tell_slice(turn.environment, turn.cell);
+        self.announce_slice(turn.environment, turn.cell);
         let mut slice = StackSlice {
             id: 0,
             round,
@@ -182,7 +186,7 @@ impl<'p> Campaign<'_, 'p> {
         Ok(slice.void)
     }
 
-    /// Operations/s of the stack slices of a workload: the same in every environment.
+    /// Returns the rate of a workload's stack slices in operations/s, the same in every environment.
     fn stack_rate(&mut self, workload: usize) -> Option<f64> {
         if let Some(rate) = self.rates[workload] {
             return Some(rate);
@@ -202,7 +206,7 @@ impl<'p> Campaign<'_, 'p> {
         Some(rate)
     }
 
-    /// Measures one slice with the sampler on, into `slice`. Says why it does not count.
+    /// Measures one slice with the sampler on, into `slice`. The error is the reason why it is void.
     fn sample(
         &mut self,
         index: usize,
@@ -213,10 +217,10 @@ impl<'p> Campaign<'_, 'p> {
         let client = self.parts.driver.pids();
         let member = &mut self.members[index];
         let Some(running) = &mut member.running else {
-            return Err(member.trouble.clone().unwrap_or_else(|| "it is not up".into()));
+            return Err(member.start_error.clone().unwrap_or_else(|| "it is not up".into()));
         };
         let begun = sampler.begin(&scope(running, client));
-        // It may have settled something.
+        // `begin` may have chosen the event.
         slice.event = sampler.event();
         let mut edges: Result<(), PartError> = Ok(());
         let freezes = self.study.schedule.kind == ScheduleKind::Slices;
@@ -230,7 +234,7 @@ impl<'p> Campaign<'_, 'p> {
                 .map_err(|error| error_line(&error)),
             Err(error) => Err(error_line(&**error)),
         };
-        // In every case: nothing is left sampling.
+        // Always end the sampler, so that it does not keep running.
         let ended: Result<Vec<SampledStack>, PartError> = sampler.end();
         let measured = measured?;
         edges.map_err(|error| error_line(&*error))?;

@@ -1,35 +1,35 @@
-//! Waiting for a system: until it answers once it is started, and until it is quiet once its data
-//! is loaded. Both are looked at, never slept through, and both have a limit.
+//! Waits for a system: until it answers after its start, and until it is quiet after its load. Both
+//! waits poll the system instead of sleeping for a fixed time, and both have a limit.
 
 use std::time::Duration;
 
-use super::member::{Running, said};
+use super::member::{Running, with_output};
 use super::{Campaign, error_line};
 use crate::PartError;
 use crate::environment::{Endpoint, Environment};
 use crate::system::QUIET_LIMIT;
 
-/// Between two looks at whether a system answers.
+/// Interval between two checks that a system answers.
 const READY_LOOK: Duration = Duration::from_millis(50);
-/// Between two looks at whether a system is quiet.
+/// Interval between two checks that a system is quiet.
 const QUIET_LOOK: Duration = Duration::from_millis(200);
-/// So many looks in a row must find a system quiet that was busy: a flush is followed by a compaction.
+/// Quiet checks in a row after which a busy system counts as quiet: a compaction may follow a flush.
 const QUIET_LOOKS: u32 = 3;
 
-/// Why a system is not waited for any longer.
+/// Why the campaign stopped waiting for a system.
 #[derive(Debug, thiserror::Error)]
 enum WaitError {
     #[error("{text}")]
     Ended { text: String },
-    #[error("it has not said {text:?}")]
-    NotSaid { text: String },
+    #[error("it has not printed {text:?}")]
+    NotAnnounced { text: String },
     #[error("{text}")]
-    Silent { text: String },
+    NoAnswer { text: String },
     #[error(
-        "it is still busy {waited_s:.0} s after its data was loaded: {pending}; load less, or give it more CPUs"
+        "still busy {waited_s:.0} s after the load: {pending}; load fewer rows or give it more CPUs"
     )]
     Busy { waited_s: f64, pending: String },
-    #[error("the campaign was told to stop")]
+    #[error("the campaign was stopped")]
     Stopped,
 }
 
@@ -43,13 +43,13 @@ impl Campaign<'_, '_> {
         let (system, clock) = (self.parts.system, self.parts.clock);
         let limit = system.ready_limit();
         let began = clock.now();
-        // Where the host cannot see the processes, none were there either.
+        // Where the host cannot see the processes, none has been seen before either.
         let mut was_seen = false;
         let mut waited_for = at.iter();
         let mut next = waited_for.next();
         while let Some(at) = next {
             let announced = system.announces().map_or(Ok(()), |text| {
-                let silent = || WaitError::NotSaid { text: text.into() };
+                let silent = || WaitError::NotAnnounced { text: text.into() };
                 environment.log_tail().contains(text).then_some(()).ok_or_else(silent)
             });
             let looked = announced.map_err(PartError::from).and_then(|()| system.ready(at));
@@ -59,15 +59,15 @@ impl Campaign<'_, '_> {
             };
             let is_there = !environment.processes().system.is_empty();
             if was_seen && !is_there {
-                let text = said("its process has ended", &environment.log_tail());
+                let text = with_output("its process has ended", &environment.log_tail());
                 return Err(WaitError::Ended { text }.into());
             }
             was_seen |= is_there;
             let waited = clock.now() - began;
             if waited >= limit {
                 let text = format!("{} after {:.0} s", error_line(&*error), waited.as_secs_f64());
-                let text = said(&text, &environment.log_tail());
-                return Err(WaitError::Silent { text }.into());
+                let text = with_output(&text, &environment.log_tail());
+                return Err(WaitError::NoAnswer { text }.into());
             }
             if self.stopped() {
                 return Err(WaitError::Stopped.into());
@@ -77,7 +77,7 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
-    /// What any instance still does.
+    /// Returns the background work of the first busy instance; `None` if all are quiet.
     fn pending(&self, at: &[Endpoint]) -> Result<Option<String>, PartError> {
         for at in at {
             if let Some(pending) = self.parts.system.pending(at)? {
@@ -87,7 +87,7 @@ impl Campaign<'_, '_> {
         Ok(None)
     }
 
-    /// Waits until a system has nothing left to do of its own accord.
+    /// Waits until a system has no background work left.
     pub(super) fn wait_until_quiet(&self, running: &Running) -> Result<(), PartError> {
         let clock = self.parts.clock;
         let began = clock.now();

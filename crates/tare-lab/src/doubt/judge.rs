@@ -1,46 +1,47 @@
-//! When a slice or an environment deserves a doubt. Pure: figures in, doubts out.
+//! Decides when a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
 use super::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;
 
-/// Steal time above this share of the plan's CPUs.
+/// Steal time above this share of the plan's CPUs is a doubt.
 pub const STEAL_SHARE: f64 = 0.01;
-/// CPU time of strangers above this share of the plan's CPUs. A machine at rest shows 1 to 2 %.
+/// CPU time of processes outside the study above this share of the plan's CPUs is a doubt. An
+/// idle machine shows 1 to 2 %.
 pub const STRANGERS_SHARE: f64 = 0.05;
-/// The client's use of its own CPUs above this share, in a closed loop.
+/// The client's use of its own CPUs above this share, in a closed loop, is a doubt.
 pub const CLIENT_SHARE: f64 = 0.85;
-/// Throttled for more than this share of the window.
+/// Throttling for more than this share of the window is a doubt.
 pub const THROTTLED_SHARE: f64 = 0.01;
-/// Operations done below this share of those that were due at the fixed rate.
+/// Fewer operations than this share of those due at the fixed rate are a doubt.
 pub const RATE_REACHED_SHARE: f64 = 0.98;
-/// The setting by which a system says how it does its I/O.
+/// Name of the setting in which a system reports its I/O engine.
 pub const IO_ENGINE: &str = "io_engine";
 
 /// The accelerator that runs a guest's instructions on the CPU itself.
 const HARDWARE: &str = "kvm";
 
-/// The one that runs a guest's programs on the CPU itself, and its kernel as a process beside them.
+/// The accelerator that runs a guest's programs on the CPU itself, and its kernel as a process.
 const USER_MODE: &str = "uml";
 
-/// What a slice's figures alone do not say.
+/// Facts that a slice's doubts need besides its own figures.
 #[derive(Clone, Copy, Debug)]
-pub struct Surroundings<'a> {
+pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
     /// The client's threads belong to the harness process, whose CPU time contains theirs.
     pub client_in_harness: bool,
 }
 
-/// Doubts about one slice.
-pub fn slice(slice: &Slice, around: Surroundings<'_>) -> Vec<Doubt> {
+/// Returns the doubts about one slice.
+pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     let mut doubts = Vec::new();
     let window = slice.window_ns as f64;
     if window <= 0.0 {
         return doubts;
     }
     let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
-    let plan_ns = window * around.plan.all.len().max(1) as f64;
+    let plan_ns = window * context.plan.all.len().max(1) as f64;
     if let Some(share) =
         counter(names::STEAL_NS).map(|ns| ns / plan_ns).filter(|s| *s > STEAL_SHARE)
     {
@@ -49,20 +50,20 @@ pub fn slice(slice: &Slice, around: Surroundings<'_>) -> Vec<Doubt> {
     if let Some(host) = counter(names::HOST_CPU_NS) {
         let harness = counter(names::HARNESS_CPU_NS).unwrap_or(0.0);
         let client = slice.client_cpu_ns as f64;
-        let own = if around.client_in_harness { harness.max(client) } else { harness + client };
+        let own = if context.client_in_harness { harness.max(client) } else { harness + client };
         let layer: u64 = slice.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
-        let strangers = host - own - slice.system_cpu_ns as f64 - layer as f64;
-        // On a host so busy that the harness waits for its turn, the edges of this account are
-        // further apart than the window, and the account can exceed what the window holds.
-        let share = strangers / plan_ns.max(host);
+        let outside = host - own - slice.system_cpu_ns as f64 - layer as f64;
+        // On a host so busy that the harness waits for a CPU, the edges of this account are
+        // further apart than the window, and the account can exceed the CPU time in the window.
+        let share = outside / plan_ns.max(host);
         if share > STRANGERS_SHARE {
             doubts.push(Doubt::Strangers { share });
         }
     }
-    let client_ns = window * around.plan.client.len().max(1) as f64;
+    let client_ns = window * context.plan.client.len().max(1) as f64;
     let share = slice.client_cpu_ns as f64 / client_ns;
-    // An open loop polls while it waits for the next start: its CPU time says nothing, and a client
-    // that is too slow shows as a rate that is not reached.
+    // An open loop polls while it waits for the next start, so its CPU time says nothing. A client
+    // that is too slow shows as a rate that was not reached.
     if slice.rate_per_s.is_none() && share > CLIENT_SHARE {
         doubts.push(Doubt::ClientSaturated { share });
     }
@@ -82,8 +83,8 @@ pub fn slice(slice: &Slice, around: Surroundings<'_>) -> Vec<Doubt> {
     doubts
 }
 
-/// Doubts about an environment, known once it has started. The baseline's settings are those of
-/// the baseline itself for the baseline.
+/// Returns the doubts about an environment that has started. For the baseline itself, pass its own
+/// settings as `baseline_settings`.
 pub fn environment(
     spec: &EnvironmentSpec,
     plan: &CpuPlan,
@@ -116,7 +117,7 @@ pub fn environment(
     doubts
 }
 
-/// One doubt for each layer that is not in force.
+/// Returns one doubt for each layer that is not in force.
 pub fn not_in_force(layers: &[LayerState]) -> impl Iterator<Item = Doubt> + '_ {
     layers.iter().filter(|state| !state.in_force).map(|state| Doubt::LayerNotInForce {
         layer: state.layer.clone(),
@@ -178,12 +179,12 @@ mod tests {
         let mut one = quiet();
         change(&mut one);
         let plan = plan("1", "0");
-        let around = Surroundings { plan: &plan, client_in_harness: true };
-        slice(&one, around).iter().map(Doubt::kind).collect()
+        let context = SliceContext { plan: &plan, client_in_harness: true };
+        slice(&one, context).iter().map(Doubt::kind).collect()
     }
 
     #[test]
-    fn each_doubt_has_its_threshold() {
+    fn doubts_slices_beyond_thresholds() {
         assert!(kinds(|_| {}).is_empty());
         assert_eq!(kinds(|one| one.counters[0].value = 2_100_000.0), ["steal"]);
         // 150 - 90 - 2 - 51 = 7 ms of 200; with 11 ms more it is beyond 5 %.
@@ -193,7 +194,7 @@ mod tests {
         let plan = plan("1", "0");
         let mut busy = quiet();
         busy.counters[1].value = 1e9;
-        let doubts = slice(&busy, Surroundings { plan: &plan, client_in_harness: true });
+        let doubts = slice(&busy, SliceContext { plan: &plan, client_in_harness: true });
         assert!(matches!(doubts[..], [Doubt::Strangers { share }] if share < 1.0), "{doubts:?}");
         let closed = |one: &mut Slice| (one.client_cpu_ns, one.rate_per_s) = (86_000_000, None);
         assert_eq!(kinds(closed), ["client_saturated"]);
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn an_environment_is_doubted_for_what_it_shares_and_lost() {
+    fn doubts_environments_by_layers_and_settings() {
         let layer = |in_force| LayerState {
             layer: "cpu".into(),
             wanted: "1".into(),
@@ -240,27 +241,27 @@ mod tests {
     }
 
     #[test]
-    fn sentences_read_well() {
+    fn texts_lead_with_the_figure() {
         let check = |doubt: Doubt, expect: &str| assert_eq!(doubt.text(), expect);
         check(
             Doubt::Strangers { share: 0.123 },
-            "processes outside the study used 12 % of the CPUs",
+            "12 % of the CPUs was used by processes outside the study",
         );
         check(
             Doubt::RateNotReached { asked_per_s: 1000.0, reached_per_s: 900.4 },
-            "the fixed rate was not reached: 900 of 1000 operations/s",
+            "900 of 1000 operations/s reached at the fixed rate",
         );
         check(
             Doubt::SentLate { late_share: 0.02, waited_share: Some(0.15) },
-            "the client sent 2.0 % of the operations more than 1 ms late; its threads waited for a CPU for 15 % of the time",
+            "2.0 % of the operations left the client more than 1 ms late; its threads waited for a CPU 15 % of the time",
         );
         check(
             Doubt::ControlBeyondClaim { control_percent: 3.16, smallest_percent: 1.0 },
-            "the baseline differs from itself by 3.2 %, as much as the smallest cost found (1.0 %)",
+            "3.2 % between two copies of the baseline: as much as the smallest cost found (1.0 %)",
         );
         check(
             Doubt::ControlBeyondClaim { control_percent: -3.16, smallest_percent: 15.0 },
-            "the baseline differs from itself by -3.2 %, which chance does not explain (the smallest cost found is 15 %)",
+            "-3.2 % between two copies of the baseline: chance does not explain it (smallest cost found: 15 %)",
         );
     }
 }

@@ -1,62 +1,61 @@
-//! Doubts: typed reasons to trust a figure less. They are data: stored with the slice, shown with
-//! the figure, with advice. When a doubt arises is decided in `judge`.
+//! Doubts: typed reasons to trust a figure less. A doubt is data: the record stores it with the
+//! slice, and reports show it with the figure and with advice. `judge` decides when one arises.
 
 pub mod judge;
 
 use serde::{Deserialize, Serialize};
 use tare_std::units::significant;
 
-/// A reason to trust a slice, an environment or the whole record less. Shares are 0 to 1.
+/// A reason to trust a slice, an environment or the whole record less. Shares are from 0 to 1.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Doubt {
-    /// The hypervisor ran somebody else on the CPUs of the plan.
+    /// The hypervisor gave the CPUs of the plan to other guests.
     Steal { share: f64 },
     /// Processes that are not part of the study used the CPUs.
     Strangers { share: f64 },
-    /// The client used more than 85 % of its CPUs: it may be what was measured.
+    /// The client used more than 85 % of its CPUs, so it may be the bottleneck.
     ClientSaturated { share: f64 },
-    /// The client had to share CPUs with the system.
+    /// Client and system may run on the same CPUs.
     ClientSharesCpus { cpus: String },
     /// The CPU quota held the system back.
     Throttled { share: f64 },
-    /// The open loop could not send at the asked rate.
+    /// The open loop did not reach the requested rate.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
-    /// The client sent operations more than 1 ms later than they were due; its threads waited for a
-    /// CPU for this share of the time, where the kernel tells.
+    /// The client sent operations more than 1 ms after they were due. `waited_share` is the share of
+    /// time that its threads waited for a CPU, where the kernel reports it.
     SentLate { late_share: f64, waited_share: Option<f64> },
     /// Operations failed.
     OperationErrors { error: String, count: u64, operations: u64 },
-    /// A layer that was asked for was not in force; the slice is void.
+    /// A requested layer was not in force; the slice is void.
     LayerNotInForce { layer: String, wanted: String, found: String },
-    /// The baseline against itself differs by more than the smallest cost that is claimed.
+    /// The two copies of the baseline differ by more than the smallest claimed cost.
     ControlBeyondClaim { control_percent: f64, smallest_percent: f64 },
-    /// The baseline's network namespace has NAT or a container bridge: the native run is taxed.
+    /// The baseline's network namespace has NAT or a container bridge, which slows the native run.
     BaselineNotClean { found: String },
-    /// The system chose another I/O engine here than in the baseline.
+    /// The system chose a different I/O engine than in the baseline.
     IoEngineDiffers { baseline: String, here: String },
-    /// The guest's instructions are emulated: it works, but its figures are the emulator's.
+    /// The guest's instructions are emulated: the guest works, but its figures are the emulator's.
     Emulated { accelerator: String },
     /// The guest's kernel is a process of the host that intercepts every system call: its figures
     /// are not those of a virtual machine.
     UserModeKernel { accelerator: String },
-    /// What it was loaded with did not become steady before it was measured.
+    /// The load did not become steady before the measurement began.
     NotSteady { workload: String, criterion: String, waited_s: u64 },
-    /// The driver's latency at the fixed rate counts from when an operation was sent, not from
-    /// when it was due.
+    /// At the fixed rate the driver measures latency from the send, not from the scheduled start.
     CoordinatedOmission { driver: String },
-    /// The driver's latency is of its whole run, lead-in and tail included.
+    /// The driver reports latency over its whole run, lead-in and tail included.
     LatencyBeyondWindow { driver: String },
-    /// A probe could not read.
+    /// A probe failed to read its values.
     ProbeFailed { probe: String, reason: String },
-    /// Fewer blocks than are needed for an interval worth its name.
+    /// Too few rounds for a reliable interval. `blocks` is their name in the record.
     FewBlocks { blocks: u32 },
-    /// An environment of the study could not run on this host and was left out.
+    /// This host could not run an environment of the study.
     EnvironmentLeftOut { environment: String, reason: String },
 }
 
 impl Doubt {
-    /// Name of the kind, as in the record: `steal`, `client_saturated` ...
+    /// Returns the kind as the record names it: `steal`, `client_saturated` ...
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Steal { .. } => "steal",
@@ -82,51 +81,50 @@ impl Doubt {
         }
     }
 
-    /// What was seen, as one sentence without its full stop.
+    /// Says what was observed: one sentence without its full stop, the figure first.
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
             Self::Steal { share } => {
-                format!("the hypervisor gave {} of the CPUs' time to others", percent(share))
+                format!("{} of the CPU time was stolen by the hypervisor", percent(share))
             }
             Self::Strangers { share } => {
-                format!("processes outside the study used {} of the CPUs", percent(share))
+                format!("{} of the CPUs was used by processes outside the study", percent(share))
             }
             Self::ClientSaturated { share } => format!(
-                "the client used {} of its CPUs, so it may be what was measured",
+                "{} of the client's CPUs were busy: the client may be the bottleneck",
                 percent(share)
             ),
             Self::ClientSharesCpus { cpus } => {
-                format!("client and system may both run on CPU {cpus}")
+                format!("CPU {cpus} may run both client and system")
             }
             Self::Throttled { share } => {
-                format!("the CPU quota held the system back for {} of the time", percent(share))
+                format!("{} of the time the CPU quota throttled the system", percent(share))
             }
             Self::RateNotReached { asked_per_s, reached_per_s } => format!(
-                "the fixed rate was not reached: {reached_per_s:.0} of {asked_per_s:.0} \
-                 operations/s"
+                "{reached_per_s:.0} of {asked_per_s:.0} operations/s reached at the fixed rate"
             ),
             Self::SentLate { late_share, waited_share } => {
                 let waited = waited_share.as_ref().map(|share| {
-                    format!("; its threads waited for a CPU for {} of the time", percent(share))
+                    format!("; its threads waited for a CPU {} of the time", percent(share))
                 });
                 format!(
-                    "the client sent {} of the operations more than 1 ms late{}",
+                    "{} of the operations left the client more than 1 ms late{}",
                     percent(late_share),
                     waited.unwrap_or_default()
                 )
             }
             Self::OperationErrors { error, count, operations } => {
-                format!("{count} operations failed beside {operations} that succeeded: {error}")
+                format!("{count} operations failed, {operations} succeeded: {error}")
             }
             Self::LayerNotInForce { layer, wanted, found } => {
-                format!("the layer {layer} was not in force: wanted {wanted}, found {found}")
+                format!("layer {layer} was not in force: wanted {wanted}, found {found}")
             }
             Self::ControlBeyondClaim { control_percent, smallest_percent } => {
                 let beyond = match (*smallest_percent, control_percent.abs()) {
-                    (0.0, _) => "which chance does not explain".to_string(),
+                    (0.0, _) => "chance does not explain it".to_string(),
                     (smallest, control) if control < smallest => format!(
-                        "which chance does not explain (the smallest cost found is {} %)",
+                        "chance does not explain it (smallest cost found: {} %)",
                         significant(smallest, 2)
                     ),
                     (smallest, _) => {
@@ -137,37 +135,38 @@ impl Doubt {
                     }
                 };
                 let control = significant(*control_percent, 2);
-                format!("the baseline differs from itself by {control} %, {beyond}")
+                format!("{control} % between two copies of the baseline: {beyond}")
             }
             Self::BaselineNotClean { found } => {
-                format!("the baseline pays for container networking too: {found}")
+                format!("the baseline also pays for container networking: {found}")
             }
             Self::IoEngineDiffers { baseline, here } => {
-                format!("the system does its I/O by {here} here, by {baseline} in the baseline")
+                format!("the system uses {here} for I/O here, {baseline} in the baseline")
             }
             Self::Emulated { accelerator } => format!(
                 "the guest's CPU is emulated ({accelerator}): functional, not a measurement"
             ),
             Self::UserModeKernel { .. } => {
-                "the guest's kernel runs in user mode, where each system call \
-                 of its programs is intercepted: its costs are not those of a virtual machine"
+                "the guest's kernel runs in user mode and intercepts every system call: its costs are \
+                 not those of a virtual machine"
                     .to_string()
             }
             Self::NotSteady { workload, criterion, waited_s } => {
-                format!("under {workload:?} it was not steady ({criterion}) after {waited_s} s")
+                format!("after {waited_s} s under {workload:?} the load was not steady ({criterion})")
             }
             Self::CoordinatedOmission { driver } => format!(
-                "at the fixed rate {driver} counts latency from when it sent an operation, not from \
-                 when that was due: what waited for a slow system is left out"
+                "{driver} measures latency at the fixed rate from the send, not from the schedule: the \
+                 wait for a slow system is missing"
             ),
             Self::LatencyBeyondWindow { driver } => {
-                format!("{driver} tells the latency of its whole run, lead-in and tail included")
+                format!("{driver} reports latency over its whole run, lead-in and tail included")
             }
             Self::ProbeFailed { probe, reason } => {
-                format!("the probe {probe} could not read: {reason}")
+                format!("probe {probe} failed: {reason}")
             }
             Self::FewBlocks { blocks } => {
-                format!("there are only {blocks} rounds, too few for an interval worth its name")
+                let plural = if *blocks == 1 { "" } else { "s" };
+                format!("{blocks} round{plural} measured: too few for a reliable interval")
             }
             Self::EnvironmentLeftOut { environment, reason } => {
                 format!("\"{environment}\" was left out: {reason}")
@@ -175,73 +174,71 @@ impl Doubt {
         }
     }
 
-    /// What to do about it, as one sentence without its full stop.
+    /// Says what to do about it: one sentence without its full stop.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Steal { .. } => {
-                "trust CPU per operation before throughput, and repeat at a quieter time or on a \
-                 host of your own"
+                "trust CPU per operation before throughput; repeat at a quieter time or on a dedicated \
+                 host"
             }
             Self::Strangers { .. } => {
-                "stop what else runs here (top shows it) and repeat; CPU per operation bears it \
-                 better than throughput"
+                "stop them (top shows them) and repeat; CPU per operation suffers less than throughput"
             }
             Self::ClientSaturated { .. } => {
                 "read this throughput as a lower bound; give the client more CPUs ([cpus] client) \
                  or the system fewer"
             }
             Self::ClientSharesCpus { .. } => {
-                "part of the cost is the client's company; the pinned environments are free of it"
+                "part of the cost comes from this sharing; pinned environments avoid it"
             }
             Self::Throttled { .. } => {
-                "raise the quota, or take the throttling as part of what the quota costs"
+                "raise the quota, or count the throttling as part of its cost"
             }
             Self::RateNotReached { .. } => {
                 "this latency is that of an overloaded system; lower latency_share or the rate"
             }
             Self::SentLate { .. } => {
-                "what was late counts in the response time, which is then partly the client's; give \
-                 the client CPUs of its own, or more connections"
+                "the response time includes this delay; give the client its own CPUs, or more \
+                 connections"
             }
             Self::OperationErrors { .. } => {
-                "look at the system's log; a failed operation is often cheaper than a good one"
+                "check the system's log; a failed operation often costs less than a successful one"
             }
             Self::LayerNotInForce { .. } => {
-                "the slice does not count; `tare doctor` says what this host can do"
+                "the slice does not count; `tare doctor` shows what this host supports"
             }
             Self::ControlBeyondClaim { .. } => {
-                "do not claim costs of that size from this record; measure longer or on a quieter \
-                 host"
+                "claim no cost of that size from this record; measure longer or on a quieter host"
             }
             Self::BaselineNotClean { .. } => {
-                "real costs are larger than shown; take the baseline where no NAT table or \
-                 container bridge is"
+                "real costs are larger than shown; run the baseline without NAT tables and container \
+                 bridges"
             }
             Self::IoEngineDiffers { .. } => {
-                "the cost includes another way of doing I/O; security = \"default+io_uring\" \
-                 tells the two apart"
+                "the cost includes the other I/O engine; security = \"default+io_uring\" separates the \
+                 two"
             }
             Self::Emulated { .. } => {
-                "read no cost of a virtual machine from it; take a host where KVM boots a guest \
-                 (`tare doctor` says whether it does)"
+                "draw no cost of a virtual machine from it; use a host where KVM boots a guest \
+                 (`tare doctor` checks)"
             }
             Self::UserModeKernel { .. } => {
-                "read no cost of a virtual machine from it: user code runs at full speed, system \
-                 calls many times slower; take a host where KVM boots a guest (`tare doctor`)"
+                "user code runs at full speed, system calls many times slower; use a host where KVM \
+                 boots a guest (`tare doctor` checks)"
             }
             Self::NotSteady { .. } => {
-                "what is measured may still drift; give it a longer steadystate_limit, or lead-in"
+                "the figures may still drift; raise steadystate_limit or lead_in"
             }
             Self::CoordinatedOmission { .. } => {
-                "read these percentiles as lower bounds; take a driver that counts from the schedule"
+                "read these percentiles as lower bounds; use a driver that measures from the schedule"
             }
             Self::LatencyBeyondWindow { .. } => {
-                "compare its percentiles between environments only; make the window long beside the \
-                 lead-in"
+                "compare its percentiles between environments only; make the window much longer than \
+                 the lead-in"
             }
-            Self::ProbeFailed { .. } => "the doubts that rest on this probe are missing here",
-            Self::FewBlocks { .. } => "give it a larger budget, or more rounds",
-            Self::EnvironmentLeftOut { .. } => "`tare doctor` says what is missing for it",
+            Self::ProbeFailed { .. } => "doubts that need this probe are missing here",
+            Self::FewBlocks { .. } => "raise the budget or the number of rounds",
+            Self::EnvironmentLeftOut { .. } => "`tare doctor` shows what is missing",
         }
     }
 }

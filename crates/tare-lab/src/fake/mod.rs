@@ -1,6 +1,6 @@
-//! A world that is not there: environments, a system, a driver, a probe and a clock of its own,
-//! with costs that are known. For tests of the lab, and to try the tool without a container or a
-//! database (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal
+//! A simulated host with known costs: environments, a system, a driver, a probe and a virtual clock.
+//! It serves tests of the lab, and trials of the tool without a container or a database
+//! (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal
 //! figures. Nothing here starts a process, opens a socket or touches a file.
 //!
 //! The runtime's name carries what an environment costs: `fake`, or `fake:KEY=VALUE,...` with
@@ -31,9 +31,9 @@ use crate::stacks::StackKind;
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
 pub use sampler::FakeSampler;
 
-/// Runtimes of the fake world, for a vocabulary.
+/// Runtimes of the fake host, for a vocabulary.
 pub const RUNTIMES: &[&str] = &["fake", "fake:*"];
-/// Name of its system and of its driver.
+/// Name of the fake system and of the fake driver.
 pub const NAME: &str = "fake";
 
 /// Operations/s, CPU per operation of the server and of the client, of an environment without cost.
@@ -48,7 +48,7 @@ const STOP: Duration = Duration::from_millis(20);
 const POPULATE: Duration = Duration::from_millis(200);
 const FREEZE: Duration = Duration::from_micros(100);
 
-/// An error of the fake world.
+/// An error of the fake host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FakeError {
     #[error(
@@ -67,9 +67,9 @@ pub enum FakeError {
     Frozen,
 }
 
-/// What a fake environment costs and how it fails.
+/// The costs and failures of a fake environment.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Behaviour {
+pub(crate) struct FakeOptions {
     cpu: f64,
     throughput: f64,
     noise: f64,
@@ -81,7 +81,7 @@ pub(crate) struct Behaviour {
     thaw_after: Option<u32>,
 }
 
-impl Behaviour {
+impl FakeOptions {
     pub(crate) fn parse(text: &str) -> Result<Self, FakeError> {
         let mut behaviour = Self {
             cpu: 1.0,
@@ -121,7 +121,7 @@ impl Behaviour {
 #[derive(Debug)]
 struct Instance {
     name: String,
-    behaviour: Behaviour,
+    behaviour: FakeOptions,
     proxy: bool,
     frozen: bool,
     slices: u32,
@@ -133,7 +133,7 @@ struct Instance {
 #[derive(Debug)]
 struct State {
     now: Duration,
-    /// Virtual time passes in real time too.
+    /// True: virtual time passes at the speed of real time.
     real_time: bool,
     rng: Rng,
     next_port: u16,
@@ -146,11 +146,11 @@ struct State {
     log: Vec<String>,
 }
 
-/// The world. Clones are handles to the same one.
+/// The simulated host. Clones are handles to the same one.
 #[derive(Clone, Debug)]
-pub struct World(Rc<RefCell<State>>);
+pub struct FakeHost(Rc<RefCell<State>>);
 
-impl World {
+impl FakeHost {
     pub fn new(seed: u64) -> Self {
         Self(Rc::new(RefCell::new(State {
             now: Duration::ZERO,
@@ -167,24 +167,24 @@ impl World {
         })))
     }
 
-    /// From now on a second of the world takes a second.
+    /// Makes virtual time pass at the speed of real time from now on.
     pub fn run_in_real_time(&self) {
         self.0.borrow_mut().real_time = true;
     }
 
-    /// Share of one CPU that strangers use, and that the hypervisor takes away, from now on.
+    /// Sets the shares of one CPU that other processes use and that the hypervisor steals, from now on.
     pub fn disturb(&self, strangers_share: f64, steal_share: f64) {
         let mut state = self.0.borrow_mut();
         state.strangers_share = strangers_share;
         state.steal_share = steal_share;
     }
 
-    /// An environment of the world.
+    /// Creates an environment of the fake host.
     ///
     /// # Errors
-    /// If the runtime is no fake one.
+    /// If the runtime is not a fake one.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
-        let behaviour = Behaviour::parse(spec.runtime.as_str())?;
+        let behaviour = FakeOptions::parse(spec.runtime.as_str())?;
         Ok(Box::new(FakeEnvironment::new(self.clone(), spec.clone(), behaviour)))
     }
 
@@ -204,7 +204,7 @@ impl World {
         FakeProbe::new(self.clone())
     }
 
-    /// What happened: `start NAME`, `run NAME closed`, `stop NAME` ...
+    /// Returns the log of calls: `start NAME`, `run NAME closed`, `stop NAME` ...
     pub fn log(&self) -> Vec<String> {
         self.0.borrow().log.clone()
     }
@@ -218,7 +218,7 @@ impl World {
         self.0.borrow_mut().log.push(text);
     }
 
-    /// Lets time pass, and with it the CPU time of strangers.
+    /// Advances the time, and with it the CPU time of other processes.
     fn pass(&self, time: Duration) {
         let real = {
             let mut state = self.0.borrow_mut();
@@ -234,7 +234,7 @@ impl World {
     }
 }
 
-impl Clock for World {
+impl Clock for FakeHost {
     fn now(&self) -> Duration {
         self.0.borrow().now
     }

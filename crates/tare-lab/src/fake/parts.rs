@@ -1,4 +1,4 @@
-//! The parts of the fake world, as the lab sees them.
+//! The parts of the fake host, as the lab sees them.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 
 use super::{
-    Behaviour, CAPACITY_PER_S, CLIENT_NS, FREEZE, FakeError, Instance, NAME, POPULATE, PROXY_NS,
-    SERVER_NS, START, STOP, World,
+    CAPACITY_PER_S, CLIENT_NS, FREEZE, FakeError, FakeHost, FakeOptions, Instance, NAME, POPULATE,
+    PROXY_NS, SERVER_NS, START, STOP,
 };
 use crate::PartError;
 use crate::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
@@ -29,17 +29,17 @@ fn port_of(data: &Path) -> Option<u16> {
     data.file_name()?.to_str()?.parse().ok()
 }
 
-/// An environment that takes no more than a place in the world.
+/// An environment that exists only in the fake host.
 #[derive(Debug)]
 pub struct FakeEnvironment {
-    world: World,
+    world: FakeHost,
     spec: EnvironmentSpec,
-    behaviour: Behaviour,
+    behaviour: FakeOptions,
     port: Option<u16>,
 }
 
 impl FakeEnvironment {
-    pub(super) fn new(world: World, spec: EnvironmentSpec, behaviour: Behaviour) -> Self {
+    pub(super) fn new(world: FakeHost, spec: EnvironmentSpec, behaviour: FakeOptions) -> Self {
         Self { world, spec, behaviour, port: None }
     }
 
@@ -138,14 +138,14 @@ impl Environment for FakeEnvironment {
     }
 }
 
-/// A system that needs no starting.
+/// A system without a process.
 #[derive(Debug)]
 pub struct FakeSystem {
-    world: World,
+    world: FakeHost,
 }
 
 impl FakeSystem {
-    pub(super) fn new(world: World) -> Self {
+    pub(super) fn new(world: FakeHost) -> Self {
         Self { world }
     }
 }
@@ -174,15 +174,15 @@ impl System for FakeSystem {
     }
 }
 
-/// A driver whose operations take no time but the world's.
+/// A driver whose operations take virtual time only.
 #[derive(Debug)]
 pub struct FakeDriver {
-    world: World,
+    world: FakeHost,
     open: Vec<Option<u16>>,
 }
 
 impl FakeDriver {
-    pub(super) fn new(world: World) -> Self {
+    pub(super) fn new(world: FakeHost) -> Self {
         Self { world, open: Vec::new() }
     }
 
@@ -240,7 +240,7 @@ impl Driver for FakeDriver {
             if instance.behaviour.fail_after.is_some_and(|after| instance.slices > after) {
                 return Err(FakeError::Load.into());
             }
-            let Behaviour { cpu, throughput, noise, .. } = instance.behaviour;
+            let FakeOptions { cpu, throughput, noise, .. } = instance.behaviour;
             let seconds = order.window.as_secs_f64();
             let capacity = CAPACITY_PER_S * throughput * (noise * state.rng.normal()).exp();
             let server_ns = SERVER_NS * cpu * (noise * state.rng.normal()).exp();
@@ -302,15 +302,15 @@ fn histogram(mean_ns: f64, rng: &mut tare_std::rng::Rng) -> Result<Vec<u8>, Part
     Ok(bytes)
 }
 
-/// A probe that sees the whole world's CPU time.
+/// A probe that reads the CPU time of the whole fake host.
 #[derive(Debug)]
 pub struct FakeProbe {
-    world: World,
+    world: FakeHost,
     before: [f64; 3],
 }
 
 impl FakeProbe {
-    pub(super) fn new(world: World) -> Self {
+    pub(super) fn new(world: FakeHost) -> Self {
         Self { world, before: [0.0; 3] }
     }
 

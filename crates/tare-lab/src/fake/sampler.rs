@@ -1,22 +1,22 @@
-//! Stacks of the fake world: the thawed instance is sampled in proportion to what it costs.
+//! Stacks of the fake host: the thawed instance is sampled in proportion to its cost.
 
-use super::{FakeError, World};
+use super::{FakeError, FakeHost};
 use crate::PartError;
 use crate::driver::Edge;
 use crate::probe::Scope;
 use crate::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
 
-/// A sampler that is told the stacks by the world.
+/// A sampler that returns the fake host's stacks.
 #[derive(Debug)]
 pub struct FakeSampler {
-    world: World,
+    world: FakeHost,
     kind: StackKind,
     /// Edges seen since `begin`.
     edges: Option<Vec<Edge>>,
 }
 
 impl FakeSampler {
-    pub(super) fn new(world: World, kind: StackKind) -> Self {
+    pub(super) fn new(world: FakeHost, kind: StackKind) -> Self {
         Self { world, kind, edges: None }
     }
 }

@@ -1,5 +1,5 @@
-//! The inject layer: known costs, added so that the instrument itself can be tried
-//! (`cargo xtask calibrate`, docs/concepts/trust.md). No study of a real layer uses it.
+//! The inject layer: known costs, injected to test Tare itself (`cargo xtask calibrate`,
+//! docs/concepts/trust.md). No study of a real layer uses it.
 //!
 //! Each kind has a truth in one figure. Several are joined by `+`: `busy=20us+quota=97%`.
 

@@ -142,7 +142,7 @@ fn runtimes_have_a_kind_and_an_argument() {
 }
 
 #[test]
-fn every_value_that_is_listed_is_taken() {
+fn accepts_every_listed_value() {
     let takes: [(Layer, fn(&str) -> bool); 6] = [
         (Layer::Network, |text| text.parse::<Network>().is_ok()),
         (Layer::Cpu, |text| text.parse::<Cpu>().is_ok()),
@@ -162,7 +162,7 @@ fn every_value_that_is_listed_is_taken() {
 }
 
 #[test]
-fn the_list_has_every_layer_once() {
+fn lists_every_layer_once() {
     let names: Vec<&str> = Layer::ALL.iter().map(|layer| layer.name()).collect();
     let mut once = names.clone();
     once.sort_unstable();
@@ -177,7 +177,7 @@ fn the_list_has_every_layer_once() {
 }
 
 #[test]
-fn each_layer_is_read_and_copied_alone() {
+fn copies_each_layer_alone() {
     let plain = fake::spec("plain", "process");
     for layer in Layer::ALL {
         let changed = fake::changed(layer, &plain);
@@ -191,7 +191,7 @@ fn each_layer_is_read_and_copied_alone() {
 }
 
 #[test]
-fn an_environment_in_json_is_as_it_always_was() {
+fn environment_json_is_stable() {
     let mut spec = fake::spec("plain", "oci:runc");
     spec.storage = StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
     spec.rootfs = Rootfs::Image("/x".into());

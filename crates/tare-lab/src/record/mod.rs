@@ -1,5 +1,5 @@
-//! A record: what a whole study run left behind, as data. `Record` is what reports are drawn from;
-//! the SQLite file it is kept in is this module's own business.
+//! The record of a whole study run. Reports read `Record`; only this module knows the SQLite file
+//! that stores it.
 //!
 //! Anyone can open the file with sqlite3, pandas or DuckDB: the tables are in `schema.sql`.
 
@@ -84,13 +84,13 @@ pub struct EnvironmentRecord {
     pub spec: EnvironmentSpec,
     /// The baseline's second copy (A/A).
     pub control: bool,
-    /// Why it could not run on this host, or not to the end; it usually has no slices.
+    /// Why it was left out, from the start or after failures; it usually has no slices.
     pub left_out: Option<String>,
     pub layers: Vec<LayerState>,
-    /// What the system found and chose.
+    /// What the system detected and chose.
     pub settings: Vec<(String, String)>,
     pub config: Option<String>,
-    /// From the order to start until the system answered, in ns.
+    /// Time from the start command until the system answered, in ns.
     pub ready_ns: Option<u64>,
     pub teardown_ns: Option<u64>,
 }
@@ -102,7 +102,7 @@ pub enum Phase {
     Capacity,
     /// Open loop at the rate that all environments share.
     Latency,
-    /// The same, while probes look on that disturb. Apart from all other figures.
+    /// The latency phase with probes that disturb it. Kept apart from all other figures.
     Traced,
 }
 
@@ -132,9 +132,9 @@ fn as_json<T: Serialize>(value: &T) -> rusqlite::Result<String> {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     pub id: i64,
-    /// Round (block) it belongs to, from 0.
+    /// Number of the round, from 0. The record calls rounds blocks.
     pub block: u32,
-    /// Position inside the block, from 0.
+    /// Position inside the round, from 0.
     pub position: u32,
     /// Name of the environment.
     pub environment: String,
@@ -147,7 +147,7 @@ pub struct Slice {
     pub unsent: u64,
     pub rate_per_s: Option<f64>,
     pub system_cpu_ns: u64,
-    /// What the layer adds outside the system (`userland proxy`, ...), in ns.
+    /// CPU time that the layer adds outside the system (`userland proxy`, ...), in ns.
     pub layer_cpu_ns: Vec<(String, u64)>,
     /// The system's own account over the window, where it keeps one.
     pub own_account: Option<OwnAccount>,
@@ -158,17 +158,17 @@ pub struct Slice {
     /// HdrHistogram V2 (compressed), ns.
     pub service: Vec<u8>,
     pub counters: Vec<Counter>,
-    /// Why the slice does not count, if it does not.
+    /// Why the slice is void. `None`: it counts.
     pub void: Option<String>,
 }
 
 impl Slice {
-    /// CPU time that the system burnt in idle polling, by its own account, in ns.
+    /// Returns the CPU time that the system spent in idle polling, by its own account, in ns.
     ///
     /// A system keeps its account by a clock, which goes on while the hypervisor or another task
     /// has the CPU. Where busy and idle time together exceed the CPU time, both are scaled down to
-    /// it, so that being robbed while idle does not look like work that cost nothing. It is never
-    /// more than the slice's CPU time.
+    /// it, so that time lost while idle does not look like free work. The result never exceeds the
+    /// slice's CPU time.
     pub(crate) fn idle_poll_cpu_ns(&self) -> u64 {
         let Some(account) = self.own_account else { return 0 };
         let clocked = u128::from(account.busy_ns) + u128::from(account.idle_poll_ns);
@@ -181,7 +181,7 @@ impl Slice {
     }
 }
 
-/// A doubt and what it is about: a slice, an environment, or (neither) the whole record.
+/// A doubt about a slice, an environment, or (with neither) the whole record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct DoubtRecord {
     pub slice: Option<i64>,

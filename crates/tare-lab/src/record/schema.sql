@@ -58,7 +58,7 @@ CREATE TABLE settings (
     key          TEXT NOT NULL,
     value        TEXT NOT NULL
 );
-CREATE TABLE blocks (                    -- complete blocks; slices of others are dropped on resume
+CREATE TABLE blocks (                    -- complete rounds; resume drops the slices of others
     block          INTEGER PRIMARY KEY,
     ended_unix_ms  INTEGER NOT NULL
 );

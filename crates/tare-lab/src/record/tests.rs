@@ -101,10 +101,10 @@ fn environment(name: &str, control: bool) -> EnvironmentRecord {
     }
 }
 
-fn slice(block: u32, position: u32, environment: &str) -> Slice {
+fn slice(round: u32, position: u32, environment: &str) -> Slice {
     Slice {
         id: 0,
-        block,
+        block: round,
         position,
         environment: environment.into(),
         workload: "w".into(),
@@ -148,7 +148,7 @@ impl Place {
         names
     }
 
-    /// A writer with both environments and one complete block.
+    /// A writer with both environments and one complete round.
     fn begun(&self) -> RecordWriter {
         let mut writer = RecordWriter::create(&self.path(), &opening()).unwrap();
         writer.put_environment(0, &environment("native", false)).unwrap();
@@ -156,13 +156,13 @@ impl Place {
         writer.put_rate("w", 5000.0).unwrap();
         writer.put_slice(&slice(0, 0, "native"), &[Doubt::Steal { share: 0.5 }]).unwrap();
         writer.put_slice(&slice(0, 1, "native again"), &[]).unwrap();
-        writer.finish_block(0, 5).unwrap();
+        writer.finish_round(0, 5).unwrap();
         writer
     }
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn record_round_trips() {
     let place = Place::new();
     let mut writer = place.begun();
     let found = DoubtRecord {
@@ -198,7 +198,7 @@ fn what_is_written_is_read() {
 }
 
 #[test]
-fn resume_drops_the_block_that_did_not_end() {
+fn resume_drops_incomplete_round() {
     let place = Place::new();
     let mut writer = place.begun();
     writer.put_slice(&slice(1, 0, "native"), &[Doubt::Steal { share: 0.1 }]).unwrap();
@@ -212,7 +212,7 @@ fn resume_drops_the_block_that_did_not_end() {
     drop(writer);
     assert_eq!(Record::read(&place.path()).unwrap().slices.len(), 3, "a crash keeps it");
     let writer = RecordWriter::resume(&place.path()).unwrap();
-    assert_eq!(writer.blocks(), 1);
+    assert_eq!(writer.rounds(), 1);
     assert!(writer.record().slices.iter().all(|one| one.response.is_empty()));
     drop(writer);
     let record = Record::read(&place.path()).unwrap();
@@ -221,12 +221,12 @@ fn resume_drops_the_block_that_did_not_end() {
 }
 
 #[test]
-fn an_ended_record_can_be_gone_on_with() {
+fn resumes_ended_record() {
     let place = Place::new();
     place.begun().finish("budget spent", 7).unwrap();
     let mut writer = RecordWriter::resume(&place.path()).unwrap();
     writer.put_slice(&slice(1, 0, "native"), &[]).unwrap();
-    writer.finish_block(1, 8).unwrap();
+    writer.finish_round(1, 8).unwrap();
     writer.finish("rounds done", 9).unwrap();
     let record = Record::read(&place.path()).unwrap();
     assert_eq!((record.slices.len(), record.header.ending.as_deref()), (3, Some("rounds done")));
@@ -234,7 +234,7 @@ fn an_ended_record_can_be_gone_on_with() {
 }
 
 #[test]
-fn nothing_is_overwritten() {
+fn refuses_to_overwrite() {
     let place = Place::new();
     std::fs::write(place.path(), "precious").unwrap();
     let error = RecordWriter::create(&place.path(), &opening()).unwrap_err();
@@ -248,7 +248,7 @@ fn nothing_is_overwritten() {
 }
 
 #[test]
-fn files_that_are_no_records() {
+fn refuses_files_that_are_no_records() {
     let place = Place::new();
     let path = place.path();
     let name = path.display().to_string();
@@ -276,7 +276,7 @@ fn files_that_are_no_records() {
 }
 
 #[test]
-fn damage_is_told() {
+fn reports_damaged_records() {
     let place = Place::new();
     place.begun().finish("rounds done", 1).unwrap();
     let connection = Connection::open(place.path()).unwrap();
@@ -294,7 +294,7 @@ fn damage_is_told() {
 }
 
 #[test]
-fn a_record_that_is_written_has_one_writer() {
+fn locks_record_for_one_writer() {
     let place = Place::new();
     let writer = place.begun();
     let error = RecordWriter::resume(&place.path()).unwrap_err().to_string();
@@ -306,7 +306,7 @@ fn a_record_that_is_written_has_one_writer() {
 }
 
 #[test]
-fn a_full_disk_is_one_clear_line_and_the_record_stays_readable() {
+fn full_disk_keeps_record_readable() {
     let place = Place::new();
     let mut writer = place.begun();
     writer.limit_pages(60);
@@ -329,7 +329,7 @@ fn a_full_disk_is_one_clear_line_and_the_record_stays_readable() {
 }
 
 #[test]
-fn the_tables_answer_the_common_questions() {
+fn sql_views_answer_common_questions() {
     let place = Place::new();
     place.begun().finish("rounds done", 1).unwrap();
     let connection = Connection::open(place.path()).unwrap();
@@ -349,7 +349,7 @@ fn the_tables_answer_the_common_questions() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(16))]
     #[test]
-    fn any_slice_round_trips(
+    fn slice_round_trips(
         operations in 0u64..1 << 62,
         text in ".{0,20}",
         bytes in proptest::collection::vec(any::<u8>(), 0..50),
@@ -388,7 +388,7 @@ fn make_old(path: &std::path::Path, version: i32) {
 }
 
 #[test]
-fn records_without_a_host_layer_are_read_and_resumed() {
+fn upgrades_records_without_host_layer() {
     let place = Place::new();
     let writer = place.begun();
     let before = writer.record().environments.clone();
@@ -439,7 +439,7 @@ fn stack_slice(round: u32, environment: &str) -> StackSlice {
 }
 
 #[test]
-fn stacks_are_kept_and_come_back() {
+fn stacks_round_trip() {
     let place = Place::new();
     let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
@@ -463,7 +463,7 @@ fn stacks_are_kept_and_come_back() {
 }
 
 #[test]
-fn a_record_from_before_there_were_stacks_has_none_and_takes_some_when_resumed() {
+fn upgrades_records_without_stacks() {
     let place = Place::new();
     RecordWriter::create(&place.path(), &opening()).unwrap().finish("rounds done", 1).unwrap();
     make_old(&place.path(), 2);
@@ -490,7 +490,7 @@ fn make_untraced(path: &std::path::Path) {
 }
 
 #[test]
-fn records_from_before_there_was_tracing_are_read_and_take_traced_slices_when_resumed() {
+fn upgrades_records_without_tracing() {
     let place = Place::new();
     let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
@@ -516,7 +516,7 @@ fn records_from_before_there_was_tracing_are_read_and_take_traced_slices_when_re
 
 /// A layer that a record does not keep fails here.
 #[test]
-fn every_layer_is_kept() {
+fn layers_round_trip() {
     let place = Place::new();
     let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
     let plain = environment("native", false);
@@ -534,7 +534,7 @@ fn every_layer_is_kept() {
 }
 
 #[test]
-fn a_layer_value_that_is_unknown_is_an_error_that_names_it() {
+fn names_unknown_layer_value() {
     let place = Place::new();
     drop(place.begun());
     let connection = Connection::open(place.path()).unwrap();

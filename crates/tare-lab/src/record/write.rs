@@ -1,10 +1,10 @@
 //! Writing a record while its study runs.
 //!
-//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock` for
-//! as long as it is written, so that a living writer can be told from a dead one's leftovers. Each
+//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock` while
+//! it is written, which distinguishes a running writer from the leftovers of a crash. Each
 //! slice is one transaction. In WAL mode with `synchronous=NORMAL` a commit costs no sync, which
 //! would disturb the disk under test; a killed process loses nothing that was committed, and each
-//! complete block is synced, so that a power loss takes at most the running block too.
+//! complete round is synced, so that a power loss takes at most the running round too.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::doubt::Doubt;
 use crate::environment::CpuPlan;
 use crate::study::Study;
 
-/// What is known before a study runs.
+/// The facts about a study before it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Opening {
     pub tare_version: String,
@@ -61,17 +61,17 @@ impl Opening {
     }
 }
 
-/// The one writer of a record. Dropped without `finish`, it leaves what a crash leaves: a record
-/// that can be read and resumed.
+/// The only writer of a record. Dropped without `finish`, it leaves a record that can be read and
+/// resumed, as a crash does.
 #[derive(Debug)]
 pub struct RecordWriter {
     path: PathBuf,
     // Dropped before the lock: fields are dropped in order.
     connection: Connection,
     _lock: File,
-    /// Blocks that are complete; the next one has this number.
-    blocks: u32,
-    /// What was written, without histograms.
+    /// Rounds that are complete; the next one has this number.
+    rounds: u32,
+    /// The written record, without histograms.
     record: Record,
 }
 
@@ -115,8 +115,8 @@ impl RecordWriter {
         made
     }
 
-    /// Opens a record to go on with it. Slices of a block that did not end are dropped, with their
-    /// doubts: a block is the statistical unit, and half of one compares environments across the
+    /// Opens a record to go on with it. Slices of a round that did not end are dropped, with their
+    /// doubts: a round is the statistical unit, and half of one compares environments across the
     /// time that passed between. What is known of environments is kept until they start again;
     /// doubts about them and about the whole are dropped, for they are found again.
     pub fn resume(path: &Path) -> Result<Self, RecordError> {
@@ -130,7 +130,7 @@ impl RecordWriter {
         // Before anything is set: another program's database is left as it is.
         let record = read_from(&connection, path)?;
         let mut writer =
-            Self { path: path.to_path_buf(), connection, _lock: lock, blocks: 0, record };
+            Self { path: path.to_path_buf(), connection, _lock: lock, rounds: 0, record };
         writer.set_up()?;
         writer.transact("resume", |transaction| {
             upgrade(transaction)?;
@@ -143,17 +143,17 @@ impl RecordWriter {
         })?;
         writer.record = read_from(&writer.connection, path)?;
         writer.record.slices.iter_mut().for_each(strip);
-        let blocks = "SELECT COALESCE(MAX(block) + 1, 0) FROM blocks";
-        writer.blocks = writer
+        let last_round = "SELECT COALESCE(MAX(block) + 1, 0) FROM blocks";
+        writer.rounds = writer
             .connection
-            .query_row(blocks, [], |row| row.get(0))
+            .query_row(last_round, [], |row| row.get(0))
             .map_err(|error| RecordError::sqlite("read", path, error))?;
         Ok(writer)
     }
 
     fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
         let (connection, lock) = Self::connect(path, lock)?;
-        Ok(Self { path: path.to_path_buf(), connection, _lock: lock, blocks: 0, record })
+        Ok(Self { path: path.to_path_buf(), connection, _lock: lock, rounds: 0, record })
     }
 
     /// Locks the file, then opens it.
@@ -189,9 +189,9 @@ impl RecordWriter {
         &self.record
     }
 
-    /// Blocks that are complete; the next one has this number.
-    pub fn blocks(&self) -> u32 {
-        self.blocks
+    /// Rounds that are complete; the next one has this number.
+    pub fn rounds(&self) -> u32 {
+        self.rounds
     }
 
     /// Writes what is known of an environment, in place of what was known before. `position` is its
@@ -254,13 +254,13 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Marks a block as complete and syncs it.
-    pub fn finish_block(&mut self, block: u32, unix_ms: u64) -> Result<(), RecordError> {
+    /// Marks a round as complete and syncs it.
+    pub fn finish_round(&mut self, round: u32, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
             let sql = "INSERT OR REPLACE INTO blocks VALUES (?, ?)";
-            transaction.execute(sql, params![block, signed(unix_ms)]).map(drop)
+            transaction.execute(sql, params![round, signed(unix_ms)]).map(drop)
         })?;
-        self.blocks = block + 1;
+        self.rounds = round + 1;
         self.connection
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             .map_err(|error| RecordError::sqlite("sync", &self.path, error))
@@ -307,13 +307,13 @@ impl RecordWriter {
     }
 }
 
-/// Histograms stay in the file: hundreds of them are not needed to go on.
+/// Drops the histograms, which a running campaign does not need; the file keeps them.
 fn strip(slice: &mut Slice) {
     slice.response = Vec::new();
     slice.service = Vec::new();
 }
 
-/// Brings the tables of an older version to this one's.
+/// Upgrades the tables of an older version.
 fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     let version: i64 = transaction.pragma_query_value(None, "user_version", |row| row.get(0))?;
     if version < VERSION_WITH_HOST {
@@ -354,7 +354,7 @@ fn admit_traced(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                SET sql = replace(sql, '''latency'')', '''latency'', ''traced'')') \
                WHERE type = 'table' AND name = 'slices'";
     transaction.execute(sql, [])?;
-    // Every connection looks at the schema anew, this one too.
+    // A new schema version makes every connection reload the schema, this one too.
     let schema: i64 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     transaction.pragma_update(None, "schema_version", schema + 1)?;
     transaction.pragma_update(None, "writable_schema", false)

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::str::FromStr;
 
 use super::parse::{Names, must_exist, name_of, options, part};
-use super::vocabulary::{OptionWords, Vocabulary};
+use super::vocabulary::{KnownOption, Vocabulary};
 use super::{Problem, StudyError};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
@@ -17,9 +17,9 @@ pub(super) const KEYS: &[&str] = &[
     "storage", "vm", "sandbox", "rootfs", "inject", "limits",
 ];
 
-/// An environment as written: only what the file says.
+/// An environment with only the layers that the file names.
 #[derive(Debug)]
-struct Written {
+struct EnvironmentTable {
     name: String,
     /// Index of the environment that it extends, and the place where it says so.
     extends: Option<(usize, Range<usize>)>,
@@ -59,7 +59,7 @@ pub(super) fn read(
         names.add("environment", &name, &item, source)?;
         order.push(name);
     }
-    let written: Vec<Written> = tables
+    let written: Vec<EnvironmentTable> = tables
         .iter()
         .zip(&order)
         .map(|(table, name)| one(table, name, &order, vocabulary))
@@ -72,7 +72,7 @@ fn one(
     name: &str,
     order: &[String],
     vocabulary: &Vocabulary,
-) -> Result<Written, StudyError> {
+) -> Result<EnvironmentTable, StudyError> {
     let extends = match table.text("extends")? {
         None => None,
         Some((target, item)) => {
@@ -93,7 +93,7 @@ fn one(
             }
         },
     };
-    Ok(Written {
+    Ok(EnvironmentTable {
         name: name.to_string(),
         extends,
         optional: table.flag("optional")?,
@@ -158,8 +158,8 @@ fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
         let none = ["none".to_string()];
         return Ok(table.word(key, &none)?.map(|_| Rootfs::None));
     }
-    let free = |(name, _): &(&str, &str)| OptionWords { name: (*name).into(), values: Vec::new() };
-    let known: Vec<OptionWords> = Rootfs::VALUES.iter().map(free).collect();
+    let free = |(name, _): &(&str, &str)| KnownOption { name: (*name).into(), values: Vec::new() };
+    let known: Vec<KnownOption> = Rootfs::VALUES.iter().map(free).collect();
     let made_of = options(&item, key, None, &known)?;
     match made_of.as_slice() {
         [(name, value)] if !value.is_empty() => Ok(Rootfs::new(name, value.clone())),
@@ -172,7 +172,7 @@ fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
 
 fn resolve(
     index: usize,
-    written: &[Written],
+    written: &[EnvironmentTable],
     tables: &[Table<'_>],
     source: Source<'_>,
 ) -> Result<EnvironmentSpec, StudyError> {
@@ -219,9 +219,9 @@ fn resolve(
 
 /// The value of the first environment of a chain that has one.
 fn inherited<T>(
-    written: &[Written],
+    written: &[EnvironmentTable],
     chain: &[usize],
-    layer: impl Fn(&Written) -> Option<T>,
+    layer: impl Fn(&EnvironmentTable) -> Option<T>,
 ) -> Option<T> {
     chain.iter().find_map(|at| layer(&written[*at]))
 }

@@ -1,4 +1,4 @@
-//! What stands for more than it says: `[[sweep]]` and `[quick]`.
+//! Expands `[[sweep]]` and `[quick]`.
 //!
 //! Method: both are edits of the parsed document, made before it is read. So whatever a workload, a
 //! schedule or a system understands can be swept or changed for the quick part, every edit is
@@ -100,11 +100,11 @@ pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
         let name: &str = key.get_ref();
         let DeValue::Table(above) = value.get_ref() else { continue };
         match edited.get_mut(name).map(Spanned::get_mut) {
-            Some(DeValue::Table(below)) => lay_over(below, above),
+            Some(DeValue::Table(below)) => merge_tables(below, above),
             Some(DeValue::Array(tables)) => {
                 for table in tables.iter_mut() {
                     if let DeValue::Table(below) = table.get_mut() {
-                        lay_over(below, above);
+                        merge_tables(below, above);
                     }
                 }
             }
@@ -118,11 +118,11 @@ pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
 }
 
 /// Puts every value of `above` in the place of the one of the same name; tables are merged.
-fn lay_over<'t>(below: &mut DeTable<'t>, above: &DeTable<'t>) {
+fn merge_tables<'t>(below: &mut DeTable<'t>, above: &DeTable<'t>) {
     for (key, value) in above {
         let name: &str = key.get_ref();
         match (below.get_mut(name).map(Spanned::get_mut), value.get_ref()) {
-            (Some(DeValue::Table(below)), DeValue::Table(above)) => lay_over(below, above),
+            (Some(DeValue::Table(below)), DeValue::Table(above)) => merge_tables(below, above),
             _ => {
                 // A key that is there already would keep its old place.
                 below.remove(name);

@@ -1,4 +1,4 @@
-//! A study: the question. What it holds after parsing and checking.
+//! A study after parsing and checking.
 //!
 //! `parse` makes one from TOML text and a `Vocabulary`; every error says file, line and column,
 //! shows the line with a caret and names the nearest valid word.
@@ -20,7 +20,7 @@ use crate::environment::EnvironmentSpec;
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
-pub use vocabulary::{OptionInfo, OptionWords, PartWords, Vocabulary, WorkloadWords};
+pub use vocabulary::{KnownOption, KnownPart, KnownWorkload, OptionInfo, Vocabulary};
 
 /// Every key of a study with its meaning and default, as a file that can be run.
 pub const TEMPLATE: &str = include_str!("template.toml");
@@ -46,14 +46,14 @@ pub struct Study {
     /// In the order of the file. The A/A control is added by the campaign, not listed here.
     pub environments: Vec<EnvironmentSpec>,
     pub workloads: Vec<WorkloadSpec>,
-    /// What others published for the same question, shown beside ours with a verdict.
+    /// Published relations for the same question, shown beside ours with a verdict.
     pub published: Vec<PublishedRelation>,
     /// Set where this is the quick part of the study (`tare weigh --quick`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickPart>,
 }
 
-/// What the quick part of a study leaves to the whole one, besides time.
+/// The environments and workloads that the quick part of a study leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuickPart {
     /// Names of environments of the study file that are not in this part.
@@ -73,7 +73,7 @@ pub struct SystemSpec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// All environments up, loaded and frozen but one; short slices in random blocks.
+    /// All environments up, loaded and frozen but one; short slices in random rounds.
     Slices,
     /// Whole runs, interleaved by round, a fresh data directory each.
     Trials,
@@ -100,7 +100,7 @@ pub struct ScheduleSpec {
     pub window: Duration,
     /// Load before the window, not measured.
     pub lead_in: Duration,
-    /// At most this many rounds. A round is a block: every environment once, in random order.
+    /// At most this many rounds. A round is a round: every environment once, in random order.
     pub rounds: u32,
     /// At least this many rounds before an early stop.
     pub rounds_min: u32,
@@ -113,7 +113,7 @@ pub struct ScheduleSpec {
     pub seed: Option<u64>,
 }
 
-/// Which CPUs are whose. `None` lets Tare divide them.
+/// The CPUs of system and client. `None` lets Tare divide them.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSpec {
     pub system: Option<tare_std::cpus::CpuSet>,

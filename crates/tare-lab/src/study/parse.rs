@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::vocabulary::{OptionWords, PartWords, Vocabulary, WorkloadWords};
+use super::vocabulary::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 use super::{
     CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec, control_name, environments, expand, published,
@@ -285,7 +285,7 @@ pub(super) fn must_exist_as(
     Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
-fn driver<'v>(root: &Table<'_>, vocabulary: &'v Vocabulary) -> Result<&'v PartWords, StudyError> {
+fn driver<'v>(root: &Table<'_>, vocabulary: &'v Vocabulary) -> Result<&'v KnownPart, StudyError> {
     let known = &vocabulary.drivers;
     let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
     let driver = match root.word("driver", &names)? {
@@ -313,7 +313,7 @@ pub(super) fn part(
     item: &Item<'_>,
     key: &str,
     title: &str,
-    known: &[PartWords],
+    known: &[KnownPart],
 ) -> Result<(String, Vec<(String, String)>), StudyError> {
     let table = item.open_table(title)?;
     let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
@@ -331,7 +331,7 @@ pub(super) fn options(
     item: &Item<'_>,
     title: &str,
     key: Option<&str>,
-    known: &[OptionWords],
+    known: &[KnownOption],
 ) -> Result<Vec<(String, String)>, StudyError> {
     let keys: Vec<&str> =
         key.into_iter().chain(known.iter().map(|option| option.name.as_str())).collect();
@@ -413,7 +413,7 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
 fn workloads(
     root: &Table<'_>,
     source: Source<'_>,
-    driver: &PartWords,
+    driver: &KnownPart,
     vocabulary: &Vocabulary,
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
@@ -487,7 +487,7 @@ fn workloads(
 fn named<'v>(
     table: &Table<'_>,
     vocabulary: &'v Vocabulary,
-) -> Result<Option<&'v WorkloadWords>, StudyError> {
+) -> Result<Option<&'v KnownWorkload>, StudyError> {
     let known: Vec<String> = vocabulary.workloads.iter().map(|words| words.name.clone()).collect();
     let Some(name) = table.word("workload", &known)? else { return Ok(None) };
     for key in ["write_share", "columns", "column_bytes", "keys"] {

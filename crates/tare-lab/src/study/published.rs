@@ -1,4 +1,4 @@
-//! What others published of two environments: a relation, with its source, that a run can confirm or
+//! Published relations between two environments, with their source, which a run can confirm or
 //! contradict ([`crate::analysis::relations`] has the rule).
 
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use super::parse::{must_exist, must_exist_as};
 use super::{Problem, StudyError};
 use tare_toml::{Item, Table};
 
-/// What somebody else found of two environments, on another machine.
+/// A published relation between two environments, measured on another machine.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedRelation {
     pub environment: String,

@@ -7,35 +7,35 @@ fn vocabulary() -> Vocabulary {
         runtimes: words(&["process", "oci:*", "docker", "docker:*"]),
         host_groups: words(&["disk", "network"]),
         storages: vec![
-            PartWords { name: "directory".into(), options: vec![] },
-            PartWords {
+            KnownPart { name: "directory".into(), options: vec![] },
+            KnownPart {
                 name: "ext4".into(),
                 options: vec![
-                    OptionWords { name: "size".into(), values: vec![] },
-                    OptionWords { name: "journal".into(), values: words(&["ordered", "data"]) },
+                    KnownOption { name: "size".into(), values: vec![] },
+                    KnownOption { name: "journal".into(), values: words(&["ordered", "data"]) },
                 ],
             },
         ],
-        vm: vec![OptionWords { name: "vcpus".into(), values: vec![] }],
-        sandbox: vec![OptionWords { name: "platform".into(), values: words(&["systrap", "kvm"]) }],
-        systems: vec![PartWords {
+        vm: vec![KnownOption { name: "vcpus".into(), values: vec![] }],
+        sandbox: vec![KnownOption { name: "platform".into(), values: words(&["systrap", "kvm"]) }],
+        systems: vec![KnownPart {
             name: "tare-db".into(),
             options: vec![
-                OptionWords { name: "durability".into(), values: words(&["periodic", "batch"]) },
-                OptionWords { name: "shards".into(), values: vec![] },
+                KnownOption { name: "durability".into(), values: words(&["periodic", "batch"]) },
+                KnownOption { name: "shards".into(), values: vec![] },
             ],
         }],
         drivers: vec![
-            PartWords { name: "tare-load".into(), options: vec![] },
-            PartWords {
+            KnownPart { name: "tare-load".into(), options: vec![] },
+            KnownPart {
                 name: "fio".into(),
                 options: vec![
-                    OptionWords { name: "rw".into(), values: words(&["randread", "write"]) },
-                    OptionWords { name: "iodepth".into(), values: vec![] },
+                    KnownOption { name: "rw".into(), values: words(&["randread", "write"]) },
+                    KnownOption { name: "iodepth".into(), values: vec![] },
                 ],
             },
         ],
-        workloads: vec![WorkloadWords { name: "ycsb-a".into(), rows: 1_000_000 }],
+        workloads: vec![KnownWorkload { name: "ycsb-a".into(), rows: 1_000_000 }],
     }
 }
 
@@ -68,7 +68,7 @@ fn check(old: &str, new: &str, expect: &str) {
 }
 
 #[test]
-fn a_workload_may_be_one_with_a_name() {
+fn accepts_named_workload() {
     let named = |words: &str| {
         let text = GOOD.replace("write_share = 1\n", words);
         let workload = read(&text).workloads.remove(0);
@@ -112,7 +112,7 @@ fn shipped_studies_and_the_template_are_valid() {
 }
 
 #[test]
-fn each_step_of_the_quick_ladder_changes_one_layer() {
+fn quick_steps_change_one_layer_each() {
     let text = include_str!("../../../../studies/quick.toml");
     let study = read(text);
     let ladder: Vec<_> =
@@ -130,7 +130,7 @@ fn each_step_of_the_quick_ladder_changes_one_layer() {
 }
 
 #[test]
-fn what_is_left_out_has_its_default() {
+fn fills_in_defaults() {
     let study = read(GOOD);
     assert_eq!(study.driver, "tare-load");
     assert_eq!(study.system, SystemSpec { name: "tare-db".into(), options: vec![] });
@@ -152,7 +152,7 @@ fn what_is_left_out_has_its_default() {
 }
 
 #[test]
-fn extends_takes_over_what_is_not_named() {
+fn extends_inherits_missing_layers() {
     let study = read(&GOOD.replace(
         "extends = \"native\"\n",
         "extends = \"limited\"\ncpu = \"pinned\"\noptional = true\n\
@@ -170,7 +170,7 @@ fn extends_takes_over_what_is_not_named() {
 }
 
 #[test]
-fn a_driver_with_words_of_its_own_is_asked_in_them() {
+fn reads_driver_options() {
     let text = GOOD.replace("baseline", "driver = \"fio\"\nbaseline");
     let (head, _) = text.split_once("[[workload]]").unwrap();
     let with = |workload: &str| {
@@ -194,7 +194,7 @@ fn a_driver_with_words_of_its_own_is_asked_in_them() {
 }
 
 #[test]
-fn options_keys_and_cpus_are_read() {
+fn reads_options_keys_and_cpus() {
     let study = read(&GOOD.replace(
         "[schedule]",
         "[system]\nshards = 2\ndurability = \"batch\"\n[cpus]\nsystem = \"2-3\"\n\
@@ -218,7 +218,7 @@ fn options_keys_and_cpus_are_read() {
 }
 
 #[test]
-fn unknown_keys_show_their_place_and_the_nearest_name() {
+fn unknown_key_shows_place_and_nearest_name() {
     check(
         "runtime =",
         "runtme =",
@@ -267,7 +267,7 @@ s.toml:14:28: unknown key "mean_share" in keys of kind uniform; known: kind
 }
 
 #[test]
-fn unknown_values_show_the_nearest() {
+fn unknown_value_shows_nearest() {
     check(
         "\"process\"",
         "\"proces\"",
@@ -334,7 +334,7 @@ s.toml:14:8: unknown value "gausian" for "keys"; did you mean "gaussian"?
 }
 
 #[test]
-fn environments_that_cannot_be() {
+fn refuses_invalid_environments() {
     check(
         "baseline = \"native\"",
         "baseline = \"nativ\"",
@@ -419,7 +419,7 @@ s.toml:8:12: "optional" must be true or false, not a text
 }
 
 #[test]
-fn workloads_and_schedules_that_cannot_be() {
+fn refuses_invalid_workloads_and_schedules() {
     check(
         "write_share = 1",
         "write_share = 1\nrows = 0",
@@ -522,7 +522,7 @@ s.toml:4:10: "3-1" is no valid value for "system": "3-1" is not a CPU list: the 
 }
 
 #[test]
-fn broken_toml_and_missing_parts() {
+fn refuses_broken_toml_and_missing_parts() {
     check(
         "rounds = 9",
         "rounds = ",
@@ -559,7 +559,7 @@ s.toml:12:15: "environment" names "boxx", but no environment has that name; did 
 }
 
 #[test]
-fn the_host_layer_is_as_it_is_unless_said() {
+fn host_layer_defaults_to_as_is() {
     let study =
         read(&GOOD.replace("extends = \"native\"", "extends = \"native\"\nhost = \"tuned\""));
     let hosts: Vec<&Host> = study.environments.iter().map(|one| &one.host).collect();
@@ -571,7 +571,7 @@ fn the_host_layer_is_as_it_is_unless_said() {
 }
 
 #[test]
-fn storage_machine_and_injection_are_layers_like_others() {
+fn reads_storage_vm_and_inject_layers() {
     let study = read(&GOOD.replace(
         "extends = \"native\"\n",
         "extends = \"native\"\nstorage = { kind = \"ext4\", size = \"2G\", journal = \"data\" }\n\
@@ -670,7 +670,7 @@ workload = { rows = 1000, keys = { kind = "gaussian", mean_share = 0.4 } }
 "#;
 
 #[test]
-fn a_sweep_is_a_workload_for_each_value() {
+fn sweep_adds_workload_for_each_value() {
     let study = read(PARTS);
     let told: Vec<_> =
         study.workloads.iter().map(|one| (one.name.as_str(), one.in_flight, one.rows)).collect();
@@ -700,7 +700,7 @@ fn a_sweep_is_a_workload_for_each_value() {
 }
 
 #[test]
-fn the_quick_part_keeps_what_it_names_and_says_what_it_leaves() {
+fn quick_part_lists_what_it_leaves_out() {
     let text = PARTS;
     let part = parse_quick(text, "s.toml", &vocabulary()).unwrap();
     let names: Vec<&str> = part.environments.iter().map(|one| one.name.as_str()).collect();
@@ -719,7 +719,7 @@ fn the_quick_part_keeps_what_it_names_and_says_what_it_leaves() {
 }
 
 #[test]
-fn a_quick_part_is_checked_with_the_study() {
+fn checks_quick_part_with_study() {
     let broken = |old: &str, new: &str| {
         let error = parse(&PARTS.replace(old, new), "s.toml", &vocabulary()).unwrap_err();
         error.to_string().lines().next().unwrap().to_string()
@@ -742,7 +742,7 @@ fn a_quick_part_is_checked_with_the_study() {
 }
 
 #[test]
-fn published_relations_name_two_environments_and_a_figure() {
+fn reads_published_relations() {
     let study = read(PARTS);
     let [range, ratio, sign] = study.published.as_slice() else { panic!("three") };
     assert_eq!(range.claim, Claim::Throughput(Expected::Range(6.0, 12.0)));
@@ -764,7 +764,7 @@ fn published_relations_name_two_environments_and_a_figure() {
 
 /// A layer that the study cannot name fails here.
 #[test]
-fn every_layer_is_a_key_of_a_study() {
+fn study_has_key_for_every_layer() {
     for layer in Layer::ALL {
         let value = match layer {
             Layer::Runtime => "\"oci:runc\"",

@@ -9,23 +9,23 @@ pub struct Vocabulary {
     /// Groups of knobs that `host = "tuned=..."` can name.
     pub host_groups: Vec<String>,
     /// Kinds of storage.
-    pub storages: Vec<PartWords>,
+    pub storages: Vec<KnownPart>,
     /// Options of virtual machines.
-    pub vm: Vec<OptionWords>,
+    pub vm: Vec<KnownOption>,
     /// Options of gVisor.
-    pub sandbox: Vec<OptionWords>,
+    pub sandbox: Vec<KnownOption>,
     /// The first is the default.
-    pub systems: Vec<PartWords>,
+    pub systems: Vec<KnownPart>,
     /// The first is the default. Options are those of a workload: a driver that has some is asked in
     /// its own words, under its name.
-    pub drivers: Vec<PartWords>,
+    pub drivers: Vec<KnownPart>,
     /// Workloads that drivers without words of their own know by name.
-    pub workloads: Vec<WorkloadWords>,
+    pub workloads: Vec<KnownWorkload>,
 }
 
 /// A workload that has a name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct WorkloadWords {
+pub struct KnownWorkload {
     pub name: String,
     /// The rows that it has if the study does not say.
     pub rows: u64,
@@ -33,14 +33,14 @@ pub struct WorkloadWords {
 
 /// A system, a driver or a kind of storage, and its options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct PartWords {
+pub struct KnownPart {
     pub name: String,
-    pub options: Vec<OptionWords>,
+    pub options: Vec<KnownOption>,
 }
 
 /// An option and its values; without values, any text, number or flag is taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OptionWords {
+pub struct KnownOption {
     pub name: String,
     pub values: Vec<String>,
 }
@@ -55,7 +55,7 @@ pub struct OptionInfo {
     pub help: &'static str,
 }
 
-impl From<&OptionInfo> for OptionWords {
+impl From<&OptionInfo> for KnownOption {
     fn from(info: &OptionInfo) -> Self {
         let values = info.values.iter().map(|value| (*value).to_string()).collect();
         Self { name: info.name.into(), values }

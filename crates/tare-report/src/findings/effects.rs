@@ -2,7 +2,7 @@
 //! that differ in it alone, or by its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
-use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_block};
+use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_round};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
 use tare_stats::estimate;
@@ -195,7 +195,7 @@ fn pair(
             is_claim(analysis, workload, metric, cost) && filter.allows_layer(&cost.percent, noise)
         })
     };
-    let blocks = server_cpu_by_block(record, workload, &[&with.name, &without.name]);
+    let blocks = server_cpu_by_round(record, workload, &[&with.name, &without.name]);
     let differences: Vec<f64> = blocks
         .us
         .values()

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tare_lab::campaign::{self, NoObserver, Parts};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
-use tare_lab::fake::{self, World};
+use tare_lab::fake::{self, FakeHost};
 use tare_lab::record::{Opening, RecordWriter};
 use tare_lab::study::*;
 use tare_std::cpus::CpuSet;
@@ -67,7 +67,7 @@ pub(crate) fn measure(
         host: vec![],
     };
     let writer = RecordWriter::create(path, &opening).unwrap();
-    let world = World::new(1);
+    let world = FakeHost::new(1);
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let parts = Parts {

@@ -7,7 +7,7 @@ use std::io::Write;
 use anyhow::{Context, anyhow};
 use tare_lab::doubt::Doubt;
 use tare_lab::record::{Record, read_stacks};
-use tare_lab::stacks::{Afterwards, StackKind, StackSlice};
+use tare_lab::stacks::{ExtraRounds, StackKind, StackSlice};
 use tare_probe::Roots;
 use tare_probe::stacks::Perf;
 use tare_report::stacks::{Profile, Side, flamegraph, json, overview, pair};
@@ -19,15 +19,15 @@ use crate::cli::{Report, SampleStacks};
 use crate::exit::{Exit, ExitWith};
 
 /// What was asked for, marked as the run's own, and doubts for what cannot be had.
-pub(super) fn afterwards(
+pub(super) fn extra_rounds(
     asked: &SampleStacks,
     run: &str,
     cpus: &CpuSet,
-) -> (Afterwards<'static>, Vec<Doubt>) {
-    let mut afterwards = Afterwards {
+) -> (ExtraRounds<'static>, Vec<Doubt>) {
+    let mut extra = ExtraRounds {
         rounds: asked.stack_rounds,
         window: asked.stack_window,
-        ..Afterwards::default()
+        ..ExtraRounds::default()
     };
     let mut doubts = Vec::new();
     let mut missing = |probe: &str, error: &dyn Error| {
@@ -42,17 +42,17 @@ pub(super) fn afterwards(
                 asked.stacks_user.into(),
                 (tare_host::RUN_VARIABLE, run),
             ) {
-                Ok(perf) => afterwards.samplers.push(Box::new(perf)),
+                Ok(perf) => extra.samplers.push(Box::new(perf)),
                 Err(error) => missing(StackKind::from(*kind).probe(), &error),
             }
         }
     }
     if asked.syscalls {
         let (tracers, unread) = tare_probe::open_disturbing(&Roots::default(), cpus);
-        afterwards.tracers = tracers;
+        extra.tracers = tracers;
         unread.iter().for_each(|(probe, error)| missing(probe, error));
     }
-    (afterwards, doubts)
+    (extra, doubts)
 }
 
 /// Prints what the stacks of a record say.

@@ -19,7 +19,7 @@ use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, Opening, Record, RecordWriter, free_path, read_stacks};
-use tare_lab::stacks::Afterwards;
+use tare_lab::stacks::ExtraRounds;
 use tare_lab::study::{self, Study};
 use tare_load::workload::shipped;
 use tare_tune::idle;
@@ -369,10 +369,10 @@ pub(super) fn measure_here(
     };
     let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
-    let mut afterwards = Afterwards::default();
+    let mut extra = ExtraRounds::default();
     if let Some(asked) = &question.stacks {
-        let (found, missing) = stacks::afterwards(asked, site.run(), &plan.all);
-        afterwards = found;
+        let (found, missing) = stacks::extra_rounds(asked, site.run(), &plan.all);
+        extra = found;
         doubts.extend(missing);
     }
     let writer = question.writer(&plan, host, &clock)?;
@@ -391,7 +391,7 @@ pub(super) fn measure_here(
         keep: Some(site.ground().work().join("kept")),
         doubts,
     };
-    let ending = conduct(question, parts, writer, stop, afterwards)?;
+    let ending = conduct(question, parts, writer, stop, extra)?;
     if let Err(error) = site.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
@@ -417,7 +417,7 @@ pub(super) fn cost_line(cost: tare_probe::Cost) -> String {
 
 /// Runs a study of the fake world into its record. Nothing on the host is touched.
 fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow::Result<Ending> {
-    let world = fake::World::new(question.seed);
+    let world = fake::FakeHost::new(question.seed);
     let writer = question.writer(&plan, Vec::new(), &world)?;
     let parts = Parts {
         make: &mut |spec| world.environment(spec),
@@ -430,13 +430,13 @@ fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow
         keep: None,
         doubts: Vec::new(),
     };
-    let mut afterwards = Afterwards::default();
+    let mut extra = ExtraRounds::default();
     if let Some(asked) = question.stacks.as_ref().filter(|asked| asked.stacks) {
         let sampler = |kind: &Kind| Box::new(world.sampler((*kind).into())) as _;
-        afterwards.samplers = asked.stack_kinds.iter().map(sampler).collect();
-        (afterwards.rounds, afterwards.window) = (asked.stack_rounds, asked.stack_window);
+        extra.samplers = asked.stack_kinds.iter().map(sampler).collect();
+        (extra.rounds, extra.window) = (asked.stack_rounds, asked.stack_window);
     }
-    conduct(question, parts, writer, stop, afterwards)
+    conduct(question, parts, writer, stop, extra)
 }
 
 /// Runs the campaign under the eyes of a live view.
@@ -445,7 +445,7 @@ fn conduct<'p>(
     parts: Parts<'p>,
     writer: RecordWriter,
     stop: &AtomicBool,
-    afterwards: Afterwards<'p>,
+    extra: ExtraRounds<'p>,
 ) -> anyhow::Result<Ending> {
     let study = &question.study;
     let start = |page| serve::Live::start(page, &question.path, &parts.plan.client);
@@ -458,7 +458,8 @@ fn conduct<'p>(
     if let Some(page) = &mut served {
         observer = page.beside(observer, study.schedule.kind);
     }
-    let outcome = campaign::run_and_look(parts, study, writer, &mut *observer, stop, afterwards);
+    let outcome =
+        campaign::run_with_extra_rounds(parts, study, writer, &mut *observer, stop, extra);
     drop(observer);
     if let Some(page) = served {
         page.finish();

@@ -55,16 +55,16 @@ impl Observer for Bars {
                 let (done, all) = (thousands(*done), thousands(*all));
                 self.bar.set_message(format!("{environment}: {done} of {all} rows"));
             }
-            Event::BlockStarted { block, blocks_expected, left }
-            | Event::BlockDone { block, blocks_expected, left, .. } => {
-                let done = matches!(event, Event::BlockDone { .. });
-                self.bar.set_length(u64::from(*blocks_expected));
-                self.bar.set_position(u64::from(*block) + u64::from(done));
-                let round = block + u32::from(!done);
+            Event::RoundStarted { round, rounds_expected, left }
+            | Event::RoundDone { round, rounds_expected, left, .. } => {
+                let done = matches!(event, Event::RoundDone { .. });
+                self.bar.set_length(u64::from(*rounds_expected));
+                self.bar.set_position(u64::from(*round) + u64::from(done));
+                let number = round + u32::from(!done);
                 let message =
-                    format!("round {round} of at most {blocks_expected}, {} left", minutes(*left));
+                    format!("round {number} of at most {rounds_expected}, {} left", minutes(*left));
                 self.bar.set_message(message);
-                if let Event::BlockDone { analysis, .. } = event {
+                if let Event::RoundDone { analysis, .. } = event {
                     let lines = costs_so_far(analysis, self.style);
                     self.show(&lines);
                 }

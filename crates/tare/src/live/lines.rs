@@ -69,13 +69,13 @@ impl Observer for Lines {
             self.last = Some(Instant::now());
             say(&round);
         }
-        if let Event::BlockDone { block, blocks_expected, left, analysis } = event {
+        if let Event::RoundDone { round, rounds_expected, left, analysis } = event {
             let due = self.last.is_none_or(|last| last.elapsed() >= INTERVAL);
             if due {
                 self.last = Some(Instant::now());
                 say(&format!(
-                    "round {} of at most {blocks_expected}, {} left",
-                    block + 1,
+                    "round {} of at most {rounds_expected}, {} left",
+                    round + 1,
                     minutes(*left)
                 ));
                 for line in costs_so_far(analysis, Style { colour: false, ..self.style }) {

@@ -126,7 +126,7 @@ impl Observer for Beside<'_> {
         self.view.event(event);
         let whole_run = self.schedule == ScheduleKind::Trials;
         let now = match event {
-            Event::BlockDone { .. } | Event::Stage(_) | Event::EnvironmentStarted { .. } => true,
+            Event::RoundDone { .. } | Event::Stage(_) | Event::EnvironmentStarted { .. } => true,
             Event::SliceDone { .. } => whole_run,
             _ => false,
         };

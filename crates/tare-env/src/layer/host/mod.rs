@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
     Usage,
 };
 use tare_tune::plan::{Change, Item, Key};
@@ -202,8 +202,8 @@ impl Environment for OnHost {
         self.inner.spec()
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
-        self.inner.begin_with(data);
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
+        self.inner.start_from(data);
     }
 
     fn restored(&self) -> Option<Restored> {

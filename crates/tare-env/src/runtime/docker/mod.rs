@@ -35,7 +35,7 @@ use tare_host::process::ProcessHandle;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
     Usage,
 };
 use tare_std::cpus::CpuSet;
@@ -507,7 +507,7 @@ impl Environment for Container {
         &self.spec
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.beginning.set(data);
     }
 

@@ -22,7 +22,7 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    Endpoint, Environment, EnvironmentSpec, KeptData, Launch, LayerState, Processes, Restored,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
     Usage,
 };
 
@@ -421,7 +421,7 @@ impl Environment for Oci {
         &self.spec
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.beginning.set(data);
     }
 

@@ -1,7 +1,7 @@
-//! Latencies at the fixed rate: histograms of all slices merged into one, never averaged; and how sure
-//! its percentiles are, and how they differ from the baseline's ([`tare_stats::merged`]).
+//! Latencies at the fixed rate: merges the histograms of all slices, never averages them, and gives
+//! each percentile an interval and a ratio to the baseline's ([`tare_stats::merged`]).
 //!
-//! A percentile over the baseline's is made of the blocks that both have, drawn together.
+//! A percentile over the baseline's is made of the rounds that both have, drawn together.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -16,29 +16,29 @@ use crate::record::{Phase, Record, Slice};
 use tare_stats::Estimate;
 use tare_stats::merged::{BEYOND_MIN, Blocks, Bucket, Draws, GROUPS_MAX, around};
 
-/// The percentiles that are told.
+/// The percentiles that reports show.
 pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
 
 /// The same as shares. Divided, 99.9 would be a little more than 0.999, and one operation too far.
 const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
-/// The stream of the record's seed that draws blocks.
+/// The stream of the record's seed that draws rounds.
 const STREAM: u64 = 0x7461_696c;
 
-/// One percentile of a merged histogram, and how sure it is.
+/// One percentile of a merged histogram with its interval.
 #[derive(Clone, Debug, PartialEq, Serialize, FromText)]
 pub struct Percentile {
     /// One of [`PERCENTS`].
     pub percent: f64,
     /// Operations that took longer.
     pub beyond: u64,
-    /// `None` where fewer than [`BEYOND_MIN`] operations took longer: then nobody knows.
+    /// `None` where fewer than [`BEYOND_MIN`] operations took longer: too few for a percentile.
     pub ns: Option<Interval>,
-    /// `None` for the baseline itself, and where one of the two is not told.
+    /// `None` for the baseline itself, and where one of the two is unknown.
     pub over_baseline: Option<OverBaseline>,
 }
 
-/// A percentile beside the baseline's, both of the blocks that both have.
+/// A percentile beside the baseline's, both of the rounds that both have.
 #[derive(Clone, Debug, PartialEq, Serialize, FromText)]
 pub struct OverBaseline {
     /// The environment's over the baseline's.
@@ -51,12 +51,12 @@ pub struct OverBaseline {
 
 /// Some histograms could not be read; the others could.
 #[derive(Clone, Debug)]
-pub(super) struct Unreadable {
+pub(super) struct UnreadableHistograms {
     pub(super) reason: String,
     pub(super) slices: u32,
 }
 
-/// Histograms of one environment under one workload: all merged, and block by block.
+/// Histograms of one environment under one workload: all merged, and round by round.
 struct Histograms {
     all: Histogram<u64>,
     blocks: BTreeMap<u32, Vec<Bucket>>,
@@ -68,11 +68,11 @@ impl Histograms {
         record: &Record,
         workload: &str,
         environment: &str,
-        which: Times,
-    ) -> (Option<Self>, Option<Unreadable>) {
+        which: LatencyKind,
+    ) -> (Option<Self>, Option<UnreadableHistograms>) {
         let mut deserializer = Deserializer::new();
         let mut all: Option<Self> = None;
-        let mut failed: Option<Unreadable> = None;
+        let mut failed: Option<UnreadableHistograms> = None;
         let slices = record.slices.iter().filter(|slice| {
             slice.phase == Phase::Latency
                 && slice.void.is_none()
@@ -91,32 +91,32 @@ impl Histograms {
                     Some(all) => all.add(slice.block, &histogram),
                 });
             if let Err(reason) = outcome {
-                failed.get_or_insert(Unreadable { reason, slices: 0 }).slices += 1;
+                failed.get_or_insert(UnreadableHistograms { reason, slices: 0 }).slices += 1;
             }
         }
         (all.filter(|all| !all.all.is_empty()), failed)
     }
 
-    fn first(block: u32, mut histogram: Histogram<u64>) -> Self {
-        let blocks = BTreeMap::from([(block, buckets(&histogram))]);
+    fn first(round: u32, mut histogram: Histogram<u64>) -> Self {
+        let blocks = BTreeMap::from([(round, buckets(&histogram))]);
         histogram.auto(true);
         Self { all: histogram, blocks }
     }
 
-    fn add(&mut self, block: u32, histogram: &Histogram<u64>) -> Result<(), String> {
+    fn add(&mut self, round: u32, histogram: &Histogram<u64>) -> Result<(), String> {
         self.all.add(histogram).map_err(|error| error.to_string())?;
-        self.blocks.entry(block).or_default().extend(buckets(histogram));
+        self.blocks.entry(round).or_default().extend(buckets(histogram));
         Ok(())
     }
 
-    /// The blocks with a value.
+    /// The rounds with a value.
     fn numbers(&self) -> Vec<u32> {
         let full = self.blocks.iter().filter(|(_, buckets)| !buckets.is_empty());
-        full.map(|(block, _)| *block).collect()
+        full.map(|(round, _)| *round).collect()
     }
 
-    /// What was drawn of these blocks.
-    fn drawn(&self, numbers: Vec<u32>, seed: u64) -> Drawn {
+    /// Resamples these rounds.
+    fn drawn(&self, numbers: Vec<u32>, seed: u64) -> ResampledRounds {
         let size = numbers.len().div_ceil(GROUPS_MAX).max(1);
         let group = |numbers: &[u32]| {
             let buckets = numbers.iter().filter_map(|number| self.blocks.get(number));
@@ -125,12 +125,12 @@ impl Histograms {
         let groups: Vec<Vec<Bucket>> = numbers.chunks(size).map(group).collect();
         let blocks = Blocks::new(&groups);
         let draws = Draws::new(tare_std::rng::Rng::stream(seed, STREAM).next_u64(), groups.len());
-        let one = |share: f64| Read {
+        let one = |share: f64| ResampledPercentile {
             beyond: blocks.beyond(share),
             ns: blocks.percentile(share).unwrap_or(f64::NAN),
             resampled: blocks.resampled(share, &draws),
         };
-        Drawn { read: SHARES.map(one), groups: groups.len(), numbers }
+        ResampledRounds { read: SHARES.map(one), groups: groups.len(), numbers }
     }
 }
 
@@ -142,21 +142,21 @@ fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
     histogram.iter_recorded().map(bucket).collect()
 }
 
-/// One percentile of some blocks, and of each resample of them.
-struct Read {
+/// One percentile of some rounds, and of each resample of them.
+struct ResampledPercentile {
     beyond: u64,
     ns: f64,
     resampled: Vec<f64>,
 }
 
-struct Drawn {
+struct ResampledRounds {
     numbers: Vec<u32>,
     groups: usize,
-    read: [Read; PERCENTS.len()],
+    read: [ResampledPercentile; PERCENTS.len()],
 }
 
-impl Drawn {
-    /// An interval with the number of blocks it rests on, which may be more than were drawn.
+impl ResampledRounds {
+    /// An interval with the number of rounds it rests on, which may be more than were drawn.
     fn interval(&self, centre: f64, resampled: &[f64], back: fn(f64) -> f64) -> Interval {
         let blocks = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let estimate = around(centre, resampled, self.groups);
@@ -164,16 +164,16 @@ impl Drawn {
     }
 }
 
-/// From when the times of a histogram count.
+/// The instant from which a histogram's times count.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Times {
+pub(super) enum LatencyKind {
     /// From the intended start.
     Response,
     /// From the send.
     Service,
 }
 
-impl Times {
+impl LatencyKind {
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Response => "response",
@@ -189,10 +189,10 @@ impl Times {
     }
 }
 
-/// The baseline's histograms, drawn once for all that have its blocks.
+/// The baseline's histograms, drawn once for all that have its rounds.
 struct Baseline {
     histograms: Histograms,
-    drawn: Drawn,
+    drawn: ResampledRounds,
 }
 
 /// Latencies under one workload, beside the baseline's.
@@ -200,12 +200,12 @@ pub(super) struct Latencies<'r> {
     record: &'r Record,
     workload: &'r str,
     /// Of response and of service times.
-    baselines: [(Option<Baseline>, Option<Unreadable>); 2],
+    baselines: [(Option<Baseline>, Option<UnreadableHistograms>); 2],
 }
 
 impl<'r> Latencies<'r> {
     pub(super) fn new(record: &'r Record, workload: &'r str) -> Self {
-        let baseline = |which: Times| {
+        let baseline = |which: LatencyKind| {
             let name = record.study.baseline.as_str();
             let (found, failed) = Histograms::read(record, workload, name, which);
             let drawn = |histograms: Histograms| {
@@ -214,7 +214,7 @@ impl<'r> Latencies<'r> {
             };
             (found.map(drawn), failed)
         };
-        let baselines = [Times::Response, Times::Service].map(baseline);
+        let baselines = [LatencyKind::Response, LatencyKind::Service].map(baseline);
         Self { record, workload, baselines }
     }
 
@@ -223,8 +223,8 @@ impl<'r> Latencies<'r> {
         &self,
         environment: &str,
         is_baseline: bool,
-        which: Times,
-    ) -> (Option<Latency>, Option<Unreadable>) {
+        which: LatencyKind,
+    ) -> (Option<Latency>, Option<UnreadableHistograms>) {
         let seed = self.record.header.seed;
         let (baseline, failed) = &self.baselines[which as usize];
         let baseline = baseline.as_ref();
@@ -240,19 +240,25 @@ impl<'r> Latencies<'r> {
 }
 
 /// What the histograms of an environment say, beside the baseline's where there is one.
-fn conclude(here: &Histograms, own: &Drawn, baseline: Option<&Baseline>, seed: u64) -> Latency {
+fn conclude(
+    here: &Histograms,
+    own: &ResampledRounds,
+    baseline: Option<&Baseline>,
+    seed: u64,
+) -> Latency {
     let mut over = baseline.map_or_else(Vec::new, |base| over_baseline(here, own, base, seed));
     over.resize(PERCENTS.len(), None);
-    let one = |((percent, read), over_baseline): ((&f64, &Read), Option<OverBaseline>)| {
-        let logs: Vec<f64> = read.resampled.iter().map(|ns| ns.ln()).collect();
-        let ns = Interval { value: read.ns, ..own.interval(read.ns.ln(), &logs, f64::exp) };
-        Percentile {
-            percent: *percent,
-            beyond: read.beyond,
-            ns: (read.beyond >= BEYOND_MIN).then_some(ns),
-            over_baseline,
-        }
-    };
+    let one =
+        |((percent, read), over_baseline): ((&f64, &ResampledPercentile), Option<OverBaseline>)| {
+            let logs: Vec<f64> = read.resampled.iter().map(|ns| ns.ln()).collect();
+            let ns = Interval { value: read.ns, ..own.interval(read.ns.ln(), &logs, f64::exp) };
+            Percentile {
+                percent: *percent,
+                beyond: read.beyond,
+                ns: (read.beyond >= BEYOND_MIN).then_some(ns),
+                over_baseline,
+            }
+        };
     let percentiles = PERCENTS.iter().zip(&own.read).zip(over).map(one).collect();
     Latency { percentiles, ..summary(&here.all) }
 }
@@ -260,14 +266,14 @@ fn conclude(here: &Histograms, own: &Drawn, baseline: Option<&Baseline>, seed: u
 /// Every percentile beside the baseline's.
 fn over_baseline(
     here: &Histograms,
-    own: &Drawn,
+    own: &ResampledRounds,
     baseline: &Baseline,
     seed: u64,
 ) -> Vec<Option<OverBaseline>> {
     let both = |number: &&u32| baseline.drawn.numbers.binary_search(number).is_ok();
     let common: Vec<u32> = own.numbers.iter().filter(both).copied().collect();
-    // Nearly always both have the same blocks, and what was drawn for each alone is a pair.
-    let redrawn = |of: &Histograms, drawn: &Drawn| {
+    // Nearly always both have the same rounds, and what was drawn for each alone is a pair.
+    let redrawn = |of: &Histograms, drawn: &ResampledRounds| {
         (drawn.numbers != common).then(|| of.drawn(common.clone(), seed))
     };
     let redrawn = (redrawn(here, own), redrawn(&baseline.histograms, &baseline.drawn));
@@ -276,7 +282,11 @@ fn over_baseline(
     here.read.iter().zip(&base.read).map(|(over, under)| beside(here, over, under)).collect()
 }
 
-fn beside(drawn: &Drawn, over: &Read, under: &Read) -> Option<OverBaseline> {
+fn beside(
+    drawn: &ResampledRounds,
+    over: &ResampledPercentile,
+    under: &ResampledPercentile,
+) -> Option<OverBaseline> {
     if over.beyond.min(under.beyond) < BEYOND_MIN {
         return None;
     }

@@ -6,9 +6,9 @@ use crate::analysis::{Finding, analyse, tests};
 
 /// Slices at the fixed rate of an environment: so many operations of about 100 µs, times a factor.
 fn slices(record: &mut Record, environment: &str, blocks: &[u32], operations: u32, factor: f64) {
-    // The same weather for all environments of a block.
-    for block in blocks {
-        let mut rng = Rng::new(u64::from(*block));
+    // The same weather for all environments of a round.
+    for round in blocks {
+        let mut rng = Rng::new(u64::from(*round));
         let weather = factor * (0.1 * rng.normal()).exp();
         let mut histogram = Histogram::<u64>::new(3).unwrap();
         for _ in 0..operations {
@@ -18,7 +18,7 @@ fn slices(record: &mut Record, environment: &str, blocks: &[u32], operations: u3
         }
         let mut bytes = Vec::new();
         V2DeflateSerializer::new().serialize(&histogram, &mut bytes).unwrap();
-        let slice = tests::slice(record, *block, environment, 10.0);
+        let slice = tests::slice(record, *round, environment, 10.0);
         (slice.phase, slice.response) = (Phase::Latency, bytes);
     }
 }
@@ -35,7 +35,7 @@ fn percentile(record: &Record, environment: &str, percent: f64) -> Percentile {
 const TEN: [u32; 10] = [0, 1, 2, 3, 4, 5, 6, 7, 8, 9];
 
 #[test]
-fn a_ratio_is_told_far_better_than_either_level_where_the_weather_is_shared() {
+fn ratio_is_tighter_than_levels_under_shared_noise() {
     let mut record = tests::record();
     slices(&mut record, "native", &TEN, 300, 1.0);
     slices(&mut record, "bridge", &TEN, 300, 1.5);
@@ -55,7 +55,7 @@ fn a_ratio_is_told_far_better_than_either_level_where_the_weather_is_shared() {
 }
 
 #[test]
-fn the_figure_is_that_of_the_merged_histogram() {
+fn percentile_is_that_of_merged_histogram() {
     let mut record = tests::record();
     slices(&mut record, "native", &TEN, 1_200, 1.0);
     let response = finding(&record, "native").response.unwrap();
@@ -71,7 +71,7 @@ fn the_figure_is_that_of_the_merged_histogram() {
 }
 
 #[test]
-fn what_too_few_operations_exceed_is_not_told() {
+fn hides_percentile_with_few_operations_beyond() {
     let mut record = tests::record();
     slices(&mut record, "native", &TEN, 300, 1.0);
     slices(&mut record, "bridge", &TEN[..3], 300, 1.0);
@@ -83,10 +83,10 @@ fn what_too_few_operations_exceed_is_not_told() {
 }
 
 #[test]
-fn a_ratio_rests_on_the_blocks_that_both_have() {
+fn ratio_uses_common_rounds() {
     let mut record = tests::record();
     slices(&mut record, "native", &TEN, 300, 1.0);
-    // The blocks that native lacks are three times as slow.
+    // The rounds that native lacks are three times as slow.
     slices(&mut record, "bridge", &TEN[4..], 300, 1.5);
     slices(&mut record, "bridge", &[10, 11, 12], 300, 4.5);
     let p50 = percentile(&record, "bridge", 50.0);
@@ -96,7 +96,7 @@ fn a_ratio_rests_on_the_blocks_that_both_have() {
 }
 
 #[test]
-fn one_block_bounds_nothing_and_very_many_are_joined() {
+fn one_round_is_unbounded_and_many_are_grouped() {
     let mut record = tests::record();
     slices(&mut record, "native", &[0], 300, 1.0);
     slices(&mut record, "bridge", &[0], 300, 1.5);

@@ -6,29 +6,29 @@ use std::path::Path;
 use super::*;
 use crate::PartError;
 use crate::environment::{
-    Endpoint, Environment, KeptData, Launch, LayerState, Processes, Restored, Usage,
+    DataSnapshot, Endpoint, Environment, Launch, LayerState, Processes, Restored, Usage,
 };
 use crate::fake::FakeSystem;
 use crate::system::{OwnAccount, System};
 
 /// A fake system whose data can be kept.
-struct Keeper {
+struct SavingSystem {
     inner: FakeSystem,
     keeps: bool,
     kept: RefCell<Vec<PathBuf>>,
 }
 
 #[derive(Debug)]
-struct Kept;
+struct FakeSnapshot;
 
-impl KeptData for Kept {
+impl DataSnapshot for FakeSnapshot {
     fn put(&self, _to: &Path) -> Result<Restored, PartError> {
         let took = Duration::from_millis(3);
         Ok(Restored { linked_bytes: 5 << 20, copied_bytes: 1 << 10, took })
     }
 }
 
-impl System for Keeper {
+impl System for SavingSystem {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -41,7 +41,7 @@ impl System for Keeper {
         self.inner.settings(at)
     }
 
-    fn keeps_data(&self) -> bool {
+    fn can_save_data(&self) -> bool {
         self.keeps
     }
 
@@ -50,10 +50,10 @@ impl System for Keeper {
         _at: &Endpoint,
         processes: &[u32],
         to: &Path,
-    ) -> Result<Option<Rc<dyn KeptData>>, PartError> {
+    ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
         assert_eq!(processes, [7], "it is told what to end");
         self.kept.borrow_mut().push(to.into());
-        Ok(Some(Rc::new(Kept)))
+        Ok(Some(Rc::new(FakeSnapshot)))
     }
 
     fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
@@ -62,18 +62,18 @@ impl System for Keeper {
 }
 
 /// A fake environment into whose storage data can be put, unless its name says otherwise.
-struct Filled {
+struct RestoringEnvironment {
     inner: Box<dyn Environment>,
-    data: Option<Rc<dyn KeptData>>,
+    data: Option<Rc<dyn DataSnapshot>>,
     restored: Option<Restored>,
 }
 
-impl Environment for Filled {
+impl Environment for RestoringEnvironment {
     fn spec(&self) -> &EnvironmentSpec {
         self.inner.spec()
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         if self.spec().name != "sealed" {
             self.data = Some(Rc::clone(data));
         }
@@ -123,13 +123,14 @@ impl Environment for Filled {
 
 /// Runs a study: its record, how often each environment was loaded, and how often data was kept.
 fn run_kept(study: &Study, keeps: bool) -> (Record, Vec<String>, usize) {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
-    let system = Keeper { inner: world.system(), keeps, kept: RefCell::default() };
+    let system = SavingSystem { inner: world.system(), keeps, kept: RefCell::default() };
     let mut driver = world.driver();
     let mut make = |spec: &EnvironmentSpec| {
         let inner = world.environment(spec)?;
-        Ok(Box::new(Filled { inner, data: None, restored: None }) as Box<dyn Environment>)
+        Ok(Box::new(RestoringEnvironment { inner, data: None, restored: None })
+            as Box<dyn Environment>)
     };
     let parts = Parts {
         make: &mut make,
@@ -142,7 +143,7 @@ fn run_kept(study: &Study, keeps: bool) -> (Record, Vec<String>, usize) {
         keep: Some("kept".into()),
         doubts: vec![],
     };
-    let mut notes = Notes::default();
+    let mut notes = EventLog::default();
     run(parts, study, writer, &mut notes, &AtomicBool::new(false)).unwrap();
     assert_eq!(world.up(), Vec::<String>::new(), "everything is ended");
     let loaded: Vec<String> = notes
@@ -173,7 +174,7 @@ fn restoring(kind: ScheduleKind) -> Study {
 }
 
 #[test]
-fn rows_are_loaded_once_and_put_into_each_start() {
+fn restores_rows_into_each_start() {
     let restored = "restored in 3.0 ms: 5.0 MiB shared by hard links, 0.0 MiB copied";
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
         let (record, loaded, kept) = run_kept(&restoring(kind), true);
@@ -192,7 +193,7 @@ fn rows_are_loaded_once_and_put_into_each_start() {
 }
 
 #[test]
-fn data_that_cannot_be_kept_or_is_not_to_be_is_loaded_everywhere() {
+fn loads_rows_when_restore_is_impossible() {
     let everywhere = ["native", "box", "sealed", "native again"];
     let (record, loaded, kept) = run_kept(&restoring(ScheduleKind::Slices), false);
     assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));

@@ -11,12 +11,12 @@ use crate::fake::FakeSystem;
 use crate::system::{Instances, OwnAccount, System};
 
 /// A system of two instances that says of each how often it was asked before.
-struct Two {
+struct TwoInstanceSystem {
     inner: FakeSystem,
     words: RefCell<Vec<String>>,
 }
 
-impl System for Two {
+impl System for TwoInstanceSystem {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -61,9 +61,9 @@ impl System for Two {
 }
 
 /// A fake environment whose system is there twice.
-struct Twice(Box<dyn Environment>);
+struct TwoInstances(Box<dyn Environment>);
 
-impl Environment for Twice {
+impl Environment for TwoInstances {
     fn spec(&self) -> &EnvironmentSpec {
         self.0.spec()
     }
@@ -106,11 +106,14 @@ impl Environment for Twice {
     }
 }
 
-fn run_two(make: &mut Make<'_>, world: &World) -> (Result<Outcome, CampaignError>, Two, Scratch) {
-    let scratch = Scratch::new();
+fn run_two(
+    make: &mut Make<'_>,
+    world: &FakeHost,
+) -> (Result<Outcome, CampaignError>, TwoInstanceSystem, RecordFolder) {
+    let scratch = RecordFolder::new();
     let study = study(ScheduleKind::Slices, &[("native", "fake")]);
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
-    let system = Two { inner: world.system(), words: RefCell::default() };
+    let system = TwoInstanceSystem { inner: world.system(), words: RefCell::default() };
     let mut driver = world.driver();
     let parts = Parts {
         make,
@@ -128,10 +131,10 @@ fn run_two(make: &mut Make<'_>, world: &World) -> (Result<Outcome, CampaignError
 }
 
 #[test]
-fn each_instance_is_started_asked_and_accounted_for() {
-    let world = World::new(1);
+fn accounts_for_every_instance() {
+    let world = FakeHost::new(1);
     let mut make = |spec: &EnvironmentSpec| -> Result<Box<dyn Environment>, PartError> {
-        Ok(Box::new(Twice(world.environment(spec)?)))
+        Ok(Box::new(TwoInstances(world.environment(spec)?)))
     };
     let (outcome, system, scratch) = run_two(&mut make, &world);
     outcome.unwrap();
@@ -152,8 +155,8 @@ fn each_instance_is_started_asked_and_accounted_for() {
 }
 
 #[test]
-fn an_environment_for_one_instance_refuses_two() {
-    let world = World::new(1);
+fn single_instance_environment_refuses_two() {
+    let world = FakeHost::new(1);
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let (outcome, _, _scratch) = run_two(&mut make, &world);
     let error = error_line(&outcome.unwrap_err());

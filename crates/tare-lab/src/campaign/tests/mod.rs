@@ -8,16 +8,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
 use crate::environment::CpuPlan;
-use crate::fake::{self, World, spec};
+use crate::fake::{self, FakeHost, spec};
 use crate::layer::{Cpu, Network};
 use crate::record::{Opening, Phase, Record};
 use crate::study::{CpuSpec, DataStart, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
 use tare_std::cpus::CpuSet;
 
 /// A folder with a record's path in it, gone afterwards.
-struct Scratch(tempfile::TempDir);
+struct RecordFolder(tempfile::TempDir);
 
-impl Scratch {
+impl RecordFolder {
     fn new() -> Self {
         Self(tempfile::tempdir().unwrap())
     }
@@ -89,15 +89,15 @@ fn opening(study: &Study) -> Opening {
     }
 }
 
-/// Notes each event in a word or two, and may raise the stop flag or crash.
+/// EventLog each event in a word or two, and may raise the stop flag or crash.
 #[derive(Default)]
-struct Notes<'n> {
+struct EventLog<'n> {
     words: Vec<String>,
     stop: Option<(&'n AtomicBool, &'n str)>,
     panic_at: Option<&'n str>,
 }
 
-impl Observer for Notes<'_> {
+impl Observer for EventLog<'_> {
     fn event(&mut self, event: &Event<'_>) {
         let word = match event {
             Event::Stage(stage) => format!("{stage:?}").to_lowercase(),
@@ -108,14 +108,14 @@ impl Observer for Notes<'_> {
             Event::EnvironmentLeftOut { name, reason } => format!("left out {name}: {reason}"),
             Event::Populating { environment, .. } => format!("populating {environment}"),
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
-            Event::BlockStarted { block, .. } => format!("block {block}"),
+            Event::RoundStarted { round, .. } => format!("round {round}"),
             // Each is told by what follows it.
             Event::SliceStarting { .. }
             | Event::ExtraRoundStarted { .. }
             | Event::Doubted { .. } => return,
             Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.block, slice.position),
-            Event::BlockDone { block, blocks_expected, .. } => {
-                format!("done {block} of {blocks_expected}")
+            Event::RoundDone { round, rounds_expected, .. } => {
+                format!("done {round} of {rounds_expected}")
             }
             Event::TeardownFailed { name, .. } => format!("leftover {name}"),
         };
@@ -130,7 +130,7 @@ impl Observer for Notes<'_> {
 }
 
 fn go(
-    world: &World,
+    world: &FakeHost,
     study: &Study,
     writer: RecordWriter,
     observer: &mut dyn Observer,
@@ -155,8 +155,8 @@ fn go(
 }
 
 /// Runs a study from its beginning; the record is read even if the campaign failed.
-fn run_study(study: &Study) -> (Result<Outcome, CampaignError>, Record, World) {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+fn run_study(study: &Study) -> (Result<Outcome, CampaignError>, Record, FakeHost) {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
     let never = AtomicBool::new(false);
     let outcome = go(&world, study, writer, &mut NoObserver, &never, |_| {});
@@ -176,23 +176,23 @@ fn kinds(record: &Record, environment: &str) -> Vec<&'static str> {
 }
 
 #[test]
-fn slices_keep_all_up_and_all_but_one_frozen() {
+fn slices_freeze_all_but_one() {
     let (outcome, record, world) = run_study(&two());
     let outcome = outcome.unwrap();
-    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
+    assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
     assert_eq!(record.header.ending.as_deref(), Some("rounds done"));
     assert!(record.header.ended_unix_ms.is_some());
     let log = world.log();
     assert_eq!(log[..3], ["start native", "start box", "start native again"]);
     assert!(!log.iter().any(|line| line.ends_with("in company")), "{log:?}");
-    // Two phases, three environments with the control, 12 blocks, in the order of the schedule.
+    // Two phases, three environments with the control, 12 rounds, in the order of the schedule.
     assert_eq!(record.slices.len(), 2 * 3 * 12);
     let names = ["native", "box", "native again"];
     let cells = schedule::cells(&record.study);
-    for block in 0..12 {
-        let turns = schedule::block(ScheduleKind::Slices, 7, block, 3, &cells);
-        let slices = record.slices.iter().filter(|slice| slice.block == block);
-        for (turn, slice) in turns.iter().zip(slices) {
+    for round in 0..12 {
+        let slices_in_order = schedule::round(ScheduleKind::Slices, 7, round, 3, &cells);
+        let slices = record.slices.iter().filter(|slice| slice.block == round);
+        for (turn, slice) in slices_in_order.iter().zip(slices) {
             assert_eq!(slice.environment, names[turn.environment]);
             assert_eq!((slice.position, slice.phase), (turn.position, turn.cell.phase));
         }
@@ -202,7 +202,7 @@ fn slices_keep_all_up_and_all_but_one_frozen() {
 }
 
 #[test]
-fn the_rate_is_half_of_the_baseline_and_the_same_for_all() {
+fn calibrates_one_rate_for_all() {
     let (_, record, _) = run_study(&two());
     let [(workload, rate)] = &record.header.rates[..] else { panic!() };
     assert_eq!(workload, "write");
@@ -215,7 +215,7 @@ fn the_rate_is_half_of_the_baseline_and_the_same_for_all() {
 }
 
 #[test]
-fn the_costs_that_went_in_come_out() {
+fn finds_known_costs() {
     let (_, record, _) = run_study(&two());
     let analysis = crate::analysis::analyse(&record);
     let of = |name: &str| analysis.findings.iter().find(|one| one.environment == name).unwrap();
@@ -227,12 +227,12 @@ fn the_costs_that_went_in_come_out() {
 }
 
 #[test]
-fn trials_start_each_environment_afresh_in_each_round() {
+fn trials_restart_environments_each_round() {
     let environments = [("native", "fake"), ("box", "fake:cpu=1.2")];
     let mut study = study(ScheduleKind::Trials, &environments);
     study.schedule.rounds = 3;
     let (outcome, record, world) = run_study(&study);
-    assert_eq!(outcome.unwrap().blocks, 3);
+    assert_eq!(outcome.unwrap().rounds, 3);
     let log = world.log();
     let count = |line: &str| log.iter().filter(|one| *one == line).count();
     // Once more for the baseline, whose capacity is found first.
@@ -244,19 +244,19 @@ fn trials_start_each_environment_afresh_in_each_round() {
 }
 
 #[test]
-fn it_stops_early_when_the_intervals_are_narrow() {
+fn stops_early_on_narrow_intervals() {
     let mut study = two();
     study.schedule.rounds = 200;
     study.schedule.stop_width_percent = 3.0;
     let (outcome, record, _) = run_study(&study);
     let outcome = outcome.unwrap();
     assert_eq!(outcome.ending, Ending::IntervalsNarrow);
-    assert!((4..100).contains(&outcome.blocks), "{outcome:?}");
+    assert!((4..100).contains(&outcome.rounds), "{outcome:?}");
     assert_eq!(record.header.ending.as_deref(), Some("intervals narrow enough"));
 }
 
 #[test]
-fn it_stays_within_the_budget() {
+fn stays_within_budget() {
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
         let mut study = study(kind, &[("native", "fake"), ("box", "fake")]);
         study.schedule.rounds = 1000;
@@ -264,39 +264,40 @@ fn it_stays_within_the_budget() {
         let (outcome, _, world) = run_study(&study);
         let outcome = outcome.unwrap();
         assert_eq!(outcome.ending, Ending::BudgetSpent);
-        assert!(outcome.blocks >= 2, "{outcome:?}");
+        assert!(outcome.rounds >= 2, "{outcome:?}");
         let spent = world.now();
         assert!((7.5..10.0).contains(&spent.as_secs_f64()), "{kind:?} took {spent:?}");
     }
 }
 
 #[test]
-fn the_stop_flag_ends_it_cleanly_wherever_it_is() {
+fn stop_flag_ends_campaign_cleanly() {
     for at in ["starting native", "populating box", "calibrating", "calibrated write", "slice 2.3"]
     {
-        let (scratch, world, flag) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+        let (scratch, world, flag) =
+            (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
         let study = two();
         let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
-        let mut notes = Notes { stop: Some((&flag, at)), ..Notes::default() };
+        let mut notes = EventLog { stop: Some((&flag, at)), ..EventLog::default() };
         let outcome = go(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
         assert_eq!(outcome.ending, Ending::Interrupted, "{at}");
         assert_eq!(world.up(), Vec::<String>::new(), "{at}");
         let record = Record::read(&scratch.path()).unwrap();
         assert_eq!(record.header.ending.as_deref(), Some("interrupted"));
         if at == "slice 2.3" {
-            assert_eq!((outcome.blocks, record.slices.len()), (2, 2 * 6 + 4));
+            assert_eq!((outcome.rounds, record.slices.len()), (2, 2 * 6 + 4));
         }
     }
 }
 
 #[test]
-fn a_crash_loses_the_running_block_and_resume_goes_on_as_it_began() {
+fn crash_loses_running_round_and_resumes() {
     let study = two();
     let (_, whole, _) = run_study(&study);
-    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+    let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let crash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        let mut notes = Notes { panic_at: Some("slice 5.2"), ..Notes::default() };
+        let mut notes = EventLog { panic_at: Some("slice 5.2"), ..EventLog::default() };
         go(&world, &study, writer, &mut notes, &never, |_| {})
     }));
     assert!(crash.is_err());
@@ -305,13 +306,13 @@ fn a_crash_loses_the_running_block_and_resume_goes_on_as_it_began() {
     assert_eq!((crashed.slices.len(), crashed.header.ending), (5 * 6 + 3, None));
 
     let writer = RecordWriter::resume(&scratch.path()).unwrap();
-    assert_eq!((writer.blocks(), writer.record().slices.len()), (5, 5 * 6));
+    assert_eq!((writer.rounds(), writer.record().slices.len()), (5, 5 * 6));
     let rates = writer.record().header.rates.clone();
-    let mut notes = Notes::default();
-    let world = World::new(2);
+    let mut notes = EventLog::default();
+    let world = FakeHost::new(2);
     let outcome = go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
-    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
-    assert!(notes.words.contains(&"block 5".into()) && !notes.words.contains(&"block 4".into()));
+    assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
+    assert!(notes.words.contains(&"round 5".into()) && !notes.words.contains(&"round 4".into()));
     assert!(!notes.words.contains(&"calibrating".into()), "the rate is kept");
     let resumed = Record::read(&scratch.path()).unwrap();
     assert_eq!(resumed.header.rates, rates);
@@ -323,7 +324,7 @@ fn a_crash_loses_the_running_block_and_resume_goes_on_as_it_began() {
 }
 
 #[test]
-fn what_cannot_start_is_left_out_where_the_study_allows_it() {
+fn leaves_out_optional_environment_that_fails_to_start() {
     let mut study = study(
         ScheduleKind::Slices,
         &[("native", "fake"), ("absent", "fake:start=fail"), ("box", "fake")],
@@ -347,37 +348,34 @@ fn what_cannot_start_is_left_out_where_the_study_allows_it() {
 }
 
 #[test]
-fn a_layer_that_is_not_in_force_leaves_out_or_voids() {
+fn lost_layer_leaves_out_or_voids() {
     let environments =
         [("native", "fake"), ("off", "fake:layer=off"), ("lost", "fake:layer_after=11")];
     let (outcome, record, _) = run_study(&study(ScheduleKind::Slices, &environments));
     assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
-    let reason = "the layer network was not in force: wanted host, found nothing";
+    let reason = "layer network was not in force: wanted host, found nothing";
     assert_eq!(record.environments[1].left_out.as_deref(), Some(reason));
     assert!(!record.environments[1].layers[0].in_force);
-    // Read back again in block 10, and after each slice from then on.
-    let void = |block: u32| {
+    // Read back again in round 10, and after each slice from then on.
+    let void = |round: u32| {
         let slices = record.slices.iter().filter(|one| one.environment == "lost");
-        slices.filter(|one| one.block == block && one.void.as_deref() == Some(reason)).count()
+        slices.filter(|one| one.block == round && one.void.as_deref() == Some(reason)).count()
     };
     assert_eq!((void(9), void(10), void(11)), (0, 2, 2));
     assert_eq!(kinds(&record, "lost"), ["layer_not_in_force"]);
     let baseline_off = study(ScheduleKind::Slices, &[("native", "fake:layer=off")]);
     let (outcome, ..) = run_study(&baseline_off);
     let error = outcome.unwrap_err().to_string();
-    assert_eq!(
-        error,
-        format!("the baseline \"native\" cannot be what it is compared as: {reason}")
-    );
+    assert_eq!(error, format!("the baseline \"native\" lacks a layer: {reason}"));
 }
 
 #[test]
-fn what_fails_again_and_again_is_left_out_and_the_rest_goes_on() {
+fn leaves_out_environment_after_repeated_failures() {
     let environments =
         [("native", "fake"), ("flaky", "fake:fail_after=4"), ("bad", "fake:fail_after=0")];
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
         let (outcome, record, _) = run_study(&study(kind, &environments));
-        assert_eq!(outcome.unwrap().blocks, 12, "{kind:?}");
+        assert_eq!(outcome.unwrap().rounds, 12, "{kind:?}");
         let slices = |name: &str, void: bool| {
             let of = record.slices.iter().filter(|one| one.environment == name);
             of.filter(|one| one.void.is_some() == void).count()
@@ -404,8 +402,8 @@ fn what_fails_again_and_again_is_left_out_and_the_rest_goes_on() {
 }
 
 #[test]
-fn doubts_come_from_what_was_seen() {
-    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+fn records_doubts_of_slices_and_environments() {
+    let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     world.disturb(0.2, 0.05);
     let mut study = two();
     study.environments[1].cpu = Cpu::Shared;
@@ -427,8 +425,8 @@ fn doubts_come_from_what_was_seen() {
 }
 
 #[test]
-fn too_little_memory_is_said_before_anything_starts() {
-    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+fn refuses_study_beyond_memory() {
+    let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     let mut study = two();
     study.environments[1].limits.memory_bytes = Some(64 << 20);
     let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20 };
@@ -443,7 +441,7 @@ fn too_little_memory_is_said_before_anything_starts() {
 }
 
 #[test]
-fn polling_systems_keep_an_account_and_proxies_are_counted() {
+fn counts_idle_polling_and_proxies() {
     let mut study = two();
     study.environments[0].runtime = "fake:polling=1".into();
     study.environments[1].network = Network::Bridge { proxy: true };
@@ -461,11 +459,11 @@ fn polling_systems_keep_an_account_and_proxies_are_counted() {
 }
 
 #[test]
-fn the_time_left_is_told() {
-    let (scratch, world, never) = (Scratch::new(), World::new(1), AtomicBool::new(false));
+fn reports_time_left() {
+    let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     let study = two();
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
-    let mut notes = Notes::default();
+    let mut notes = EventLog::default();
     go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
     let expect = ["starting", "starting native", "populating native", "started native"];
     assert_eq!(notes.words[..4], expect);
@@ -474,10 +472,10 @@ fn the_time_left_is_told() {
 }
 
 #[test]
-fn what_cannot_be_frozen_is_ended_at_once() {
+fn ends_environment_that_cannot_freeze() {
     let environments = [("native", "fake"), ("restless", "fake:thaw_after=5")];
     let (outcome, record, world) = run_study(&study(ScheduleKind::Slices, &environments));
-    assert_eq!(outcome.unwrap().blocks, 12);
+    assert_eq!(outcome.unwrap().rounds, 12);
     assert!(!world.log().iter().any(|line| line.ends_with("in company")), "{:?}", world.log());
     let slices = record.slices.iter().filter(|one| one.environment == "restless");
     let void: Vec<bool> = slices.map(|one| one.void.is_some()).collect();
@@ -487,7 +485,7 @@ fn what_cannot_be_frozen_is_ended_at_once() {
 }
 
 #[test]
-fn what_was_left_out_does_not_hold_up_the_early_stop() {
+fn early_stop_ignores_left_out_environments() {
     let mut study = study(
         ScheduleKind::Slices,
         &[("native", "fake"), ("flaky", "fake:noise=0.5,fail_after=5")],

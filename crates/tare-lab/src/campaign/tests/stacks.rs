@@ -10,9 +10,9 @@ use crate::stacks::{CLIENT, SYSTEM, SampledStack, StackKind, StackSampler};
 /// Runs a study with stack slices after its rounds.
 fn run_with(
     study: &Study,
-    world: &World,
-    scratch: &Scratch,
-    closer: Afterwards<'static>,
+    world: &FakeHost,
+    scratch: &RecordFolder,
+    closer: ExtraRounds<'static>,
     stop: &AtomicBool,
 ) -> Result<Outcome, CampaignError> {
     let path = scratch.path();
@@ -33,19 +33,19 @@ fn run_with(
         keep: None,
         doubts: vec![],
     };
-    let afterwards = Afterwards { rounds: 3, window: Duration::from_millis(500), ..closer };
-    run_and_look(parts, study, writer, &mut NoObserver, stop, afterwards)
+    let afterwards = ExtraRounds { rounds: 3, window: Duration::from_millis(500), ..closer };
+    run_with_extra_rounds(parts, study, writer, &mut NoObserver, stop, afterwards)
 }
 
-fn samplers(samplers: Vec<Box<dyn StackSampler>>) -> Afterwards<'static> {
-    Afterwards { samplers, ..Afterwards::default() }
+fn samplers(samplers: Vec<Box<dyn StackSampler>>) -> ExtraRounds<'static> {
+    ExtraRounds { samplers, ..ExtraRounds::default() }
 }
 
 #[test]
-fn stacks_are_sampled_after_the_rounds_at_one_rate() {
-    let (scratch, world, study) = (Scratch::new(), World::new(1), two());
+fn samples_stacks_after_rounds_at_one_rate() {
+    let (scratch, world, study) = (RecordFolder::new(), FakeHost::new(1), two());
     let never = AtomicBool::new(false);
-    let on_cpu = |world: &World| samplers(vec![Box::new(world.sampler(StackKind::OnCpu))]);
+    let on_cpu = |world: &FakeHost| samplers(vec![Box::new(world.sampler(StackKind::OnCpu))]);
     let outcome = run_with(&study, &world, &scratch, on_cpu(&world), &never).unwrap();
     assert_eq!(outcome.ending, Ending::RoundsDone);
     let slices = read_stacks(&scratch.path()).unwrap();
@@ -67,16 +67,16 @@ fn stacks_are_sampled_after_the_rounds_at_one_rate() {
     assert!(!log.iter().any(|line| line.ends_with("in company")));
     assert_eq!(world.up(), Vec::<String>::new());
     // Resumed, further rounds follow.
-    let world = World::new(1);
+    let world = FakeHost::new(1);
     run_with(&study, &world, &scratch, on_cpu(&world), &never).unwrap();
     let slices = read_stacks(&scratch.path()).unwrap();
     assert_eq!(slices.iter().map(|slice| slice.round).max(), Some(5));
 }
 
 /// A sampler that cannot begin.
-struct Blind;
+struct BrokenSampler;
 
-impl StackSampler for Blind {
+impl StackSampler for BrokenSampler {
     fn kind(&self) -> StackKind {
         StackKind::OnCpu
     }
@@ -99,12 +99,13 @@ impl StackSampler for Blind {
 }
 
 #[test]
-fn a_sampler_that_fails_is_a_doubt_and_the_record_is_whole() {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+fn failing_sampler_is_a_doubt() {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let never = AtomicBool::new(false);
     let outcome =
-        run_with(&two(), &world, &scratch, samplers(vec![Box::new(Blind)]), &never).unwrap();
-    assert_eq!((outcome.ending, outcome.blocks), (Ending::RoundsDone, 12));
+        run_with(&two(), &world, &scratch, samplers(vec![Box::new(BrokenSampler)]), &never)
+            .unwrap();
+    assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
     let slices = read_stacks(&scratch.path()).unwrap();
     assert_eq!(slices.len(), 3, "then it is given up");
     assert!(slices.iter().all(|slice| slice.void.is_some()));
@@ -114,8 +115,8 @@ fn a_sampler_that_fails_is_a_doubt_and_the_record_is_whole() {
 }
 
 #[test]
-fn each_kind_of_stacks_has_slices_of_its_own() {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+fn stack_kinds_have_separate_slices() {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let never = AtomicBool::new(false);
     let both = StackKind::ALL.map(|kind| Box::new(world.sampler(kind)) as Box<dyn StackSampler>);
     run_with(&two(), &world, &scratch, samplers(both.into()), &never).unwrap();
@@ -145,10 +146,10 @@ impl Probe for Tracer {
 }
 
 #[test]
-fn what_disturbs_is_traced_in_slices_of_its_own() {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+fn traces_in_separate_slices() {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let never = AtomicBool::new(false);
-    let tracers = || Afterwards { tracers: vec![Box::new(Tracer)], ..Afterwards::default() };
+    let tracers = || ExtraRounds { tracers: vec![Box::new(Tracer)], ..ExtraRounds::default() };
     run_with(&two(), &world, &scratch, tracers(), &never).unwrap();
     let record = Record::read(&scratch.path()).unwrap();
     let traced = |slice: &&Slice| slice.phase == Phase::Traced;
@@ -160,9 +161,9 @@ fn what_disturbs_is_traced_in_slices_of_its_own() {
     assert_eq!(calls.len(), 3);
     assert!(calls.iter().all(|one| one.phase == Phase::Traced && one.value.blocks == 3));
     // They outlast a resume, which goes on with further rounds.
-    let world = World::new(1);
+    let world = FakeHost::new(1);
     run_with(&two(), &world, &scratch, tracers(), &never).unwrap();
     let record = Record::read(&scratch.path()).unwrap();
     let blocks: Vec<u32> = record.slices.iter().filter(traced).map(|slice| slice.block).collect();
-    assert_eq!(blocks, (0..6).flat_map(|block| [block; 3]).collect::<Vec<_>>());
+    assert_eq!(blocks, (0..6).flat_map(|round| [round; 3]).collect::<Vec<_>>());
 }

@@ -11,7 +11,7 @@ use crate::fake::FakeSystem;
 use crate::system::{OwnAccount, QUIET_LIMIT, System};
 
 /// A fake system that answers and gets quiet at certain looks.
-struct Slow {
+struct SlowSystem {
     inner: FakeSystem,
     ready_at: u32,
     quiet_at: u32,
@@ -20,8 +20,8 @@ struct Slow {
     quiet_looks: Cell<u32>,
 }
 
-impl Slow {
-    fn new(world: &World, ready_at: u32, quiet_at: u32) -> Self {
+impl SlowSystem {
+    fn new(world: &FakeHost, ready_at: u32, quiet_at: u32) -> Self {
         let (ready_looks, quiet_looks) = (Cell::new(0), Cell::new(0));
         let inner = world.system();
         Self { inner, ready_at, quiet_at, announces: None, ready_looks, quiet_looks }
@@ -30,9 +30,9 @@ impl Slow {
 
 #[derive(Debug, thiserror::Error)]
 #[error("not yet")]
-struct NotYet;
+struct NotReadyError;
 
-impl System for Slow {
+impl System for SlowSystem {
     fn name(&self) -> &str {
         self.inner.name()
     }
@@ -47,7 +47,7 @@ impl System for Slow {
 
     fn ready(&self, _at: &Endpoint) -> Result<(), PartError> {
         self.ready_looks.set(self.ready_looks.get() + 1);
-        if self.ready_looks.get() < self.ready_at { Err(NotYet.into()) } else { Ok(()) }
+        if self.ready_looks.get() < self.ready_at { Err(NotReadyError.into()) } else { Ok(()) }
     }
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
@@ -66,13 +66,13 @@ impl System for Slow {
 
 /// Runs a study with such a system: how it ended, looks for an answer, looks for quiet, and time.
 fn run_slow(ready_at: u32, quiet_at: u32) -> (Result<Outcome, CampaignError>, u32, u32, Duration) {
-    run_that(|world| Slow::new(world, ready_at, quiet_at))
+    run_that(|world| SlowSystem::new(world, ready_at, quiet_at))
 }
 
 fn run_that(
-    make: impl FnOnce(&World) -> Slow,
+    make: impl FnOnce(&FakeHost) -> SlowSystem,
 ) -> (Result<Outcome, CampaignError>, u32, u32, Duration) {
-    let (scratch, world) = (Scratch::new(), World::new(1));
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let study = two();
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let never = AtomicBool::new(false);
@@ -95,7 +95,7 @@ fn run_that(
 }
 
 #[test]
-fn a_system_is_waited_for_and_has_to_stay_quiet() {
+fn waits_until_ready_and_quiet() {
     let (outcome, ready, quiet, _) = run_slow(5, 4);
     assert!(outcome.is_ok(), "{outcome:?}");
     // Three environments: the first takes five looks, the others one each.
@@ -105,16 +105,17 @@ fn a_system_is_waited_for_and_has_to_stay_quiet() {
 }
 
 #[test]
-fn one_that_never_answers_or_never_rests_ends_the_campaign_in_time() {
+fn silent_or_busy_system_ends_campaign() {
     let (outcome, _, _, took) = run_slow(u32::MAX, 0);
     let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("cannot wait for") && error.contains("not yet after 60 s"), "{error}");
     assert!(took < Duration::from_secs(70), "{took:?}");
     // What a fake environment prints is nothing.
-    let says = |world: &World| Slow { announces: Some("up"), ..Slow::new(world, 0, 0) };
+    let says =
+        |world: &FakeHost| SlowSystem { announces: Some("up"), ..SlowSystem::new(world, 0, 0) };
     let (outcome, ready, _, _) = run_that(says);
     let error = error_line(&outcome.unwrap_err());
-    assert!(error.contains("it has not said \"up\" after 60 s") && ready == 0, "{error}");
+    assert!(error.contains("it has not printed \"up\" after 60 s") && ready == 0, "{error}");
     let (outcome, _, _, took) = run_slow(0, u32::MAX);
     let error = error_line(&outcome.unwrap_err());
     assert!(error.contains("still busy 300 s") && error.contains("a compaction"), "{error}");

@@ -98,8 +98,8 @@ impl Observer for Screen<'_> {
             // What follows at once is drawn with it.
             Event::SliceDone { .. } => false,
             Event::SliceStarting { .. }
-            | Event::BlockStarted { .. }
-            | Event::BlockDone { .. }
+            | Event::RoundStarted { .. }
+            | Event::RoundDone { .. }
             | Event::ExtraRoundStarted { .. }
             | Event::Populating { .. } => {
                 self.drawn.is_none_or(|drawn| drawn.elapsed() >= FRAME_INTERVAL)

@@ -173,9 +173,9 @@ impl State {
                 let (done, all) = (*done, *all);
                 self.set_status(environment, Status::Populating { workload, done, all });
             }
-            Event::BlockStarted { block, blocks_expected, left } => {
-                self.round = block + 1;
-                self.rounds_expected = *blocks_expected;
+            Event::RoundStarted { round, rounds_expected, left } => {
+                self.round = round + 1;
+                self.rounds_expected = *rounds_expected;
                 self.left = Some((*left, now));
             }
             Event::ExtraRoundStarted { round, rounds, left } => {
@@ -198,8 +198,8 @@ impl State {
                 }
             }
             Event::Doubted { environment, doubt } => self.doubt(*environment, doubt),
-            Event::BlockDone { blocks_expected, left, analysis, .. } => {
-                self.rounds_expected = *blocks_expected;
+            Event::RoundDone { rounds_expected, left, analysis, .. } => {
+                self.rounds_expected = *rounds_expected;
                 self.left = Some((*left, now));
                 self.analysis = Some((*analysis).clone());
             }

@@ -10,7 +10,7 @@ use ratatui::style::Color;
 use tare_lab::campaign::{self, Event, Observer, Parts, Stage};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
-use tare_lab::fake::World;
+use tare_lab::fake::FakeHost;
 use tare_lab::record::{Opening, RecordWriter};
 use tare_lab::study::{self, Study};
 use tare_std::cpus::CpuSet;
@@ -84,7 +84,7 @@ impl State {
 /// What is known of a fake study once `until` has happened.
 fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     let here = tempfile::tempdir().unwrap();
-    let world = World::new(5);
+    let world = FakeHost::new(5);
     let plan = cpus::plan(&CpuSet::parse_list("0-3").unwrap(), &study.cpus).unwrap();
     let opening = Opening {
         tare_version: "0".into(),
@@ -115,7 +115,7 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
 
 /// In the middle of the twelfth round, with a few doubts.
 fn measuring(study: &Study) -> State {
-    let mut state = run(study, &|event| matches!(event, Event::BlockStarted { block: 11, .. }));
+    let mut state = run(study, &|event| matches!(event, Event::RoundStarted { round: 11, .. }));
     let environment = study.environments.last().unwrap().name.as_str();
     let workload = study.workloads[0].name.as_str();
     let phase = tare_lab::record::Phase::Latency;
@@ -181,7 +181,7 @@ fn what_comes_before_the_first_round() {
         &|event| matches!(event, Event::Populating { environment: "3 % CPU", done, .. } if *done > 0),
     );
     check("starting-80x24", &state, 80, 24);
-    let mut state = run(&study, &|event| matches!(event, Event::BlockDone { block: 0, .. }));
+    let mut state = run(&study, &|event| matches!(event, Event::RoundDone { round: 0, .. }));
     check("first-round-80x24", &state, 80, 24);
     state.update(&Event::Stage(Stage::TearingDown), NOW);
     state.stopping = true;
