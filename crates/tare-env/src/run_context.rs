@@ -10,13 +10,13 @@ use tare_host::journal::Journal;
 use tare_lab::environment::CpuPlan;
 use tare_std::cpus::CpuSet;
 
+use crate::instance_slot::InstanceSlot;
 use crate::layer::network::client::Client;
 use crate::rootfs::Roots;
-use crate::seat::Seat;
 
 /// What all that a run starts and makes is known by, and where it goes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark<'a> {
+pub(crate) struct RunIdentity<'a> {
     /// The run's id.
     pub(crate) run: &'a str,
     /// Its directory, in the state directory.
@@ -28,15 +28,15 @@ pub(crate) struct Mark<'a> {
 /// What runtimes and layers see of the site.
 #[derive(Debug)]
 pub struct RunContext {
-    common: Arc<Common>,
+    common: Arc<SharedContext>,
     /// Those of the run, or an instance's share.
     cpus: CpuPlan,
-    seat: Seat,
+    slot: InstanceSlot,
 }
 
 /// What is the same for all environments of a run.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedContext {
     pub(crate) journal: Journal,
     pub(crate) work: PathBuf,
     pub(crate) program: PathBuf,
@@ -48,18 +48,18 @@ pub(crate) struct Common {
 }
 
 impl RunContext {
-    pub(crate) fn new(common: Common, cpus: CpuPlan) -> Self {
-        Self { common: Arc::new(common), cpus, seat: Seat::only() }
+    pub(crate) fn new(common: SharedContext, cpus: CpuPlan) -> Self {
+        Self { common: Arc::new(common), cpus, slot: InstanceSlot::single() }
     }
 
     /// The same ground for one of several instances.
-    pub(crate) fn seated(&self, seat: Seat) -> Arc<Self> {
-        let cpus = seat.cpus(&self.cpus);
-        Arc::new(Self { common: Arc::clone(&self.common), cpus, seat })
+    pub(crate) fn with_slot(&self, slot: InstanceSlot) -> Arc<Self> {
+        let cpus = slot.cpus(&self.cpus);
+        Arc::new(Self { common: Arc::clone(&self.common), cpus, slot })
     }
 
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(crate) fn slot(&self) -> &InstanceSlot {
+        &self.slot
     }
 
     pub fn run(&self) -> &str {
@@ -80,8 +80,8 @@ impl RunContext {
         &self.common.work
     }
 
-    pub(crate) fn mark(&self) -> Mark<'_> {
-        Mark { run: self.run(), work: self.work(), cpus: &self.cpus.all }
+    pub(crate) fn identity(&self) -> RunIdentity<'_> {
+        RunIdentity { run: self.run(), work: self.work(), cpus: &self.cpus.all }
     }
 
     /// The static program, as the host sees it.

@@ -14,7 +14,7 @@ use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
-use crate::layer::network::Told;
+use crate::layer::network::SystemAddresses;
 use crate::layer::{self, Layers};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use tare_lab::layer::{Cpu, Network};
@@ -270,12 +270,12 @@ pub(crate) fn state(
 /// what its image says in the place of `{image}`.
 pub(crate) fn arguments(
     launch: &Launch,
-    told: impl Into<Told>,
+    addresses: impl Into<SystemAddresses>,
     data: &str,
     program: &Program,
     image: Option<&Config>,
 ) -> Vec<String> {
-    let Told { listen, advertised, nodes } = told.into();
+    let SystemAddresses { listen, advertised, nodes } = addresses.into();
     // A bare name is looked for on the PATH, and so is what is beside it.
     let beside = program.path.parent().unwrap_or(Path::new("")).to_string_lossy();
     let beside = if beside.is_empty() { String::new() } else { format!("{beside}/") };

@@ -73,13 +73,13 @@ impl UndoKinds for ContainerKinds {
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
         match entry.read()? {
             ContainerEntry::Container { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Container, &name)
+                remove(run, &engine, &socket, EngineObject::Container, &name)
             }
             ContainerEntry::Image { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Image, &name)
+                remove(run, &engine, &socket, EngineObject::Image, &name)
             }
             ContainerEntry::Volume { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Volume, &name)
+                remove(run, &engine, &socket, EngineObject::Volume, &name)
             }
             ContainerEntry::OciContainer { command, root, id } => {
                 check_name(run, &id)?;
@@ -92,13 +92,13 @@ impl UndoKinds for ContainerKinds {
 
 /// What an engine keeps.
 #[derive(Clone, Copy, Debug)]
-enum Thing {
+enum EngineObject {
     Container,
     Image,
     Volume,
 }
 
-impl Thing {
+impl EngineObject {
     fn word(self) -> &'static str {
         match self {
             Self::Container => "container",
@@ -131,7 +131,7 @@ fn remove(
     run: &str,
     engine: &str,
     socket: &Path,
-    thing: Thing,
+    thing: EngineObject,
     name: &str,
 ) -> Result<(), UndoError> {
     check_name(run, name)?;
@@ -162,7 +162,7 @@ async fn connect(socket: &Path) -> Result<Docker, bollard::errors::Error> {
     client.negotiate_version().await
 }
 
-async fn remove_with(client: &Docker, thing: Thing, name: &str) -> Result<(), String> {
+async fn remove_with(client: &Docker, thing: EngineObject, name: &str) -> Result<(), String> {
     use bollard::errors::Error::DockerResponseServerError;
     let begin = Instant::now();
     let mut absences = 0;

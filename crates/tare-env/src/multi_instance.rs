@@ -12,15 +12,15 @@ use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, NotOne, Processes, Usage,
 };
 
+use crate::instance_slot::InstanceSlot;
 use crate::layer::network;
 use crate::run_context::RunContext;
-use crate::seat::Seat;
 use crate::{runtime, storage};
 use tare_lab::layer::Cpu;
 
 /// Why an environment cannot run several instances of a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SeveralError {
+pub enum MultiInstanceError {
     #[error(
         "environment {environment:?}: several instances of a system run in runtime \"process\" and \"oci:...\", not in {runtime:?}"
     )]
@@ -48,56 +48,56 @@ pub enum SeveralError {
 ///
 /// # Errors
 /// What stands against it.
-pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
+pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceError> {
     let environment = || spec.name.clone();
     if count <= 1 {
         return Ok(());
     }
     if !matches!(spec.runtime.kind(), "process" | "oci") {
         let runtime = spec.runtime.to_string();
-        return Err(SeveralError::Runtime { environment: environment(), runtime });
+        return Err(MultiInstanceError::Runtime { environment: environment(), runtime });
     }
     if storage::is_shared(spec) {
         let kind = spec.storage.kind.clone();
-        return Err(SeveralError::Device { environment: environment(), kind });
+        return Err(MultiInstanceError::Device { environment: environment(), kind });
     }
     if !spec.inject.is_nothing() {
         let value = spec.inject.to_string();
-        return Err(SeveralError::Inject { environment: environment(), value });
+        return Err(MultiInstanceError::Inject { environment: environment(), value });
     }
     if count > network::INSTANCES_MAX {
-        return Err(SeveralError::Many { environment: environment(), asked: count });
+        return Err(MultiInstanceError::Many { environment: environment(), asked: count });
     }
     // A quota may be too small for the kernel once it is divided.
     if let Cpu::Quota(cpus) = spec.cpu
         && Cpu::quota(cpus / f64::from(count)).is_none()
     {
         let cpu = spec.cpu.to_string();
-        return Err(SeveralError::Quota { environment: environment(), cpu, count });
+        return Err(MultiInstanceError::Quota { environment: environment(), cpu, count });
     }
     Ok(())
 }
 
 /// Environments that are one.
-pub(crate) struct Several {
-    ground: Arc<RunContext>,
+pub(crate) struct MultiInstance {
+    context: Arc<RunContext>,
     spec: EnvironmentSpec,
     /// In the order of their seats; none before the start.
     parts: Vec<Box<dyn Environment>>,
 }
 
-impl Several {
-    pub(crate) fn new(ground: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
-        Self { ground: Arc::clone(ground), spec: spec.clone(), parts: Vec::new() }
+impl MultiInstance {
+    pub(crate) fn new(context: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
+        Self { context: Arc::clone(context), spec: spec.clone(), parts: Vec::new() }
     }
 
     fn begin(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
         let count = u32::try_from(launches.len()).unwrap_or(u32::MAX);
         let mut endpoints = Vec::new();
         self.parts.clear();
-        for (seat, launch) in Seat::row(count).zip(launches) {
-            let part = seat.part(&self.spec);
-            let mut environment = runtime::make(&self.ground.seated(seat), &part)?;
+        for (slot, launch) in InstanceSlot::slots(count).zip(launches) {
+            let part = slot.part(&self.spec);
+            let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
             let started = environment.start(launch);
             // It may have made something before it failed.
             self.parts.push(environment);
@@ -116,7 +116,7 @@ impl Several {
     }
 }
 
-impl Environment for Several {
+impl Environment for MultiInstance {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
     }
@@ -254,12 +254,12 @@ mod tests {
     #[test]
     fn each_gets_its_part_of_the_limits() {
         let parts: Vec<EnvironmentSpec> =
-            Seat::row(2).map(|seat| seat.part(&spec("process", "quota=1.5"))).collect();
+            InstanceSlot::slots(2).map(|slot| slot.part(&spec("process", "quota=1.5"))).collect();
         assert_eq!(parts[0], parts[1]);
         assert_eq!(parts[0].cpu, Cpu::Quota(0.75));
         assert_eq!(parts[0].limits.memory_bytes, Some(1 << 29));
         let pinned = spec("process", "pinned");
-        assert_eq!(Seat::only().part(&pinned), pinned);
+        assert_eq!(InstanceSlot::single().part(&pinned), pinned);
     }
 
     #[test]

@@ -8,12 +8,12 @@ use tare_lab::environment::{KeptData, Restored};
 
 /// The data that starts begin with, and what came of it in the last one.
 #[derive(Debug, Default)]
-pub(crate) struct Beginning {
+pub(crate) struct InitialData {
     data: Option<Rc<dyn KeptData>>,
     restored: Option<Restored>,
 }
 
-impl Beginning {
+impl InitialData {
     /// Starts begin with this data from now on.
     pub(crate) fn set(&mut self, data: &Rc<dyn KeptData>) {
         self.data = Some(Rc::clone(data));

@@ -10,7 +10,7 @@ use tare_lab::layer::Cpu;
 
 /// The place of one instance among those of its environment.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct InstanceSlot {
     /// From 0.
     number: u32,
     count: u32,
@@ -25,14 +25,14 @@ struct Shared {
     router: OnceLock<u32>,
 }
 
-impl Seat {
+impl InstanceSlot {
     /// That of an instance without others.
-    pub(crate) fn only() -> Self {
+    pub(crate) fn single() -> Self {
         Self { number: 0, count: 1, shared: Arc::default() }
     }
 
     /// Seats for so many instances that are started together, the first one first.
-    pub(crate) fn row(count: u32) -> impl Iterator<Item = Self> {
+    pub(crate) fn slots(count: u32) -> impl Iterator<Item = Self> {
         let shared = Arc::<Shared>::default();
         (0..count).map(move |number| Self { number, count, shared: Arc::clone(&shared) })
     }
@@ -100,8 +100,9 @@ mod tests {
     #[test]
     fn cpus_are_divided_where_that_is_fair() {
         let check = |count, system: &str, expect: &[&str]| {
-            let seats = Seat::row(count).map(|seat| seat.cpus(&plan(system)).system.to_string());
-            assert_eq!(seats.collect::<Vec<_>>(), expect, "{count} on {system}");
+            let slots =
+                InstanceSlot::slots(count).map(|slot| slot.cpus(&plan(system)).system.to_string());
+            assert_eq!(slots.collect::<Vec<_>>(), expect, "{count} on {system}");
         };
         check(1, "4-7", &["4-7"]);
         check(2, "4-7", &["4-5", "6-7"]);
@@ -112,17 +113,17 @@ mod tests {
 
     #[test]
     fn the_first_chooses_for_all() {
-        let seats: Vec<Seat> = Seat::row(2).collect();
-        assert_eq!(seats[0].port(|| Err(())), Err(()));
-        assert_eq!(seats[0].port(|| Ok::<_, ()>(7)), Ok(7));
-        assert_eq!(seats[1].port(|| Ok::<_, ()>(8)), Ok(7));
-        assert_eq!((seats[0].router(3), seats[1].router(4)), (3, 3));
+        let slots: Vec<InstanceSlot> = InstanceSlot::slots(2).collect();
+        assert_eq!(slots[0].port(|| Err(())), Err(()));
+        assert_eq!(slots[0].port(|| Ok::<_, ()>(7)), Ok(7));
+        assert_eq!(slots[1].port(|| Ok::<_, ()>(8)), Ok(7));
+        assert_eq!((slots[0].router(3), slots[1].router(4)), (3, 3));
     }
 
     #[test]
     fn one_without_others_chooses_at_every_start() {
         // Environments have it from one site, and are started several times.
-        let only = Seat::only();
+        let only = InstanceSlot::single();
         for number in [5_u16, 6] {
             assert_eq!(only.router(number.into()), u32::from(number));
             assert_eq!(only.port(|| Ok::<_, ()>(number)), Ok(number));

@@ -10,7 +10,7 @@ use tare_std::mountinfo;
 
 /// What was seen of the data's place.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct MountView {
     /// The file system's type, such as `ext4`; empty when the mount table could not be read.
     pub(super) filesystem: String,
     /// The mount's source, such as `/dev/loop3`.
@@ -33,7 +33,7 @@ pub(crate) struct Seen {
     note: &'static str,
 }
 
-impl Seen {
+impl MountView {
     /// What the process sees at `inside`, and the host at `data`.
     pub(crate) fn of(pid: u32, inside: &Path, data: &Path) -> Self {
         let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
@@ -115,7 +115,7 @@ impl Seen {
 /// The number of the file system that a path of the host lies on, as the mount table has it.
 fn host_number(path: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    Seen::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
+    MountView::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
 }
 
 /// Size of the file system that a path lies on, in bytes.
