@@ -1,4 +1,4 @@
-//! A run: it makes environments, and removes everything that it made.
+//! The factory of a run: it makes environments and removes everything that it made.
 
 use std::fs;
 use std::io;
@@ -21,7 +21,7 @@ use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
 use tare_lab::layer::Host;
 
-/// What a run is given.
+/// The options of a run.
 #[derive(Clone, Debug)]
 pub struct FactoryOptions {
     /// Where journals and data are kept, such as `/var/lib/tare`.
@@ -29,11 +29,11 @@ pub struct FactoryOptions {
     /// The static program that runs in every environment.
     pub program: PathBuf,
     pub cpus: CpuPlan,
-    /// Block devices that the user has given up: a storage layer may write over these alone.
+    /// Block devices that the user allows to be overwritten. A storage layer overwrites no others.
     pub destroy: Vec<PathBuf>,
 }
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum FactoryError {
     #[error("environments need root: they make network namespaces and cgroups; run with sudo")]
@@ -52,7 +52,7 @@ pub enum FactoryError {
     Network(#[from] NetworkError),
 }
 
-/// The ground of one run. Dropping it removes everything that the run made.
+/// Makes the environments of one run. Dropping it removes everything that the run made.
 #[derive(Debug)]
 pub struct EnvironmentFactory {
     context: Arc<RunContext>,
@@ -61,10 +61,12 @@ pub struct EnvironmentFactory {
 }
 
 impl EnvironmentFactory {
-    /// Begins a run: journal, work directory, cgroup, and the client's network namespace.
+    /// Starts a run: makes the journal, the work directory, the cgroup, and the client's
+    /// network namespace.
     ///
     /// # Errors
-    /// Without root, iproute2 or a writable state directory. Nothing is left then.
+    /// Fails without root, iproute2, nftables or a writable state directory. A failure leaves nothing
+    /// behind.
     pub fn open(options: FactoryOptions) -> Result<Self, FactoryError> {
         if !rustix::process::geteuid().is_root() {
             return Err(FactoryError::NoRoot);
@@ -107,9 +109,9 @@ impl EnvironmentFactory {
         let state = fs::canonicalize(state)
             .map_err(|source| FactoryError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
-        // The mark of the processes is there before the first command is started: one that outlives a
-        // killed harness would make its namespace after everything was undone. Whoever undoes a whole
-        // journal ends them first of all, wherever the entry stands.
+        // The entry for the processes precedes the first command: a command that outlives a killed
+        // harness would make its namespace after everything was undone. Undoing a whole journal ends
+        // the processes first, at whatever position their entry is.
         journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         fs::create_dir(&work)
             .map_err(|source| FactoryError::Work { path: work.clone(), source })?;
@@ -119,24 +121,24 @@ impl EnvironmentFactory {
         Ok((work, cgroups, client))
     }
 
-    /// Makes an environment that is not started.
+    /// Makes an environment and does not start it.
     ///
     /// # Errors
-    /// When this host cannot run it: what is missing and how to get it.
+    /// Names what this host lacks to run it, and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
         self.environment_of(spec, 1)
     }
 
-    /// The same for so many instances of a system.
+    /// Makes an environment for this many instances of a system.
     ///
     /// # Errors
-    /// When this host, or such an environment, cannot run them.
+    /// Fails when this host, or an environment of this kind, cannot run them.
     pub fn environment_of(
         &self,
         spec: &EnvironmentSpec,
         instances: u32,
     ) -> Result<Box<dyn Environment>, PartError> {
-        // Made in any case: it says what is missing.
+        // Made for any number of instances, because its errors name what the host lacks.
         let one = runtime::make(&self.context, spec)?;
         multi_instance::check(spec, instances)?;
         let environment = match instances {
@@ -159,20 +161,20 @@ impl EnvironmentFactory {
         }
     }
 
-    /// Gives the environments that are made from now on a host that can be tuned.
+    /// Lets the environments that are made after this call tune the host.
     pub fn tune(&mut self, host: TunedHost) {
         self.host = Some(host);
     }
 
-    /// Puts the host back as it was found, whatever environment it is tuned for. Idempotent.
+    /// Restores the settings of the host, whichever environment it is tuned for. Idempotent.
     ///
     /// # Errors
-    /// What could not be put back.
+    /// Names the setting that could not be restored.
     pub fn untune(&self) -> Result<(), PartError> {
         self.host.as_ref().map_or(Ok(()), TunedHost::revert)
     }
 
-    /// The network namespace in which the client has to stand.
+    /// The network namespace in which the client must run.
     pub fn client_namespace(&self) -> &Path {
         self.context.client().namespace()
     }

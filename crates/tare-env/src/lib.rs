@@ -1,5 +1,5 @@
-//! Environments: one file per runtime (`runtime`) and one per layer (`layer`), on the ground that a
-//! run shares (`site`).
+//! Environments: one file per runtime (`runtime`) and one per layer (`layer`). The
+//! `EnvironmentFactory` of a run makes them.
 //!
 //! **Invariant:** everything that an environment makes is journalled before it is made, named
 //! `tare-RUN...`, and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.

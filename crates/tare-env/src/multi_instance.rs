@@ -1,9 +1,9 @@
-//! An environment that runs several instances of a system: as many environments of one runtime as there
-//! are instances, each on its seat, seen as one. Its CPU time is the sum over them, layer by layer; a
-//! layer is in force where it is so around every one of them.
+//! An environment that runs several instances of a system. It holds one environment of the same
+//! runtime per instance, each with its slot. Its CPU time is their sum per layer; a layer is in
+//! force when it is in force around every instance.
 //!
-//! Limits: processes of the host and containers of OCI runtimes. An engine and a virtual machine have
-//! networks of their own, in which instances do not find each other.
+//! Limits: processes of the host and containers of OCI runtimes only. Engines and virtual machines
+//! have networks of their own, in which instances cannot reach each other.
 
 use std::sync::Arc;
 
@@ -44,10 +44,10 @@ pub enum MultiInstanceError {
     Quota { environment: String, cpu: String, count: u32 },
 }
 
-/// Whether an environment can run so many instances.
+/// Checks whether an environment can run this many instances.
 ///
 /// # Errors
-/// What stands against it.
+/// Names the part of the environment that does not allow it.
 pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceError> {
     let environment = || spec.name.clone();
     if count <= 1 {
@@ -78,11 +78,11 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceErro
     Ok(())
 }
 
-/// Environments that are one.
+/// One environment per instance, used as one.
 pub(crate) struct MultiInstance {
     context: Arc<RunContext>,
     spec: EnvironmentSpec,
-    /// In the order of their seats; none before the start.
+    /// In the order of their slots; empty before the start.
     parts: Vec<Box<dyn Environment>>,
 }
 
@@ -99,7 +99,7 @@ impl MultiInstance {
             let part = slot.part(&self.spec);
             let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
             let started = environment.start(launch);
-            // It may have made something before it failed.
+            // A failed start may have made something that `stop` removes.
             self.parts.push(environment);
             endpoints.push(started?);
         }
@@ -110,7 +110,7 @@ impl MultiInstance {
         &mut self,
         mut act: impl FnMut(&mut dyn Environment) -> Result<(), PartError>,
     ) -> Result<(), PartError> {
-        // What is done to one is done to all, also where it fails for one.
+        // A failure of one instance does not keep the others from the same call.
         let results: Vec<_> = self.parts.iter_mut().map(|part| act(&mut **part)).collect();
         results.into_iter().collect()
     }
@@ -131,7 +131,7 @@ impl Environment for MultiInstance {
         self.stop()?;
         let started = self.begin(launches);
         if started.is_err() {
-            // The first error is the one that tells; what is left is in the journal.
+            // The first error names the cause; the journal holds what is left.
             let _ = self.stop();
         }
         started
@@ -158,7 +158,7 @@ impl Environment for MultiInstance {
         Ok(sum)
     }
 
-    /// None where one instance has none: without it the others are not the system that was asked for.
+    /// Empty when one instance has no process: the others alone are not the requested system.
     fn processes(&mut self) -> Processes {
         let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
         if parts.iter().any(|part| part.system.is_empty()) {
@@ -186,13 +186,13 @@ impl Environment for MultiInstance {
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        // The first one's router is that of all.
+        // The first instance owns the router of all, so it stops last.
         let stopped: Vec<_> = self.parts.iter_mut().rev().map(|part| part.stop()).collect();
         stopped.into_iter().collect()
     }
 }
 
-/// The layers around all instances, from those around each.
+/// Joins the layer states of the instances into one state per layer.
 fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
     let mut joined: Vec<LayerState> = Vec::new();
     for (number, states) in parts.into_iter().enumerate() {
@@ -211,7 +211,7 @@ fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
     joined
 }
 
-/// Adds the accounts of one instance to those of the others.
+/// Adds the CPU time of one instance to the sum.
 fn add(sum: &mut Usage, one: Usage) {
     sum.system_cpu_ns += one.system_cpu_ns;
     for (name, ns) in one.layer_cpu_ns {
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_refused_by_name() {
+    fn refuses_what_instances_cannot_share() {
         let refused = |spec: &EnvironmentSpec, count| check(spec, count).unwrap_err().to_string();
         assert_eq!(check(&spec("vm:qemu", "shared"), 1), Ok(()));
         assert!(refused(&spec("docker", "shared"), 2).contains("not in \"docker\""));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_its_part_of_the_limits() {
+    fn divides_limits_among_instances() {
         let parts: Vec<EnvironmentSpec> =
             InstanceSlot::slots(2).map(|slot| slot.part(&spec("process", "quota=1.5"))).collect();
         assert_eq!(parts[0], parts[1]);
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn accounts_are_summed_layer_by_layer() {
+    fn sums_cpu_time_per_layer() {
         let one = |system_cpu_ns, proxy, throttled_ns| Usage {
             system_cpu_ns,
             layer_cpu_ns: vec![("userland proxy".into(), proxy)],
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_in_force_around_all_or_not_at_all() {
+    fn layer_is_in_force_only_around_all_instances() {
         let state =
             |found: &str, in_force| crate::system::state("cpu", "x", found.into(), in_force);
         let joined = join(vec![vec![state("a", true)], vec![state("a", true)]]);
