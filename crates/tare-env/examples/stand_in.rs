@@ -16,7 +16,7 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
-use tare_env::{Site, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_lab::environment::{CpuPlan, Launch, StorageSpec};
 use tare_testkit::EnvironmentBuilder;
 
@@ -44,7 +44,7 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
         }
         ["guest"] => Ok(tare_env::guest::run()?),
         ["facts"] => {
-            println!("{}", serde_json::to_string(&tare_env::runtime::gvisor::Inside::read())?);
+            println!("{}", serde_json::to_string(&tare_env::runtime::gvisor::SandboxView::read())?);
             Ok(())
         }
         ["proxy", "--listen", listen, "--to", to, "--delay", delay] => {
@@ -167,7 +167,12 @@ fn storage_harness(
     let cpus = tare_host::process::cpus_of_this_thread()?;
     let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
     let program = std::env::current_exe()?;
-    let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
+    let factory = EnvironmentFactory::open(FactoryOptions {
+        state: state.into(),
+        program,
+        cpus,
+        destroy: Vec::new(),
+    })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     loop {
@@ -175,7 +180,7 @@ fn storage_harness(
             let named = EnvironmentBuilder::new(runtime).name(format!("{runtime} {kind}"));
             let mut spec = named.build();
             spec.storage = storage(kind);
-            let mut environment = site.environment(&spec)?;
+            let mut environment = factory.environment(&spec)?;
             println!("starting {kind}");
             environment.start(&launch)?;
             println!("started {kind}");
@@ -212,7 +217,12 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
     println!("opening");
     let program = std::env::current_exe()?;
-    let site = Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() })?;
+    let factory = EnvironmentFactory::open(FactoryOptions {
+        state: state.into(),
+        program,
+        cpus,
+        destroy: Vec::new(),
+    })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     for round in 0.. {
@@ -236,7 +246,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
                     .cgroup(cgroup)
                     .vm(vm)
                     .build();
-                let mut environment = site.environment(&spec)?;
+                let mut environment = factory.environment(&spec)?;
                 environment.start(&launch)?;
                 environment.freeze()?;
                 println!("round {round}: {runtime} {network} started and frozen");

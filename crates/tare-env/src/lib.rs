@@ -1,24 +1,24 @@
-//! Environments: one file per runtime (`runtime`) and one per layer (`layer`), on the ground that a
-//! run shares (`site`).
+//! Environments: one file per runtime (`runtime`) and one per layer (`layer`). The
+//! `EnvironmentFactory` of a run makes them.
 //!
 //! **Invariant:** everything that an environment makes is journalled before it is made, named
-//! `tare-RUN...`, and gone after `stop`, after `Site::close` and after `clean`.
+//! `tare-RUN...`, and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.
 #![forbid(unsafe_code)]
 
 pub mod doctor;
+pub mod factory;
 pub mod guest;
 pub mod inside;
+mod instance_slot;
 pub mod layer;
+pub mod multi_instance;
 pub mod proxy;
 pub mod rootfs;
 pub mod run_context;
 pub mod runtime;
-mod seat;
-pub mod several;
-pub mod site;
 pub mod storage;
 mod system;
 pub mod unavailable;
 pub mod undo;
 
-pub use site::{Site, SiteError, SiteOptions};
+pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions};

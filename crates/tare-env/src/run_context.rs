@@ -1,5 +1,5 @@
-//! What runtimes and layers see of a run: its id and journal, its work directory, its program, its
-//! division of the CPUs, its cgroup, and the network namespace in which the client stands.
+//! The context of a run for runtimes and layers: id, journal, work directory, program, CPU plan,
+//! cgroup, and the network namespace of the client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use tare_host::journal::Journal;
 use tare_lab::environment::CpuPlan;
 use tare_std::cpus::CpuSet;
 
+use crate::instance_slot::InstanceSlot;
 use crate::layer::network::client::Client;
 use crate::rootfs::Roots;
-use crate::seat::Seat;
 
-/// What all that a run starts and makes is known by, and where it goes.
+/// The id of a run, its directory and its CPUs.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Mark<'a> {
+pub(crate) struct RunIdentity<'a> {
     /// The run's id.
     pub(crate) run: &'a str,
-    /// Its directory, in the state directory.
+    /// The run's directory, below the state directory.
     pub(crate) work: &'a Path,
-    /// The CPUs that it may use.
+    /// The CPUs that the run may use.
     pub(crate) cpus: &'a CpuSet,
 }
 
-/// What runtimes and layers see of the site.
+/// The context of a run, or of one instance in it.
 #[derive(Debug)]
 pub struct RunContext {
-    common: Arc<Common>,
-    /// Those of the run, or an instance's share.
+    common: Arc<SharedContext>,
+    /// The CPUs of the run, or one instance's share of them.
     cpus: CpuPlan,
-    seat: Seat,
+    slot: InstanceSlot,
 }
 
-/// What is the same for all environments of a run.
+/// The parts that all environments of a run share.
 #[derive(Debug)]
-pub(crate) struct Common {
+pub(crate) struct SharedContext {
     pub(crate) journal: Journal,
     pub(crate) work: PathBuf,
     pub(crate) program: PathBuf,
@@ -48,18 +48,18 @@ pub(crate) struct Common {
 }
 
 impl RunContext {
-    pub(crate) fn new(common: Common, cpus: CpuPlan) -> Self {
-        Self { common: Arc::new(common), cpus, seat: Seat::only() }
+    pub(crate) fn new(common: SharedContext, cpus: CpuPlan) -> Self {
+        Self { common: Arc::new(common), cpus, slot: InstanceSlot::single() }
     }
 
-    /// The same ground for one of several instances.
-    pub(crate) fn seated(&self, seat: Seat) -> Arc<Self> {
-        let cpus = seat.cpus(&self.cpus);
-        Arc::new(Self { common: Arc::clone(&self.common), cpus, seat })
+    /// The context of one of several instances.
+    pub(crate) fn with_slot(&self, slot: InstanceSlot) -> Arc<Self> {
+        let cpus = slot.cpus(&self.cpus);
+        Arc::new(Self { common: Arc::clone(&self.common), cpus, slot })
     }
 
-    pub(crate) fn seat(&self) -> &Seat {
-        &self.seat
+    pub(crate) fn slot(&self) -> &InstanceSlot {
+        &self.slot
     }
 
     pub fn run(&self) -> &str {
@@ -75,13 +75,13 @@ impl RunContext {
         &self.common.journal
     }
 
-    /// Directory of the run. What is made in it goes with it and needs no entry of its own.
+    /// The directory of the run. Files in it need no journal entry, because it is removed whole.
     pub fn work(&self) -> &Path {
         &self.common.work
     }
 
-    pub(crate) fn mark(&self) -> Mark<'_> {
-        Mark { run: self.run(), work: self.work(), cpus: &self.cpus.all }
+    pub(crate) fn identity(&self) -> RunIdentity<'_> {
+        RunIdentity { run: self.run(), work: self.work(), cpus: &self.cpus.all }
     }
 
     /// The static program, as the host sees it.
@@ -93,7 +93,7 @@ impl RunContext {
         &self.cpus
     }
 
-    /// Block devices that may be written over.
+    /// Block devices that may be overwritten.
     pub fn destroy(&self) -> &[PathBuf] {
         &self.common.destroy
     }
@@ -106,12 +106,12 @@ impl RunContext {
         &self.common.client
     }
 
-    /// What containers' root file systems are made of.
+    /// The unpacked root file systems of this run's containers.
     pub(crate) fn roots(&self) -> &Roots {
         &self.common.roots
     }
 
-    /// A number for the next start of an environment, from 0. The names of what it makes end in it.
+    /// The number of the next start of an environment, from 0. Names of what the start makes end in it.
     pub fn next_environment(&self) -> u32 {
         self.common.environments.fetch_add(1, Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! The processes of a started system as the host sees them: freezing, accounts, reading back. What
-//! every runtime whose processes are ordinary host processes shares.
+//! The processes of a started system as the host sees them: freezing, CPU time, read-back. All
+//! runtimes whose processes are ordinary host processes use this.
 
 use std::fmt;
 use std::fs;
@@ -14,7 +14,7 @@ use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 
-use crate::layer::network::Told;
+use crate::layer::network::SystemAddresses;
 use crate::layer::{self, Layers};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use tare_lab::layer::{Cpu, Network};
@@ -38,8 +38,8 @@ pub(crate) struct System {
     pub(crate) group: Option<Cgroup>,
     /// The process of the userland proxy, or of the injected delay's relay, where there is one.
     pub(crate) proxy: Option<u32>,
-    /// Processes that serve its data, by their names: their CPU time is the layer's, also where they
-    /// stand among those of the system.
+    /// Processes that serve its data, by name. Their CPU time counts for the layer, even where they
+    /// are among the processes of the system.
     servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
@@ -84,7 +84,7 @@ impl System {
         self.servers.iter().any(|(_, server, _)| *server == pid)
     }
 
-    /// Every process of the system, and what serves its data from within.
+    /// Every process of the system, including those among them that serve its data.
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.group {
             Some(group) => group.pids(),
@@ -96,7 +96,7 @@ impl System {
         }
     }
 
-    /// The same and the layer's own, for the probes; the first process first.
+    /// The processes of the system and of its layers, for the probes. The first process comes first.
     pub(crate) fn processes(&self) -> Processes {
         let mut system = self.pids();
         system.sort_by_key(|pid| *pid != self.pid);
@@ -105,7 +105,7 @@ impl System {
         Processes { system, layer: self.proxy.into_iter().chain(servers).collect() }
     }
 
-    /// Whether the kernel's freezer stops it, and not a signal.
+    /// Whether the kernel's freezer stops the system; SIGSTOP does otherwise.
     pub(crate) fn can_freeze(&self) -> bool {
         self.group.as_ref().is_some_and(Cgroup::can_freeze)
     }
@@ -163,7 +163,7 @@ impl System {
         let mut lists: Vec<String> = self.pids().iter().flat_map(|pid| affinities(*pid)).collect();
         lists.sort();
         lists.dedup();
-        // A system may pin its own threads more tightly, never outside what it was given.
+        // A system may pin its threads to fewer CPUs, never to CPUs outside its set.
         let inside = |list: &String| {
             tare_std::cpus::CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(set))
         };
@@ -270,12 +270,12 @@ pub(crate) fn state(
 /// what its image says in the place of `{image}`.
 pub(crate) fn arguments(
     launch: &Launch,
-    told: impl Into<Told>,
+    addresses: impl Into<SystemAddresses>,
     data: &str,
     program: &Program,
     image: Option<&Config>,
 ) -> Vec<String> {
-    let Told { listen, advertised, nodes } = told.into();
+    let SystemAddresses { listen, advertised, nodes } = addresses.into();
     // A bare name is looked for on the PATH, and so is what is beside it.
     let beside = program.path.parent().unwrap_or(Path::new("")).to_string_lossy();
     let beside = if beside.is_empty() { String::new() } else { format!("{beside}/") };
@@ -293,7 +293,7 @@ pub(crate) fn arguments(
     let fill = |text: &String| {
         words.iter().fold(text.clone(), |text, (word, value)| text.replace(word, value))
     };
-    // Text of others: nothing in it is replaced.
+    // The configuration is third-party text: no word in it is replaced.
     let image = image.and_then(|config| serde_json::to_string(config).ok());
     let word = |text: &String| match &image {
         Some(image) if text == "{image}" => image.clone(),
@@ -342,7 +342,7 @@ pub(crate) fn log_tail(paths: &[&Path]) -> String {
             file.read_to_end(&mut bytes)?;
             Ok(bytes)
         };
-        // A log that is not there has nothing to say.
+        // A missing log adds nothing to the error.
         text += &String::from_utf8_lossy(&tail().unwrap_or_default());
     }
     text.trim_end().to_string()

@@ -1,4 +1,4 @@
-//! What a host lacks, for every part that says so.
+//! The error of a runtime or layer that this host cannot run.
 
 /// Why a runtime or a layer cannot be used on this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -6,6 +6,6 @@
 pub struct Unavailable {
     pub what: String,
     pub why: String,
-    /// How to get it.
+    /// The command or step that provides it.
     pub remedy: String,
 }

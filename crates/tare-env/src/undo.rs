@@ -1,7 +1,7 @@
-//! The kinds of journal entries that this crate owns: what container engines and OCI runtimes made.
+//! The journal entries of this crate: objects that container engines and OCI runtimes made.
 //!
-//! Engines are asked through bollard, at the socket that stands in the entry: at the time of a clean
-//! the engine may be reached by another path than the one that the environment variables give.
+//! Removal goes through bollard to the socket in the entry. During a later clean the environment
+//! variables may name another engine.
 
 use std::fs;
 use std::io;
@@ -22,14 +22,14 @@ use tokio::runtime::Builder;
 /// How long a container engine may take to remove something.
 const ENGINE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long an engine is asked again that failed to remove something.
+/// How long a failed removal is repeated.
 const ENGINE_RETRY: Duration = Duration::from_secs(3);
 
-/// Between two questions to an engine.
+/// The pause between two calls to an engine.
 const ENGINE_PAUSE: Duration = Duration::from_millis(100);
 
-/// The kinds of journal entries of this crate. Everything that opens or cleans a journal in which
-/// environments are passes them.
+/// The kinds of journal entries of this crate. Pass them to every journal that environments write
+/// to, and to its clean.
 pub const KINDS: KnownKinds = &[&ContainerKinds];
 
 /// An entry of this crate, as it is written in a journal.
@@ -73,13 +73,13 @@ impl UndoKinds for ContainerKinds {
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
         match entry.read()? {
             ContainerEntry::Container { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Container, &name)
+                remove(run, &engine, &socket, EngineObject::Container, &name)
             }
             ContainerEntry::Image { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Image, &name)
+                remove(run, &engine, &socket, EngineObject::Image, &name)
             }
             ContainerEntry::Volume { engine, socket, name } => {
-                remove(run, &engine, &socket, Thing::Volume, &name)
+                remove(run, &engine, &socket, EngineObject::Volume, &name)
             }
             ContainerEntry::OciContainer { command, root, id } => {
                 check_name(run, &id)?;
@@ -90,15 +90,15 @@ impl UndoKinds for ContainerKinds {
     }
 }
 
-/// What an engine keeps.
+/// The kinds of objects that an engine keeps.
 #[derive(Clone, Copy, Debug)]
-enum Thing {
+enum EngineObject {
     Container,
     Image,
     Volume,
 }
 
-impl Thing {
+impl EngineObject {
     fn word(self) -> &'static str {
         match self {
             Self::Container => "container",
@@ -125,13 +125,13 @@ impl Thing {
     }
 }
 
-/// Asks an engine to remove a thing, until it is gone and stays gone: an engine finishes what a
-/// process asked for that was killed before the answer.
+/// Removes an object until it stays gone: an engine completes the request of a process that was
+/// killed before the answer.
 fn remove(
     run: &str,
     engine: &str,
     socket: &Path,
-    thing: Thing,
+    thing: EngineObject,
     name: &str,
 ) -> Result<(), UndoError> {
     check_name(run, name)?;
@@ -162,7 +162,7 @@ async fn connect(socket: &Path) -> Result<Docker, bollard::errors::Error> {
     client.negotiate_version().await
 }
 
-async fn remove_with(client: &Docker, thing: Thing, name: &str) -> Result<(), String> {
+async fn remove_with(client: &Docker, thing: EngineObject, name: &str) -> Result<(), String> {
     use bollard::errors::Error::DockerResponseServerError;
     let begin = Instant::now();
     let mut absences = 0;
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_container_is_removed_until_it_stays_gone() {
+    fn removes_container_until_it_stays_gone() {
         let folder = tempfile::tempdir().unwrap();
         let undo = |name: &str, statuses: &'static [u16]| {
             let socket = folder.path().join(format!("{}.sock", statuses.len()));
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn an_engine_that_is_gone_is_an_error_and_strangers_are_left_alone() {
+    fn fails_without_engine_and_keeps_foreign_objects() {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("none.sock");
         let gone = ContainerKinds.undo("ab12", &container(&socket, "tare-ab12-1"));
@@ -306,7 +306,7 @@ mod tests {
 
     /// As written by versions in which one crate knew all kinds.
     #[test]
-    fn entries_of_older_journals_are_read() {
+    fn reads_entries_of_older_journals() {
         let texts = [
             r#"{"kind":"container","engine":"docker","socket":"/s","name":"tare-ab12-1"}"#,
             r#"{"kind":"image","engine":"docker","socket":"/s","name":"tare-ab12"}"#,

@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program, skipped_runtime, skipped_spec};
-use tare_env::{Site, SiteOptions, runtime};
+use tare_env::{EnvironmentFactory, FactoryOptions, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
@@ -31,10 +31,15 @@ fn plan() -> CpuPlan {
     CpuPlan { client: all.difference(&system), system, all }
 }
 
-fn open(state: &State) -> Site {
+fn open(state: &State) -> EnvironmentFactory {
     let state = state.0.clone();
-    Site::open(SiteOptions { state, program: program(), cpus: plan(), destroy: Vec::new() })
-        .unwrap()
+    EnvironmentFactory::open(FactoryOptions {
+        state,
+        program: program(),
+        cpus: plan(),
+        destroy: Vec::new(),
+    })
+    .unwrap()
 }
 
 fn launch() -> Launch {
@@ -87,15 +92,15 @@ fn ask(stream: &mut TcpStream) -> bool {
 }
 
 /// The life of one environment.
-fn live(site: &Site, spec: &EnvironmentSpec) {
+fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let name = &spec.name;
-    let mut environment = site.environment(spec).unwrap();
+    let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
     let endpoint = environment.start(&launch()).unwrap_or_else(|error| {
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
     });
     let made = begin.elapsed();
-    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let mut stream = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
     let ready = begin.elapsed();
 
     let layers = environment.read_back().unwrap();
@@ -160,22 +165,22 @@ fn run_all(test: &str, runtime: &str, securities: &[&str]) {
         return;
     }
     let state = State::new(test);
-    let site = open(&state);
+    let factory = open(&state);
     for network in ["host", "bridge", "bridge+proxy"] {
-        live(&site, &spec(runtime, network, "shared", "none", "own"));
+        live(&factory, &spec(runtime, network, "shared", "none", "own"));
     }
     for cpu in ["pinned", "quota=0.5"] {
-        live(&site, &spec(runtime, "bridge", cpu, "none", "own"));
+        live(&factory, &spec(runtime, "bridge", cpu, "none", "own"));
     }
     for security in securities {
-        live(&site, &spec(runtime, "host", "shared", security, "own"));
+        live(&factory, &spec(runtime, "host", "shared", security, "own"));
     }
     for cpu in ["shared", "pinned"] {
-        live(&site, &spec(runtime, "host", cpu, "none", "none"));
+        live(&factory, &spec(runtime, "host", cpu, "none", "none"));
     }
-    live(&site, &spec(runtime, "bridge", "pinned", "none", "none"));
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    live(&factory, &spec(runtime, "bridge", "pinned", "none", "none"));
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
 
@@ -211,19 +216,19 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
         return;
     }
     let state = State::new("gvisor");
-    let site = open(&state);
+    let factory = open(&state);
     let with = |pairs: &[(&str, &str)]| EnvironmentSpec {
         name: format!("gVisor {pairs:?}"),
         sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         ..plain.clone()
     };
-    live(&site, &with(&[("platform", "ptrace")]));
-    live(&site, &with(&[("network", "host")]));
+    live(&factory, &with(&[("platform", "ptrace")]));
+    live(&factory, &with(&[("network", "host")]));
     let gofer = with(&[("directfs", "no")]);
-    live(&site, &gofer);
+    live(&factory, &gofer);
 
     // The gofer's work is the layer's, and not the system's.
-    let mut environment = site.environment(&gofer).unwrap();
+    let mut environment = factory.environment(&gofer).unwrap();
     environment.start(&launch()).unwrap();
     let usage = environment.usage().unwrap();
     assert!(usage.layer_cpu_ns.iter().any(|(part, ns)| part == "gofer" && *ns > 0), "{usage:?}");
@@ -234,14 +239,14 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
     environment.stop().unwrap();
 
     // It comes up, or it is refused in time: a sandbox that hangs is killed.
-    let mut kvm = site.environment(&with(&[("platform", "kvm")])).unwrap();
+    let mut kvm = factory.environment(&with(&[("platform", "kvm")])).unwrap();
     match kvm.start(&launch()) {
         Ok(_) => assert!(kvm.read_back().unwrap().iter().all(|state| state.in_force)),
         Err(error) => assert!(error.to_string().contains("platform kvm"), "{error}"),
     }
     kvm.stop().unwrap();
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
     let runc = EnvironmentSpec { runtime: "oci:runc".into(), ..with(&[("platform", "kvm")]) };
     let error = runtime::check(&runc).unwrap_err().to_string();
     assert!(error.contains("only gVisor"), "{error}");
@@ -255,12 +260,12 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
         return;
     }
     let state = State::new("inject");
-    let site = open(&state);
+    let factory = open(&state);
     let mut spec = spec("process", "host", "pinned", "none", "own");
     spec.inject = "quota=50%+delay=20ms".parse().unwrap();
-    let mut environment = site.environment(&spec).unwrap();
+    let mut environment = factory.environment(&spec).unwrap();
     let endpoint = environment.start(&launch()).unwrap();
-    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let mut stream = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
     let begin = Instant::now();
     assert!(ask(&mut stream));
     assert!(begin.elapsed() >= Duration::from_millis(20), "the relay holds every answer back");
@@ -282,7 +287,7 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
 
     // Only the database can burn CPU time or filter its own calls, and only where it is a process.
     spec.inject = "busy=2us".parse().unwrap();
-    let error = site.environment(&spec).unwrap().start(&launch()).unwrap_err();
+    let error = factory.environment(&spec).unwrap().start(&launch()).unwrap_err();
     assert!(error.to_string().contains("only tare-db"), "{error}");
     for (change, expect) in [
         ((|spec| spec.runtime = "oci:runc".into()) as fn(&mut EnvironmentSpec), "runtime"),
@@ -313,8 +318,8 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
         assert!(error.contains(expect), "{error}");
     }
     drop(environment);
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
 }
 
 #[test]
@@ -325,7 +330,7 @@ fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
         return;
     }
     let state = State::new("several");
-    let site = open(&state);
+    let factory = open(&state);
     let mut environments = Vec::new();
     for name in ["process", "oci:runc", "oci:crun"] {
         for network in ["host", "bridge"] {
@@ -333,20 +338,20 @@ fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
             if runtime::check(&spec).is_err() {
                 continue;
             }
-            let mut environment = site.environment(&spec).unwrap();
+            let mut environment = factory.environment(&spec).unwrap();
             let endpoint = environment.start(&launch()).unwrap();
-            dial(site.client_namespace(), endpoint.address, environment.as_ref());
+            dial(factory.client_namespace(), endpoint.address, environment.as_ref());
             environment.freeze().unwrap();
             environments.push((environment, endpoint));
         }
     }
     for (environment, endpoint) in &mut environments {
         environment.thaw().unwrap();
-        dial(site.client_namespace(), endpoint.address, environment.as_ref());
+        dial(factory.client_namespace(), endpoint.address, environment.as_ref());
         environment.freeze().unwrap();
     }
-    let run = site.run().to_string();
-    drop(site);
+    let run = factory.run().to_string();
+    drop(factory);
     // Their own end comes second and finds nothing.
     drop(environments);
     assert_clean(&run, test);
@@ -360,22 +365,22 @@ fn a_system_that_does_not_start_leaves_nothing() {
         return;
     }
     let state = State::new("fails");
-    let options = SiteOptions {
+    let options = FactoryOptions {
         state: state.0.clone(),
         program: "/bin/true".into(),
         cpus: plan(),
         destroy: Vec::new(),
     };
-    let site = Site::open(options).unwrap();
+    let factory = EnvironmentFactory::open(options).unwrap();
     // A runtime that fails while the network is there already.
     let fails = spec("oci:/bin/false", "bridge", "shared", "none", "own");
-    let mut environment = site.environment(&fails).unwrap();
+    let mut environment = factory.environment(&fails).unwrap();
     let error = environment.start(&launch()).unwrap_err().to_string();
     assert!(error.contains("/bin/false") && error.contains("failed"), "{error}");
     if tare_host::exec::find("runc").is_some() {
         // It is not static and the root is empty: only its log can tell.
         let spec = spec("oci:runc", "host", "shared", "none", "own");
-        let mut environment = site.environment(&spec).unwrap();
+        let mut environment = factory.environment(&spec).unwrap();
         environment.start(&launch()).unwrap();
         let deadline = Instant::now() + Duration::from_secs(5);
         while !environment.log_tail().contains("no such file") {
@@ -386,11 +391,11 @@ fn a_system_that_does_not_start_leaves_nothing() {
         assert!(layers.iter().any(|layer| layer.layer == "runtime" && !layer.in_force));
     }
     let refused = spec("process", "host", "shared", "default", "own");
-    assert!(site.environment(&refused).err().unwrap().to_string().contains("security"));
+    assert!(factory.environment(&refused).err().unwrap().to_string().contains("security"));
     let missing = spec("oci:no-such-runtime", "host", "shared", "none", "own");
-    assert!(site.environment(&missing).err().unwrap().to_string().contains("no program"));
-    site.close();
-    assert_clean(site.run(), test);
+    assert!(factory.environment(&missing).err().unwrap().to_string().contains("no program"));
+    factory.close();
+    assert_clean(factory.run(), test);
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use tare_env::runtime;
 use tare_env::unavailable::Unavailable;
-use tare_env::{Site, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
@@ -50,7 +50,7 @@ fn inside() {
 #[test]
 fn facts() {
     if std::env::args().nth(1).as_deref() == Some(tare_env::runtime::gvisor::inside::COMMAND) {
-        let text = serde_json::to_string(&tare_env::runtime::gvisor::Inside::read()).unwrap();
+        let text = serde_json::to_string(&tare_env::runtime::gvisor::SandboxView::read()).unwrap();
         // On lines of its own, and past what captures the output of tests.
         writeln!(std::io::stdout(), "\n{text}").unwrap();
     }
@@ -63,7 +63,7 @@ fn launch() -> Launch {
 
 /// A site in a scratch state directory. Closing it, also by unwinding, removes everything.
 struct Scratch {
-    site: Site,
+    factory: EnvironmentFactory,
     folder: PathBuf,
 }
 
@@ -71,22 +71,28 @@ impl Scratch {
     fn open(name: &str) -> Self {
         let folder = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
-        Self { site: open(&folder), folder }
+        Self { factory: open(&folder), folder }
     }
 }
 
-fn open(state: &Path) -> Site {
+fn open(state: &Path) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let (first, last) = (all.iter().next().unwrap(), all.iter().last().unwrap());
     let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
     let cpus = CpuPlan { system: one(last), client: one(first), all };
     let program = std::env::current_exe().unwrap();
-    Site::open(SiteOptions { state: state.into(), program, cpus, destroy: Vec::new() }).unwrap()
+    EnvironmentFactory::open(FactoryOptions {
+        state: state.into(),
+        program,
+        cpus,
+        destroy: Vec::new(),
+    })
+    .unwrap()
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        let left = self.site.close();
+        let left = self.factory.close();
         if left.is_empty() {
             let _ = std::fs::remove_dir_all(&self.folder);
         }
@@ -105,7 +111,7 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
 }
 
 /// One line to the system and back, from where the client stands.
-fn ask(site: &Site, address: SocketAddr) -> std::io::Result<String> {
+fn ask(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<String> {
     let once = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -128,16 +134,16 @@ fn ask(site: &Site, address: SocketAddr) -> std::io::Result<String> {
             }
         }
     };
-    netns::within(site.client_namespace(), ask).unwrap()
+    netns::within(factory.client_namespace(), ask).unwrap()
 }
 
-fn conforms(site: &Site, spec: &EnvironmentSpec) {
+fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let name = &spec.name;
-    let mut environment = site.environment(spec).unwrap();
+    let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
     let endpoint = environment.start(&launch()).unwrap();
     let created = begin.elapsed();
-    let answer = ask(site, endpoint.address);
+    let answer = ask(factory, endpoint.address);
     assert_eq!(answer.unwrap(), "hello\n", "{name}: {}", environment.log_tail());
     eprintln!("{name}: created {created:?}, answers {:?}", begin.elapsed());
 
@@ -156,7 +162,7 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     }
 
     let before = environment.usage().unwrap();
-    ask(site, endpoint.address).unwrap();
+    ask(factory, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
     if spec.network.has_proxy() {
@@ -175,7 +181,7 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
-    assert_eq!(ask(site, endpoint.address).unwrap(), "hello\n", "{name}");
+    assert_eq!(ask(factory, endpoint.address).unwrap(), "hello\n", "{name}");
 
     assert!(environment.config().unwrap().contains("\"HostConfig\""));
     environment.freeze().unwrap();
@@ -185,7 +191,7 @@ fn conforms(site: &Site, spec: &EnvironmentSpec) {
     environment.stop().unwrap();
     assert!(environment.usage().is_err(), "{name} is stopped");
     let again = environment.start(&launch()).unwrap();
-    assert_eq!(ask(site, again.address).unwrap(), "hello\n", "{name}, again");
+    assert_eq!(ask(factory, again.address).unwrap(), "hello\n", "{name}, again");
 }
 
 /// Whether an engine answers. The test is reported as skipped if not.
@@ -215,7 +221,7 @@ fn docker_conforms() {
         ("host", "pinned", "none"),
         ("host", "quota=0.5", "default"),
     ] {
-        conforms(&scratch.site, &spec("docker", network, cpu, security));
+        conforms(&scratch.factory, &spec("docker", network, cpu, security));
     }
 }
 
@@ -225,7 +231,7 @@ fn docker_passes_a_runtime_through() {
     for runtime in ["docker:runc", "docker:crun"] {
         if answers(test, runtime) {
             let scratch = Scratch::open(&runtime.replace(':', "-"));
-            conforms(&scratch.site, &spec(runtime, "bridge", "shared", "default"));
+            conforms(&scratch.factory, &spec(runtime, "bridge", "shared", "default"));
         }
     }
     if answers(test, "docker") {
@@ -244,16 +250,16 @@ fn docker_passes_gvisor_through_and_its_options_are_read_back() {
     let scratch = Scratch::open("docker-gvisor");
     for (network, cpu) in [("bridge", "shared"), ("bridge+proxy", "pinned"), ("bridge", "quota=1")]
     {
-        conforms(&scratch.site, &spec("docker:runsc", network, cpu, "default"));
+        conforms(&scratch.factory, &spec("docker:runsc", network, cpu, "default"));
     }
     let mut ptrace = spec("docker:runsc-ptrace", "bridge", "shared", "none");
     ptrace.sandbox = vec![("platform".into(), "ptrace".into())];
     if answers(test, ptrace.runtime.as_str()) {
-        conforms(&scratch.site, &ptrace);
+        conforms(&scratch.factory, &ptrace);
     }
     // What the engine's runtime was not configured for is not in force.
     let other = EnvironmentSpec { runtime: "docker:runsc".into(), ..ptrace };
-    let mut environment = scratch.site.environment(&other).unwrap();
+    let mut environment = scratch.factory.environment(&other).unwrap();
     environment.start(&launch()).unwrap();
     let states = environment.read_back().unwrap();
     let platform = states.iter().find(|state| state.layer == "sandbox.platform").unwrap();
@@ -269,7 +275,7 @@ fn podman_conforms() {
     for (network, cpu, security) in
         [("bridge", "shared", "default"), ("host", "pinned", "none"), ("host", "shared", "default")]
     {
-        conforms(&scratch.site, &spec("podman", network, cpu, security));
+        conforms(&scratch.factory, &spec("podman", network, cpu, security));
     }
 }
 
@@ -283,10 +289,10 @@ fn what_an_engine_cannot_do_is_refused() {
     let mut none = spec("docker", "bridge", "shared", "default");
     none.cgroup = "none".parse().unwrap();
     none.limits.memory_bytes = None;
-    let error = scratch.site.environment(&none).err().unwrap().to_string();
+    let error = scratch.factory.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");
     // A system that ends at once is reported with its words, by the start or soon after.
-    let mut short = scratch.site.environment(&spec("docker", "host", "shared", "none")).unwrap();
+    let mut short = scratch.factory.environment(&spec("docker", "host", "shared", "none")).unwrap();
     let error =
         short.start(&Launch { arguments: vec!["--no-such-flag".into()], ..Launch::default() });
     let mut text = error.err().map(|error| error.to_string()).unwrap_or_default();
@@ -305,7 +311,7 @@ fn harness() {
     let Some(state) = words.iter().find_map(|word| word.strip_prefix("state=")) else { return };
     let runtime = words.iter().find_map(|word| word.strip_prefix("runtime=")).unwrap();
     eprintln!("opening");
-    let site = open(Path::new(state));
+    let factory = open(Path::new(state));
     loop {
         let mut environments = Vec::new();
         for network in ["bridge", "bridge+proxy", "host"] {
@@ -313,7 +319,7 @@ fn harness() {
                 continue;
             }
             let spec = spec(runtime, network, "shared", "none");
-            let mut environment = site.environment(&spec).unwrap();
+            let mut environment = factory.environment(&spec).unwrap();
             environment.start(&launch()).unwrap();
             environment.freeze().unwrap();
             eprintln!("started");

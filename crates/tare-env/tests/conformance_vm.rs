@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, own_guest, program, skipped_runtime};
-use tare_env::{Site, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_lab::environment::{ACCELERATOR, CpuPlan, Environment, EnvironmentSpec, Launch};
@@ -31,12 +31,18 @@ fn skipped(test: &str, runtime: &str) -> bool {
         || skipped_runtime(test, runtime)
 }
 
-fn open(state: &State, program: PathBuf) -> Site {
+fn open(state: &State, program: PathBuf) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let last = all.iter().last().unwrap();
     let system = CpuSet::parse_list(&last.to_string()).unwrap();
     let cpus = CpuPlan { client: all.difference(&system), system, all };
-    Site::open(SiteOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() }).unwrap()
+    EnvironmentFactory::open(FactoryOptions {
+        state: state.0.clone(),
+        program,
+        cpus,
+        destroy: Vec::new(),
+    })
+    .unwrap()
 }
 
 fn launch() -> Launch {
@@ -123,15 +129,15 @@ fn ask(stream: &mut TcpStream) -> bool {
 }
 
 /// The life of one guest. Returns what was read back of its accelerator.
-fn live(site: &Site, spec: &EnvironmentSpec) -> String {
+fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     let name = &spec.name;
-    let mut environment = site.environment(spec).unwrap();
+    let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
     let endpoint = environment.start(&launch()).unwrap_or_else(|error| {
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
     });
     let made = begin.elapsed();
-    let mut stream = dial(site.client_namespace(), endpoint.address, environment.as_ref());
+    let mut stream = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
     let ready = begin.elapsed();
 
     let layers = environment.read_back().unwrap();
@@ -198,8 +204,8 @@ fn guests_live_and_leave_nothing() {
         return;
     }
     let state = State::new("vm-live");
-    let site = open(&state, program());
-    let found = live(&site, &spec("bridge", "pinned", "default", "own", &[]));
+    let factory = open(&state, program());
+    let found = live(&factory, &spec("bridge", "pinned", "default", "own", &[]));
     assert!(found.starts_with("tcg: asked for"), "{found}");
     // KVM is tried where it is, and the outcome kept.
     let other = [
@@ -211,21 +217,21 @@ fn guests_live_and_leave_nothing() {
     ];
     let mut proxied = spec("bridge+proxy", "shared", "none", "none", &other);
     proxied.storage.kind = "virtio-scsi".into();
-    let found = live(&site, &proxied);
+    let found = live(&factory, &proxied);
     assert!(found.starts_with("kvm: ") || found.starts_with("tcg: KVM does not serve"), "{found}");
     // The container's filter is read back inside, the monitor's outside.
     for runtime in ["runc", "crun"] {
         match tare_host::exec::find(runtime) {
             Some(_) => {
                 let inside = [("container", runtime)];
-                drop(live(&site, &spec("bridge", "shared", "default", "own", &inside)));
+                drop(live(&factory, &spec("bridge", "shared", "default", "own", &inside)));
             }
             None => skip(test, Reason::not_installed(runtime)),
         }
     }
     let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
     shared.storage.kind = "9p".into();
-    live(&site, &shared);
+    live(&factory, &shared);
     shared.storage.kind = "virtiofs".into();
     shared.name += " virtiofs";
     shared.cpu = "shared".parse().unwrap();
@@ -234,11 +240,11 @@ fn guests_live_and_leave_nothing() {
         .iter()
         .any(|p| p.exists())
     {
-        true => drop(live(&site, &shared)),
+        true => drop(live(&factory, &shared)),
         false => skip(test, Reason::not_installed("virtiofsd")),
     }
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
 
@@ -251,8 +257,9 @@ fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
     }
     let state = State::new("vm-fails");
     // A program that is no guest: the kernel panics, and the machine ends with it.
-    let site = open(&state, "/bin/true".into());
-    let mut environment = site.environment(&spec("bridge", "shared", "none", "own", &[])).unwrap();
+    let factory = open(&state, "/bin/true".into());
+    let mut environment =
+        factory.environment(&spec("bridge", "shared", "none", "own", &[])).unwrap();
     let error = environment.start(&launch()).unwrap_err();
     let error = tare_host::error_line(error.as_ref());
     assert!(error.contains("did not come up"), "{error}");
@@ -260,13 +267,13 @@ fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
     assert!(log.contains("panic"), "{log}");
     let gone = [("kernel", "/nonexistent/vmlinuz")];
     let mut environment =
-        site.environment(&spec("bridge", "shared", "none", "own", &gone)).unwrap();
+        factory.environment(&spec("bridge", "shared", "none", "own", &gone)).unwrap();
     let error = environment.start(&launch()).unwrap_err().to_string();
     assert!(error.contains("/nonexistent/vmlinuz"), "{error}");
-    let refused = site.environment(&spec("host", "shared", "none", "own", &[])).err().unwrap();
+    let refused = factory.environment(&spec("host", "shared", "none", "own", &[])).err().unwrap();
     assert!(refused.to_string().contains("network = \"bridge\""), "{refused}");
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
 }
 
 #[test]
@@ -277,18 +284,18 @@ fn guests_of_user_mode_linux_live_and_leave_nothing() {
         return;
     }
     let state = State::new("uml-live");
-    let site = open(&state, program());
-    let found = live(&site, &uml("bridge", "pinned", "own", &[]));
+    let factory = open(&state, program());
+    let found = live(&factory, &uml("bridge", "pinned", "own", &[]));
     assert!(found.starts_with("uml: "), "{found}");
     // Without a cgroup it is stopped by signals.
-    live(&site, &uml("bridge+proxy", "shared", "none", &[("cache", "writethrough")]));
+    live(&factory, &uml("bridge+proxy", "shared", "none", &[("cache", "writethrough")]));
     let mut shared = uml("bridge", "quota=1.5", "own", &[]);
     shared.storage.kind = "hostfs".into();
-    live(&site, &shared);
-    let refused = site.environment(&uml("bridge", "shared", "own", &[("vcpus", "2")])).err();
+    live(&factory, &shared);
+    let refused = factory.environment(&uml("bridge", "shared", "own", &[("vcpus", "2")])).err();
     assert!(refused.unwrap().to_string().contains("one CPU"));
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
 
@@ -301,15 +308,15 @@ fn a_user_mode_kernel_that_panics_ends_alone_and_says_why() {
     }
     let state = State::new("uml-fails");
     // It sends a signal to its whole process group, which must not be ours.
-    let site = open(&state, "/bin/true".into());
-    let mut environment = site.environment(&uml("bridge", "shared", "own", &[])).unwrap();
+    let factory = open(&state, "/bin/true".into());
+    let mut environment = factory.environment(&uml("bridge", "shared", "own", &[])).unwrap();
     let error = environment.start(&launch()).unwrap_err();
     let error = tare_host::error_line(error.as_ref());
     assert!(error.contains("did not come up"), "{error}");
     let log = environment.log_tail();
     assert!(log.contains("panic"), "{log}");
-    assert!(site.close().is_empty());
-    assert_clean(site.run(), test);
+    assert!(factory.close().is_empty());
+    assert_clean(factory.run(), test);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program, skipped_spec};
-use tare_env::{Site, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_host::netns;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 use tare_lab::layer::Network;
@@ -60,9 +60,9 @@ fn traces(run: &str) -> BTreeSet<PathBuf> {
     traces
 }
 
-fn live(site: &Site, spec: &EnvironmentSpec) {
-    let (name, client) = (&spec.name, site.client_namespace());
-    let mut environment = site.environment_of(spec, 2).unwrap();
+fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+    let (name, client) = (&spec.name, factory.client_namespace());
+    let mut environment = factory.environment_of(spec, 2).unwrap();
     let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
     });
@@ -75,7 +75,7 @@ fn live(site: &Site, spec: &EnvironmentSpec) {
     }
     if spec.network != Network::Host {
         // From the namespace of the second to the first, without the router's translation.
-        let inside = traces(site.run()).into_iter().filter(|path| {
+        let inside = traces(factory.run()).into_iter().filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             path.starts_with("/run/netns") && name.contains("-s")
         });
@@ -134,7 +134,13 @@ fn instances_are_one_environment() {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all };
     let (root, program) = (state.0.clone(), program());
-    let site = Site::open(SiteOptions { state: root, program, cpus, destroy: Vec::new() }).unwrap();
+    let factory = EnvironmentFactory::open(FactoryOptions {
+        state: root,
+        program,
+        cpus,
+        destroy: Vec::new(),
+    })
+    .unwrap();
     let specs = [
         spec("process", "host", "pinned"),
         spec("process", "bridge", "shared"),
@@ -144,12 +150,12 @@ fn instances_are_one_environment() {
     ];
     for spec in specs {
         if !skipped_spec(&format!("{test} in {}", spec.name), &spec) {
-            live(&site, &spec);
+            live(&factory, &spec);
         }
     }
-    let refused = site.environment(&spec("process", "host", "shared")).unwrap();
+    let refused = factory.environment(&spec("process", "host", "shared")).unwrap();
     let error = { refused }.start_all(&[launch(), launch()]).unwrap_err().to_string();
     assert!(error.contains("one instance of a system, not 2"), "{error}");
-    assert!(site.close().is_empty());
-    assert_eq!(traces(&format!("tare-{}", site.run())), BTreeSet::new());
+    assert!(factory.close().is_empty());
+    assert_eq!(traces(&format!("tare-{}", factory.run())), BTreeSet::new());
 }

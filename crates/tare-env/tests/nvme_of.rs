@@ -19,7 +19,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, all_inside, host, on_storage, program, skipped_inside, skipped_spec};
-use tare_env::{Site, SiteOptions, inside, runtime};
+use tare_env::{EnvironmentFactory, FactoryOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::nvme::{self, ListenAddress, Target, Transport};
 use tare_host::{block, error_line, module};
@@ -38,18 +38,20 @@ fn can(test: &str, options: &[(&str, &str)]) -> bool {
     !skipped_spec(test, &on_storage("process", "nvme-of", options))
 }
 
-fn open(state: &State, destroy: Vec<PathBuf>) -> Site {
+fn open(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { client: all.clone(), system: all.clone(), all };
     let (state, program) = (state.0.clone(), program());
-    Site::open(SiteOptions { state, program, cpus, destroy }).unwrap()
+    EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
 }
 
 #[test]
 fn in_a_guest() {
     let _host = host();
     let test = "in_a_guest";
-    if inside::here().is_some() || runtime::check(&on_storage("process", "nvme-of", RDMA)).is_ok() {
+    if inside::current_guest().is_some()
+        || runtime::check(&on_storage("process", "nvme-of", RDMA)).is_ok()
+    {
         let place = "on this kernel, which has all that it takes".into();
         return skip(test, Reason::RunsElsewhere { place });
     }
@@ -101,8 +103,8 @@ fn content() -> Vec<u8> {
 }
 
 /// The life of one environment: what it says of its storage.
-fn live(site: &Site, spec: &EnvironmentSpec) -> String {
-    let mut environment = site.environment(spec).unwrap();
+fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
+    let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
     let data = start(&mut *environment, &["store", "{listen}", "{port}", "{data}", "fill"]);
     let started = begin.elapsed();
@@ -139,13 +141,13 @@ fn over(test: &str, options: &[(&str, &str)]) {
     }
     let state = State::new("nvme-of");
     let before = traces(&state);
-    let site = open(&state, Vec::new());
-    let found = live(&site, &on_storage("process", "nvme-of", options));
+    let factory = open(&state, Vec::new());
+    let found = live(&factory, &on_storage("process", "nvme-of", options));
     assert!(found.contains(" live, nqn."), "{found}");
     // Once more, with what is loaded by now, on another file system.
-    live(&site, &on_storage("process", "nvme-of", &[options, &[("mkfs", "-b 4096")]].concat()));
+    live(&factory, &on_storage("process", "nvme-of", &[options, &[("mkfs", "-b 4096")]].concat()));
     assert_eq!(traces(&state), before);
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
@@ -173,9 +175,9 @@ fn under_runc() {
     }
     let state = State::new("nvme-of-runc");
     let before = traces(&state);
-    let site = open(&state, Vec::new());
-    live(&site, &spec);
-    assert!(site.close().is_empty());
+    let factory = open(&state, Vec::new());
+    live(&factory, &spec);
+    assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
 }
 
@@ -189,9 +191,9 @@ fn without_a_file_system() {
     }
     let state = State::new("nvme-of-bare");
     let before = traces(&state);
-    let site = open(&state, Vec::new());
+    let factory = open(&state, Vec::new());
     let bare = [("filesystem", "none"), ("size", "64M")];
-    let mut environment = site.environment(&on_storage("process", "nvme-of", &bare)).unwrap();
+    let mut environment = factory.environment(&on_storage("process", "nvme-of", &bare)).unwrap();
     let data = start(&mut *environment, &["device", "{listen}", "{port}", "{data}"]);
     said(&*environment, "listening");
     let checks = fs::read_to_string(data.join("checks")).unwrap();
@@ -200,7 +202,7 @@ fn without_a_file_system() {
     assert!(in_force && found.contains("block device /dev/nvme"), "{found}");
     environment.stop().unwrap();
     environment.stop().unwrap();
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
 }
 
@@ -243,9 +245,9 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     }
     let state = State::new("nvme-of-lost");
     let before = traces(&state);
-    let site = open(&state, Vec::new());
+    let factory = open(&state, Vec::new());
     let short = [options, &[("ctrl_loss_tmo", "3"), ("keep_alive_tmo", "2")]].concat();
-    let mut environment = site.environment(&on_storage("process", "nvme-of", &short)).unwrap();
+    let mut environment = factory.environment(&on_storage("process", "nvme-of", &short)).unwrap();
     start(&mut *environment, &["sync", "{listen}", "{port}", "{data}"]);
     said(&*environment, "syncs work");
     let begin = Instant::now();
@@ -261,7 +263,7 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     environment.stop().unwrap();
     eprintln!("{test}: stopped in {:.1?}", begin.elapsed());
     drop(silence);
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
 }
 
@@ -387,17 +389,17 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     let (nqn, port) = (nvme::nqn(BY_HAND), by_hand.port.to_string());
     let options = [("nqn", nqn.as_str()), ("address", "127.0.0.1"), ("port", &port)];
     let spec = on_storage("process", "nvme-of", &options);
-    let site = open(&state, Vec::new());
-    let error = site.environment(&spec).err().unwrap().to_string();
+    let factory = open(&state, Vec::new());
+    let error = factory.environment(&spec).err().unwrap().to_string();
     assert!(error.contains(&format!("--destroy-data-on {nqn}")), "{error}");
-    drop(site);
+    drop(factory);
 
-    let site = open(&state, vec![nqn.clone().into()]);
-    live(&site, &spec);
+    let factory = open(&state, vec![nqn.clone().into()]);
+    live(&factory, &spec);
     let serve = ["serve", "{listen}", "{port}", "{data}"];
-    let mut environment = site.environment(&spec).unwrap();
+    let mut environment = factory.environment(&spec).unwrap();
     start(&mut *environment, &serve);
-    let mut other = site.environment(&spec).unwrap();
+    let mut other = factory.environment(&spec).unwrap();
     let words = Launch { arguments: serve.map(String::from).to_vec(), ..Launch::default() };
     let error = other.start(&words).unwrap_err().to_string();
     assert!(error.contains("there is a controller of"), "{error}");
@@ -410,7 +412,7 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     said(&*environment, "listening");
     by_hand.target.remove(BY_HAND).unwrap();
     environment.stop().unwrap();
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert!(nvme::controllers().is_empty());
     {
         let mounted = Mounted::of(&by_hand.device, state.0.join("behind"));
@@ -419,9 +421,9 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
 
     // Nobody answers any more: an error that says where, and nothing left.
     drop(by_hand);
-    let site = open(&state, vec![nqn.clone().into()]);
-    let error = site.environment(&spec).unwrap().start(&words).unwrap_err();
+    let factory = open(&state, vec![nqn.clone().into()]);
+    let error = factory.environment(&spec).unwrap().start(&words).unwrap_err();
     let error = error_line(error.as_ref());
     assert!(error.contains("cannot connect to") && error.contains(&port), "{error}");
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
 }

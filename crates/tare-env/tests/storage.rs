@@ -18,7 +18,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, on_storage, program, reason, skipped_runtime, skipped_spec};
-use tare_env::{Site, SiteOptions, inside, runtime};
+use tare_env::{EnvironmentFactory, FactoryOptions, inside, runtime};
 use tare_host::clean::{self, Outcome};
 use tare_host::{block, error_line};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
@@ -51,16 +51,16 @@ const LAYERS: &[(&str, Pairs, bool)] = &[
     ("volume", &[], false),
 ];
 
-fn open(state: &State) -> Site {
+fn open(state: &State) -> EnvironmentFactory {
     open_with(state, Vec::new())
 }
 
 /// A site whose user has given up these devices.
-fn open_with(state: &State, destroy: Vec<PathBuf>) -> Site {
+fn open_with(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { client: all.clone(), system: all.clone(), all };
     let (state, program) = (state.0.clone(), program());
-    Site::open(SiteOptions { state, program, cpus, destroy }).unwrap()
+    EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
 }
 
 /// Mount points, files behind loop devices, and mappings that bear a test run's name.
@@ -84,9 +84,9 @@ fn checks(data: &Path, log: impl Fn() -> String) -> String {
 }
 
 /// The life of one environment on one layer.
-fn live(site: &Site, spec: &EnvironmentSpec, fill: bool) {
+fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
     let name = &spec.name;
-    let mut environment = site.environment(spec).unwrap();
+    let mut environment = factory.environment(spec).unwrap();
     let fill = if fill { "fill" } else { "leave" };
     let words = ["store", "{listen}", "{port}", "{data}", fill];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
@@ -128,7 +128,7 @@ fn live(site: &Site, spec: &EnvironmentSpec, fill: bool) {
     let pids = environment.processes().system;
     tare_host::process::kill(&pids, Duration::from_secs(10)).unwrap();
     let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
-    if inside::here().is_some() {
+    if inside::current_guest().is_some() {
         // What is read comes from the device, and not from what was kept in memory.
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     }
@@ -157,14 +157,14 @@ fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
     }
     let state = State::new(&format!("storage-{}", runtime.replace(':', "-")));
     let before = traces();
-    let site = open(&state);
+    let factory = open(&state);
     for (kind, options, fill) in layers {
         // Which mount program Podman's driver uses is only seen once it runs; then it is read back.
         if runtime == "podman" && options.contains(&("driver", "fuse-overlayfs")) {
             continue;
         }
         let spec = on_storage(runtime, kind, options);
-        let made = runtime::check(&spec).and_then(|()| site.environment(&spec).map(drop));
+        let made = runtime::check(&spec).and_then(|()| factory.environment(&spec).map(drop));
         if let Err(error) = made {
             // A kind that the runtime cannot have on any host is refused, which is no skip.
             if !error_line(error.as_ref()).contains("does not go with runtime") {
@@ -172,10 +172,10 @@ fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
             }
             continue;
         }
-        live(&site, &spec, *fill);
+        live(&factory, &spec, *fill);
         assert_eq!(traces(), before, "{}", spec.name);
     }
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
 }
 
@@ -218,7 +218,7 @@ fn a_raw_device_is_the_systems_data() {
     }
     let state = State::new("storage-raw");
     let before = traces();
-    let site = open(&state);
+    let factory = open(&state);
     let words = ["device", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
     for runtime in ["process", "oci:runc", "oci:crun"] {
@@ -226,7 +226,7 @@ fn a_raw_device_is_the_systems_data() {
         if skipped_spec(&spec.name, &spec) {
             continue;
         }
-        let mut environment = site.environment(&spec).unwrap();
+        let mut environment = factory.environment(&spec).unwrap();
         let endpoint = environment.start(&launch).unwrap_or_else(|error| {
             let (name, error) = (&spec.name, error_line(error.as_ref()));
             panic!("{name}: {error}\n{}", environment.log_tail())
@@ -241,7 +241,7 @@ fn a_raw_device_is_the_systems_data() {
         environment.stop().unwrap();
         assert_eq!(traces(), before, "{}", spec.name);
     }
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
             continue;
         }
         // In a guest everything takes its time.
-        let points = if inside::here().is_some() { 4 } else { 8 };
+        let points = if inside::current_guest().is_some() { 4 } else { 8 };
         for point in 0..points {
             let mut harness = Command::new(program())
                 .args(["storage-harness", state.0.to_str().unwrap(), runtime])
@@ -300,14 +300,14 @@ fn a_device_that_was_not_given_up_is_refused() {
         return;
     }
     let state = State::new("storage-device");
-    let site = open(&state);
+    let factory = open(&state);
     let disk = fs::read_dir("/sys/block").unwrap().flatten().next();
     let Some(disk) = disk else {
         return skip(test, Machine::NoBlockDevice);
     };
     let device = format!("/dev/{}", disk.file_name().to_string_lossy());
     let spec = on_storage("process", "ext4", &[("device", &device)]);
-    let error = site.environment(&spec).err().unwrap().to_string();
+    let error = factory.environment(&spec).err().unwrap().to_string();
     assert!(error.contains("--destroy-data-on"), "{error}");
 }
 
@@ -338,23 +338,23 @@ fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     let state = State::new("storage-given-up");
     let disk = Disk::new(&state.0);
     let before = traces();
-    let site = open_with(&state, vec![disk.0.clone()]);
+    let factory = open_with(&state, vec![disk.0.clone()]);
     let device = disk.0.to_string_lossy().into_owned();
     let pairs = [("device", device.as_str())];
     let spec = on_storage("process", "ext4", &pairs);
-    live(&site, &spec, true);
+    live(&factory, &spec, true);
     assert_eq!(traces(), before);
 
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
-    let mut other = site.environment(&spec).unwrap();
-    let mut environment = site.environment(&spec).unwrap();
+    let mut other = factory.environment(&spec).unwrap();
+    let mut environment = factory.environment(&spec).unwrap();
     environment.start(&launch).unwrap();
     let error = other.start(&launch).unwrap_err().to_string();
     assert!(error.contains("is mounted on"), "{error}");
-    let error = site.environment(&spec).err().unwrap().to_string();
+    let error = factory.environment(&spec).err().unwrap().to_string();
     assert!(error.contains("is mounted on"), "{error}");
     environment.stop().unwrap();
-    assert!(site.close().is_empty());
+    assert!(factory.close().is_empty());
     assert_eq!(traces(), before);
 }

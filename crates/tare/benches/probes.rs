@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tare_driver::TareLoad;
-use tare_env::{Site, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
 use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::probe::{Probe, Scope};
@@ -111,28 +111,28 @@ fn main() -> Result<()> {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let state = scratch.path().to_path_buf();
     let options =
-        SiteOptions { state, program: program.clone(), cpus: cpus.clone(), destroy: Vec::new() };
-    let site = Site::open(options)?;
-    let mut environment = site.environment(&spec())?;
-    let measured = measure(&site, &mut *environment, &program, &cpus, slices);
+        FactoryOptions { state, program: program.clone(), cpus: cpus.clone(), destroy: Vec::new() };
+    let factory = EnvironmentFactory::open(options)?;
+    let mut environment = factory.environment(&spec())?;
+    let measured = measure(&factory, &mut *environment, &program, &cpus, slices);
     environment.stop()?;
-    let left = site.close();
+    let left = factory.close();
     assert!(left.is_empty(), "{left:?}");
     measured
 }
 
 fn measure(
-    site: &Site,
+    factory: &EnvironmentFactory,
     environment: &mut dyn Environment,
     program: &std::path::Path,
     cpus: &tare_lab::environment::CpuPlan,
     slices: u64,
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
-    let client = Some(site.client_namespace());
-    let way = ClientRoute { namespace: client.map(Into::into) };
+    let client = Some(factory.client_namespace());
+    let way = Way { namespace: client.map(Into::into) };
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &way)?;
-    let mut driver = TareLoad::start(program, &cpus.client, client, site.run())?;
+    let mut driver = TareLoad::start(program, &cpus.client, client, factory.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
     let target = driver.open(endpoint.address, Duration::from_secs(30))?;
     driver.populate(target, &workload(), 1, &mut |_, _| {})?;

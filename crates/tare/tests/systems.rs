@@ -7,7 +7,7 @@ use std::sync::{Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tare_env::{Site, SiteOptions, runtime};
+use tare_env::{EnvironmentFactory, FactoryOptions, runtime};
 use tare_host::exec;
 use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec};
 use tare_lab::study::SystemSpec;
@@ -77,12 +77,12 @@ fn weighable(
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
-    let options_of_site =
-        SiteOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() };
-    let site = Site::open(options_of_site).unwrap();
+    let options_of_factory =
+        FactoryOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() };
+    let factory = EnvironmentFactory::open(options_of_factory).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    let way = ClientRoute { namespace: Some(site.client_namespace().into()) };
+    let way = Way { namespace: Some(factory.client_namespace().into()) };
     let system = tare_system::find(name).unwrap().make(&spec, &way).unwrap();
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {
@@ -92,7 +92,7 @@ fn weighable(
         }
         let spec = environment(runtime, network);
         runtime::check(&spec).unwrap();
-        let mut environment = site.environment(&spec).unwrap();
+        let mut environment = factory.environment(&spec).unwrap();
         let at = environment.start(&system.launch(1)).unwrap();
         let limit = system.ready_limit();
         let ready = || {
@@ -116,7 +116,7 @@ fn weighable(
         environment.stop().unwrap();
         assert!(system.ready(&at).is_err(), "{runtime}: it has gone");
     }
-    let left = site.close();
+    let left = factory.close();
     assert!(left.is_empty(), "{left:?}");
 }
 

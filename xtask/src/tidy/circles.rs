@@ -30,7 +30,15 @@ const EXCEPTIONS: &[Exception] = &[
     (
         "tare-env",
         &[
-            "guest", "inside", "layer", "rootfs", "runtime", "seat", "several", "site", "storage",
+            "factory",
+            "guest",
+            "inside",
+            "instance_slot",
+            "layer",
+            "multi_instance",
+            "rootfs",
+            "runtime",
+            "storage",
             "system",
         ],
         "layers, runtimes and guests know each other",

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 
 use super::protocol::{Answer, Run, Stream};
-use super::{GuestError, Voice};
+use super::{AnswerSender, GuestError};
 
 /// How long what a command has printed may take to be read after its end. Longer only when a
 /// process that it left behind holds the stream.
@@ -27,7 +27,7 @@ const CHUNK_BYTES: usize = 16 << 10;
 /// Runs commands, one at a time.
 #[derive(Debug)]
 pub(super) struct Commands {
-    voice: Voice,
+    answers: AnswerSender,
     shared: Arc<Shared>,
     /// Waits for children from the first command on.
     reaper: Option<JoinHandle<()>>,
@@ -45,8 +45,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Commands {
-    pub(super) fn new(voice: Voice) -> Self {
-        Self { voice, shared: Arc::default(), reaper: None }
+    pub(super) fn new(answers: AnswerSender) -> Self {
+        Self { answers, shared: Arc::default(), reaper: None }
     }
 
     /// Starts a command. Its answers come by themselves.
@@ -74,16 +74,16 @@ impl Commands {
         let output = child.stdout.take().map(|pipe| (Stream::Output, Box::new(pipe) as _));
         let error = child.stderr.take().map(|pipe| (Stream::Error, Box::new(pipe) as _));
         for (stream, pipe) in output.into_iter().chain(error) {
-            let (voice, eof) = (self.voice.clone(), eof.clone());
+            let (answers, eof) = (self.answers.clone(), eof.clone());
             spawn("tare-print", move || {
-                tell(&voice, stream, pipe);
+                tell(&answers, stream, pipe);
                 drop(eof);
             })
             .map_err(fail)?;
         }
         drop(eof);
-        let (voice, shared) = (self.voice.clone(), Arc::clone(&self.shared));
-        spawn("tare-end", move || finish(&voice, &shared, &ended, &rest)).map_err(fail)?;
+        let (answers, shared) = (self.answers.clone(), Arc::clone(&self.shared));
+        spawn("tare-end", move || finish(&answers, &shared, &ended, &rest)).map_err(fail)?;
         match &self.reaper {
             Some(reaper) => reaper.thread().unpark(),
             None => {
@@ -108,14 +108,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
 }
 
 /// Tells what comes from a stream until its end.
-fn tell(voice: &Voice, stream: Stream, mut pipe: Box<dyn Read + Send>) {
+fn tell(answers: &AnswerSender, stream: Stream, mut pipe: Box<dyn Read + Send>) {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         match pipe.read(&mut buffer) {
             Ok(count @ 1..) => {
                 let bytes = buffer[..count].to_vec();
                 // Without a host there is nobody to tell.
-                if voice.say(&Answer::Printed { stream, bytes }).is_err() {
+                if answers.send(&Answer::Printed { stream, bytes }).is_err() {
                     return;
                 }
             }
@@ -126,14 +126,19 @@ fn tell(voice: &Voice, stream: Stream, mut pipe: Box<dyn Read + Send>) {
 }
 
 /// Waits for the command's end and for what it printed last, and tells of the end.
-fn finish(voice: &Voice, shared: &Shared, ended: &Receiver<WaitStatus>, rest: &Receiver<()>) {
+fn finish(
+    answers: &AnswerSender,
+    shared: &Shared,
+    ended: &Receiver<WaitStatus>,
+    rest: &Receiver<()>,
+) {
     let status = ended.recv().ok();
     // Ends when the last of the senders is dropped: nothing is ever sent.
     let _ = rest.recv_timeout(REST_LIMIT);
     *lock(&shared.current) = None;
     let code = status.and_then(WaitStatus::exit_status);
     let signal = status.and_then(WaitStatus::terminating_signal);
-    let _ = voice.say(&Answer::Ended { code, signal });
+    let _ = answers.send(&Answer::Ended { code, signal });
 }
 
 /// Waits for every child there is, for ever.

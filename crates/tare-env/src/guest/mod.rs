@@ -78,7 +78,7 @@ pub fn run() -> Result<(), GuestError> {
     if pid != 1 {
         return Err(GuestError::NotInit { pid });
     }
-    let result = boot().and_then(obey);
+    let result = boot().and_then(serve_orders);
     if let Err(error) = &result {
         // The console is a file on the host.
         let _ = fs::write("/dev/console", format!("tare guest: {}\n", error_line(error)));
@@ -145,10 +145,10 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Gue
 
 /// Where answers go. Who says something says a whole line.
 #[derive(Clone, Debug)]
-struct Voice(Arc<Mutex<File>>);
+struct AnswerSender(Arc<Mutex<File>>);
 
-impl Voice {
-    fn say(&self, answer: &Answer) -> std::io::Result<()> {
+impl AnswerSender {
+    fn send(&self, answer: &Answer) -> std::io::Result<()> {
         let mut line = serde_json::to_vec(answer)?;
         line.push(b'\n');
         let mut port = self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
@@ -157,17 +157,18 @@ impl Voice {
 }
 
 /// Says hello and carries out orders until the host closes the port or orders the power off.
-fn obey(port: File) -> Result<(), GuestError> {
+fn serve_orders(port: File) -> Result<(), GuestError> {
     let path = || PathBuf::from(ORDERS_PORT);
     let fail = |source| GuestError::File { path: path(), source };
-    let voice = Voice(Arc::new(Mutex::new(port.try_clone().map_err(fail)?)));
-    voice.say(&Answer::Hello { kernel: facts::kernel() }).map_err(fail)?;
+    let answers = AnswerSender(Arc::new(Mutex::new(port.try_clone().map_err(fail)?)));
+    answers.send(&Answer::Hello { kernel: facts::kernel() }).map_err(fail)?;
     let mut orders = BufReader::new(port);
-    let mut guest = serve::Guest::new(voice.clone());
+    let mut guest = serve::Guest::new(answers.clone());
     let mut heard = false;
     let began = Instant::now();
     loop {
-        let line = protocol::read_order(&mut orders, || voice.say(&Answer::More)).map_err(fail)?;
+        let line =
+            protocol::read_order(&mut orders, || answers.send(&Answer::More)).map_err(fail)?;
         if line.is_empty() {
             // Nobody is at the other end.
             if heard || began.elapsed() > HOST_LIMIT {
@@ -188,7 +189,7 @@ fn obey(port: File) -> Result<(), GuestError> {
         let failed = |error| Some(Answer::Failed { error: error_line(&error) });
         // What a command answers comes while it runs.
         if let Some(answer) = answer.unwrap_or_else(failed) {
-            voice.say(&answer).map_err(fail)?;
+            answers.send(&answer).map_err(fail)?;
         }
     }
 }

@@ -172,7 +172,7 @@ pub enum Answer {
         signal: Option<i32>,
     },
     Facts(Box<Facts>),
-    Account(Account),
+    Account(GuestUsage),
     Failed {
         error: String,
     },
@@ -204,7 +204,7 @@ pub struct Facts {
 
 /// Accounts of the guest. Only differences of times mean anything.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct GuestUsage {
     /// CPU time of the system's threads by the guest's own account, in ns.
     pub system_cpu_ns: u64,
     /// CPU time that all of the guest used, interrupts included, by its own account, in ns.

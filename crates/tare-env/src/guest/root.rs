@@ -22,7 +22,7 @@ use rustix::process::chroot;
 use super::mounts::{disk, mount_one};
 use super::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG, Root, Share};
 use super::{GuestError, facts, network};
-use crate::inside::{HERE, Here, RESULTS, SCRATCH};
+use crate::inside::{GUEST_INFO_FILE, GuestInfo, RESULTS, SCRATCH};
 
 /// Largest messages: fewer round trips. Nobody else changes the root, so everything may be cached.
 const ROOT_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
@@ -148,13 +148,13 @@ fn load(names: &[String]) {
 /// Leaves word for the program that is run here.
 fn say_where(order: &Root) -> Result<(), GuestError> {
     let device = |serial: &String| disk(serial).map(|(_, path)| path);
-    let here = Here {
+    let here = GuestInfo {
         kernel: facts::kernel(),
         accelerator: order.accelerator.clone(),
         devices: order.devices.iter().map(device).collect::<Result<_, _>>()?,
         hand_back: order.hand_back.clone(),
     };
-    let path = PathBuf::from(HERE);
+    let path = PathBuf::from(GUEST_INFO_FILE);
     let text = serde_json::to_string(&here).map_err(io::Error::other);
     let written = text.and_then(|text| {
         path.parent().map_or(Ok(()), fs::create_dir_all)?;

@@ -8,8 +8,8 @@ use tare_host::account::Account as CpuAccount;
 use tare_host::process;
 
 use super::commands::Commands;
-use super::protocol::{Account, Answer, BUNDLE, CONTAINER, LOG_PORT, Order};
-use super::{GuestError, Voice, facts, modules, mounts, network, port, root};
+use super::protocol::{Answer, BUNDLE, CONTAINER, GuestUsage, LOG_PORT, Order};
+use super::{AnswerSender, GuestError, facts, modules, mounts, network, port, root};
 
 /// The guest and its system.
 #[derive(Debug)]
@@ -20,8 +20,8 @@ pub(super) struct Guest {
 }
 
 impl Guest {
-    pub(super) fn new(voice: Voice) -> Self {
-        Self { system: None, account: CpuAccount::default(), commands: Commands::new(voice) }
+    pub(super) fn new(answers: AnswerSender) -> Self {
+        Self { system: None, account: CpuAccount::default(), commands: Commands::new(answers) }
     }
 
     /// The answer; `None` where the answers come while the order is carried out.
@@ -119,10 +119,10 @@ impl Guest {
         facts
     }
 
-    fn account(&mut self) -> Account {
+    fn account(&mut self) -> GuestUsage {
         let pids = self.system.as_ref().map(|child| process::tree(child.id())).unwrap_or_default();
         let (guest_cpu_ns, steal_ns) = facts::guest_cpu_ns();
         let system_cpu_ns = self.account.read(&pids);
-        Account { system_cpu_ns, guest_cpu_ns, steal_ns, files: facts::shown_files() }
+        GuestUsage { system_cpu_ns, guest_cpu_ns, steal_ns, files: facts::shown_files() }
     }
 }

@@ -9,22 +9,22 @@ use tare_lab::environment::{
     Processes, Restored, Usage,
 };
 
-use super::Here;
+use super::GuestInfo;
 use crate::system::state;
 
 /// An environment inside a guest.
-pub(crate) struct InGuest {
+pub(crate) struct GuestEnvironment {
     inner: Box<dyn Environment>,
-    here: Here,
+    here: GuestInfo,
 }
 
-impl InGuest {
-    pub(crate) fn new(inner: Box<dyn Environment>, here: Here) -> Self {
+impl GuestEnvironment {
+    pub(crate) fn new(inner: Box<dyn Environment>, here: GuestInfo) -> Self {
         Self { inner, here }
     }
 }
 
-impl Environment for InGuest {
+impl Environment for GuestEnvironment {
     fn spec(&self) -> &EnvironmentSpec {
         self.inner.spec()
     }

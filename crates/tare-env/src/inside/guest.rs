@@ -13,7 +13,7 @@ use tare_host::{RUN_VARIABLE, UndoError, process};
 use super::monitor::{Ready, Started};
 use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine};
 use crate::guest::protocol::{Answer, Order, Root, Run, Stream};
-use crate::run_context::Mark;
+use crate::run_context::RunIdentity;
 use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::initramfs;
 use crate::runtime::vm::kernel::{Kernel, Modules};
@@ -162,9 +162,9 @@ impl Guest {
         };
         initramfs::write(&files.initramfs(), &root).map_err(file(&files.initramfs()))?;
         machine::make_disks(&files, options, journal.run())?;
-        let mark = Mark { run: journal.run(), work: &work, cpus: &cpus };
+        let identity = RunIdentity { run: journal.run(), work: &work, cpus: &cpus };
         let deadline = Instant::now() + BOOT_LIMIT;
-        let ready = Ready { options, mark, kernel: &kernel, files: &files };
+        let ready = Ready { options, identity, kernel: &kernel, files: &files };
         let Started { monitor, mut lines, accelerator, share } = ready.start(deadline)?;
         let boot = |source| VmError::Boot { limit: BOOT_LIMIT, source };
         let release = match lines.receive(deadline).map_err(boot)? {

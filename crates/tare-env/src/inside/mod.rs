@@ -8,7 +8,7 @@
 //! direct I/O nor SQLite's log are at home on 9p. What is to come back is put into a directory that is
 //! shared with the host.
 //!
-//! A program finds out by `here` that it runs in such a guest; `Site` then says so in every
+//! A program finds out by `here` that it runs in such a guest; `EnvironmentFactory` then says so in every
 //! environment's layers.
 //!
 //! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
@@ -36,12 +36,12 @@ mod machine;
 mod monitor;
 mod options;
 
-pub(crate) use environment::InGuest;
+pub(crate) use environment::GuestEnvironment;
 pub use guest::{Command, Guest, Status};
 pub use options::{Options, OptionsError};
 
 /// Where the guest leaves word of itself. It lies in memory that no host has under this name.
-pub(crate) const HERE: &str = "/run/tare/guest.json";
+pub(crate) const GUEST_INFO_FILE: &str = "/run/tare/guest.json";
 
 /// Where the disk is mounted: Tare's usual state directory.
 pub const DISK: &str = "/var/lib/tare";
@@ -85,7 +85,7 @@ pub enum InsideError {
 
 /// Where a program runs that was started inside a guest of ours.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Here {
+pub struct GuestInfo {
     /// The release of the guest's kernel.
     pub kernel: String,
     /// `kvm`, `tcg` or `uml`, a colon, and why.
@@ -97,8 +97,8 @@ pub struct Here {
 }
 
 /// The guest that this program runs in; `None` on a host.
-pub fn here() -> Option<Here> {
-    let text = fs::read_to_string(HERE).ok()?;
+pub fn current_guest() -> Option<GuestInfo> {
+    let text = fs::read_to_string(GUEST_INFO_FILE).ok()?;
     serde_json::from_str(&text).ok()
 }
 

@@ -10,7 +10,7 @@ use tare_host::exec::Command;
 
 use super::{InsideError, Options, machine};
 use crate::guest::protocol::Share;
-use crate::run_context::Mark;
+use crate::run_context::RunIdentity;
 use crate::runtime::vm::error::VmError;
 use crate::runtime::vm::kernel::Kernel;
 use crate::runtime::vm::lines::Lines;
@@ -25,7 +25,7 @@ const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 /// What the guest is started from; its files are made.
 pub(super) struct Ready<'a> {
     pub(super) options: &'a Options,
-    pub(super) mark: Mark<'a>,
+    pub(super) identity: RunIdentity<'a>,
     pub(super) kernel: &'a Kernel,
     pub(super) files: &'a Files,
 }
@@ -48,11 +48,11 @@ impl Ready<'_> {
     }
 
     fn start_qemu(&self, deadline: Instant) -> Result<Started, InsideError> {
-        let Self { options, mark, kernel, files } = self;
-        let (chosen, why) = accelerator::choose(*mark, options.accelerator, kernel, files)?;
-        let own_cpus = u32::try_from(mark.cpus.len()).unwrap_or(u32::MAX);
+        let Self { options, identity, kernel, files } = self;
+        let (chosen, why) = accelerator::choose(*identity, options.accelerator, kernel, files)?;
+        let own_cpus = u32::try_from(identity.cpus.len()).unwrap_or(u32::MAX);
         let words = Machine {
-            name: format!("tare-{}-inside", mark.run),
+            name: format!("tare-{}-inside", identity.run),
             accelerator: chosen,
             vcpus: options.vcpus.unwrap_or(own_cpus).max(1),
             memory: Memory { bytes: self.memory_bytes(), ..Memory::default() },
@@ -94,7 +94,7 @@ impl Ready<'_> {
     }
 
     fn command(&self, command: Command) -> Command {
-        command.variable(RUN_VARIABLE, self.mark.run).on_cpus(self.mark.cpus)
+        command.variable(RUN_VARIABLE, self.identity.run).on_cpus(self.identity.cpus)
     }
 }
 

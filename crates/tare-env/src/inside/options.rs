@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use tare_std::units::{UnitError, parse_bytes};
 
-use crate::runtime::vm::Wanted;
+use crate::runtime::vm::AcceleratorChoice;
 use crate::runtime::vm::monitor::MonitorKind;
 
 /// Every option as (name, one line).
@@ -48,7 +48,7 @@ pub struct Options {
     pub raw_bytes: Option<u64>,
     /// The same as an emulated NVMe disk.
     pub nvme_bytes: Option<u64>,
-    pub(crate) accelerator: Wanted,
+    pub(crate) accelerator: AcceleratorChoice,
     pub kernel: Option<PathBuf>,
 }
 
@@ -61,7 +61,7 @@ impl Default for Options {
             disk_bytes: 8 << 30,
             raw_bytes: None,
             nvme_bytes: None,
-            accelerator: Wanted::Auto,
+            accelerator: AcceleratorChoice::Auto,
             kernel: None,
         }
     }
@@ -106,9 +106,9 @@ impl FromStr for Options {
                 "nvme" => options.nvme_bytes = Some(size(64 << 20, "a size of at least 64M")?),
                 "accelerator" => {
                     options.accelerator = match value {
-                        "auto" => Wanted::Auto,
-                        "kvm" => Wanted::Kvm,
-                        "tcg" => Wanted::Tcg,
+                        "auto" => AcceleratorChoice::Auto,
+                        "kvm" => AcceleratorChoice::Kvm,
+                        "tcg" => AcceleratorChoice::Tcg,
                         _ => return Err(bad("auto, kvm or tcg")),
                     }
                 }
@@ -130,7 +130,7 @@ mod tests {
         let typed: Options = "vm:qemu,vcpus=3,memory=1G,raw=64M,accelerator=tcg".parse().unwrap();
         assert_eq!((typed.vcpus, typed.memory_bytes), (Some(3), Some(1 << 30)));
         assert_eq!((typed.raw_bytes, typed.nvme_bytes), (Some(64 << 20), None));
-        assert_eq!(typed.accelerator, Wanted::Tcg);
+        assert_eq!(typed.accelerator, AcceleratorChoice::Tcg);
         let typed: Options = "vm:uml,memory=1G,raw=64M".parse().unwrap();
         assert_eq!((typed.monitor, typed.raw_bytes), (MonitorKind::Uml, Some(64 << 20)));
     }

@@ -120,16 +120,16 @@ pub(crate) struct Relay {
 impl Relay {
     /// Starts it in front of what will listen on `to`.
     pub(crate) fn start(
-        ground: &RunContext,
+        context: &RunContext,
         to: SocketAddrV4,
         delay: Duration,
     ) -> Result<Self, InjectError> {
         let address = SocketAddrV4::new(*to.ip(), free_port(*to.ip())?);
-        let command = Command::new(ground.program())
+        let command = Command::new(context.program())
             .args(["proxy", "--listen", &address.to_string(), "--to", &to.to_string()])
             .args(relay_delay(delay).each_ref().map(String::as_str))
-            .variable(RUN_VARIABLE, ground.run())
-            .on_cpus(&ground.cpus().all);
+            .variable(RUN_VARIABLE, context.run())
+            .on_cpus(&context.cpus().all);
         let child = command.spawn(Stdio::null(), Stdio::null(), Stdio::null())?;
         Ok(Self { child, address })
     }

@@ -75,11 +75,11 @@ pub struct LeftBehind {
 
 /// Undoes an environment's journal entries, in `stop`. Idempotent.
 pub(crate) fn undo(
-    ground: &RunContext,
+    context: &RunContext,
     environment: &str,
     entries: &mut Vec<EntryId>,
 ) -> Result<(), LeftBehind> {
-    let errors = ground.journal().undo(&std::mem::take(entries));
+    let errors = context.journal().undo(&std::mem::take(entries));
     if errors.is_empty() {
         return Ok(());
     }

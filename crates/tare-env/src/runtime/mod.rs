@@ -115,7 +115,7 @@ pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
 }
 
 pub(crate) fn make(
-    ground: &Arc<RunContext>,
+    context: &Arc<RunContext>,
     spec: &EnvironmentSpec,
 ) -> Result<Box<dyn Environment>, PartError> {
     let (runtime, argument) = find(spec.runtime.as_str())?;
@@ -125,8 +125,8 @@ pub(crate) fn make(
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
     storage::check(spec)?;
-    storage::allow(spec, ground)?;
+    storage::allow(spec, context)?;
     // The work directory of a run lies in the state directory.
-    check_boot(spec, ground.work().parent().unwrap_or(Path::new("/")))?;
-    (runtime.make)(ground, spec.clone(), layers, argument)
+    check_boot(spec, context.work().parent().unwrap_or(Path::new("/")))?;
+    (runtime.make)(context, spec.clone(), layers, argument)
 }

@@ -19,10 +19,10 @@ use tare_lab::environment::{
 
 use super::contract::{self, Argument, Runtime};
 use crate::layer::inject::Relay;
-use crate::layer::network::Place;
+use crate::layer::network::SystemNetwork;
 use crate::layer::{self, Layers, inject};
 use crate::run_context::RunContext;
-use crate::storage::{self, At, Beginning, Seen, Storage};
+use crate::storage::{self, At, InitialData, MountView, Storage};
 use crate::system::{self, System};
 use tare_lab::layer::Cpu;
 
@@ -55,19 +55,19 @@ pub enum ProcessError {
 }
 
 fn make(
-    ground: &Arc<RunContext>,
+    context: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     _argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
-    let ground = Arc::clone(ground);
+    let context = Arc::clone(context);
     let storage = storage::parse(&spec)?;
     Ok(Box::new(Process {
-        ground,
+        context,
         spec,
         layers,
         storage,
-        beginning: Beginning::default(),
+        initial_data: InitialData::default(),
         number: 0,
         entries: Vec::new(),
         log: String::new(),
@@ -76,11 +76,11 @@ fn make(
 }
 
 struct Process {
-    ground: Arc<RunContext>,
+    context: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
-    beginning: Beginning,
+    initial_data: InitialData,
     /// Of the last start.
     number: u32,
     entries: Vec<EntryId>,
@@ -92,13 +92,13 @@ struct Process {
 struct Running {
     child: Child,
     system: System,
-    place: Place,
+    network: SystemNetwork,
     relay: Option<Relay>,
 }
 
 impl Process {
     fn folder(&self) -> PathBuf {
-        self.ground.work().join(format!("e{}", self.number))
+        self.context.work().join(format!("e{}", self.number))
     }
 
     fn system(&mut self) -> Result<&mut System, ProcessError> {
@@ -108,36 +108,37 @@ impl Process {
     }
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let ground = Arc::clone(&self.ground);
+        let context = Arc::clone(&self.context);
         let program = system::program(launch)?;
-        self.number = ground.next_environment();
+        self.number = context.next_environment();
         let folder = self.folder();
         let own = self.layers.cgroup == layer::Cgroup::Own;
-        let group = format!("{}/e{}", ground.prefix(), self.number);
-        let group = own.then(|| ground.cgroups().group(&group));
+        let group = format!("{}/e{}", context.prefix(), self.number);
+        let group = own.then(|| context.cgroups().group(&group));
 
         let mut entries = vec![Entry::directory(folder.clone())];
-        let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
-        let at = At { ground: &ground, folder: &folder };
+        let (network_entries, router) =
+            SystemNetwork::plan(&context, self.layers.network, self.number)?;
+        let at = At { context: &context, folder: &folder };
         entries.extend(self.storage.entries(&at));
-        entries.extend(network);
-        entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
-        self.entries = ground.journal().write(entries)?;
+        entries.extend(network_entries);
+        entries.extend(group.iter().map(|group| context.cgroups().entry(group.name())));
+        self.entries = context.journal().write(entries)?;
 
         fs::create_dir(&folder)
             .map_err(|source| ProcessError::Directory { path: folder.clone(), source })?;
         self.storage.make(&at)?;
         let data = at.data();
-        self.beginning.put(&data)?;
-        let place = Place::make(&ground, self.layers.network, router, launch.port)?;
+        self.initial_data.put(&data)?;
+        let network = SystemNetwork::make(&context, self.layers.network, router, launch.port)?;
         if let Some(group) = &group {
             group.make_folders()?;
             match self.layers.cpu {
-                Cpu::Pinned => group.set_cpuset(&ground.cpus().system)?,
+                Cpu::Pinned => group.set_cpuset(&context.cpus().system)?,
                 Cpu::Quota(cpus) => group.set_quota(cpus)?,
                 Cpu::Shared => {}
             }
-            if let Some(cpus) = self.layers.inject.quota_cpus(ground.cpus()) {
+            if let Some(cpus) = self.layers.inject.quota_cpus(context.cpus()) {
                 group.set_quota(cpus)?;
             }
             if let Some(bytes) = self.layers.memory_bytes {
@@ -145,34 +146,34 @@ impl Process {
             }
         }
 
-        let cpus = self.layers.cpu.set(ground.cpus());
+        let cpus = self.layers.cpu.set(context.cpus());
         let launch = inject::launch(self.layers.inject, launch)?;
-        let told = at.told(&*self.storage, &data);
-        let words = system::arguments(&launch, place.told(), &told, &program, None);
+        let path = at.path_inside(&*self.storage, &data);
+        let words = system::arguments(&launch, network.addresses(), &path, &program, None);
         let mut command = match own {
-            true => Command::new("/bin/sh").args(["-c", GATE]).arg(ground.program()),
-            false => Command::new(ground.program()),
+            true => Command::new("/bin/sh").args(["-c", GATE]).arg(context.program()),
+            false => Command::new(context.program()),
         };
-        command = command.args(words).variable(RUN_VARIABLE, ground.run()).on_cpus(cpus);
-        if let Some(namespace) = &place.namespace {
+        command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(cpus);
+        if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
         }
         let start = |source| ProcessError::Start { environment: self.spec.name.clone(), source };
         let relay = match self.layers.inject.delay {
-            Some(delay) => Some(Relay::start(&ground, place.listen, delay)?),
+            Some(delay) => Some(Relay::start(&context, network.listen, delay)?),
             None => None,
         };
         let [out, err] = self.logs().map(File::create);
         let stdin = if own { Stdio::piped() } else { Stdio::null() };
         let (out, err) = (out.map_err(start)?, err.map_err(start)?);
         let child = command.spawn(stdin, out.into(), err.into())?;
-        let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
+        let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
         let proxy = proxy.or(relay.as_ref().map(Relay::pid));
         let system = System::new(child.id(), group.clone(), proxy, &self.layers);
-        let address = relay.as_ref().map_or(place.address, |relay| relay.address().into());
+        let address = relay.as_ref().map_or(network.address, |relay| relay.address().into());
         let endpoint = Endpoint { address, data: Some(data) };
         // From here on `stop` ends the process, also when one of the next steps fails.
-        let running = self.running.insert(Running { child, system, place, relay });
+        let running = self.running.insert(Running { child, system, network, relay });
         if let Some(group) = group {
             let pid = running.child.id();
             group.add(pid)?;
@@ -194,12 +195,12 @@ impl Environment for Process {
         &self.spec
     }
 
-    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
-        self.beginning.set(data);
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.initial_data.set(data);
     }
 
     fn restored(&self) -> Option<Restored> {
-        self.beginning.restored()
+        self.initial_data.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
@@ -214,10 +215,10 @@ impl Environment for Process {
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
-        let plan = self.ground.cpus().clone();
+        let plan = self.context.cpus().clone();
         let pid = self.system()?.pid;
-        let at = At { ground: &self.ground, folder: &self.folder() };
-        let seen = Seen::of(pid, &at.data(), &at.data());
+        let at = At { context: &self.context, folder: &self.folder() };
+        let seen = MountView::of(pid, &at.data(), &at.data());
         let storage = storage::state(&spec, self.storage.read_back(&at, &seen));
         let system = self.system()?;
         let parent = process::status_field(pid, "PPid").unwrap_or_default();
@@ -283,14 +284,14 @@ impl Environment for Process {
             }
             running.child.kill()?;
             running.child.wait()?;
-            if let Some(router) = &mut running.place.router {
+            if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }
             if let Some(mut relay) = running.relay.take() {
                 relay.end()?;
             }
         }
-        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -16,7 +16,7 @@ use tare_host::block;
 use tare_host::journal::Entry;
 
 use super::options::Options;
-use super::{At, StorageError, device, need_program, reading};
+use super::{At, StorageError, device, mount_view, need_program};
 use crate::unavailable::Unavailable;
 
 pub(super) const SIZE: (&str, &str) = ("size", "of the image, such as 2G (default)");
@@ -43,7 +43,7 @@ pub(super) struct Backing {
 
 /// What is found of it while it is in use.
 #[derive(Debug)]
-pub(super) struct Below {
+pub(super) struct BackingState {
     pub(super) device: Option<PathBuf>,
     pub(super) bytes: u64,
     /// What is special about it, after a semicolon; may be empty.
@@ -96,27 +96,27 @@ impl Backing {
     pub(super) fn make(&self, at: &At<'_>) -> Result<PathBuf, StorageError> {
         match &self.device {
             Some(device) => {
-                device::check(device, at.ground.destroy(), Path::new("/"))?;
+                device::check(device, at.context.destroy(), Path::new("/"))?;
                 Ok(device.clone())
             }
             None => {
                 let image = image(at);
                 make_image(&image, self.bytes, self.full)?;
-                Ok(block::attach(at.ground.run(), &image, self.direct_io)?)
+                Ok(block::attach(at.context.run(), &image, self.direct_io)?)
             }
         }
     }
 
-    pub(super) fn read_back(&self, at: &At<'_>) -> Below {
+    pub(super) fn read_back(&self, at: &At<'_>) -> BackingState {
         if let Some(device) = &self.device {
             let bytes = block::size_bytes(device).unwrap_or(0);
             let (device, text) = (Some(device.clone()), String::new());
-            return Below { device, bytes, text, in_force: true };
+            return BackingState { device, bytes, text, in_force: true };
         }
         let device = block::loops_of(&image(at)).pop().map(|name| Path::new("/dev").join(name));
-        let direct = device.as_deref().and_then(|device| reading::sysfs(device, "loop/dio"));
+        let direct = device.as_deref().and_then(|device| mount_view::sysfs(device, "loop/dio"));
         let direct = direct.unwrap_or_default();
-        Below {
+        BackingState {
             device,
             bytes: self.bytes,
             text: format!("; the loop device's direct I/O: {direct}"),

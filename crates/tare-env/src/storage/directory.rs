@@ -3,7 +3,7 @@
 use tare_lab::environment::DIRECTORY;
 
 use super::options::Options;
-use super::{At, Found, Kind, Seen, Storage, StorageError, make_directory};
+use super::{At, Kind, MountView, ReadBack, Storage, StorageError, make_directory};
 
 pub(super) const KIND: Kind = Kind {
     name: DIRECTORY,
@@ -23,7 +23,7 @@ impl Storage for Directory {
         make_directory(&at.data())
     }
 
-    fn read_back(&self, _at: &At<'_>, seen: &Seen) -> Found {
-        Found { text: seen.text(), in_force: seen.is_whole() && seen.same_device_as_host() }
+    fn read_back(&self, _at: &At<'_>, seen: &MountView) -> ReadBack {
+        ReadBack { text: seen.text(), in_force: seen.is_whole() && seen.same_device_as_host() }
     }
 }

@@ -4,10 +4,10 @@
 //! Method: a kind checks its options (`parse`), says what is missing on this host (`needs`), names
 //! what it is about to make as journal entries (`entries`), makes it (`make`), and reads it back
 //! from the mount table of the system's own process (`read_back`). Taking it down is undoing the
-//! entries, which `stop`, `Site::close` and `tare clean` all do, so no kind has code of its own for
+//! entries, which `stop`, `EnvironmentFactory::close` and `tare clean` all do, so no kind has code of its own for
 //! that.
 //!
-//! A kind says where its data stands (`Place`): in a directory of the host that the runtime
+//! A kind says where its data stands (`DataLocation`): in a directory of the host that the runtime
 //! bind-mounts, in the container's root file system, or in a volume of the engine. Kinds that only a
 //! virtual machine has (`guest`) are made and read back by `runtime::vm`, inside the guest.
 
@@ -27,23 +27,23 @@ use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 
 mod backing;
-mod beginning;
 mod directory;
 mod filesystem;
 pub mod guest;
+mod initial_data;
+mod mount_view;
 mod nvme_of;
 mod options;
 mod raw;
-mod reading;
 mod rootfs;
 mod thin;
 mod tmpfs;
 mod volume;
 
-pub(crate) use beginning::Beginning;
+pub(crate) use initial_data::InitialData;
+pub(crate) use mount_view::MountView;
 use options::Options;
 pub(crate) use raw::number_of;
-pub(crate) use reading::Seen;
 pub(crate) use rootfs::Driver;
 use tare_host::device;
 pub use tare_host::device::DeviceError;
@@ -134,7 +134,7 @@ pub enum StorageError {
 
 /// Where the data of a system stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DataLocation {
     /// In `At::data`, a directory of the host.
     Directory,
     /// In the container's root file system.
@@ -146,7 +146,7 @@ pub(crate) enum Place {
 /// Where one start of an environment makes its storage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
-    pub(crate) ground: &'a RunContext,
+    pub(crate) context: &'a RunContext,
     /// The directory of this start, which exists when `make` is called.
     pub(crate) folder: &'a Path,
 }
@@ -158,15 +158,15 @@ impl At<'_> {
     }
 
     /// Where the host meets the data through the same file system as the system does.
-    pub(crate) fn in_root(&self, place: Place, data: &Path) -> PathBuf {
-        match place {
-            Place::Root => self.folder.join("rootfs/data"),
+    pub(crate) fn in_root(&self, location: DataLocation, data: &Path) -> PathBuf {
+        match location {
+            DataLocation::Root => self.folder.join("rootfs/data"),
             _ => data.into(),
         }
     }
 
     /// What the system is told as its data, where it sees the data's directory at `inside`.
-    pub(crate) fn told(&self, storage: &dyn Storage, inside: &Path) -> String {
+    pub(crate) fn path_inside(&self, storage: &dyn Storage, inside: &Path) -> String {
         let path = storage.node().map_or_else(|| inside.to_path_buf(), |node| inside.join(node));
         path.to_string_lossy().into_owned()
     }
@@ -174,21 +174,21 @@ impl At<'_> {
     /// The name of a thing of this start: `tare-RUN-e3-pool`.
     fn name(&self, what: &str) -> String {
         let start = self.folder.file_name().unwrap_or_default().to_string_lossy();
-        format!("{}-{start}-{what}", self.ground.prefix())
+        format!("{}-{start}-{what}", self.context.prefix())
     }
 }
 
 /// What was read back, in words, and whether it is what was asked for.
 #[derive(Debug)]
-pub(crate) struct Found {
+pub(crate) struct ReadBack {
     text: String,
     in_force: bool,
 }
 
 /// The storage of one environment. Its options are checked; nothing is made.
 pub(crate) trait Storage: Debug {
-    fn place(&self) -> Place {
-        Place::Directory
+    fn location(&self) -> DataLocation {
+        DataLocation::Directory
     }
 
     /// Whether this host has what it takes.
@@ -239,7 +239,7 @@ pub(crate) trait Storage: Debug {
     }
 
     /// Reads back what the data lies on.
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found;
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack;
 }
 
 /// The storage of an environment, its options checked against its runtime.
@@ -260,11 +260,11 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
         runtime: spec.runtime.to_string(),
         why,
     };
-    match (storage.place(), family(spec)) {
-        (Place::Root, "process") => {
+    match (storage.location(), family(spec)) {
+        (DataLocation::Root, "process") => {
             Err(refuse("a process of the host has the host's root file system; take a container"))
         }
-        (Place::Volume, "process" | "oci") => {
+        (DataLocation::Volume, "process" | "oci") => {
             Err(refuse("a volume belongs to an engine; take docker or podman"))
         }
         (_, "docker" | "podman") if storage.node().is_some() => {
@@ -299,18 +299,18 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
 }
 
 /// Whether the device or target that an environment writes over, if it does, may be.
-pub(crate) fn allow(spec: &EnvironmentSpec, ground: &RunContext) -> Result<(), StorageError> {
+pub(crate) fn allow(spec: &EnvironmentSpec, context: &RunContext) -> Result<(), StorageError> {
     if family(spec) == "vm" {
         return Ok(());
     }
     let storage = parse(spec)?;
     if let Some(nqn) = storage.remote()
-        && !ground.destroy().iter().any(|named| named == Path::new(nqn))
+        && !context.destroy().iter().any(|named| named == Path::new(nqn))
     {
         return Err(StorageError::TargetNotNamed { nqn: nqn.into() });
     }
     let device = storage.device();
-    Ok(device.map_or(Ok(()), |path| device::check(path, ground.destroy(), Path::new("/")))?)
+    Ok(device.map_or(Ok(()), |path| device::check(path, context.destroy(), Path::new("/")))?)
 }
 
 /// The runtime without its argument: `oci` of `oci:runc`.
@@ -319,7 +319,7 @@ fn family(spec: &EnvironmentSpec) -> &str {
 }
 
 /// The layer's state, from what was found.
-pub(crate) fn state(spec: &EnvironmentSpec, found: Found) -> LayerState {
+pub(crate) fn state(spec: &EnvironmentSpec, found: ReadBack) -> LayerState {
     crate::system::state("storage", &spec.storage, found.text, found.in_force)
 }
 

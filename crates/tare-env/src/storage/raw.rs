@@ -15,7 +15,7 @@ use tare_host::journal::Entry;
 
 use super::backing::{self, Backing};
 use super::options::Options;
-use super::{At, Found, Kind, Seen, Storage, StorageError, make_directory, reading};
+use super::{At, Kind, MountView, ReadBack, Storage, StorageError, make_directory, mount_view};
 use crate::unavailable::Unavailable;
 
 /// The node in the data's directory. Probes look for the device below the data under this name
@@ -63,15 +63,15 @@ impl Storage for Raw {
         make_node(at, &self.0.make(at)?)
     }
 
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let below = self.0.read_back(at);
         let (text, is_there) = read_node(seen, below.device.as_deref());
         let device = below.device.as_deref();
         let bytes = device.and_then(|device| block::size_bytes(device).ok());
-        let scheduler = device.and_then(|device| reading::sysfs(device, "queue/scheduler"));
+        let scheduler = device.and_then(|device| mount_view::sysfs(device, "queue/scheduler"));
         let scheduler = scheduler.unwrap_or_else(|| "unreadable".into());
         let text = format!("{text}{}; scheduler: {scheduler}", below.text);
-        Found { text, in_force: is_there && below.in_force && bytes == Some(below.bytes) }
+        ReadBack { text, in_force: is_there && below.in_force && bytes == Some(below.bytes) }
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn make_node(at: &At<'_>, device: &Path) -> Result<(), StorageError> 
 }
 
 /// What the system sees in the place of its data, and whether it is this device.
-pub(super) fn read_node(seen: &Seen, device: Option<&Path>) -> (String, bool) {
+pub(super) fn read_node(seen: &MountView, device: Option<&Path>) -> (String, bool) {
     let number = device.and_then(|device| stat(device).ok()).map(|of| of.st_rdev);
     let inside = stat(seen.path_of(NODE)).ok().map(|of| of.st_rdev);
     let name = device.map_or("none".into(), |device| device.display().to_string());

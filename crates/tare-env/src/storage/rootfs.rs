@@ -20,7 +20,8 @@ use tare_host::process;
 
 use super::options::Options;
 use super::{
-    At, Found, Kind, Place, Seen, Storage, StorageError, filesystem, make_directory, need_program,
+    At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError, filesystem, make_directory,
+    need_program,
 };
 use crate::unavailable::Unavailable;
 
@@ -120,14 +121,14 @@ impl Driver {
     ///
     /// # Errors
     /// What the engine has instead, and since when it lacks what is asked for.
-    pub(crate) fn check_engine(self, engine: &str, told: &str) -> Result<(), Unavailable> {
+    pub(crate) fn check_engine(self, engine: &str, driver: &str) -> Result<(), Unavailable> {
         let is_it = match self {
             Self::Engines => true,
             // overlayfs is containerd's name for it.
-            Self::Overlay => matches!(told, "overlay" | "overlay2" | "overlayfs"),
+            Self::Overlay => matches!(driver, "overlay" | "overlay2" | "overlayfs"),
             // Podman's driver is overlay with fuse-overlayfs as its mount program; the mount tells.
-            Self::FuseOverlayfs => told == "fuse-overlayfs" || told == "overlay",
-            _ => told == self.name(),
+            Self::FuseOverlayfs => driver == "fuse-overlayfs" || driver == "overlay",
+            _ => driver == self.name(),
         };
         if is_it {
             return Ok(());
@@ -142,7 +143,7 @@ impl Driver {
             }
             _ => "start the engine with that --storage-driver",
         };
-        let why = format!("{engine} has the storage driver {told}{}", self.history());
+        let why = format!("{engine} has the storage driver {driver}{}", self.history());
         Err(self.unavailable(why, remedy.into()))
     }
 
@@ -171,8 +172,8 @@ fn root(at: &At<'_>) -> PathBuf {
 }
 
 impl Storage for RootFs {
-    fn place(&self) -> Place {
-        Place::Root
+    fn location(&self) -> DataLocation {
+        DataLocation::Root
     }
 
     fn driver(&self) -> Option<Driver> {
@@ -204,7 +205,7 @@ impl Storage for RootFs {
         }
         // It goes on in the background once the mount is there, and ends with it.
         let command = Command::new("fuse-overlayfs").args(["-o", &options]).arg(&lower);
-        let mounted = command.variable(RUN_VARIABLE, at.ground.run()).run();
+        let mounted = command.variable(RUN_VARIABLE, at.context.run()).run();
         mounted.map(drop).map_err(|source| StorageError::Fuse { path: lower, source })
     }
 
@@ -230,7 +231,7 @@ impl Storage for RootFs {
         process::all().into_iter().find(serves).map(|pid| ("fuse-overlayfs", pid))
     }
 
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let as_asked = self.driver.filesystem().is_none_or(|name| seen.filesystem == name);
         let upper = format!("upperdir={}", at.folder.join("upper").display());
         // fuse-overlayfs does not show its layers.
@@ -243,6 +244,6 @@ impl Storage for RootFs {
             true => format!("in the root file system: {}", seen.text()),
             false => format!("on a mount of its own: {}", seen.text()),
         };
-        Found { text, in_force: seen.is_whole() && in_root && as_asked && ours }
+        ReadBack { text, in_force: seen.is_whole() && in_root && as_asked && ours }
     }
 }

@@ -19,7 +19,7 @@ use tare_host::journal::Entry;
 use super::backing::make_image;
 use super::filesystem::{self, Format};
 use super::options::Options;
-use super::{At, Found, Kind, Seen, Storage, StorageError, device, need_program};
+use super::{At, Kind, MountView, ReadBack, Storage, StorageError, device, need_program};
 use crate::unavailable::Unavailable;
 
 const CLEANUP: &str = "unmounted; mappings removed, loop devices detached, images removed";
@@ -137,7 +137,7 @@ impl Thin {
 
     /// The devices of metadata and data, and how many bytes of data there are.
     fn devices(&self, at: &At<'_>) -> Result<(PathBuf, PathBuf, u64), StorageError> {
-        let run = at.ground.run();
+        let run = at.context.run();
         let metadata_bytes = metadata_bytes(self.pool_bytes, self.block_bytes);
         let whole = match &self.backing {
             Backing::Files => {
@@ -148,7 +148,7 @@ impl Thin {
                 return Ok((metadata, data, self.pool_bytes));
             }
             Backing::Device(Some(path)) => {
-                device::check(path, at.ground.destroy(), Path::new("/"))?;
+                device::check(path, at.context.destroy(), Path::new("/"))?;
                 path.clone()
             }
             Backing::Device(None) => {
@@ -212,7 +212,7 @@ impl Storage for Thin {
     }
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
-        let run = at.ground.run();
+        let run = at.context.run();
         let (metadata, data, bytes) = self.devices(at)?;
         // A pool's first block of zeros means a new pool; anything else is taken for an old one.
         let fail = |source| StorageError::File { path: metadata.clone(), source };
@@ -230,7 +230,7 @@ impl Storage for Thin {
         self.format.mount(at, &volume, &self.options)
     }
 
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let name = at.name("thin");
         let table = Command::new("dmsetup").args(["table", &name]).run();
         let table = table.map(|output| output.stdout.trim().to_string()).unwrap_or_default();
@@ -238,7 +238,7 @@ impl Storage for Thin {
         let missing = self.format.missing_options(seen, &self.options);
         let on_it = self.format.is_seen(seen, &Path::new("/dev/mapper").join(&name), self.bytes);
         let text = format!("{}; table of {name}: {table}", seen.text());
-        Found { text, in_force: is_thin && on_it && missing.is_empty() }
+        ReadBack { text, in_force: is_thin && on_it && missing.is_empty() }
     }
 }
 

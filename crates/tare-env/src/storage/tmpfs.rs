@@ -7,7 +7,7 @@ use rustix::mount::MountFlags;
 use tare_host::journal::Entry;
 
 use super::options::Options;
-use super::{At, Found, Kind, Seen, Storage, StorageError, filesystem, make_directory};
+use super::{At, Kind, MountView, ReadBack, Storage, StorageError, filesystem, make_directory};
 
 pub(super) const KIND: Kind = Kind {
     name: "tmpfs",
@@ -39,9 +39,9 @@ impl Storage for Tmpfs {
         filesystem::mount("tmpfs".as_ref(), &data, "tmpfs", MountFlags::empty(), &options)
     }
 
-    fn read_back(&self, _at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, _at: &At<'_>, seen: &MountView) -> ReadBack {
         let in_force =
             seen.is_whole() && seen.filesystem == "tmpfs" && seen.size_bytes == Some(self.bytes);
-        Found { text: seen.text(), in_force }
+        ReadBack { text: seen.text(), in_force }
     }
 }

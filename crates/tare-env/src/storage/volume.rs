@@ -2,7 +2,7 @@
 //! (`runtime::docker`); here is what it is.
 
 use super::options::Options;
-use super::{At, Found, Kind, Place, Seen, Storage, StorageError};
+use super::{At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError};
 
 pub(super) const KIND: Kind = Kind {
     name: "volume",
@@ -18,8 +18,8 @@ pub(super) const KIND: Kind = Kind {
 struct Volume;
 
 impl Storage for Volume {
-    fn place(&self) -> Place {
-        Place::Volume
+    fn location(&self) -> DataLocation {
+        DataLocation::Volume
     }
 
     /// The engine does.
@@ -27,9 +27,9 @@ impl Storage for Volume {
         Ok(())
     }
 
-    fn read_back(&self, _at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, _at: &At<'_>, seen: &MountView) -> ReadBack {
         // The root of the mount inside is the volume's directory, which bears the run's name.
         let named = seen.root.contains("tare-");
-        Found { text: seen.text(), in_force: seen.is_whole() && named }
+        ReadBack { text: seen.text(), in_force: seen.is_whole() && named }
     }
 }

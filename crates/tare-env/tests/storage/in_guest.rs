@@ -56,7 +56,7 @@ mod inside {
 
     /// True on a host, where these tests do not run.
     fn is_host(test: &str) -> bool {
-        let is_host = inside::here().is_none();
+        let is_host = inside::current_guest().is_none();
         if is_host {
             let place = "in the guest of kinds_that_a_host_may_lack".into();
             skip(test, Reason::RunsElsewhere { place });
@@ -86,14 +86,14 @@ mod inside {
         if is_host("a_thin_pool_on_a_disk_that_was_given_up") {
             return;
         }
-        let devices = inside::here().unwrap().devices;
+        let devices = inside::current_guest().unwrap().devices;
         let [disk] = devices.as_slice() else { panic!("{devices:?}") };
         let state = crate::State::new("storage-disk");
         let before = traces();
-        let site = open_with(&state, devices.clone());
+        let factory = open_with(&state, devices.clone());
         let options = [("device", disk.to_str().unwrap()), ("size", "256M"), ("pool", "64M")];
-        live(&site, &on_storage("process", "direct-lvm", &options), true);
-        assert!(site.close().is_empty());
+        live(&factory, &on_storage("process", "direct-lvm", &options), true);
+        assert!(factory.close().is_empty());
         assert_eq!(traces(), before);
     }
 

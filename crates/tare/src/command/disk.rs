@@ -12,7 +12,7 @@ use tare_disk::{
     Doubt, EngineError, Figure, Kind, LoadReport, MeasureError, Options, Progress, Report, Target,
     io_properties, measure,
 };
-use tare_env::inside::Here;
+use tare_env::inside::GuestInfo;
 use tare_host::device;
 use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
@@ -60,7 +60,7 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
         Ok(report) => report,
         Err(error) => return error_of(error),
     };
-    if let Some(Here { kernel, accelerator, .. }) = arrived {
+    if let Some(GuestInfo { kernel, accelerator, .. }) = arrived {
         report.doubts.insert(0, Doubt::Inside { kernel, accelerator });
     }
     if let (Some(path), Some(map)) = (&map, picture(&report)) {

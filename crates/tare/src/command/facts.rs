@@ -2,11 +2,11 @@
 
 use std::io::Write;
 
-use tare_env::runtime::gvisor::Inside;
+use tare_env::runtime::gvisor::SandboxView;
 
 use crate::exit::Exit;
 
 pub(crate) fn run(out: &mut dyn Write) -> anyhow::Result<Exit> {
-    writeln!(out, "{}", serde_json::to_string(&Inside::read())?)?;
+    writeln!(out, "{}", serde_json::to_string(&SandboxView::read())?)?;
     Ok(Exit::Success)
 }

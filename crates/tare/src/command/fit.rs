@@ -22,7 +22,7 @@ pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     let count = system.instances().count;
     // One that may be left out says so itself once it is made.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
-        tare_env::several::check(spec, count).exit_with(Exit::Input)?;
+        tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
     }
     let Some(need) = system.memory() else { return Ok(()) };
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))

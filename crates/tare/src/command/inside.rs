@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
-use tare_env::inside::{self, Command, DISK, Guest, Here, InsideError, RESULTS, Status};
+use tare_env::inside::{self, Command, DISK, Guest, GuestInfo, InsideError, RESULTS, Status};
 use tare_lab::environment::INSIDE;
 use tare_lab::record::HostFact;
 
@@ -27,13 +27,13 @@ const RECORD: &str = "record.tare";
 const BESIDE: [&str; 3] = ["", "-wal", "-shm"];
 
 /// The guest that this process runs in because of its own `--inside`.
-pub(super) fn arrived(asked: &RunInside) -> Option<Here> {
-    asked.inside.as_ref().and_then(|_| inside::here())
+pub(super) fn arrived(asked: &RunInside) -> Option<GuestInfo> {
+    asked.inside.as_ref().and_then(|_| inside::current_guest())
 }
 
 /// Whether this process has to start a guest and itself in it.
 pub(super) fn is_asked(asked: &RunInside) -> bool {
-    asked.inside.is_some() && inside::here().is_none()
+    asked.inside.is_some() && inside::current_guest().is_none()
 }
 
 /// The state directory of the process: in a guest, on the guest's own disk.
@@ -63,7 +63,7 @@ pub(super) fn record(resume: Option<&Path>) -> anyhow::Result<PathBuf> {
 
 /// What the guest is, as facts for a record.
 pub(super) fn facts() -> Vec<HostFact> {
-    let Some(here) = inside::here() else { return Vec::new() };
+    let Some(here) = inside::current_guest() else { return Vec::new() };
     let fact =
         |key: &str, value: String| HostFact { section: INSIDE.into(), key: key.into(), value };
     vec![fact("Linux", here.kernel), fact("on", here.accelerator)]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, anyhow};
 use tare_driver as drivers;
-use tare_env::{Site, SiteError, SiteOptions};
+use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
 use tare_host::{UndoError, facts};
 use tare_lab::analysis::analyse;
 use tare_lab::campaign::{self, CampaignError, Clock, Ending, Memory, Parts, SystemClock};
@@ -263,20 +263,27 @@ fn fresh_seed() -> u64 {
     tare_std::rng::mix64(ns ^ u64::from(std::process::id())) >> 32
 }
 
-fn open_site(state: &Path, plan: &CpuPlan, destroy: &[PathBuf]) -> anyhow::Result<Site> {
+fn open_factory(
+    state: &Path,
+    plan: &CpuPlan,
+    destroy: &[PathBuf],
+) -> anyhow::Result<EnvironmentFactory> {
     let program = std::env::current_exe().context("cannot find this program's own file")?;
-    let options = SiteOptions {
+    let options = FactoryOptions {
         state: state.to_path_buf(),
         program,
         cpus: plan.clone(),
         destroy: destroy.to_vec(),
     };
-    Site::open(options).map_err(|error| {
+    EnvironmentFactory::open(options).map_err(|error| {
         let exit = match &error {
-            SiteError::NoRoot | SiteError::Missing { .. } => Exit::Host,
+            FactoryError::NoRoot | FactoryError::Missing { .. } => Exit::Host,
             _ => Exit::Failure,
         };
-        Err::<Site, _>(error).exit_with(exit).err().unwrap_or_else(|| anyhow!("unreachable"))
+        Err::<EnvironmentFactory, _>(error)
+            .exit_with(exit)
+            .err()
+            .unwrap_or_else(|| anyhow!("unreachable"))
     })
 }
 
@@ -326,11 +333,11 @@ pub(super) fn measure_here(
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     fit::check(study, info)?;
     check_runtimes(study, state)?;
-    let mut site = open_site(state, &plan, &question.destroy)?;
+    let mut factory = open_factory(state, &plan, &question.destroy)?;
     if let Some(tuned) = tuned {
-        tuned.give(&mut site, state)?;
+        tuned.give(&mut factory, state)?;
     }
-    let way = tare_system::ClientRoute { namespace: Some(site.client_namespace().into()) };
+    let way = tare_system::Way { namespace: Some(factory.client_namespace().into()) };
     let system =
         info.make(&study.system, &way).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
@@ -355,9 +362,9 @@ pub(super) fn measure_here(
     let client = drivers::Client {
         program: &program,
         cpus: &plan.client,
-        namespace: Some(site.client_namespace()),
-        scratch: site.ground().work(),
-        run: site.run(),
+        namespace: Some(factory.client_namespace()),
+        scratch: factory.context().work(),
+        run: factory.run(),
     };
     let instances = system.instances();
     let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
@@ -371,14 +378,14 @@ pub(super) fn measure_here(
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
     let mut extra = ExtraRounds::default();
     if let Some(asked) = &question.stacks {
-        let (found, missing) = stacks::extra_rounds(asked, site.run(), &plan.all);
-        extra = found;
+        let (found, missing) = stacks::afterwards(asked, factory.run(), &plan.all);
+        afterwards = found;
         doubts.extend(missing);
     }
     let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
-        make: &mut |spec| site.environment_of(spec, instances.count),
+        make: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
         driver: &mut *driver,
         probes,
@@ -388,14 +395,14 @@ pub(super) fn measure_here(
             available_bytes,
             per_environment_bytes: question.memory_per_environment(),
         }),
-        keep: Some(site.ground().work().join("kept")),
+        keep: Some(factory.context().work().join("kept")),
         doubts,
     };
-    let ending = conduct(question, parts, writer, stop, extra)?;
-    if let Err(error) = site.untune() {
+    let ending = conduct(question, parts, writer, stop, afterwards)?;
+    if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
-    Ok((ending, site.close()))
+    Ok((ending, factory.close()))
 }
 
 /// What each probe takes to read, as facts of this host.

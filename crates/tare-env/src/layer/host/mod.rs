@@ -171,13 +171,13 @@ fn changes(items: &[Item]) -> impl Iterator<Item = (&Item, &Change)> {
 }
 
 /// An environment with its host around it. One whose host is as it is takes care that it is.
-pub(crate) struct OnHost {
+pub(crate) struct TunedEnvironment {
     inner: Box<dyn Environment>,
     layer: Host,
     host: TunedHost,
 }
 
-impl OnHost {
+impl TunedEnvironment {
     pub(crate) fn new(inner: Box<dyn Environment>, layer: Host, host: TunedHost) -> Self {
         Self { inner, layer, host }
     }
@@ -197,7 +197,7 @@ impl OnHost {
     }
 }
 
-impl Environment for OnHost {
+impl Environment for TunedEnvironment {
     fn spec(&self) -> &EnvironmentSpec {
         self.inner.spec()
     }

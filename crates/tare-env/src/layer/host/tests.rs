@@ -11,7 +11,7 @@ use tare_testkit::EnvironmentBuilder;
 
 /// What happened, in order, and the host it happened to.
 #[derive(Debug, Default)]
-struct World {
+struct FakeHost {
     log: Vec<String>,
     host: Snapshot,
     /// Settings that are not taken.
@@ -21,60 +21,60 @@ struct World {
     freeze_fails: bool,
 }
 
-type Shared = Arc<Mutex<World>>;
+type Shared = Arc<Mutex<FakeHost>>;
 
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Told(&'static str);
+struct FakeError(&'static str);
 
 #[derive(Debug)]
 struct MemoryTuner {
-    world: Shared,
+    host_state: Shared,
     written: Vec<(Key, String)>,
 }
 
 impl Tuner for MemoryTuner {
     fn apply(&mut self, items: &[Item]) -> Result<(), PartError> {
-        let mut world = self.world.lock().unwrap();
+        let mut host_state = self.host_state.lock().unwrap();
         for item in items {
             let change = item.change().unwrap();
-            if world.refused.contains(&item.what) {
-                return Err(Told("not taken").into());
+            if host_state.refused.contains(&item.what) {
+                return Err(FakeError("not taken").into());
             }
             self.written.push((change.key.clone(), change.now.clone()));
-            change.key.write_to(&mut world.host, &change.wanted);
-            world.log.push(format!("apply {}", item.what));
+            change.key.write_to(&mut host_state.host, &change.wanted);
+            host_state.log.push(format!("apply {}", item.what));
         }
         Ok(())
     }
 
     fn revert(&mut self) -> Result<(), PartError> {
-        let mut world = self.world.lock().unwrap();
-        if world.revert_fails {
-            return Err(Told("cannot put back").into());
+        let mut host_state = self.host_state.lock().unwrap();
+        if host_state.revert_fails {
+            return Err(FakeError("cannot put back").into());
         }
         while let Some((key, old)) = self.written.pop() {
-            key.write_to(&mut world.host, &old);
+            key.write_to(&mut host_state.host, &old);
         }
-        world.log.push("revert".into());
+        host_state.log.push("revert".into());
         Ok(())
     }
 
     fn read(&self, key: &Key) -> Result<String, PartError> {
-        let world = self.world.lock().unwrap();
-        key.read_from(&world.host).ok_or_else(|| Told("absent").into())
+        let host_state = self.host_state.lock().unwrap();
+        key.read_from(&host_state.host).ok_or_else(|| FakeError("absent").into())
     }
 }
 
 struct Inner {
     spec: EnvironmentSpec,
-    world: Shared,
+    host_state: Shared,
 }
 
 impl Inner {
     fn does(&self, what: &str) {
         let line = format!("{what} {}", self.spec.name);
-        self.world.lock().unwrap().log.push(line);
+        self.host_state.lock().unwrap().log.push(line);
     }
 }
 
@@ -94,14 +94,14 @@ impl Environment for Inner {
 
     fn freeze(&mut self) -> Result<(), PartError> {
         self.does("freeze");
-        let fails = self.world.lock().unwrap().freeze_fails;
-        if fails { Err(Told("stays thawed").into()) } else { Ok(()) }
+        let fails = self.host_state.lock().unwrap().freeze_fails;
+        if fails { Err(FakeError("stays thawed").into()) } else { Ok(()) }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
         self.does("thaw");
-        let fails = self.world.lock().unwrap().thaw_fails;
-        if fails { Err(Told("stays frozen").into()) } else { Ok(()) }
+        let fails = self.host_state.lock().unwrap().thaw_fails;
+        if fails { Err(FakeError("stays frozen").into()) } else { Ok(()) }
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -158,19 +158,19 @@ fn items() -> Vec<Item> {
     items
 }
 
-fn world() -> (Shared, TunedHost) {
-    let world = Shared::default();
+fn host_state() -> (Shared, TunedHost) {
+    let host_state = Shared::default();
     let mut host = Snapshot::default();
     for (path, text) in [("/scheduler", "none [mq-deadline]"), ("/nomerges", "0"), ("/rps", "0")] {
         host.write(path, text);
     }
-    world.lock().unwrap().host = host;
-    let tuner = MemoryTuner { world: Arc::clone(&world), written: Vec::new() };
+    host_state.lock().unwrap().host = host;
+    let tuner = MemoryTuner { host_state: Arc::clone(&host_state), written: Vec::new() };
     let host = TunedHost::new(&items(), Box::new(tuner));
-    (world, host)
+    (host_state, host)
 }
 
-fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnHost {
+fn environment(host_state: &Shared, host: &TunedHost, name: &str, value: &str) -> TunedEnvironment {
     let spec = EnvironmentBuilder::new("process")
         .name(name)
         .cpu("pinned")
@@ -178,17 +178,17 @@ fn environment(world: &Shared, host: &TunedHost, name: &str, value: &str) -> OnH
         .host(value)
         .build();
     let layer: Host = value.parse().unwrap();
-    let inner = Box::new(Inner { spec, world: Arc::clone(world) });
-    OnHost::new(inner, layer, host.clone())
+    let inner = Box::new(Inner { spec, host_state: Arc::clone(host_state) });
+    TunedEnvironment::new(inner, layer, host.clone())
 }
 
-fn log(world: &Shared) -> Vec<String> {
-    std::mem::take(&mut world.lock().unwrap().log)
+fn log(host_state: &Shared) -> Vec<String> {
+    std::mem::take(&mut host_state.lock().unwrap().log)
 }
 
-fn values(world: &Shared) -> [String; 3] {
-    let world = world.lock().unwrap();
-    ["/scheduler", "/nomerges", "/rps"].map(|path| world.host.read(path).unwrap().to_string())
+fn values(host_state: &Shared) -> [String; 3] {
+    let host_state = host_state.lock().unwrap();
+    ["/scheduler", "/nomerges", "/rps"].map(|path| host_state.host.read(path).unwrap().to_string())
 }
 
 const TUNED: [&str; 3] = ["none", "2", "3"];
@@ -205,46 +205,46 @@ fn a_value_makes_the_changes_of_its_groups() {
 
 #[test]
 fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
-    let (world, host) = world();
-    let mut tuned = environment(&world, &host, "tuned", "tuned");
-    let mut plain = environment(&world, &host, "plain", "as-is");
+    let (host_state, host) = host_state();
+    let mut tuned = environment(&host_state, &host, "tuned", "tuned");
+    let mut plain = environment(&host_state, &host, "plain", "as-is");
     let launch = Launch::default();
     tuned.start(&launch).unwrap();
-    assert_eq!(values(&world), TUNED);
+    assert_eq!(values(&host_state), TUNED);
     tuned.freeze().unwrap();
     plain.start(&launch).unwrap();
     plain.freeze().unwrap();
     let starts = "apply scheduler,apply nomerges,apply rps,start tuned,freeze tuned,revert,start plain,freeze plain";
-    assert_eq!(log(&world).join(","), starts);
+    assert_eq!(log(&host_state).join(","), starts);
     for _ in 0..3 {
         tuned.thaw().unwrap();
-        assert_eq!(values(&world), TUNED);
+        assert_eq!(values(&host_state), TUNED);
         tuned.freeze().unwrap();
         plain.thaw().unwrap();
         // As the plan found them, in the plan's writing.
-        assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+        assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
         plain.freeze().unwrap();
         let round = "apply scheduler,apply nomerges,apply rps,thaw tuned,freeze tuned,revert,thaw plain,freeze plain";
-        assert_eq!(log(&world).join(","), round);
+        assert_eq!(log(&host_state).join(","), round);
     }
     tuned.stop().unwrap();
     tuned.stop().unwrap();
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 }
 
 #[test]
 fn a_group_changes_its_own_settings_and_says_so() {
-    let (world, host) = world();
-    let mut disk = environment(&world, &host, "disk", "tuned=disk");
+    let (host_state, host) = host_state();
+    let mut disk = environment(&host_state, &host, "disk", "tuned=disk");
     disk.thaw().unwrap();
-    assert_eq!(values(&world), ["none", "2", "0"]);
+    assert_eq!(values(&host_state), ["none", "2", "0"]);
     let state = disk.read_back().unwrap().pop().unwrap();
     assert_eq!((state.layer.as_str(), state.wanted.as_str()), ("host", "tuned=disk"));
     assert_eq!(state.found, "2 of 3 settings changed, the others as found");
     assert!(state.in_force);
     // Somebody else writes one of ours, and one that is not.
-    world.lock().unwrap().host.write("/nomerges", "1");
-    world.lock().unwrap().host.write("/rps", "1");
+    host_state.lock().unwrap().host.write("/nomerges", "1");
+    host_state.lock().unwrap().host.write("/rps", "1");
     let state = disk.read_back().unwrap().pop().unwrap();
     assert_eq!(state.found, "nomerges is 1, not 2; rps is 1, not 0");
     assert!(!state.in_force);
@@ -252,61 +252,61 @@ fn a_group_changes_its_own_settings_and_says_so() {
 
 #[test]
 fn what_is_not_taken_leaves_nothing_behind() {
-    let (world, host) = world();
-    let mut tuned = environment(&world, &host, "tuned", "tuned");
-    world.lock().unwrap().refused = vec!["rps".into()];
+    let (host_state, host) = host_state();
+    let mut tuned = environment(&host_state, &host, "tuned", "tuned");
+    host_state.lock().unwrap().refused = vec!["rps".into()];
     assert_eq!(tuned.thaw().unwrap_err().to_string(), "not taken");
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
-    let happened = log(&world);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
+    let happened = log(&host_state);
     assert!(!happened.contains(&"thaw tuned".into()), "{happened:?}");
     // It works again once the host takes it.
-    world.lock().unwrap().refused.clear();
+    host_state.lock().unwrap().refused.clear();
     tuned.thaw().unwrap();
-    assert_eq!(values(&world), TUNED);
+    assert_eq!(values(&host_state), TUNED);
     tuned.freeze().unwrap();
 
-    world.lock().unwrap().thaw_fails = true;
+    host_state.lock().unwrap().thaw_fails = true;
     assert_eq!(tuned.thaw().unwrap_err().to_string(), "stays frozen");
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 }
 
 #[test]
 fn a_host_that_stays_tuned_is_nobody_elses() {
-    let (world, host) = world();
-    let mut tuned = environment(&world, &host, "tuned", "tuned");
-    let mut plain = environment(&world, &host, "plain", "as-is");
+    let (host_state, host) = host_state();
+    let mut tuned = environment(&host_state, &host, "tuned", "tuned");
+    let mut plain = environment(&host_state, &host, "plain", "as-is");
     tuned.thaw().unwrap();
-    world.lock().unwrap().revert_fails = true;
+    host_state.lock().unwrap().revert_fails = true;
     assert_eq!(tuned.freeze().unwrap_err().to_string(), "cannot put back");
     assert!(plain.thaw().unwrap_err().to_string().contains("still tuned"));
     // Put back as soon as it goes.
-    world.lock().unwrap().revert_fails = false;
+    host_state.lock().unwrap().revert_fails = false;
     plain.thaw().unwrap();
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 
     // An environment that cannot be frozen still gives the host back.
     tuned.thaw().unwrap();
-    world.lock().unwrap().freeze_fails = true;
+    host_state.lock().unwrap().freeze_fails = true;
     assert_eq!(tuned.freeze().unwrap_err().to_string(), "stays thawed");
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 }
 
 #[test]
 fn the_host_is_put_back_when_the_run_is_dropped() {
-    let (world, host) = world();
-    let mut tuned = environment(&world, &host, "tuned", "tuned");
+    let (host_state, host) = host_state();
+    let mut tuned = environment(&host_state, &host, "tuned", "tuned");
     tuned.thaw().unwrap();
     drop(host);
-    assert_eq!(values(&world), TUNED);
+    assert_eq!(values(&host_state), TUNED);
     drop(tuned);
-    assert_eq!(values(&world), ["mq-deadline", "0", "0"]);
+    assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 }
 
 #[test]
 fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
     use tare_tune::{SettingErrorClass, SnapshotHost, folder};
     let state = tempfile::tempdir().unwrap();
-    let host = world().0.lock().unwrap().host.clone();
+    let host = host_state().0.lock().unwrap().host.clone();
     let store = SnapshotHost::new(host).failing("/nomerges", SettingErrorClass::NotTaken);
     let mut tuner = Journalled::begin(state.path(), store, "abcd").unwrap();
     let value = |tuner: &dyn Tuner, path: &str| tuner.read(&Key::file(path)).unwrap();

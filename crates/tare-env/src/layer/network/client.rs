@@ -97,13 +97,13 @@ impl Client {
             links.values().flat_map(|link| &link.addresses).copied().collect();
         let next = links.len();
         let link = links.entry(inode).or_insert(Link { number: next, addresses: Vec::new() });
-        let seat = usize::try_from(instance).unwrap_or(usize::MAX);
-        while link.addresses.len() <= seat {
+        let slot = usize::try_from(instance).unwrap_or(usize::MAX);
+        while link.addresses.len() <= slot {
             let (near, far) = free_pair(journal.run(), to, known.clone())?;
             self.add_pair(journal, to, link, (near, far))?;
             known.push(far);
         }
-        Ok(link.addresses[seat])
+        Ok(link.addresses[slot])
     }
 
     /// Gives a link a pair of addresses; with the first one the link is made.

@@ -28,8 +28,8 @@ use tare_host::netns;
 
 pub(crate) mod client;
 
+use crate::instance_slot::InstanceSlot;
 use crate::run_context::RunContext;
-use crate::seat::Seat;
 pub use client::{Client, NetworkError, free_port};
 use client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use client::{free_pair, must_be_free};
@@ -52,7 +52,7 @@ pub struct Router {
     number: u32,
     /// The number of the start that made the router; this one, unless it is an instance beside others.
     of: u32,
-    seat: u32,
+    slot: u32,
     router: String,
     system: String,
     /// The port that the system listens on.
@@ -67,20 +67,20 @@ pub(crate) const TAP: &str = "tare-s";
 
 impl Router {
     /// The router of environment `number`; nothing is made yet.
-    pub fn new(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
+    pub fn new(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
         if number >= ROUTERS_MAX {
             return Err(NetworkError::TooManyRouters);
         }
-        let prefix = ground.prefix();
-        let (of, seat) = (ground.seat().router(number), ground.seat().number());
+        let prefix = context.prefix();
+        let (of, slot) = (context.slot().router(number), context.slot().number());
         let router = format!("{prefix}-r{of}");
         let system = format!("{prefix}-s{number}");
-        Ok(Self { number, of, seat, router, system, port: PORT, tap: false, proxy: None })
+        Ok(Self { number, of, slot, router, system, port: PORT, tap: false, proxy: None })
     }
 
     /// The same for a virtual machine, whose monitor runs in the router's namespace.
-    pub(crate) fn for_guest(ground: &RunContext, number: u32) -> Result<Self, NetworkError> {
-        Ok(Self { tap: true, ..Self::new(ground, number)? })
+    pub(crate) fn for_guest(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
+        Ok(Self { tap: true, ..Self::new(context, number)? })
     }
 
     /// What has to be in the journal before `make`.
@@ -99,7 +99,7 @@ impl Router {
 
     /// The address of the system, behind the bridge.
     fn system_address(&self) -> Ipv4Addr {
-        behind_bridge(self.seat)
+        behind_bridge(self.slot)
     }
 
     /// The namespace in which the system runs, or the monitor of its guest.
@@ -121,23 +121,23 @@ impl Router {
     ///
     /// # Errors
     /// When a step fails; the journal undoes what was made.
-    pub fn make(&mut self, ground: &RunContext, proxy: bool) -> Result<(), NetworkError> {
+    pub fn make(&mut self, context: &RunContext, proxy: bool) -> Result<(), NetworkError> {
         let router = match self.is_first() {
-            true => self.make_router(ground, proxy)?,
-            false => self.join(ground, proxy)?,
+            true => self.make_router(context, proxy)?,
+            false => self.join(context, proxy)?,
         };
         if proxy {
-            self.proxy = Some(self.start_proxy(ground, &router)?);
+            self.proxy = Some(self.start_proxy(context, &router)?);
         }
         Ok(())
     }
 
     /// Adds a namespace to the router of another instance.
-    fn join(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
+    fn join(&self, context: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let router = netns::path(&self.router);
         let system = netns::make(&self.system)?;
         without_ipv6(&system)?;
-        let (name, port) = (&self.system, format!("{TAP}{}", self.seat));
+        let (name, port) = (&self.system, format!("{TAP}{}", self.slot));
         let (near, far) = (self.link_address(1), self.link_address(2));
         let text = format!(
             "link add {port} type veth peer name eth0 netns {name}\n\
@@ -145,14 +145,14 @@ impl Router {
              link set {port} up\n\
              addr add {far}/30 dev tare-c\n"
         );
-        batch(ground.run(), Some(&router), &text)?;
-        batch(ground.run(), Some(&system), &self.inside())?;
+        batch(context.run(), Some(&router), &text)?;
+        batch(context.run(), Some(&system), &self.inside())?;
         let text = format!("addr add {near}/30 dev tare-r{}\n", self.of);
-        batch(ground.run(), Some(ground.client().namespace()), &text)?;
+        batch(context.run(), Some(context.client().namespace()), &text)?;
         let system = SocketAddrV4::new(self.system_address(), self.port);
         let rules = joining(system, far, proxy);
         let rules = Command::new("nft").args(["-f", "-"]).input(rules);
-        rules.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
+        rules.variable(RUN_VARIABLE, context.run()).in_namespace(&router).run()?;
         Ok(router)
     }
 
@@ -167,7 +167,7 @@ impl Router {
         )
     }
 
-    fn make_router(&self, ground: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
+    fn make_router(&self, context: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let (router, system) = thread::scope(|scope| {
             let router = scope.spawn(|| netns::make(&self.router));
             let system = (!self.tap).then(|| netns::make(&self.system)).transpose();
@@ -180,10 +180,10 @@ impl Router {
             false => format!("link add {TAP} type veth peer name eth0 netns {}", self.system),
         };
         let (near, far) = (self.link_address(1), self.link_address(2));
-        let (number, client) = (self.number, &ground.client().name);
+        let (number, client) = (self.number, &context.client().name);
         // One command makes both veth pairs, with their far ends in the other namespaces.
         batch(
-            ground.run(),
+            context.run(),
             Some(&router),
             &format!(
                 "link set lo up\n\
@@ -201,12 +201,12 @@ impl Router {
         thread::scope(|scope| {
             let inside = scope.spawn(|| {
                 let Some(system) = &system else { return Ok(()) };
-                batch(ground.run(), Some(system), &self.inside())
+                batch(context.run(), Some(system), &self.inside())
             });
             let outside = scope.spawn(|| {
                 let link = format!("tare-r{number}");
                 let text = format!("addr add {near}/30 dev {link}\nlink set {link} up\n");
-                batch(ground.run(), Some(ground.client().namespace()), &text)
+                batch(context.run(), Some(context.client().namespace()), &text)
             });
             let forward = || {
                 let path = PathBuf::from("/proc/sys/net/ipv4/ip_forward");
@@ -215,20 +215,20 @@ impl Router {
             };
             netns::within(&router, forward)??;
             let table = Command::new("nft").args(["-f", "-"]).input(table(proxy, self.port));
-            table.variable(RUN_VARIABLE, ground.run()).in_namespace(&router).run()?;
+            table.variable(RUN_VARIABLE, context.run()).in_namespace(&router).run()?;
             joined(inside)?;
             joined(outside)
         })?;
         Ok(router)
     }
 
-    fn start_proxy(&self, ground: &RunContext, router: &Path) -> Result<Child, NetworkError> {
+    fn start_proxy(&self, context: &RunContext, router: &Path) -> Result<Child, NetworkError> {
         let to = SocketAddrV4::new(self.system_address(), self.port);
-        let command = Command::new(ground.program())
+        let command = Command::new(context.program())
             .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
-            .variable(RUN_VARIABLE, ground.run())
+            .variable(RUN_VARIABLE, context.run())
             .in_namespace(router)
-            .on_cpus(&ground.cpus().all);
+            .on_cpus(&context.cpus().all);
         Ok(command.spawn(Stdio::null(), Stdio::null(), Stdio::null())?)
     }
 
@@ -302,8 +302,8 @@ add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0
 }
 
 /// The address of an instance behind the bridge.
-fn behind_bridge(seat: u32) -> Ipv4Addr {
-    Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + seat)
+fn behind_bridge(slot: u32) -> Ipv4Addr {
+    Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + slot)
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
@@ -315,29 +315,29 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 
 /// Everything that one started environment has of the network.
 #[derive(Debug)]
-pub struct Place {
+pub struct SystemNetwork {
     /// Where the client dials.
     pub address: SocketAddr,
     /// What the system listens on, as seen from inside.
     pub listen: SocketAddrV4,
     /// Where the instances of its environment find each other.
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeAddresses,
     /// The namespace that the system has to run in; `None` is the host's.
     pub namespace: Option<PathBuf>,
     pub router: Option<Router>,
 }
 
-impl Place {
+impl SystemNetwork {
     /// What has to be in the journal before `make`, and the router if there is one.
     pub(crate) fn plan(
-        ground: &RunContext,
+        context: &RunContext,
         layer: Network,
         number: u32,
     ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
         match layer {
             Network::Host => Ok((Vec::new(), None)),
             Network::Bridge { .. } => {
-                let router = Router::new(ground, number)?;
+                let router = Router::new(context, number)?;
                 Ok((router.entries(), Some(router)))
             }
         }
@@ -345,63 +345,63 @@ impl Place {
 
     /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
     pub(crate) fn make(
-        ground: &RunContext,
+        context: &RunContext,
         layer: Network,
         router: Option<Router>,
         port: Option<u16>,
     ) -> Result<Self, NetworkError> {
-        let seat = ground.seat();
+        let slot = context.slot();
         match (layer, router) {
             (Network::Bridge { proxy }, Some(mut router)) => {
                 router.port = port.unwrap_or(PORT);
-                router.make(ground, proxy)?;
+                router.make(context, proxy)?;
                 Ok(Self {
                     address: router.published().into(),
                     listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
-                    nodes: Nodes::of(seat, behind_bridge),
+                    nodes: NodeAddresses::of(slot, behind_bridge),
                     namespace: Some(router.system_namespace()),
                     router: Some(router),
                 })
             }
             _ => {
                 let address =
-                    ground.client().link(ground.journal(), ground.seat().number(), None)?;
+                    context.client().link(context.journal(), context.slot().number(), None)?;
                 let free = || port.map_or_else(|| free_port(address), must_be_free);
-                let port = ground.seat().port(free)?;
+                let port = context.slot().port(free)?;
                 let listen = SocketAddrV4::new(address, port);
-                let nodes = Nodes::on_loopback(port, seat);
+                let nodes = NodeAddresses::on_loopback(port, slot);
                 Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
     }
 
     /// The addresses that its system is told.
-    pub(crate) fn told(&self) -> Told {
+    pub(crate) fn addresses(&self) -> SystemAddresses {
         let advertised = match self.address.ip() {
             IpAddr::V4(address) => address,
             IpAddr::V6(_) => *self.listen.ip(),
         };
-        Told { listen: self.listen, advertised, nodes: self.nodes.clone() }
+        SystemAddresses { listen: self.listen, advertised, nodes: self.nodes.clone() }
     }
 }
 
 /// Addresses at which the instances of one environment find each other, and nobody else does.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Nodes {
+pub(crate) struct NodeAddresses {
     pub(crate) own: Ipv4Addr,
     /// In the order of their seats, this one's too.
     pub(crate) all: Vec<Ipv4Addr>,
 }
 
-impl Nodes {
-    fn of(seat: &Seat, address: impl Fn(u32) -> Ipv4Addr) -> Self {
-        Self { own: address(seat.number()), all: (0..seat.count()).map(address).collect() }
+impl NodeAddresses {
+    fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
+        Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
     }
 
     /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace have
     /// different ports. 127.0.x.x is left to others.
-    pub(crate) fn on_loopback(port: u16, seat: &Seat) -> Self {
-        Self::of(seat, |number| {
+    pub(crate) fn on_loopback(port: u16, slot: &InstanceSlot) -> Self {
+        Self::of(slot, |number| {
             let [high, low] = port.to_be_bytes();
             let last = u8::try_from(number + 1).unwrap_or(u8::MAX);
             Ipv4Addr::new(127, high.max(1), low, last)
@@ -411,17 +411,17 @@ impl Nodes {
 
 /// What a system is told of its addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct SystemAddresses {
     pub(crate) listen: SocketAddrV4,
     /// Where clients reach it.
     pub(crate) advertised: Ipv4Addr,
-    pub(crate) nodes: Nodes,
+    pub(crate) nodes: NodeAddresses,
 }
 
-impl From<SocketAddrV4> for Told {
+impl From<SocketAddrV4> for SystemAddresses {
     /// Of a system without others, which is not told where clients reach it where that is elsewhere.
     fn from(listen: SocketAddrV4) -> Self {
-        let nodes = Nodes::on_loopback(listen.port(), &Seat::only());
+        let nodes = NodeAddresses::on_loopback(listen.port(), &InstanceSlot::single());
         let advertised = if listen.ip().is_unspecified() { nodes.own } else { *listen.ip() };
         Self { listen, advertised, nodes }
     }
@@ -442,8 +442,8 @@ mod tests {
     #[test]
     fn each_port_and_instance_has_a_loopback_address_of_its_own() {
         let check = |port, count, expect: &str| {
-            let last = Seat::row(count).last().unwrap();
-            let nodes = Nodes::on_loopback(port, &last);
+            let last = InstanceSlot::slots(count).last().unwrap();
+            let nodes = NodeAddresses::on_loopback(port, &last);
             assert_eq!(nodes.own.to_string(), expect);
             assert_eq!(nodes.all.last(), Some(&nodes.own));
         };
@@ -455,9 +455,9 @@ mod tests {
 
     #[test]
     fn a_system_is_told_where_clients_reach_it() {
-        let told = Told::from("198.18.0.2:7000".parse::<SocketAddrV4>().unwrap());
-        assert_eq!(told.advertised.to_string(), "198.18.0.2");
-        let told = Told::from("0.0.0.0:9042".parse::<SocketAddrV4>().unwrap());
-        assert_eq!(told.advertised.to_string(), "127.35.82.1");
+        let addresses = SystemAddresses::from("198.18.0.2:7000".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(addresses.advertised.to_string(), "198.18.0.2");
+        let addresses = SystemAddresses::from("0.0.0.0:9042".parse::<SocketAddrV4>().unwrap());
+        assert_eq!(addresses.advertised.to_string(), "127.35.82.1");
     }
 }

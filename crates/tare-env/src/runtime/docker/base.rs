@@ -33,7 +33,7 @@ impl Base {
     /// As a study says. A root file system is unpacked if it is not there yet.
     pub(super) fn of(
         spec: &EnvironmentSpec,
-        ground: &RunContext,
+        context: &RunContext,
         engine: &Engine,
     ) -> Result<Self, PartError> {
         Ok(match Source::parse(spec)? {
@@ -42,15 +42,15 @@ impl Base {
                 let (id, config) = engine.image(&name)?;
                 Self::Named { name, id, config }
             }
-            Some(source) => Self::Root(ground.roots().provide(&source)?),
+            Some(source) => Self::Root(context.roots().provide(&source)?),
         })
     }
 
     /// The name of the image in a run.
-    pub(super) fn image(&self, ground: &RunContext) -> String {
+    pub(super) fn image(&self, context: &RunContext) -> String {
         match self {
-            Self::Program => ground.prefix(),
-            Self::Root(root) => format!("{}-{}", ground.prefix(), root.name()),
+            Self::Program => context.prefix(),
+            Self::Root(root) => format!("{}-{}", context.prefix(), root.name()),
             Self::Named { name, .. } => name.clone(),
         }
     }
@@ -84,12 +84,12 @@ impl Base {
     }
 
     /// Makes the image.
-    pub(super) fn import(&self, ground: &RunContext, engine: &Engine) -> Result<(), PartError> {
-        let name = self.image(ground);
+    pub(super) fn import(&self, context: &RunContext, engine: &Engine) -> Result<(), PartError> {
+        let name = self.image(context);
         match self {
-            Self::Program => engine.import(&name, ground.program())?,
+            Self::Program => engine.import(&name, context.program())?,
             Self::Root(root) => {
-                let archive = ground.work().join(format!("{name}.tar"));
+                let archive = context.work().join(format!("{name}.tar"));
                 let fail = |source| RootError::File { path: archive.clone(), source };
                 write(root, &archive).map_err(fail)?;
                 let imported = engine.import_archive(&name, &archive);

@@ -21,7 +21,7 @@
 
 use std::fs;
 use std::io;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -31,7 +31,8 @@ use std::time::{Duration, Instant};
 use bollard::models::ContainerState;
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
-use tare_host::process::ProcessHandle;
+use tare_host::process::Hold;
+use tare_host::program::Program;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
@@ -41,12 +42,12 @@ use tare_lab::environment::{
 use tare_std::cpus::CpuSet;
 
 use super::contract::{self, Argument, Runtime};
-use super::gvisor::{self, Inside};
+use super::gvisor::{self, SandboxView};
 use super::kata;
 use crate::layer::network::{self, PORT};
 use crate::layer::{self, Layers, rootfs, security};
 use crate::run_context::RunContext;
-use crate::storage::{self, At, Beginning, Place, Seen, Storage};
+use crate::storage::{self, At, DataLocation, InitialData, MountView, Storage};
 use crate::system::{self, System};
 use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
@@ -55,12 +56,12 @@ use tare_lab::layer::Network;
 mod base;
 mod engine;
 mod image;
-mod reading;
+mod read_back;
 mod request;
 
 use base::Base;
 use engine::{Engine, Kind};
-use reading::Told;
+use read_back::InspectedContainer;
 use request::Request;
 
 /// How long SIGSTOP may take to stop every thread.
@@ -84,7 +85,7 @@ pub const RUNTIME: Runtime = Runtime {
     cleanup: "container and image are removed through the engine, the nft table with nft",
     read_back: "the engine's inspection, and /proc/PID of the container's process",
     found: || found(Kind::Docker),
-    make: |ground, spec, layers, argument| make(Kind::Docker, ground, spec, layers, argument),
+    make: |context, spec, layers, argument| make(Kind::Docker, context, spec, layers, argument),
 };
 
 pub const PODMAN: Runtime = Runtime {
@@ -99,7 +100,7 @@ pub const PODMAN: Runtime = Runtime {
     cleanup: "container and image are removed through the engine",
     read_back: "the engine's inspection, and /proc/PID of the container's process",
     found: || found(Kind::Podman),
-    make: |ground, spec, layers, argument| make(Kind::Podman, ground, spec, layers, argument),
+    make: |context, spec, layers, argument| make(Kind::Podman, context, spec, layers, argument),
 };
 
 /// Why an engine's container could not be made an environment.
@@ -165,7 +166,7 @@ fn found(kind: Kind) -> Vec<String> {
 
 fn make(
     kind: Kind,
-    ground: &Arc<RunContext>,
+    context: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -186,17 +187,17 @@ fn make(
     if let Some(driver) = storage.driver() {
         driver.check_engine(&engine.version()?, &engine.driver()?)?;
     }
-    let number = ground.next_environment();
+    let number = context.next_environment();
     Ok(Box::new(Container {
-        name: format!("{}-e{number}", ground.prefix()),
+        name: format!("{}-e{number}", context.prefix()),
         runtime: argument.map(str::to_owned),
-        base: Base::of(&spec, ground, &engine)?,
-        ground: Arc::clone(ground),
+        base: Base::of(&spec, context, &engine)?,
+        context: Arc::clone(context),
         engine,
         spec,
         layers,
         storage,
-        beginning: Beginning::default(),
+        initial_data: InitialData::default(),
         sandbox,
         number,
         data: PathBuf::new(),
@@ -207,12 +208,12 @@ fn make(
 }
 
 struct Container {
-    ground: Arc<RunContext>,
+    context: Arc<RunContext>,
     engine: Engine,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
-    beginning: Beginning,
+    initial_data: InitialData,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
     /// What the container is made from.
@@ -228,20 +229,30 @@ struct Container {
     running: Option<Running>,
 }
 
+/// What a start has journalled and makes next.
+struct Planned {
+    /// The nftables table that sends the client's packets to the userland proxy.
+    proxy_table: Option<String>,
+    /// Whether the engine needs the data's mount in its own mount namespace.
+    mount_elsewhere: bool,
+    /// The name of the volume that holds the data.
+    volume: Option<String>,
+}
+
 struct Running {
     system: System,
     /// What the engine was asked for, as `cpuset_cpus` and `security_opt`.
     cpuset: String,
     security_opt: Vec<String>,
     /// What the engine says of the container, once it was asked.
-    told: Option<Told>,
+    inspected: Option<InspectedContainer>,
     /// What a process sees in gVisor's sandbox or Kata's guest, once it was asked, or why it cannot be.
-    inside: Option<Result<Inside, String>>,
+    inside: Option<Result<SandboxView, String>>,
 }
 
 impl Container {
     fn folder(&self) -> PathBuf {
-        self.ground.work().join(format!("e{}", self.number))
+        self.context.work().join(format!("e{}", self.number))
     }
 
     fn running(&mut self) -> Result<&mut Running, DockerError> {
@@ -254,13 +265,13 @@ impl Container {
         if !self.base.is_ours() {
             return Ok(());
         }
-        let journal = self.ground.journal();
+        let journal = self.context.journal();
         let entry = self.image_entry();
         if journal.live().iter().any(|(_, live)| *live == entry) {
             return Ok(());
         }
         let ids = journal.write(vec![entry])?;
-        let imported = self.base.import(&self.ground, &self.engine);
+        let imported = self.base.import(&self.context, &self.engine);
         if imported.is_err() {
             journal.undo(&ids);
         }
@@ -271,7 +282,7 @@ impl Container {
         ContainerEntry::Image {
             engine: self.engine.kind().name().into(),
             socket: self.engine.socket().into(),
-            name: self.base.image(&self.ground),
+            name: self.base.image(&self.context),
         }
         .into()
     }
@@ -292,121 +303,32 @@ impl Container {
 
     /// The CPUs to confine the container to, where the engine itself may use more.
     fn cpuset(&self) -> Option<String> {
-        let wanted = self.layers.cpu.set(self.ground.cpus());
+        let wanted = self.layers.cpu.set(self.context.cpus());
         let allowed = process::status_field(self.engine.pid(), "Cpus_allowed_list");
         let allowed = allowed.and_then(|list| CpuSet::parse_list(&list).ok());
         (allowed.as_ref() != Some(wanted)).then(|| wanted.to_string())
     }
 
+    /// Starts the system in a new container and returns where clients reach it.
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let ground = Arc::clone(&self.ground);
+        let context = Arc::clone(&self.context);
         let program = self.base.program(launch)?;
         let folder = self.folder();
+        let at = At { context: &context, folder: &folder };
+        let planned = self.write_journal(&at)?;
+        let volume = self.make_storage(&at, &planned)?;
+
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let proxy = self.layers.network == (Network::Bridge { proxy: true });
-
-        let mut entries = vec![Entry::directory(folder.clone())];
-        let table = format!("{}-p{}", ground.prefix(), self.number);
-        if proxy {
-            // An engine in our own namespace may be another process by the time of the undoing.
-            let inode = |pid| process::namespace_inode(pid, "net");
-            let elsewhere = inode(self.engine.pid()) != inode(std::process::id());
-            entries.push(Entry::nft_table(
-                "ip",
-                table.clone(),
-                elsewhere.then(|| namespace.clone()),
-            ));
-        }
-        let at = At { ground: &ground, folder: &folder };
-        let made = self.storage.entries(&at);
-        let mounted = made.contains(&Entry::mount(at.data()));
-        // What we mount does not appear by itself where an engine lives apart.
-        let (pid, path) = (self.engine.pid(), at.data());
-        let apart = mounted && mounts::is_elsewhere(pid);
-        entries.extend(made);
-        entries.extend(apart.then_some(Entry::mount_elsewhere(path, pid)));
-        let volume = (self.storage.place() == Place::Volume).then(|| format!("{}-data", self.name));
-        entries.extend(volume.as_ref().map(|name| {
-            Entry::from(ContainerEntry::Volume {
-                engine: self.engine.kind().name().into(),
-                socket: self.engine.socket().into(),
-                name: name.clone(),
-            })
-        }));
-        self.entries = ground.journal().write(entries)?;
-        self.provide_image()?;
-        let container = ContainerEntry::Container {
-            engine: self.engine.kind().name().into(),
-            socket: self.engine.socket().into(),
-            name: self.name.clone(),
-        };
-        self.entries.extend(ground.journal().write(vec![container.into()])?);
-
-        fs::create_dir_all(&folder)
-            .map_err(|source| DockerError::File { path: folder.clone(), source })?;
-        self.storage.make(&at)?;
-        // A volume and a container's root are there only when the engine has started the system.
-        if self.storage.place() == Place::Directory {
-            self.beginning.put(&at.data())?;
-        }
-        if apart {
-            let (path, pid) = (at.data(), self.engine.pid());
-            mounts::show_to(pid, &path).map_err(|source| storage::StorageError::Show {
-                path,
-                pid,
-                source,
-            })?;
-        }
-        let data = match (&volume, self.storage.place()) {
-            (Some(name), _) => request::Data::Volume(name),
-            (None, Place::Root) => request::Data::Root,
-            (None, _) => request::Data::Bind(at.data()),
-        };
-        let volume = match &volume {
-            Some(name) => Some(self.engine.create_volume(name)?),
-            None => None,
-        };
         let address =
-            ground.client().link(ground.journal(), ground.seat().number(), Some(&namespace))?;
+            context.client().link(context.journal(), context.slot().number(), Some(&namespace))?;
         let port = netns::within(&namespace, || match launch.port {
             Some(port) if !bridge => network::must_be_free(port),
             _ => network::free_port(address),
         })??;
         let published = SocketAddrV4::new(address, port);
-        let inner = launch.port.unwrap_or(PORT);
-        let listen = match bridge {
-            true => SocketAddrV4::new(std::net::Ipv4Addr::UNSPECIFIED, inner),
-            false => published,
-        };
-        let cpuset = self.cpuset();
-        let request = Request {
-            kind: self.engine.kind(),
-            image: &self.base.image(&ground),
-            program: (!matches!(self.base, Base::Program)).then(|| ground.program()),
-            read_only: !self.writes_root(),
-            port: inner,
-            run: ground.run(),
-            environment: &self.spec.name,
-            runtime: self.runtime.as_deref(),
-            layers: &self.layers,
-            cpuset: cpuset.clone(),
-            published,
-            data: &data,
-            arguments: system::arguments(
-                launch,
-                listen,
-                rootfs::DATA,
-                &program,
-                self.base.config(),
-            ),
-            files: &program.files,
-            seccomp: self.seccomp(&folder)?,
-        };
-        let body = request.body();
-        let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
-        self.config = Some(request::shown(&body, self.layers.security));
-        self.engine.create(&self.name, body)?;
+        let (cpuset, security_opt) =
+            self.create_container(launch, &program, &planned, published)?;
         self.engine.start(&self.name)?;
 
         let inspected = self.engine.inspect(&self.name)?;
@@ -416,40 +338,17 @@ impl Container {
         let Some(pid) = pid_of(&state) else {
             return Err(self.last_words(&state).into());
         };
-        let userland = match bridge {
-            true => engine::userland_proxy(&namespace, port),
-            false => None,
-        };
-        if proxy {
-            if userland.is_none() {
-                let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
-                return Err(DockerError::NoProxy { environment, engine }.into());
-            }
-            lead_to_proxy(&table, published, &namespace)?;
-        }
-        let id = inspected.id.unwrap_or_default();
-        let paths = ground.cgroups().of_process(Path::new("/proc"), &pid.to_string())?;
-        let group = paths.into_iter().find(|(_, path)| !id.is_empty() && path.contains(&id));
-        let group = group.map(|(_, path)| ground.cgroups().group(&path));
-        let mut system = System::new(pid, group, userland, &self.layers);
-        if self.sandbox.is_some() {
-            let gofers = gvisor::gofers(&system.pids());
-            gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
-        }
-        self.running = Some(Running {
-            system,
-            cpuset: cpuset.unwrap_or_default(),
-            security_opt: security_opt.unwrap_or_default(),
-            told: None,
-            inside: None,
-        });
-        let data = match self.storage.place() {
-            Place::Directory => at.data(),
-            Place::Volume => volume.unwrap_or_default(),
-            // A driver without an upper layer shows it through the process alone, and so does one
-            // with a cache of its own (fuse-overlayfs).
-            Place::Root => upper
-                .filter(|_| Seen::root(pid).is("overlay"))
+        let proxy = self.wire_proxy(&planned, published, &namespace)?;
+        let system = self.system(pid, &inspected.id.unwrap_or_default(), proxy)?;
+        self.running =
+            Some(Running { system, cpuset, security_opt, inspected: None, inside: None });
+        let data = match self.storage.location() {
+            DataLocation::Directory => at.data(),
+            DataLocation::Volume => volume.unwrap_or_default(),
+            // The host reaches the data through the process alone where a driver has no upper layer,
+            // or a cache of its own (fuse-overlayfs).
+            DataLocation::Root => upper
+                .filter(|_| MountView::root(pid).is("overlay"))
                 .map(|upper| Path::new(&upper).join(rootfs::DATA.trim_start_matches('/')))
                 .filter(|path| path.exists())
                 .unwrap_or_else(|| format!("/proc/{pid}/root{}", rootfs::DATA).into()),
@@ -458,9 +357,158 @@ impl Container {
         Ok(Endpoint { address: published.into(), data: Some(data) })
     }
 
+    /// Journals what this start makes, and imports the image. The container's entry comes last,
+    /// because a container is removed before its image.
+    fn write_journal(&mut self, at: &At<'_>) -> Result<Planned, PartError> {
+        let context = at.context;
+        let mut entries = vec![Entry::directory(at.folder.to_path_buf())];
+        let proxy = self.layers.network == (Network::Bridge { proxy: true });
+        let proxy_table = proxy.then(|| format!("{}-p{}", context.prefix(), self.number));
+        if let Some(table) = &proxy_table {
+            // An engine in our own namespace may have another process when the entry is undone.
+            let inode = |pid| process::namespace_inode(pid, "net");
+            let elsewhere = inode(self.engine.pid()) != inode(std::process::id());
+            let namespace = elsewhere.then(|| self.engine.namespace());
+            entries.push(Entry::nft_table("ip", table.clone(), namespace));
+        }
+        let made = self.storage.entries(at);
+        let mounted = made.contains(&Entry::mount(at.data()));
+        // An engine in another mount namespace does not see our mounts.
+        let (pid, path) = (self.engine.pid(), at.data());
+        let mount_elsewhere = mounted && mounts::is_elsewhere(pid);
+        entries.extend(made);
+        entries.extend(mount_elsewhere.then_some(Entry::mount_elsewhere(path, pid)));
+        let volume = self.storage.location() == DataLocation::Volume;
+        let volume = volume.then(|| format!("{}-data", self.name));
+        entries.extend(volume.as_ref().map(|name| {
+            Entry::from(ContainerEntry::Volume {
+                engine: self.engine.kind().name().into(),
+                socket: self.engine.socket().into(),
+                name: name.clone(),
+            })
+        }));
+        self.entries = context.journal().write(entries)?;
+        self.provide_image()?;
+        let container = ContainerEntry::Container {
+            engine: self.engine.kind().name().into(),
+            socket: self.engine.socket().into(),
+            name: self.name.clone(),
+        };
+        self.entries.extend(context.journal().write(vec![container.into()])?);
+        Ok(Planned { proxy_table, mount_elsewhere, volume })
+    }
+
+    /// Makes the directory of the start and the storage. Returns the host's path of the volume,
+    /// where the data is in one.
+    fn make_storage(
+        &mut self,
+        at: &At<'_>,
+        planned: &Planned,
+    ) -> Result<Option<PathBuf>, PartError> {
+        fs::create_dir_all(at.folder)
+            .map_err(|source| DockerError::File { path: at.folder.to_path_buf(), source })?;
+        self.storage.make(at)?;
+        // Volumes and container roots exist only after the engine has started the system.
+        if self.storage.location() == DataLocation::Directory {
+            self.initial_data.put(&at.data())?;
+        }
+        if planned.mount_elsewhere {
+            let (path, pid) = (at.data(), self.engine.pid());
+            mounts::show_to(pid, &path).map_err(|source| storage::StorageError::Show {
+                path,
+                pid,
+                source,
+            })?;
+        }
+        let volume = planned.volume.as_ref().map(|name| self.engine.create_volume(name));
+        Ok(volume.transpose()?)
+    }
+
+    /// Creates the container. Returns the request's `cpuset_cpus` and `security_opt`.
+    fn create_container(
+        &mut self,
+        launch: &Launch,
+        program: &Program,
+        planned: &Planned,
+        published: SocketAddrV4,
+    ) -> Result<(String, Vec<String>), PartError> {
+        let context = Arc::clone(&self.context);
+        let folder = self.folder();
+        let data = match (&planned.volume, self.storage.location()) {
+            (Some(name), _) => request::Data::Volume(name),
+            (None, DataLocation::Root) => request::Data::Root,
+            (None, _) => request::Data::Bind(At { context: &context, folder: &folder }.data()),
+        };
+        let inner = launch.port.unwrap_or(PORT);
+        let listen = match self.layers.network {
+            Network::Bridge { .. } => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, inner),
+            Network::Host => published,
+        };
+        let image_config = self.base.config();
+        let cpuset = self.cpuset();
+        let request = Request {
+            kind: self.engine.kind(),
+            image: &self.base.image(&context),
+            program: (!matches!(self.base, Base::Program)).then(|| context.program()),
+            read_only: !self.writes_root(),
+            port: inner,
+            run: context.run(),
+            environment: &self.spec.name,
+            runtime: self.runtime.as_deref(),
+            layers: &self.layers,
+            cpuset: cpuset.clone(),
+            published,
+            data: &data,
+            arguments: system::arguments(launch, listen, rootfs::DATA, program, image_config),
+            files: &program.files,
+            seccomp: self.seccomp(&folder)?,
+        };
+        let body = request.body();
+        let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());
+        self.config = Some(request::shown(&body, self.layers.security));
+        self.engine.create(&self.name, body)?;
+        Ok((cpuset.unwrap_or_default(), security_opt.unwrap_or_default()))
+    }
+
+    /// The pid of the engine's userland proxy behind a bridge, and the client's packets sent to it
+    /// where the layer is `bridge+proxy`.
+    fn wire_proxy(
+        &self,
+        planned: &Planned,
+        published: SocketAddrV4,
+        namespace: &Path,
+    ) -> Result<Option<u32>, PartError> {
+        let proxy = match self.layers.network {
+            Network::Bridge { .. } => engine::userland_proxy(namespace, published.port()),
+            Network::Host => None,
+        };
+        if let Some(table) = &planned.proxy_table {
+            if proxy.is_none() {
+                let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
+                return Err(DockerError::NoProxy { environment, engine }.into());
+            }
+            lead_to_proxy(table, published, namespace)?;
+        }
+        Ok(proxy)
+    }
+
+    /// The container's processes, by its first process and its id, which names its cgroup.
+    fn system(&self, pid: u32, id: &str, proxy: Option<u32>) -> Result<System, PartError> {
+        let cgroups = self.context.cgroups();
+        let paths = cgroups.of_process(Path::new("/proc"), &pid.to_string())?;
+        let group = paths.into_iter().find(|(_, path)| !id.is_empty() && path.contains(id));
+        let group = group.map(|(_, path)| cgroups.group(&path));
+        let mut system = System::new(pid, group, proxy, &self.layers);
+        if self.sandbox.is_some() {
+            let gofers = gvisor::gofers(&system.pids());
+            gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
+        }
+        Ok(system)
+    }
+
     /// Whether the root file system can be written inside.
     fn writes_root(&self) -> bool {
-        self.base.config().is_some() || self.storage.place() == Place::Root
+        self.base.config().is_some() || self.storage.location() == DataLocation::Root
     }
 
     /// Whether the host cannot look into it: its process and mount tables are another kernel's.
@@ -474,7 +522,7 @@ impl Container {
 
     /// The image's entry, when no other container of this engine was made from it.
     fn image_to_drop(&self) -> Option<EntryId> {
-        let live = self.ground.journal().live();
+        let live = self.context.journal().live();
         let here = self.engine.socket();
         let in_use = live.iter().any(|(_, entry)| match entry.read() {
             Ok(ContainerEntry::Container { socket, name, .. }) => {
@@ -507,12 +555,12 @@ impl Environment for Container {
         &self.spec
     }
 
-    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
-        self.beginning.set(data);
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.initial_data.set(data);
     }
 
     fn restored(&self) -> Option<Restored> {
-        self.beginning.restored()
+        self.initial_data.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
@@ -576,7 +624,7 @@ impl Environment for Container {
             let _ = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
         }
         self.entries.extend(self.image_to_drop());
-        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }
 }
 

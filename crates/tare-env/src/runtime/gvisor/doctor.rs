@@ -8,7 +8,7 @@ use tare_host::doctor::{Check, Verdict};
 use tare_host::error_line;
 use tare_host::journal::{Entry, Journal};
 
-use super::{Outcome, Platform, REMEDY, Try, find, version};
+use super::{Outcome, Platform, PlatformTrial, REMEDY, find, version};
 
 /// Checks this host. `state` is the state directory, where the outcomes of tries are kept. A platform
 /// that was not tried since the host booted is tried now: that takes less than a second where it
@@ -45,7 +45,7 @@ fn platforms(state: &Path, program: &Path) -> Result<Vec<Outcome>, String> {
         let entries = vec![Entry::processes(), Entry::directory(folder.clone())];
         journal.write(entries).map_err(|error| error_line(&error))?;
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
-        let here = Try { state, folder: &folder, run: journal.run() };
+        let here = PlatformTrial { state, folder: &folder, run: journal.run() };
         let one = |platform| match obstacle(platform) {
             Some(detail) => Ok(Outcome { platform, usable: false, detail }),
             None => here.outcome(program, platform),

@@ -10,7 +10,7 @@ pub const COMMAND: &str = "facts";
 
 /// What is seen inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Inside {
+pub struct SandboxView {
     /// The kernel that answers, as it calls itself.
     pub kernel: String,
     /// CPUs that this process may run on (sched_getaffinity(2)).
@@ -26,7 +26,7 @@ pub struct Inside {
     pub data: String,
 }
 
-impl Inside {
+impl SandboxView {
     /// Reads them where this program runs. What cannot be read is empty.
     pub fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -74,12 +74,12 @@ mod tests {
 
     #[test]
     fn what_is_said_is_understood() {
-        let here = Inside::read();
+        let here = SandboxView::read();
         assert!(!here.kernel.is_empty() && !here.cpus.is_empty() && !here.root.is_empty());
         let text = serde_json::to_string(&here).unwrap();
-        assert_eq!(Inside::parse(&format!("warning: x\n{text}\n")), Some(here));
-        assert_eq!(Inside::parse("cannot run"), None);
-        let root = |line: &str| Inside { root: line.into(), ..Inside::default() };
+        assert_eq!(SandboxView::parse(&format!("warning: x\n{text}\n")), Some(here));
+        assert_eq!(SandboxView::parse("cannot run"), None);
+        let root = |line: &str| SandboxView { root: line.into(), ..SandboxView::default() };
         assert_eq!(root("none / overlay ro 0 0").root_is_read_only(), Some(true));
         assert_eq!(root("none / 9p rw,trans=fd 0 0").root_is_read_only(), Some(false));
         assert_eq!(root("").root_is_read_only(), None);

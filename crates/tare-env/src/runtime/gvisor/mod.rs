@@ -31,10 +31,10 @@ pub mod inside;
 mod options;
 mod platform;
 
-pub use inside::Inside;
+pub use inside::SandboxView;
 pub(crate) use options::Options;
 pub use options::{OPTIONS, OptionError};
-pub(crate) use platform::Try;
+pub(crate) use platform::PlatformTrial;
 pub use platform::{Outcome, Platform};
 
 /// Where `scripts/` puts it: a directory for each version.
@@ -147,7 +147,7 @@ pub(crate) fn read_options(
 /// `Seccomp` line of the sandbox process; `None` for a guest of Kata's, which has none.
 pub(crate) fn read_inside(
     states: &mut [LayerState],
-    inside: &Result<Inside, String>,
+    inside: &Result<SandboxView, String>,
     filter: Option<u32>,
 ) {
     let in_root =

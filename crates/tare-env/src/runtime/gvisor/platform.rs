@@ -53,7 +53,7 @@ pub struct Outcome {
 
 /// The outcomes that are kept, and for what they hold.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-struct Kept {
+struct CachedOutcomes {
     /// `/proc/sys/kernel/random/boot_id` of the host.
     boot: String,
     program: PathBuf,
@@ -62,7 +62,7 @@ struct Kept {
     outcomes: Vec<Outcome>,
 }
 
-impl Kept {
+impl CachedOutcomes {
     /// What holds for this program on this boot; no outcomes where nothing is known.
     fn read(state: &Path, program: &Path) -> Self {
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -93,7 +93,7 @@ fn path(state: &Path) -> PathBuf {
 
 /// Where a try is made: a directory of the run, which goes with it.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Try<'a> {
+pub(crate) struct PlatformTrial<'a> {
     /// The state directory, where outcomes are kept.
     pub(crate) state: &'a Path,
     /// A directory whose removal is in the run's journal.
@@ -102,13 +102,13 @@ pub(crate) struct Try<'a> {
     pub(crate) run: &'a str,
 }
 
-impl Try<'_> {
+impl PlatformTrial<'_> {
     /// The outcome that is known, or that of a try now.
     ///
     /// # Errors
     /// When the directory cannot be made, or what a try left cannot be killed.
     pub(crate) fn outcome(self, program: &Path, platform: Platform) -> io::Result<Outcome> {
-        let mut kept = Kept::read(self.state, program);
+        let mut kept = CachedOutcomes::read(self.state, program);
         if let Some(known) = kept.outcomes.iter().find(|known| known.platform == platform) {
             return Ok(known.clone());
         }
@@ -180,7 +180,7 @@ mod tests {
             fs::write(&program, text).unwrap();
             fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();
         };
-        let here = Try { state: folder.path(), folder: folder.path(), run: "test" };
+        let here = PlatformTrial { state: folder.path(), folder: folder.path(), run: "test" };
         let outcome = |platform| here.outcome(&program, platform).unwrap();
         write("#!/bin/sh\ncase $3 in *=ptrace) echo no ptrace here >&2; exit 1 ;; esac\n");
         assert!(outcome(Platform::Systrap).usable);

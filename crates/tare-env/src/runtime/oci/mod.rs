@@ -27,13 +27,13 @@ use tare_lab::environment::{
 };
 
 use super::contract::{self, Argument, Runtime};
-use super::gvisor::{self, Inside};
+use super::gvisor::{self, SandboxView};
 use super::kata;
-use crate::layer::network::Place;
+use crate::layer::network::SystemNetwork;
 use crate::layer::{self, Layers, rootfs, security};
 use crate::rootfs::{Root, Source, overlay};
 use crate::run_context::RunContext;
-use crate::storage::{self, At, Beginning, Seen, Storage};
+use crate::storage::{self, At, InitialData, MountView, Storage};
 use crate::system::{self, System};
 use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
@@ -75,7 +75,7 @@ pub enum OciError {
     #[error("{runtime} left no process id in {}", .path.display())]
     NoPid { runtime: String, path: PathBuf },
     #[error("cannot try gVisor's platform {platform}")]
-    Try { platform: &'static str, source: io::Error },
+    Trial { platform: &'static str, source: io::Error },
     #[error("gVisor's platform {platform} does not work on this host: {why}")]
     Platform { platform: &'static str, why: String },
     #[error("cannot set the CPUs of process {pid}")]
@@ -107,33 +107,33 @@ fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
 }
 
 fn make(
-    ground: &Arc<RunContext>,
+    context: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
-    let ground = Arc::clone(ground);
+    let context = Arc::clone(context);
     let program = argument.unwrap_or_default().to_string();
     let storage = storage::parse(&spec)?;
     let sandbox = match gvisor::is_gvisor(&program) {
         true => Some(gvisor::Options::parse(&spec, &layers)?),
         false => None,
     };
-    let mut command = command(&program, ground.cgroups());
+    let mut command = command(&program, context.cgroups());
     let root = match Source::parse(&spec)? {
-        Some(source) => Some(ground.roots().provide(&source)?),
+        Some(source) => Some(context.roots().provide(&source)?),
         None => None,
     };
     let image = root.as_ref().is_some_and(|root| root.config.is_some());
-    let writes_root = image || storage.place() == storage::Place::Root;
+    let writes_root = image || storage.location() == storage::DataLocation::Root;
     command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
     let entries = Vec::new();
     let oci = Oci {
-        ground,
+        context,
         spec,
         layers,
         storage,
-        beginning: Beginning::default(),
+        initial_data: InitialData::default(),
         sandbox,
         root,
         program,
@@ -164,11 +164,11 @@ fn command(program: &str, cgroups: &Layout) -> Vec<String> {
 }
 
 struct Oci {
-    ground: Arc<RunContext>,
+    context: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
-    beginning: Beginning,
+    initial_data: InitialData,
     /// Where the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
     /// What its root file system is made of besides mount points.
@@ -186,16 +186,16 @@ struct Oci {
 
 struct Running {
     system: System,
-    place: Place,
+    network: SystemNetwork,
     /// What the runtime said of the container, asked once: it costs a process.
     state: Option<String>,
     /// What a process sees in gVisor's sandbox, asked once, or why it cannot be.
-    inside: Option<Result<Inside, String>>,
+    inside: Option<Result<SandboxView, String>>,
 }
 
 impl Oci {
     fn folder(&self) -> PathBuf {
-        self.ground.work().join(format!("e{}", self.number))
+        self.context.work().join(format!("e{}", self.number))
     }
 
     fn state_folder(&self) -> PathBuf {
@@ -203,13 +203,13 @@ impl Oci {
     }
 
     fn id(&self) -> String {
-        format!("{}-e{}", self.ground.prefix(), self.number)
+        format!("{}-e{}", self.context.prefix(), self.number)
     }
 
     /// Whether the root file system can be written inside.
     fn writes_root(&self) -> bool {
         let image = self.root.as_ref().is_some_and(|root| root.config.is_some());
-        image || self.storage.place() == storage::Place::Root
+        image || self.storage.location() == storage::DataLocation::Root
     }
 
     fn logs(&self) -> [PathBuf; 2] {
@@ -224,7 +224,7 @@ impl Oci {
             .args(options)
             .arg("--root")
             .arg(self.state_folder())
-            .variable(RUN_VARIABLE, self.ground.run())
+            .variable(RUN_VARIABLE, self.context.run())
     }
 
     fn running(&mut self) -> Result<&mut Running, OciError> {
@@ -233,43 +233,44 @@ impl Oci {
     }
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let ground = Arc::clone(&self.ground);
+        let context = Arc::clone(&self.context);
         let program = system::program_in(launch, self.root.as_ref())?;
-        self.number = ground.next_environment();
+        self.number = context.next_environment();
         let (folder, id) = (self.folder(), self.id());
-        let name = format!("{}/e{}", ground.prefix(), self.number);
-        let group = ground.cgroups().group(&name);
+        let name = format!("{}/e{}", context.prefix(), self.number);
+        let group = context.cgroups().group(&name);
 
-        let (network, router) = Place::plan(&ground, self.layers.network, self.number)?;
+        let (network_entries, router) =
+            SystemNetwork::plan(&context, self.layers.network, self.number)?;
         let mut entries = vec![Entry::directory(folder.clone())];
-        let at = At { ground: &ground, folder: &folder };
+        let at = At { context: &context, folder: &folder };
         entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
         entries.extend(self.storage.entries(&at));
-        entries.extend(network);
+        entries.extend(network_entries);
         let (command, root) = (self.command.clone(), self.state_folder());
         entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
         // Undone before the container: a frozen process could not be killed.
-        entries.push(ground.cgroups().entry(&name));
-        self.entries = ground.journal().write(entries)?;
+        entries.push(context.cgroups().entry(&name));
+        self.entries = context.journal().write(entries)?;
 
         // The root is there before the storage, which may be mounted over it.
         bundle::write_root(&folder, &program.files)?;
         self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
         self.storage.make(&at)?;
-        let (place, data) = (self.storage.place(), self.storage.data(&at));
-        self.beginning.put(&at.in_root(place, &data))?;
-        let mounted = (place == storage::Place::Directory).then_some(data.as_path());
-        let place = Place::make(&ground, self.layers.network, router, launch.port)?;
+        let (location, data) = (self.storage.location(), self.storage.data(&at));
+        self.initial_data.put(&at.in_root(location, &data))?;
+        let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
+        let network = SystemNetwork::make(&context, self.layers.network, router, launch.port)?;
         let contents = bundle::Contents {
             id: &id,
-            run: ground.run(),
-            program: ground.program(),
+            run: context.run(),
+            program: context.program(),
             data: mounted,
             device: self.storage.node().and_then(|_| storage::number_of(&data)),
             arguments: system::arguments(
                 launch,
-                place.told(),
-                &at.told(&*self.storage, Path::new(rootfs::DATA)),
+                network.addresses(),
+                &at.path_inside(&*self.storage, Path::new(rootfs::DATA)),
                 &program,
                 self.root.as_ref().and_then(|root| root.config.as_ref()),
             ),
@@ -277,15 +278,15 @@ impl Oci {
             path: if self.root.is_some() { rootfs::PATH } else { "/" },
             read_only: !self.writes_root(),
             cgroup: &name,
-            network: place.namespace.as_deref(),
-            cpus: ground.cpus(),
+            network: network.namespace.as_deref(),
+            cpus: context.cpus(),
             kernel: bundle::kernel(),
         };
         self.config = Some(bundle::write(&folder, &contents, &self.layers)?);
 
         self.try_platform(&folder)?;
         let pid_file = folder.join("pid");
-        let cpus = self.layers.cpu.set(ground.cpus());
+        let cpus = self.layers.cpu.set(context.cpus());
         // Two files: gVisor opens its output anew, and would write over itself in one.
         let [out, err] = self.logs().map(|path| {
             let file = File::options().read(true).append(true).create(true).open(&path);
@@ -298,7 +299,7 @@ impl Oci {
         let no_pid = || OciError::NoPid { runtime: self.program.clone(), path: pid_file };
         let pid: u32 = pid.ok_or_else(no_pid)?;
         let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
-        let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
+        let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
         let own = self.layers.cgroup == layer::Cgroup::Own;
         let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
         system.add_server(self.storage.server(&at));
@@ -308,11 +309,11 @@ impl Oci {
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
         }
         let roots = system.pids();
-        let endpoint = Endpoint { address: place.address, data: Some(data) };
-        self.running = Some(Running { system, place, state: None, inside: None });
+        let endpoint = Endpoint { address: network.address, data: Some(data) };
+        self.running = Some(Running { system, network, state: None, inside: None });
         for pid in roots {
             if !own {
-                ground.cgroups().move_to_ours(pid)?;
+                context.cgroups().move_to_ours(pid)?;
             }
             // Entering a cpuset may have widened the affinity (kernels before 6.2).
             process::pin(pid, cpus).map_err(|source| OciError::Pin { pid, source })?;
@@ -332,12 +333,12 @@ impl Oci {
         }
         let Some(program) = gvisor::find(&self.program) else { return Ok(()) };
         // The work directory of a run lies in the state directory.
-        let state = self.ground.work().parent().unwrap_or(Path::new("/"));
-        let here = gvisor::Try { state, folder, run: self.ground.run() };
+        let state = self.context.work().parent().unwrap_or(Path::new("/"));
+        let here = gvisor::PlatformTrial { state, folder, run: self.context.run() };
         let word = platform.word();
         let outcome = here
             .outcome(&program, platform)
-            .map_err(|source| OciError::Try { platform: word, source })?;
+            .map_err(|source| OciError::Trial { platform: word, source })?;
         match outcome.usable {
             true => Ok(()),
             false => Err(OciError::Platform { platform: word, why: outcome.detail }),
@@ -361,12 +362,12 @@ impl Oci {
     }
 
     /// Asks the sandbox, where there is one.
-    fn look_inside(&self) -> Option<Result<Inside, String>> {
+    fn look_inside(&self) -> Option<Result<SandboxView, String>> {
         self.sandbox?;
         let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
         let said = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
         Some(said.map_err(|error| error_line(&error)).and_then(|output| {
-            Inside::parse(&output.stdout)
+            SandboxView::parse(&output.stdout)
                 .ok_or_else(|| format!("the program printed {:?}", output.stdout))
         }))
     }
@@ -382,11 +383,11 @@ impl Oci {
 
     /// What the data lies on, from inside where that can be read.
     fn read_storage(&self, system: &System) -> LayerState {
-        let at = At { ground: &self.ground, folder: &self.folder() };
+        let at = At { context: &self.context, folder: &self.folder() };
         let data = self.storage.data(&at);
         let seen = match self.sandbox.is_some() {
-            true => Seen::from_host(&at.in_root(self.storage.place(), &data)),
-            false => Seen::of(system.pid, Path::new(rootfs::DATA), &data),
+            true => MountView::from_host(&at.in_root(self.storage.location(), &data)),
+            false => MountView::of(system.pid, Path::new(rootfs::DATA), &data),
         };
         storage::state(&self.spec, self.storage.read_back(&at, &seen))
     }
@@ -421,12 +422,12 @@ impl Environment for Oci {
         &self.spec
     }
 
-    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
-        self.beginning.set(data);
+    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+        self.initial_data.set(data);
     }
 
     fn restored(&self) -> Option<Restored> {
-        self.beginning.restored()
+        self.initial_data.restored()
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
@@ -447,7 +448,7 @@ impl Environment for Oci {
             let running = self.running()?;
             (running.state, running.inside) = (Some(state), inside);
         }
-        let (layers, spec, plan) = (&self.layers, &self.spec, self.ground.cpus());
+        let (layers, spec, plan) = (&self.layers, &self.spec, self.context.cpus());
         let environment = || spec.name.clone();
         let running = self.running.as_ref();
         let running = running.ok_or_else(|| OciError::NotStarted { environment: environment() })?;
@@ -456,8 +457,9 @@ impl Environment for Oci {
         let inside = process::namespace_inode(pid, "pid");
         let host = process::namespace_inode(std::process::id(), "pid");
         let apart = inside.is_some() && inside != host;
-        let place = if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
-        let found = format!("{} says {said}; process {pid} in {place}", self.program);
+        let pid_namespace =
+            if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
+        let found = format!("{} says {said}; process {pid} in {pid_namespace}", self.program);
         // crun takes a container that has left its cgroup for stopped.
         let runs = said == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
@@ -529,11 +531,11 @@ impl Environment for Oci {
                 let environment = self.spec.name.clone();
                 return Err(OciError::Unkillable { environment, pids }.into());
             }
-            if let Some(router) = &mut running.place.router {
+            if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }
         }
-        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -19,10 +19,10 @@ use super::error::VmError;
 use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;
-use super::options::Wanted;
+use super::options::AcceleratorChoice;
 use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::guest::protocol::Answer;
-use crate::run_context::Mark;
+use crate::run_context::RunIdentity;
 
 /// A guest is up within 2 s where KVM works.
 const TRY_LIMIT: Duration = Duration::from_secs(10);
@@ -70,12 +70,12 @@ pub fn obstacle() -> Option<String> {
 
 /// The accelerator for a guest and how that was decided. `files` hold the initramfs.
 pub(crate) fn choose(
-    run: Mark<'_>,
-    wanted: Wanted,
+    run: RunIdentity<'_>,
+    wanted: AcceleratorChoice,
     kernel: &Kernel,
     files: &Files,
 ) -> Result<(Accelerator, String), VmError> {
-    if wanted == Wanted::Tcg {
+    if wanted == AcceleratorChoice::Tcg {
         return Ok((Accelerator::Tcg, "asked for".into()));
     }
     let outcome = match obstacle() {
@@ -86,13 +86,13 @@ pub(crate) fn choose(
     };
     match (outcome.usable, wanted) {
         (true, _) => Ok((Accelerator::Kvm, outcome.detail)),
-        (false, Wanted::Kvm) => Err(VmError::NoKvm { why: outcome.detail }),
+        (false, AcceleratorChoice::Kvm) => Err(VmError::NoKvm { why: outcome.detail }),
         (false, _) => Ok((Accelerator::Tcg, format!("KVM does not serve: {}", outcome.detail))),
     }
 }
 
 /// The outcome that is known, or that of a try now.
-fn tried(run: Mark<'_>, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
+fn tried(run: RunIdentity<'_>, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
     // The work directory of a run lies in the state directory.
     let state = run.work.parent().unwrap_or(Path::new("/")).to_path_buf();
     if let Some(outcome) = last(&state)
@@ -109,7 +109,11 @@ fn tried(run: Mark<'_>, kernel: &Kernel, files: &Files) -> Result<Outcome, VmErr
     Ok(outcome)
 }
 
-fn attempt(run: Mark<'_>, kernel: &Kernel, files: &Files) -> Result<(bool, String), VmError> {
+fn attempt(
+    run: RunIdentity<'_>,
+    kernel: &Kernel,
+    files: &Files,
+) -> Result<(bool, String), VmError> {
     let folder = files.qmp().with_file_name("kvm");
     let fail = |source| VmError::File { path: folder.clone(), source };
     fs::create_dir(&folder).map_err(fail)?;

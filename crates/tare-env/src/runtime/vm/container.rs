@@ -24,7 +24,7 @@ pub(super) struct Container {
 
 /// What runs in it, and on which kernel.
 #[derive(Debug)]
-pub(super) struct Inside<'a> {
+pub(super) struct ContainerContents<'a> {
     pub(super) arguments: Vec<String>,
     /// Files of the host that the system needs.
     pub(super) files: &'a [PathBuf],
@@ -37,15 +37,15 @@ impl Container {
     /// When the runtime is not installed, or the security layer has no profile.
     pub(super) fn new(
         runtime: &str,
-        ground: &RunContext,
+        context: &RunContext,
         layers: &Layers,
-        inside: Inside<'_>,
+        inside: ContainerContents<'_>,
     ) -> Result<Self, PartError> {
         let runtime = Program::find(runtime, &[], &[])?;
         let program = PathBuf::from(format!("/{PROGRAM_NAME}"));
         let contents = bundle::Contents {
             id: CONTAINER,
-            run: ground.run(),
+            run: context.run(),
             program: &program,
             data: Some(Path::new(DATA)),
             device: None,
@@ -55,7 +55,7 @@ impl Container {
             read_only: true,
             cgroup: CONTAINER,
             network: None,
-            cpus: ground.cpus(),
+            cpus: context.cpus(),
             kernel: bundle::numbers(inside.release),
         };
         // What the guest has of CPUs, memory and network is the container's.

@@ -135,7 +135,7 @@ impl Data {
     /// out in full, so that the guest does not go on making it while it is measured.
     pub(super) fn make(
         &self,
-        ground: &RunContext,
+        context: &RunContext,
         files: &Files,
         options: &Options,
     ) -> Result<(), VmError> {
@@ -150,7 +150,7 @@ impl Data {
         Command::new("mkfs.ext4")
             .args(["-q", "-F", "-E", laid_out])
             .arg(&path)
-            .variable(RUN_VARIABLE, ground.run())
+            .variable(RUN_VARIABLE, context.run())
             .run()?;
         Ok(())
     }

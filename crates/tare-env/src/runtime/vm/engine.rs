@@ -26,12 +26,12 @@ pub(super) struct Qemu {
     pub(super) vcpus: Vec<u32>,
     /// QEMU first, then the kernel's threads that work for it.
     pub(super) pids: Vec<u32>,
-    pub(super) accounts: Accounts,
+    pub(super) accounts: CpuAccounts,
 }
 
 /// CPU time of the vCPUs, and of all other threads of the monitor.
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
+pub(super) struct CpuAccounts {
     vcpus: Account,
     others: Account,
 }

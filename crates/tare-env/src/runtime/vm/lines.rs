@@ -123,16 +123,16 @@ mod tests {
     /// Reads one order as the guest does, and returns it with the pieces that it came in. What a
     /// command left behind prints meanwhile.
     fn hear(guest: UnixStream) -> (Order, usize) {
-        let mut voice = guest.try_clone().unwrap();
+        let mut answers = guest.try_clone().unwrap();
         // Whatever is not asked for stays in the socket.
         let mut orders = BufReader::with_capacity(1, guest);
         let mut pieces = 1;
         let read = read_order(&mut orders, || {
             pieces += 1;
-            assert_eq!(ioctl_fionread(&voice)?, 0, "sent without having been asked for");
+            assert_eq!(ioctl_fionread(&answers)?, 0, "sent without having been asked for");
             let printed = Answer::Printed { stream: Stream::Error, bytes: vec![7] };
-            voice.write_all(&line(&printed)?)?;
-            voice.write_all(&line(&Answer::More)?)
+            answers.write_all(&line(&printed)?)?;
+            answers.write_all(&line(&Answer::More)?)
         });
         (serde_json::from_slice(&read.unwrap()).unwrap(), pieces)
     }

@@ -52,8 +52,8 @@ use data::Data;
 pub use error::VmError;
 use kernel::{Kernel, KernelError};
 use monitor::MonitorKind;
+pub(crate) use options::AcceleratorChoice;
 use options::Options;
-pub(crate) use options::Wanted;
 pub use options::{OPTIONS, OptionError};
 use qemu::{Files, PROGRAM};
 pub use qmp::QmpError;
@@ -182,7 +182,7 @@ pub(super) fn check(
 }
 
 fn make(
-    ground: &Arc<RunContext>,
+    context: &Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     argument: Option<&str>,
@@ -190,9 +190,9 @@ fn make(
     let name = argument.unwrap_or_default();
     let kind = MonitorKind::parse(name).ok_or_else(|| VmError::Monitor { name: name.into() })?;
     let (options, data) = (Options::parse(&spec, &layers, kind)?, Data::parse(&spec, kind)?);
-    let ground = Arc::clone(ground);
+    let context = Arc::clone(context);
     Ok(Box::new(Vm {
-        ground,
+        context,
         spec,
         layers,
         kind,
@@ -207,7 +207,7 @@ fn make(
 }
 
 struct Vm {
-    ground: Arc<RunContext>,
+    context: Arc<RunContext>,
     spec: EnvironmentSpec,
     layers: Layers,
     kind: MonitorKind,
@@ -224,7 +224,7 @@ struct Vm {
 
 impl Vm {
     fn files(&self) -> Files {
-        Files::new(&self.ground.work().join(format!("e{}", self.number)))
+        Files::new(&self.context.work().join(format!("e{}", self.number)))
     }
 
     fn running(&mut self) -> Result<&mut Running, VmError> {
@@ -250,12 +250,12 @@ impl Environment for Vm {
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let files = self.files();
-        let (ground, spec, layers) =
-            (Arc::clone(&self.ground), self.spec.clone(), self.layers.clone());
+        let (context, spec, layers) =
+            (Arc::clone(&self.context), self.spec.clone(), self.layers.clone());
         let (options, data) = (self.options.clone(), self.data.clone());
         let running = self.running()?;
         running.show(&files)?;
-        read_back::read(running, &ground, &spec, &layers, (&options, &data))
+        read_back::read(running, &context, &spec, &layers, (&options, &data))
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
@@ -300,12 +300,12 @@ impl Environment for Vm {
         if let Some(mut running) = self.running.take() {
             let killed = running.kill();
             running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
-            if let Some(router) = &mut running.place.router {
+            if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }
             killed?;
         }
-        Ok(contract::undo(&self.ground, &self.spec.name, &mut self.entries)?)
+        Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }
 }
 

@@ -25,7 +25,7 @@ const MEMORY_SHARE: f64 = 0.75;
 
 pub(super) fn read(
     running: &mut Running,
-    ground: &RunContext,
+    context: &RunContext,
     spec: &EnvironmentSpec,
     layers: &Layers,
     (options, data): (&Options, &Data),
@@ -43,7 +43,7 @@ pub(super) fn read(
         state("runtime", &spec.runtime, found, in_force),
         accelerator,
         network(running, &facts, layers),
-        cpu(running, ground, layers),
+        cpu(running, context, layers),
         security(running, spec.security),
         running.system.read_cgroup(layers),
     ];
@@ -104,8 +104,8 @@ fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
 }
 
 /// The affinity of the monitor's threads, and that of each vCPU.
-fn cpu(running: &Running, ground: &RunContext, layers: &Layers) -> LayerState {
-    let mut whole = running.system.read_cpu(layers, ground.cpus());
+fn cpu(running: &Running, context: &RunContext, layers: &Layers) -> LayerState {
+    let mut whole = running.system.read_cpu(layers, context.cpus());
     let Engine::Qemu(qemu) = &running.engine else { return whole };
     let list = |thread: &u32| {
         process::status_field(*thread, "Cpus_allowed_list").unwrap_or_else(|| "gone".into())

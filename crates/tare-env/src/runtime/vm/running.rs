@@ -16,7 +16,7 @@ use super::monitor::Monitor;
 use super::qemu::Files;
 use super::uml;
 use crate::guest::protocol::{Answer, Order};
-use crate::layer::network::Place;
+use crate::layer::network::SystemNetwork;
 use crate::system::System;
 
 /// How long the guest may take for an order: it loads modules and mounts.
@@ -27,7 +27,7 @@ pub(super) struct Running {
     /// What serves a shared directory.
     pub(super) daemon: Option<Monitor>,
     pub(super) system: System,
-    pub(super) place: Place,
+    pub(super) network: SystemNetwork,
     pub(super) engine: Engine,
     pub(super) guest: Lines,
     pub(super) kernel: Kernel,

@@ -13,15 +13,16 @@ use tare_host::account::Account;
 use tare_host::cgroup::Cgroup;
 use tare_host::exec::Command;
 use tare_host::journal::Entry;
+use tare_host::program::Program;
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::layer::Security;
 use tare_std::cpus::CpuSet;
 
-use super::container::{Container, Inside};
+use super::container::{Container, ContainerContents};
 use super::data::Data;
-use super::engine::{Accounts, Engine, Qemu};
+use super::engine::{CpuAccounts, Engine, Qemu};
 use super::error::VmError;
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
@@ -30,8 +31,8 @@ use super::qemu::{Files, Machine, Memory, PROGRAM, network_words};
 use super::qmp::Qmp;
 use super::running::Running;
 use super::{Vm, accelerator, initramfs, uml, virtiofsd};
-use crate::guest::protocol::{Answer, DATA, Order};
-use crate::layer::network::{BRIDGE_ADDRESS, PORT, Place, Router, SYSTEM_ADDRESS};
+use crate::guest::protocol::{Answer, DATA, Module, Order};
+use crate::layer::network::{BRIDGE_ADDRESS, PORT, Router, SYSTEM_ADDRESS, SystemNetwork};
 use crate::layer::{self, rootfs};
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
@@ -49,13 +50,29 @@ pub(crate) const BOOT: &[Need] = &[
 const NETWORK: Need = Need { name: "virtio_net", what: "its network", needed: true };
 
 /// Where a monitor runs.
-struct Berth<'a> {
+struct MonitorPlacement<'a> {
     kernel: &'a Kernel,
     files: &'a Files,
-    place: &'a Place,
+    network: &'a SystemNetwork,
     group: Option<&'a Cgroup>,
     cpus: &'a CpuSet,
     daemon: Option<&'a Monitor>,
+}
+
+/// The files of a guest that is about to boot.
+struct Prepared {
+    kernel: Kernel,
+    /// The modules to load once the guest takes orders.
+    later: Vec<Module>,
+    /// The OCI runtime inside the guest, where the system runs in a container there.
+    container: Option<String>,
+}
+
+/// What differs between environments in the orders that start a system.
+struct Orders {
+    later: Vec<Module>,
+    mount: Order,
+    container: Option<String>,
 }
 
 /// A monitor that has been started.
@@ -69,28 +86,80 @@ struct Started {
 
 impl Vm {
     pub(super) fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let ground = Arc::clone(&self.ground);
+        let context = Arc::clone(&self.context);
         let program = system::program(launch)?;
-        self.number = ground.next_environment();
+        self.number = context.next_environment();
         let files = self.files();
-        let folder = ground.work().join(format!("e{}", self.number));
-        let group = format!("{}/e{}", ground.prefix(), self.number);
+        let folder = context.work().join(format!("e{}", self.number));
+        let group = format!("{}/e{}", context.prefix(), self.number);
         let own = self.layers.cgroup == layer::Cgroup::Own;
-        let group = own.then(|| ground.cgroups().group(&group));
-        let router = Router::for_guest(&ground, self.number)?;
+        let group = own.then(|| context.cgroups().group(&group));
+        let router = Router::for_guest(&context, self.number)?;
 
         let mut entries = vec![Entry::directory(folder)];
         entries.extend(router.entries());
-        entries.extend(group.iter().map(|group| ground.cgroups().entry(group.name())));
-        self.entries = ground.journal().write(entries)?;
+        entries.extend(group.iter().map(|group| context.cgroups().entry(group.name())));
+        self.entries = context.journal().write(entries)?;
 
         let shown = files.shown();
         let file = |path: PathBuf| move |source| VmError::File { path, source };
         fs::create_dir_all(&shown).map_err(file(shown.clone()))?;
+        let Prepared { kernel, later, container } = self.prepare(launch, &program, &files)?;
+        self.data.make(&context, &files, &self.options)?;
+        let network = SystemNetwork::make(&context, self.layers.network, Some(router), None)?;
+        if let Some(group) = &group {
+            self.limit(group)?;
+        }
+
+        let cpus = self.layers.cpu.set(context.cpus()).clone();
+        let daemon = match &self.data {
+            Data::Virtiofs { cache } => Some(virtiofsd::start(&context, &files, cache, &cpus)?),
+            _ => None,
+        };
+        let deadline = Instant::now() + BOOT_LIMIT;
+        let placement = MonitorPlacement {
+            kernel: &kernel,
+            files: &files,
+            network: &network,
+            group: group.as_ref(),
+            cpus: &cpus,
+            daemon: daemon.as_ref(),
+        };
+        let started = match self.kind {
+            MonitorKind::Qemu => self.start_qemu(&placement, deadline)?,
+            MonitorKind::Uml => self.start_uml(&placement, deadline)?,
+        };
+        let Started { monitor, pid, guest, engine } = started;
+        let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
+        let system = System::new(pid, group, proxy, &self.layers);
+        let mount = self.data.mount(&files);
+        // From here on `stop` ends the process, also when one of the next steps fails.
+        let running = self.running.insert(Running {
+            monitor,
+            daemon,
+            system,
+            network,
+            engine,
+            guest,
+            kernel,
+            daemon_account: Account::default(),
+            frozen: false,
+        });
+        running.start_system(launch, &program, deadline, Orders { later, mount, container })?;
+        Ok(Endpoint { address: running.network.address, data: Some(shown) })
+    }
+
+    /// Finds the kernel and its modules, and writes the guest's initramfs.
+    fn prepare(
+        &self,
+        launch: &Launch,
+        program: &Program,
+        files: &Files,
+    ) -> Result<Prepared, PartError> {
         let asked = self.options.kernel.as_deref();
         let (kernel, boot, mut needs) = match self.kind {
             MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, vec![NETWORK]),
-            // It has built in what it takes orders by, and its network.
+            // A user-mode kernel has the drivers of its orders and its network built in.
             MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), Vec::new()),
         };
         let mut modules = Modules::index(&kernel);
@@ -101,100 +170,57 @@ impl Vm {
         let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
         let container = match &self.options.container {
             Some(runtime) => {
-                let arguments = system::arguments(launch, listen, rootfs::DATA, &program, None);
-                let inside = Inside { arguments, files: &program.files, release: &kernel.release };
-                Some(Container::new(runtime, &ground, &self.layers, inside)?)
+                let arguments = system::arguments(launch, listen, rootfs::DATA, program, None);
+                let release = &kernel.release;
+                let contents = ContainerContents { arguments, files: &program.files, release };
+                Some(Container::new(runtime, &self.context, &self.layers, contents)?)
             }
             None => None,
         };
         let mut shown_files = program.files.clone();
         shown_files.extend(container.iter().flat_map(|one| one.runtime.files.clone()));
         let contents = initramfs::Contents {
-            program: ground.program(),
+            program: self.context.program(),
             files: &shown_files,
             modules: modules.chosen(),
             boot: &boot,
             bundle: container.as_ref().map(|container| &container.bundle),
         };
-        initramfs::write(&files.initramfs(), &contents).map_err(file(files.initramfs()))?;
-        self.data.make(&ground, &files, &self.options)?;
-        let place = Place::make(&ground, self.layers.network, Some(router), None)?;
-        if let Some(group) = &group {
-            group.make_folders()?;
-            match self.layers.cpu {
-                Cpu::Pinned => group.set_cpuset(&ground.cpus().system)?,
-                Cpu::Quota(cpus) => group.set_quota(cpus)?,
-                Cpu::Shared => {}
-            }
-            if let Some(bytes) = self.layers.memory_bytes {
-                group.set_memory(bytes)?;
-            }
-        }
-
-        let cpus = self.layers.cpu.set(ground.cpus()).clone();
-        let daemon = match &self.data {
-            Data::Virtiofs { cache } => Some(virtiofsd::start(&ground, &files, cache, &cpus)?),
-            _ => None,
-        };
-        let deadline = Instant::now() + BOOT_LIMIT;
-        let berth = Berth {
-            kernel: &kernel,
-            files: &files,
-            place: &place,
-            group: group.as_ref(),
-            cpus: &cpus,
-            daemon: daemon.as_ref(),
-        };
-        let started = match self.kind {
-            MonitorKind::Qemu => self.start_qemu(&berth, deadline)?,
-            MonitorKind::Uml => self.start_uml(&berth, deadline)?,
-        };
-        let Started { monitor, pid, guest, engine } = started;
-        let proxy = place.router.as_ref().and_then(|router| router.proxy_pid());
-        let system = System::new(pid, group, proxy, &self.layers);
-        let mount = self.data.mount(&files);
-        // From here on `stop` ends the process, also when one of the next steps fails.
-        let running = self.running.insert(Running {
-            monitor,
-            daemon,
-            system,
-            place,
-            engine,
-            guest,
-            kernel,
-            daemon_account: Account::default(),
-            frozen: false,
-        });
-        match running.guest.receive(deadline) {
-            Ok(Answer::Hello { .. }) => {}
-            Ok(_) => return Err(VmError::Answer { order: "hello" }.into()),
-            Err(source) => return Err(VmError::Boot { limit: BOOT_LIMIT, source }.into()),
-        }
-        let listen = running.place.listen;
-        let arguments = system::arguments(launch, listen, DATA, &program, None);
-        running.done("load", &Order::Load { modules: later })?;
-        let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
-        running.done("network", &Order::Network { address, prefix: 24, gateway })?;
-        running.done("mount", &mount)?;
+        let path = files.initramfs();
+        initramfs::write(&path, &contents).map_err(|source| VmError::File { path, source })?;
         let container = container.map(|one| one.runtime.path.to_string_lossy().into_owned());
-        match running.order("start", &Order::Start { arguments, container })? {
-            Answer::Started { .. } => {}
-            _ => return Err(VmError::Answer { order: "start" }.into()),
-        }
-        Ok(Endpoint { address: running.place.address, data: Some(shown) })
+        Ok(Prepared { kernel, later, container })
     }
 
-    fn start_qemu(&mut self, berth: &Berth<'_>, deadline: Instant) -> Result<Started, PartError> {
-        let ground = Arc::clone(&self.ground);
-        let Berth { kernel, files, cpus, .. } = berth;
+    /// Makes the monitor's cgroup with the limits of the environment.
+    fn limit(&self, group: &Cgroup) -> Result<(), PartError> {
+        group.make_folders()?;
+        match self.layers.cpu {
+            Cpu::Pinned => group.set_cpuset(&self.context.cpus().system)?,
+            Cpu::Quota(cpus) => group.set_quota(cpus)?,
+            Cpu::Shared => {}
+        }
+        if let Some(bytes) = self.layers.memory_bytes {
+            group.set_memory(bytes)?;
+        }
+        Ok(())
+    }
+
+    fn start_qemu(
+        &mut self,
+        placement: &MonitorPlacement<'_>,
+        deadline: Instant,
+    ) -> Result<Started, PartError> {
+        let context = Arc::clone(&self.context);
+        let MonitorPlacement { kernel, files, cpus, .. } = placement;
         let accelerator =
-            accelerator::choose(ground.mark(), self.options.accelerator, kernel, files)?;
+            accelerator::choose(context.identity(), self.options.accelerator, kernel, files)?;
         let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
         let mut devices = network_words(vhost);
         devices.extend(self.data.words(files, &self.options));
         let machine = Machine {
-            name: format!("{}-e{}", ground.prefix(), self.number),
+            name: format!("{}-e{}", context.prefix(), self.number),
             accelerator: accelerator.0,
             vcpus: self.options.vcpus.unwrap_or(own_cpus).max(1),
             kernel: &kernel.image,
@@ -209,12 +235,12 @@ impl Vm {
         };
         let words = machine.arguments();
         self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
-        let own = berth.group.is_some();
+        let own = placement.group.is_some();
         let command = match own {
             true => Command::new("/bin/sh").args(["-c", GATE, PROGRAM]),
             false => Command::new(PROGRAM),
         };
-        let command = berth.command(command.args(words), ground.run());
+        let command = placement.command(command.args(words), context.run());
         let log = |source| VmError::File { path: files.stderr(), source };
         let stderr = File::create(files.stderr()).map_err(log)?;
         let stdin = if own { Stdio::piped() } else { Stdio::null() };
@@ -222,7 +248,7 @@ impl Vm {
         let mut monitor = Monitor::new(child);
         let pid = monitor.pid();
         if own {
-            berth.enter(pid)?;
+            placement.enter(pid)?;
             let gate = monitor.child().stdin.take();
             let fail = |source| VmError::File { path: "/bin/sh".into(), source };
             gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(fail)?;
@@ -236,32 +262,63 @@ impl Vm {
         }
         let mut pids = vec![pid];
         pids.extend(vhost_threads(pid));
-        let accounts = Accounts::default();
+        let accounts = CpuAccounts::default();
         let engine =
             Engine::Qemu(Box::new(Qemu { qmp, accelerator, vhost, vcpus, pids, accounts }));
         Ok(Started { monitor, pid, guest, engine })
     }
 
-    fn start_uml(&mut self, berth: &Berth<'_>, deadline: Instant) -> Result<Started, PartError> {
+    fn start_uml(
+        &mut self,
+        placement: &MonitorPlacement<'_>,
+        deadline: Instant,
+    ) -> Result<Started, PartError> {
         uml::check_memory(self.options.memory_bytes)?;
         let devices =
             std::iter::once(uml::network_word()).chain(self.data.user_mode_word(&self.options));
         let words = uml::arguments(self.options.memory_bytes, devices);
-        let program: &Path = &berth.kernel.image;
+        let program: &Path = &placement.kernel.image;
         self.config = Some(format!("{}\n{}\n", program.display(), words.join("\n")));
-        let command = berth.command(uml::command(program), self.ground.run());
-        let started = uml::Started::at_gate(command, &words, berth.files)?;
-        berth.enter(started.monitor.pid())?;
+        let command = placement.command(uml::command(program), self.context.run());
+        let started = uml::Started::at_gate(command, &words, placement.files)?;
+        placement.enter(started.monitor.pid())?;
         let (monitor, guest, pid) = started.go(deadline)?;
         Ok(Started { monitor, pid, guest, engine: Engine::Uml })
     }
 }
 
-impl Berth<'_> {
+impl Running {
+    /// Waits for the guest's hello, then gives the orders that end with the system's start.
+    fn start_system(
+        &mut self,
+        launch: &Launch,
+        program: &Program,
+        deadline: Instant,
+        orders: Orders,
+    ) -> Result<(), PartError> {
+        match self.guest.receive(deadline) {
+            Ok(Answer::Hello { .. }) => {}
+            Ok(_) => return Err(VmError::Answer { order: "hello" }.into()),
+            Err(source) => return Err(VmError::Boot { limit: BOOT_LIMIT, source }.into()),
+        }
+        let Orders { later, mount, container } = orders;
+        let arguments = system::arguments(launch, self.network.listen, DATA, program, None);
+        self.done("load", &Order::Load { modules: later })?;
+        let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
+        self.done("network", &Order::Network { address, prefix: 24, gateway })?;
+        self.done("mount", &mount)?;
+        match self.order("start", &Order::Start { arguments, container })? {
+            Answer::Started { .. } => Ok(()),
+            _ => Err(VmError::Answer { order: "start" }.into()),
+        }
+    }
+}
+
+impl MonitorPlacement<'_> {
     /// The command as the run's, in its namespace and on its CPUs.
     fn command(&self, command: Command, run: &str) -> Command {
         let command = command.variable(RUN_VARIABLE, run).on_cpus(self.cpus);
-        match &self.place.namespace {
+        match &self.network.namespace {
             Some(namespace) => command.in_namespace(namespace),
             None => command,
         }

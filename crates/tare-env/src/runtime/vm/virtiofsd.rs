@@ -29,7 +29,7 @@ pub(super) fn find() -> Option<PathBuf> {
 
 /// Starts it and waits until QEMU can dial it.
 pub(super) fn start(
-    ground: &RunContext,
+    context: &RunContext,
     files: &Files,
     cache: &str,
     cpus: &CpuSet,
@@ -44,7 +44,7 @@ pub(super) fn start(
         .arg(format!("--socket-path={}", socket.to_string_lossy()))
         .args(["--rlimit-nofile=0", "-f", "-o"])
         .arg(format!("source={source},cache={cache},sandbox=chroot"))
-        .variable(RUN_VARIABLE, ground.run())
+        .variable(RUN_VARIABLE, context.run())
         .on_cpus(cpus);
     let child = command.spawn(Stdio::null(), Stdio::null(), out.into())?;
     let mut daemon = Monitor::new(child);

@@ -10,7 +10,9 @@ use tare_host::journal::Entry;
 
 use super::backing::{self, Backing};
 use super::options::Options;
-use super::{At, Found, Seen, Storage, StorageError, make_directory, need_program, reading};
+use super::{
+    At, MountView, ReadBack, Storage, StorageError, make_directory, mount_view, need_program,
+};
 use crate::unavailable::Unavailable;
 
 pub(super) mod btrfs;
@@ -92,10 +94,10 @@ impl Storage for FileSystem {
         self.format.mount(at, &device, &self.options)
     }
 
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let below = self.backing.read_back(at);
         let device = below.device.as_deref();
-        let scheduler = device.and_then(|device| reading::sysfs(device, "queue/scheduler"));
+        let scheduler = device.and_then(|device| mount_view::sysfs(device, "queue/scheduler"));
         let mut text = seen.text() + &below.text;
         text += &format!("; scheduler: {}", scheduler.unwrap_or_else(|| "unreadable".into()));
         let on_it = device.is_some_and(|device| self.format.is_seen(seen, device, below.bytes));
@@ -103,7 +105,7 @@ impl Storage for FileSystem {
         if !missing.is_empty() {
             text += &format!("; not in force: {}", missing.join(","));
         }
-        Found { text, in_force: below.in_force && on_it && missing.is_empty() }
+        ReadBack { text, in_force: below.in_force && on_it && missing.is_empty() }
     }
 }
 
@@ -133,7 +135,7 @@ impl Format {
         let command = Command::new(self.mkfs).args(self.words).args(keep).args(words).arg(device);
         // A large device takes its time where blocks are discarded first.
         let command = command.time_limit(std::time::Duration::from_secs(300));
-        let command = command.variable(RUN_VARIABLE, at.ground.run());
+        let command = command.variable(RUN_VARIABLE, at.context.run());
         command.run().map(drop).map_err(StorageError::Format)
     }
 
@@ -151,14 +153,14 @@ impl Format {
     }
 
     /// Whether what is seen is this file system on this device, with a size that fits.
-    pub(super) fn is_seen(&self, seen: &Seen, device: &Path, bytes: u64) -> bool {
+    pub(super) fn is_seen(&self, seen: &MountView, device: &Path, bytes: u64) -> bool {
         // A file system's own structures are not counted as its size by some.
         let fits = seen.size_bytes.is_some_and(|size| size <= bytes && size >= bytes / 2);
         seen.is_whole() && fits && seen.filesystem == self.name && Path::new(&seen.source) == device
     }
 
     /// Options that were asked for and are not in force.
-    pub(super) fn missing_options(&self, seen: &Seen, options: &[String]) -> Vec<String> {
+    pub(super) fn missing_options(&self, seen: &MountView, options: &[String]) -> Vec<String> {
         let name = Path::new(&seen.source).file_name().unwrap_or_default().to_string_lossy();
         let all = self.all_options.map(|read| read(&name)).unwrap_or_default();
         let is_there = |option: &&String| {

@@ -21,7 +21,7 @@ use tare_host::nvme::{self, Controller, Transport, soft_roce};
 
 use super::backing::{self, Backing};
 use super::filesystem::Format;
-use super::{At, Found, Kind, Seen, Storage, StorageError, need_program, raw, reading};
+use super::{At, Kind, MountView, ReadBack, Storage, StorageError, mount_view, need_program, raw};
 use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
@@ -38,7 +38,7 @@ pub(super) const KIND: Kind = Kind {
 
 /// Whose target it is.
 #[derive(Debug)]
-enum Side {
+enum TargetSide {
     /// One of our own, in this kernel. Without an address it listens on the loopback interface, with RDMA on a
     /// device in software.
     Own { backing: Backing, address: Option<IpAddr> },
@@ -49,19 +49,19 @@ enum Side {
 #[derive(Debug)]
 struct NvmeOf {
     transport: Transport,
-    side: Side,
+    side: TargetSide,
     /// Queues for I/O, and commands in each, where they were asked for.
     queues: Option<u32>,
     depth: Option<u32>,
     /// How long a lost target is looked for, and how long it may be silent, in s.
     loss_s: u32,
     keep_alive_s: u32,
-    above: Above,
+    above: NamespaceUse,
 }
 
 /// What lies on the namespace.
 #[derive(Debug)]
-enum Above {
+enum NamespaceUse {
     FileSystem {
         format: &'static Format,
         options: Vec<String>,
@@ -80,26 +80,27 @@ impl NvmeOf {
     /// The name of soft-RoCE's devices, which must be short.
     fn soft_roce_name(at: &At<'_>) -> String {
         let start = at.folder.file_name().unwrap_or_default().to_string_lossy();
-        format!("{}-{start}", at.ground.prefix())
+        format!("{}-{start}", at.context.prefix())
     }
 
     fn makes_soft_roce(&self) -> bool {
-        self.transport == Transport::Rdma && matches!(self.side, Side::Own { address: None, .. })
+        self.transport == Transport::Rdma
+            && matches!(self.side, TargetSide::Own { address: None, .. })
     }
 
     /// The target's NQN and its namespace.
     fn subsystem(&self, at: &At<'_>) -> (String, u32) {
         match &self.side {
-            Side::Own { .. } => (nvme::nqn(&Self::name(at)), 1),
-            Side::Given { nqn, namespace, .. } => (nqn.clone(), *namespace),
+            TargetSide::Own { .. } => (nvme::nqn(&Self::name(at)), 1),
+            TargetSide::Given { nqn, namespace, .. } => (nqn.clone(), *namespace),
         }
     }
 
     /// Kernel modules that it takes.
     fn modules(&self) -> Vec<&'static str> {
         let target = match self.side {
-            Side::Own { .. } => self.transport.target_modules(),
-            Side::Given { .. } => &[],
+            TargetSide::Own { .. } => self.transport.target_modules(),
+            TargetSide::Given { .. } => &[],
         };
         let soft_roce = if self.makes_soft_roce() { soft_roce::MODULES } else { &[] };
         [target, self.transport.initiator_modules(), soft_roce].concat()
@@ -132,40 +133,40 @@ impl Storage for NvmeOf {
                     .into(),
             });
         }
-        if let Above::FileSystem { format, .. } = &self.above {
+        if let NamespaceUse::FileSystem { format, .. } = &self.above {
             format.needs()?;
         }
         if self.makes_soft_roce() {
             need_program("nvme-of over soft-RoCE", "rdma", "iproute2")?;
         }
         match &self.side {
-            Side::Own { backing, .. } => backing.needs("nvme-of"),
-            Side::Given { .. } => Ok(()),
+            TargetSide::Own { backing, .. } => backing.needs("nvme-of"),
+            TargetSide::Given { .. } => Ok(()),
         }
     }
 
     fn device(&self) -> Option<&Path> {
         match &self.side {
-            Side::Own { backing, .. } => backing.device(),
-            Side::Given { .. } => None,
+            TargetSide::Own { backing, .. } => backing.device(),
+            TargetSide::Given { .. } => None,
         }
     }
 
     fn node(&self) -> Option<&'static str> {
-        matches!(self.above, Above::Node).then_some(raw::NODE)
+        matches!(self.above, NamespaceUse::Node).then_some(raw::NODE)
     }
 
     fn remote(&self) -> Option<&str> {
         match &self.side {
-            Side::Own { .. } => None,
-            Side::Given { nqn, .. } => Some(nqn),
+            TargetSide::Own { .. } => None,
+            TargetSide::Given { nqn, .. } => Some(nqn),
         }
     }
 
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
         let mut entries = Vec::new();
         let name = Self::name(at);
-        if let Side::Own { backing, .. } = &self.side {
+        if let TargetSide::Own { backing, .. } = &self.side {
             entries.extend(backing.entry(at));
             if self.makes_soft_roce() {
                 let name = Self::soft_roce_name(at);
@@ -175,7 +176,7 @@ impl Storage for NvmeOf {
             entries.push(Entry::nvme_target(name.clone()));
         }
         entries.push(Entry::nvme_controller(name));
-        if matches!(self.above, Above::FileSystem { .. }) {
+        if matches!(self.above, NamespaceUse::FileSystem { .. }) {
             entries.push(Entry::mount(at.data()));
         }
         entries
@@ -186,19 +187,19 @@ impl Storage for NvmeOf {
         let (address, service, is_image) = self.make_target(at)?;
         let device = self.connect(at, address, service)?;
         match &self.above {
-            Above::FileSystem { format, options, mkfs } => {
+            NamespaceUse::FileSystem { format, options, mkfs } => {
                 format.lay(at, &device, mkfs, is_image)?;
                 format.mount(at, &device, options)
             }
-            Above::Node => raw::make_node(at, &device),
+            NamespaceUse::Node => raw::make_node(at, &device),
         }
     }
 
-    fn read_back(&self, at: &At<'_>, seen: &Seen) -> Found {
+    fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let (nqn, id) = self.subsystem(at);
         let device = nvme::namespace(&nqn, id);
         let (mut text, mut in_force) = self.above.read_back(seen, device.as_deref());
-        if let Side::Own { backing, .. } = &self.side {
+        if let TargetSide::Own { backing, .. } = &self.side {
             let below = backing.read_back(at);
             text += &below.text;
             in_force &= below.in_force;
@@ -220,16 +221,17 @@ impl Storage for NvmeOf {
                 in_force = false;
             }
         }
-        let scheduler = device.as_deref().and_then(|path| reading::sysfs(path, "queue/scheduler"));
+        let scheduler =
+            device.as_deref().and_then(|path| mount_view::sysfs(path, "queue/scheduler"));
         text += &format!("; scheduler: {}", scheduler.unwrap_or_else(|| "unreadable".into()));
         text += &parts::loaded(at);
-        Found { text, in_force }
+        ReadBack { text, in_force }
     }
 }
 
-impl Above {
+impl NamespaceUse {
     /// What the system sees on this device, and whether it is what was asked for.
-    fn read_back(&self, seen: &Seen, device: Option<&Path>) -> (String, bool) {
+    fn read_back(&self, seen: &MountView, device: Option<&Path>) -> (String, bool) {
         let Self::FileSystem { format, options, .. } = self else {
             return raw::read_node(seen, device);
         };

@@ -3,7 +3,7 @@
 
 use tare_host::nvme::Transport;
 
-use super::{Above, NvmeOf, Side, backing, raw};
+use super::{NamespaceUse, NvmeOf, TargetSide, backing, raw};
 use crate::storage::options::Options;
 use crate::storage::{Storage, StorageError, filesystem};
 
@@ -56,13 +56,13 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
     let above = match format {
         Some(format) => {
             let (options, mkfs) = (options.mount_options()?, options.mkfs_words()?);
-            Above::FileSystem { format, options, mkfs }
+            NamespaceUse::FileSystem { format, options, mkfs }
         }
         None => {
             for name in ["options", "mkfs"] {
                 options.refuse(name, "for a bare device, only for a file system")?;
             }
-            Above::Node
+            NamespaceUse::Node
         }
     };
     let address = options.address("address")?;
@@ -72,14 +72,14 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
                 options.refuse(name, "for a target of Tare's own, only beside nqn")?;
             }
             let backing = backing::Backing::parse(options, least_bytes, least)?;
-            Side::Own { backing, address }
+            TargetSide::Own { backing, address }
         }
         Some(nqn) => {
             for name in backing::OF_IMAGES.into_iter().chain([backing::DEVICE.0]) {
                 options.refuse(name, "for a target that is there, only for one of Tare's own")?;
             }
             let port = options.number("port", 1..=65535, "a port")?.map(u16::try_from);
-            Side::Given {
+            TargetSide::Given {
                 nqn: is_nqn(nqn).then(|| nqn.to_string()).ok_or_else(|| {
                     options.bad("nqn", "a name such as nqn.2014-08.org.example:disk")
                 })?,

@@ -10,7 +10,7 @@ use tare_host::nvme::{
 };
 
 use super::options::SERVICE;
-use super::{NvmeOf, Side};
+use super::{NvmeOf, TargetSide};
 use crate::layer::network;
 use crate::storage::{At, StorageError};
 
@@ -64,15 +64,15 @@ impl NvmeOf {
     /// Makes the target, if it is ours: where it listens, and whether an image lies behind it.
     pub(super) fn make_target(&self, at: &At<'_>) -> Result<(IpAddr, u16, bool), StorageError> {
         let (backing, address) = match &self.side {
-            Side::Given { address, service, .. } => return Ok((*address, *service, false)),
-            Side::Own { backing, address } => (backing, address),
+            TargetSide::Given { address, service, .. } => return Ok((*address, *service, false)),
+            TargetSide::Own { backing, address } => (backing, address),
         };
         let device = backing.make(at)?;
         let address = match (address, self.transport) {
             (Some(address), _) => *address,
             (None, Transport::Tcp) => Ipv4Addr::LOCALHOST.into(),
             (None, Transport::Rdma) => {
-                let run = at.ground.run();
+                let run = at.context.run();
                 let (_, address) = network::free_pair(run, None, Vec::new())?;
                 soft_roce::make(run, &Self::soft_roce_name(at), address)
                     .map_err(StorageError::SoftRoce)?;

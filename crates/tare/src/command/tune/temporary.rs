@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
-use tare_env::Site;
+use tare_env::EnvironmentFactory;
 use tare_env::layer::host::{Journalled, TunedHost};
 use tare_lab::record::HostFact;
 use tare_lab::study::{ScheduleKind, Study};
@@ -64,9 +64,13 @@ impl Temporary {
     }
 
     /// Gives the environments of a site a host that can be tuned.
-    pub(crate) fn give(&self, site: &mut Site, state: &Path) -> anyhow::Result<()> {
-        let tuner = Journalled::begin(state, LiveHost::new("/"), site.run())?;
-        site.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
+    pub(crate) fn give(
+        &self,
+        factory: &mut EnvironmentFactory,
+        state: &Path,
+    ) -> anyhow::Result<()> {
+        let tuner = Journalled::begin(state, LiveHost::new("/"), factory.run())?;
+        factory.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
         Ok(())
     }
 

@@ -95,13 +95,13 @@ pub enum OptionError {
 
 /// Which accelerator is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Wanted {
+pub(crate) enum AcceleratorChoice {
     Auto,
     Kvm,
     Tcg,
 }
 
-impl Wanted {
+impl AcceleratorChoice {
     /// As a study writes it.
     pub(crate) fn word(self) -> &'static str {
         match self {
@@ -122,7 +122,7 @@ pub(crate) struct Options {
     pub(crate) cache: String,
     pub(crate) iothread: bool,
     pub(crate) huge_pages: bool,
-    pub(crate) accelerator: Wanted,
+    pub(crate) accelerator: AcceleratorChoice,
     pub(crate) kernel: Option<PathBuf>,
     /// The OCI runtime that runs the system inside.
     pub(crate) container: Option<String>,
@@ -138,7 +138,7 @@ impl Default for Options {
             cache: "none".into(),
             iothread: true,
             huge_pages: false,
-            accelerator: Wanted::Auto,
+            accelerator: AcceleratorChoice::Auto,
             kernel: None,
             container: None,
         }
@@ -221,9 +221,9 @@ impl Options {
                 "huge_pages" => options.huge_pages = flag(value).ok_or_else(|| bad("yes or no"))?,
                 "accelerator" => {
                     options.accelerator = match value.as_str() {
-                        "auto" => Wanted::Auto,
-                        "kvm" => Wanted::Kvm,
-                        "tcg" => Wanted::Tcg,
+                        "auto" => AcceleratorChoice::Auto,
+                        "kvm" => AcceleratorChoice::Kvm,
+                        "tcg" => AcceleratorChoice::Tcg,
                         _ => return Err(bad("auto, kvm or tcg")),
                     }
                 }

@@ -9,7 +9,7 @@ use std::path::Path;
 
 use anyhow::Context;
 use serde_json::json;
-use tare_env::SiteError;
+use tare_env::FactoryError;
 use tare_lab::analysis::{analyse, tuning};
 use tare_lab::campaign::Ending;
 use tare_lab::cpus;
@@ -25,7 +25,7 @@ use crate::{live, signals};
 
 pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     if !rustix::process::geteuid().is_root() {
-        return Err(SiteError::NoRoot).exit_with(Exit::Host);
+        return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
     let (study, original) = weigh::read_study(&typed.study, false)?;

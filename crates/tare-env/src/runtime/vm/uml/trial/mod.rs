@@ -131,7 +131,7 @@ enum Outcome {
 
 /// An outcome that is kept, and for what it holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Known {
+struct CachedBoot {
     kernel: PathBuf,
     bytes: u64,
     modified_ns: u64,
@@ -143,7 +143,7 @@ struct Known {
     boots: bool,
 }
 
-impl Known {
+impl CachedBoot {
     /// The case of this kernel on this host.
     fn case(kernel: &Path) -> io::Result<Self> {
         let kernel = fs::canonicalize(kernel)?;
@@ -180,7 +180,7 @@ fn path(state: &Path) -> PathBuf {
     state.join("user-mode.json")
 }
 
-fn all_known(state: &Path) -> Vec<Known> {
+fn all_known(state: &Path) -> Vec<CachedBoot> {
     let text = fs::read_to_string(path(state)).unwrap_or_default();
     serde_json::from_str(&text).unwrap_or_default()
 }
@@ -195,7 +195,7 @@ fn check_within(kernel: &Kernel, state: &Path, limit: Duration) -> Result<(), No
     let no_boot =
         |reason| NoBoot { kernel: kernel.image.clone(), release: kernel.release.clone(), reason };
     let refused = || no_boot(Reason::RegisterState { cpu: cpu_field("model name") });
-    let Ok(mut case) = Known::case(&kernel.image) else { return Ok(()) };
+    let Ok(mut case) = CachedBoot::case(&kernel.image) else { return Ok(()) };
     if let Some(known) = all_known(state).into_iter().find(|known| known.same_case(&case)) {
         return if known.boots { Ok(()) } else { Err(refused()) };
     }
@@ -220,7 +220,7 @@ fn check_within(kernel: &Kernel, state: &Path, limit: Duration) -> Result<(), No
 }
 
 /// Keeps an outcome. Should that fail, the next run tries again.
-fn keep(state: &Path, case: Known) {
+fn keep(state: &Path, case: CachedBoot) {
     let mut all = all_known(state);
     all.retain(|known| known.kernel != case.kernel);
     all.push(case);

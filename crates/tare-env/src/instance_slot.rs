@@ -1,6 +1,6 @@
-//! The instances of a system in one environment: which of them an environment's part is, and what it
-//! shares with the others. Each has processes, a cgroup, a data directory and addresses of its own; all
-//! have the same port, and stand behind the same bridge, as containers of one host do.
+//! The slot of one instance among the instances of a system in one environment, and what they share.
+//! Each instance has its own processes, cgroup, data directory and addresses. All use one port and
+//! one bridge, as containers of one host do.
 
 use std::sync::{Arc, OnceLock};
 
@@ -8,31 +8,31 @@ use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 
 use tare_lab::layer::Cpu;
 
-/// The place of one instance among those of its environment.
+/// The position of one instance among the instances of its environment.
 #[derive(Clone, Debug)]
-pub(crate) struct Seat {
+pub(crate) struct InstanceSlot {
     /// From 0.
     number: u32,
     count: u32,
     shared: Arc<Shared>,
 }
 
-/// What the first instance finds out for all.
+/// Values that the first instance chooses for all.
 #[derive(Debug, Default)]
 struct Shared {
     port: OnceLock<u16>,
-    /// Number of the start whose router they stand behind.
+    /// The number of the start that made the router of all instances.
     router: OnceLock<u32>,
 }
 
-impl Seat {
-    /// That of an instance without others.
-    pub(crate) fn only() -> Self {
+impl InstanceSlot {
+    /// The slot of an instance without others.
+    pub(crate) fn single() -> Self {
         Self { number: 0, count: 1, shared: Arc::default() }
     }
 
-    /// Seats for so many instances that are started together, the first one first.
-    pub(crate) fn row(count: u32) -> impl Iterator<Item = Self> {
+    /// Slots for `count` instances that start together, in order.
+    pub(crate) fn slots(count: u32) -> impl Iterator<Item = Self> {
         let shared = Arc::<Shared>::default();
         (0..count).map(move |number| Self { number, count, shared: Arc::clone(&shared) })
     }
@@ -45,7 +45,8 @@ impl Seat {
         self.count
     }
 
-    /// The port of all instances, which the first one chooses. One without others chooses at every start.
+    /// The port of all instances. The first instance chooses it; an instance without others
+    /// chooses a port at every start.
     pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
         match self.shared.port.get() {
             _ if self.count == 1 => choose(),
@@ -54,7 +55,7 @@ impl Seat {
         }
     }
 
-    /// Number of the start whose router they stand behind: the first one's.
+    /// The number of the start that made the router: the first instance's.
     pub(crate) fn router(&self, number: u32) -> u32 {
         if self.count == 1 {
             return number;
@@ -62,7 +63,7 @@ impl Seat {
         *self.shared.router.get_or_init(|| number)
     }
 
-    /// This instance's part of an environment's quota and memory.
+    /// The environment with this instance's share of the CPU quota and the memory limit.
     pub(crate) fn part(&self, spec: &EnvironmentSpec) -> EnvironmentSpec {
         let mut part = spec.clone();
         if let Cpu::Quota(cpus) = spec.cpu {
@@ -73,8 +74,8 @@ impl Seat {
         part
     }
 
-    /// This instance's part of the CPUs: its own where they can be divided evenly, else all of them
-    /// with the others.
+    /// The CPUs of this instance: its own where they divide evenly, else all CPUs, shared with the
+    /// others.
     pub(crate) fn cpus(&self, plan: &CpuPlan) -> CpuPlan {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let number = usize::try_from(self.number).unwrap_or(usize::MAX);
@@ -98,10 +99,11 @@ mod tests {
     }
 
     #[test]
-    fn cpus_are_divided_where_that_is_fair() {
+    fn divides_cpus_only_evenly() {
         let check = |count, system: &str, expect: &[&str]| {
-            let seats = Seat::row(count).map(|seat| seat.cpus(&plan(system)).system.to_string());
-            assert_eq!(seats.collect::<Vec<_>>(), expect, "{count} on {system}");
+            let slots =
+                InstanceSlot::slots(count).map(|slot| slot.cpus(&plan(system)).system.to_string());
+            assert_eq!(slots.collect::<Vec<_>>(), expect, "{count} on {system}");
         };
         check(1, "4-7", &["4-7"]);
         check(2, "4-7", &["4-5", "6-7"]);
@@ -111,18 +113,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_chooses_for_all() {
-        let seats: Vec<Seat> = Seat::row(2).collect();
-        assert_eq!(seats[0].port(|| Err(())), Err(()));
-        assert_eq!(seats[0].port(|| Ok::<_, ()>(7)), Ok(7));
-        assert_eq!(seats[1].port(|| Ok::<_, ()>(8)), Ok(7));
-        assert_eq!((seats[0].router(3), seats[1].router(4)), (3, 3));
+    fn first_instance_chooses_port_and_router() {
+        let slots: Vec<InstanceSlot> = InstanceSlot::slots(2).collect();
+        assert_eq!(slots[0].port(|| Err(())), Err(()));
+        assert_eq!(slots[0].port(|| Ok::<_, ()>(7)), Ok(7));
+        assert_eq!(slots[1].port(|| Ok::<_, ()>(8)), Ok(7));
+        assert_eq!((slots[0].router(3), slots[1].router(4)), (3, 3));
     }
 
     #[test]
-    fn one_without_others_chooses_at_every_start() {
-        // Environments have it from one site, and are started several times.
-        let only = Seat::only();
+    fn single_instance_chooses_at_every_start() {
+        // All environments of a run share this slot, and each starts more than once.
+        let only = InstanceSlot::single();
         for number in [5_u16, 6] {
             assert_eq!(only.router(number.into()), u32::from(number));
             assert_eq!(only.port(|| Ok::<_, ()>(number)), Ok(number));

@@ -1,4 +1,4 @@
-//! A run: it makes environments, and removes everything that it made.
+//! The factory of a run: it makes environments and removes everything that it made.
 
 use std::fs;
 use std::io;
@@ -12,30 +12,30 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
-use crate::inside::{self, InGuest};
-use crate::layer::host::{HostError, OnHost, TunedHost};
+use crate::inside::{self, GuestEnvironment};
+use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::layer::network::client::{Client, NetworkError};
+use crate::multi_instance::{self, MultiInstance};
 use crate::rootfs::Roots;
-use crate::run_context::{Common, RunContext};
+use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
-use crate::several::{self, Several};
 use tare_lab::layer::Host;
 
-/// What a run is given.
+/// The options of a run.
 #[derive(Clone, Debug)]
-pub struct SiteOptions {
+pub struct FactoryOptions {
     /// Where journals and data are kept, such as `/var/lib/tare`.
     pub state: PathBuf,
     /// The static program that runs in every environment.
     pub program: PathBuf,
     pub cpus: CpuPlan,
-    /// Block devices that the user has given up: a storage layer may write over these alone.
+    /// Block devices that the user allows to be overwritten. A storage layer overwrites no others.
     pub destroy: Vec<PathBuf>,
 }
 
-/// Why a run could not begin.
+/// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum SiteError {
+pub enum FactoryError {
     #[error("environments need root: they make network namespaces and cgroups; run with sudo")]
     NoRoot,
     #[error("cannot find the program {}", .path.display())]
@@ -52,36 +52,38 @@ pub enum SiteError {
     Network(#[from] NetworkError),
 }
 
-/// The ground of one run. Dropping it removes everything that the run made.
+/// Makes the environments of one run. Dropping it removes everything that the run made.
 #[derive(Debug)]
-pub struct Site {
-    ground: Arc<RunContext>,
+pub struct EnvironmentFactory {
+    context: Arc<RunContext>,
     /// `None`: no environment of this run changes the host.
     host: Option<TunedHost>,
 }
 
-impl Site {
-    /// Begins a run: journal, work directory, cgroup, and the client's network namespace.
+impl EnvironmentFactory {
+    /// Starts a run: makes the journal, the work directory, the cgroup, and the client's
+    /// network namespace.
     ///
     /// # Errors
-    /// Without root, iproute2 or a writable state directory. Nothing is left then.
-    pub fn open(options: SiteOptions) -> Result<Self, SiteError> {
+    /// Fails without root, iproute2, nftables or a writable state directory. A failure leaves nothing
+    /// behind.
+    pub fn open(options: FactoryOptions) -> Result<Self, FactoryError> {
         if !rustix::process::geteuid().is_root() {
-            return Err(SiteError::NoRoot);
+            return Err(FactoryError::NoRoot);
         }
         for (program, package) in [("ip", "iproute2"), ("nft", "nftables")] {
             if exec::find(program).is_none() {
-                return Err(SiteError::Missing { program, package });
+                return Err(FactoryError::Missing { program, package });
             }
         }
-        let SiteOptions { state, program, cpus, destroy } = options;
+        let FactoryOptions { state, program, cpus, destroy } = options;
         let program = fs::canonicalize(&program)
-            .map_err(|source| SiteError::Program { path: program, source })?;
+            .map_err(|source| FactoryError::Program { path: program, source })?;
         let journal = Journal::create(&state, crate::undo::KINDS)?;
-        match Self::lay(&journal, &state) {
+        match Self::make_shared_parts(&journal, &state) {
             Ok((work, cgroups, client)) => {
                 let environments = AtomicU32::new(0);
-                let common = Common {
+                let common = SharedContext {
                     journal,
                     work,
                     program,
@@ -91,7 +93,7 @@ impl Site {
                     roots: Roots::default(),
                     environments,
                 };
-                Ok(Self { ground: Arc::new(RunContext::new(common, cpus)), host: None })
+                Ok(Self { context: Arc::new(RunContext::new(common, cpus)), host: None })
             }
             Err(error) => {
                 journal.close();
@@ -100,51 +102,57 @@ impl Site {
         }
     }
 
-    fn lay(journal: &Journal, state: &Path) -> Result<(PathBuf, Layout, Client), SiteError> {
+    fn make_shared_parts(
+        journal: &Journal,
+        state: &Path,
+    ) -> Result<(PathBuf, Layout, Client), FactoryError> {
         let state = fs::canonicalize(state)
-            .map_err(|source| SiteError::Work { path: state.into(), source })?;
+            .map_err(|source| FactoryError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
-        // The mark of the processes is there before the first command is started: one that outlives a
-        // killed harness would make its namespace after everything was undone. Whoever undoes a whole
-        // journal ends them first of all, wherever the entry stands.
+        // The entry for the processes precedes the first command: a command that outlives a killed
+        // harness would make its namespace after everything was undone. Undoing a whole journal ends
+        // the processes first, at whatever position their entry is.
         journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
-        fs::create_dir(&work).map_err(|source| SiteError::Work { path: work.clone(), source })?;
+        fs::create_dir(&work)
+            .map_err(|source| FactoryError::Work { path: work.clone(), source })?;
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;
         let client = Client::make(journal)?;
         Ok((work, cgroups, client))
     }
 
-    /// Makes an environment that is not started.
+    /// Makes an environment and does not start it.
     ///
     /// # Errors
-    /// When this host cannot run it: what is missing and how to get it.
+    /// Names what this host lacks to run it, and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
         self.environment_of(spec, 1)
     }
 
-    /// The same for so many instances of a system.
+    /// Makes an environment for this many instances of a system.
     ///
     /// # Errors
-    /// When this host, or such an environment, cannot run them.
+    /// Fails when this host, or an environment of this kind, cannot run them.
     pub fn environment_of(
         &self,
         spec: &EnvironmentSpec,
         instances: u32,
     ) -> Result<Box<dyn Environment>, PartError> {
-        // Made in any case: it says what is missing.
-        let one = runtime::make(&self.ground, spec)?;
-        several::check(spec, instances)?;
+        // Made for any number of instances, because its errors name what the host lacks.
+        let one = runtime::make(&self.context, spec)?;
+        multi_instance::check(spec, instances)?;
         let environment = match instances {
             0 | 1 => one,
-            _ => Box::new(Several::new(&self.ground, spec)),
+            _ => Box::new(MultiInstance::new(&self.context, spec)),
         };
-        let environment: Box<dyn Environment> = match inside::here() {
-            Some(here) => Box::new(InGuest::new(environment, here)),
+        let environment: Box<dyn Environment> = match inside::current_guest() {
+            Some(here) => Box::new(GuestEnvironment::new(environment, here)),
             None => environment,
         };
         match (&self.host, spec.host.clone()) {
-            (Some(host), layer) => Ok(Box::new(OnHost::new(environment, layer, host.clone()))),
+            (Some(host), layer) => {
+                Ok(Box::new(TunedEnvironment::new(environment, layer, host.clone())))
+            }
             (None, Host::AsIs) => Ok(environment),
             (None, value) => {
                 let environment = spec.name.clone();
@@ -153,41 +161,41 @@ impl Site {
         }
     }
 
-    /// Gives the environments that are made from now on a host that can be tuned.
+    /// Lets the environments that are made after this call tune the host.
     pub fn tune(&mut self, host: TunedHost) {
         self.host = Some(host);
     }
 
-    /// Puts the host back as it was found, whatever environment it is tuned for. Idempotent.
+    /// Restores the settings of the host, whichever environment it is tuned for. Idempotent.
     ///
     /// # Errors
-    /// What could not be put back.
+    /// Names the setting that could not be restored.
     pub fn untune(&self) -> Result<(), PartError> {
         self.host.as_ref().map_or(Ok(()), TunedHost::revert)
     }
 
-    /// The network namespace in which the client has to stand.
+    /// The network namespace in which the client must run.
     pub fn client_namespace(&self) -> &Path {
-        self.ground.client().namespace()
+        self.context.client().namespace()
     }
 
     /// The run's id: four hexadecimal digits.
     pub fn run(&self) -> &str {
-        self.ground.run()
+        self.context.run()
     }
 
-    pub fn ground(&self) -> &Arc<RunContext> {
-        &self.ground
+    pub fn context(&self) -> &Arc<RunContext> {
+        &self.context
     }
 
     /// Removes everything that the run made, environments included. Idempotent. What could not be
     /// removed stays in the journal for the next `clean`.
     pub fn close(&self) -> Vec<UndoError> {
-        self.ground.journal().close()
+        self.context.journal().close()
     }
 }
 
-impl Drop for Site {
+impl Drop for EnvironmentFactory {
     fn drop(&mut self) {
         self.close();
     }

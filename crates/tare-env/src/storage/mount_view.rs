@@ -1,6 +1,5 @@
-//! What a system's data lies on, seen from inside: the line of its process's mount table
-//! (proc_pid_mountinfo(5)) and the superblock's own account (statfs(2)), and the queue of the block
-//! device below.
+//! The mount below a system's data, as the system's process sees it: the line of its mount table
+//! (proc_pid_mountinfo(5)), the superblock's size (statfs(2)), and the queue of the block device.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,9 +7,9 @@ use std::path::{Path, PathBuf};
 use rustix::fs::statfs;
 use tare_std::mountinfo;
 
-/// What was seen of the data's place.
+/// The mount below the data, as a process sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct MountView {
     /// The file system's type, such as `ext4`; empty when the mount table could not be read.
     pub(super) filesystem: String,
     /// The mount's source, such as `/dev/loop3`.
@@ -25,16 +24,16 @@ pub(crate) struct Seen {
     pub(super) number: String,
     /// The superblock's size; `None` when it cannot be asked.
     pub(super) size_bytes: Option<u64>,
-    /// The same of the host's view of the directory.
+    /// `MAJOR:MINOR` of the directory's file system as the host sees it.
     host_number: String,
     /// The data's directory as the host reaches it through the process.
     path: PathBuf,
-    /// Why the view is not the system's own, if it is not.
+    /// Why this is not the system's own view; empty when it is.
     note: &'static str,
 }
 
-impl Seen {
-    /// What the process sees at `inside`, and the host at `data`.
+impl MountView {
+    /// The view of the process at `inside`, and of the host at `data`.
     pub(crate) fn of(pid: u32, inside: &Path, data: &Path) -> Self {
         let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
         let mut seen = Self::parse(&table, inside).unwrap_or_default();
@@ -50,7 +49,7 @@ impl Seen {
         self.path.join(name)
     }
 
-    /// What a process sees as its root.
+    /// The mount of a process's root.
     pub(crate) fn root(pid: u32) -> Self {
         Self::of(pid, Path::new("/"), Path::new("/"))
     }
@@ -60,14 +59,14 @@ impl Seen {
         self.filesystem == filesystem
     }
 
-    /// What the host sees at `data`, where the system's own view cannot be had (gVisor).
+    /// The host's view at `data`, where the system's own view is not available (gVisor).
     pub(crate) fn from_host(data: &Path) -> Self {
         let mut seen = Self::of(std::process::id(), data, data);
         seen.note = " (the host's view; direct I/O inside gVisor passes its own cache by, and not the host's)";
         seen
     }
 
-    /// Whether it is the host's view and not the system's own.
+    /// Whether this is the host's view and not the system's own.
     pub(super) fn is_from_host(&self) -> bool {
         !self.note.is_empty()
     }
@@ -115,7 +114,7 @@ impl Seen {
 /// The number of the file system that a path of the host lies on, as the mount table has it.
 fn host_number(path: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    Seen::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
+    MountView::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
 }
 
 /// Size of the file system that a path lies on, in bytes.

@@ -6,20 +6,20 @@ use std::path::Path;
 use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::LayerState;
-use tare_lab::layer::Network;
+use tare_lab::layer::{Network, Security};
 
 use super::Container;
 use super::base::Base;
 use super::engine::Kind;
 use crate::layer::{rootfs, security};
-use crate::runtime::gvisor::{self, Inside};
+use crate::runtime::gvisor::{self, SandboxView};
 use crate::runtime::kata;
-use crate::storage::{self, At, Place, Seen};
-use crate::system;
+use crate::storage::{self, At, DataLocation, MountView};
+use crate::system::{self, System};
 
 /// What an engine says of a running container.
 #[derive(Clone)]
-pub(super) struct Told {
+pub(super) struct InspectedContainer {
     /// Name and version.
     engine: String,
     /// Whether it is the process that we look at.
@@ -37,94 +37,116 @@ pub(super) struct Told {
     image_asked: String,
 }
 
-impl Container {
-    /// Reads every layer back.
-    pub(super) fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
-        let pid = self.running()?.system.pid;
-        let told = match self.running()?.told.clone() {
-            Some(told) => told,
-            None => self.ask_engine(pid)?,
-        };
-        self.running()?.told = Some(told.clone());
-        if let (true, None) = (self.is_hidden(), &self.running()?.inside) {
-            self.running()?.inside = Some(self.look_inside());
-        }
-        let (layers, spec) = (self.layers.clone(), self.spec.clone());
-        let plan = self.ground.cpus().clone();
-        let (hidden, options) = (self.is_hidden(), self.sandbox);
-        let (writes_root, made_of) = (self.writes_root(), self.base.text());
-        let kata = self.runtime.clone().filter(|name| kata::is_kata(name));
-        let at = At { ground: &self.ground, folder: &self.folder() };
-        let in_root = self.storage.place() == Place::Root;
-        let seen = match hidden {
-            true => Seen::from_host(&self.data),
-            false => Seen::of(pid, Path::new(rootfs::DATA), &self.data),
-        };
-        let mut storage = storage::state(&spec, self.storage.read_back(&at, &seen));
-        if in_root {
-            storage.found += &format!("; the engine's driver: {}", told.driver);
-        }
-        let engine_ns = process::namespace_inode(self.engine.pid(), "net");
-        let running = self.running()?;
-        let system = &running.system;
-
-        let name = process::name(pid).unwrap_or_default();
-        let found = format!("{}, runtime {}, process {pid} ({name})", told.engine, told.runtime);
-        let in_force = told.same_process && told.runtime_as_asked && !name.is_empty();
-        let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
-
-        let inode = process::namespace_inode(pid, "net");
-        let apart = inode != engine_ns && told.network_mode != "host";
+impl InspectedContainer {
+    /// The network layer: the engine's network mode, and the network namespace of the process.
+    fn network_state(
+        &self,
+        wanted: Network,
+        system: &System,
+        engine_inode: Option<u64>,
+    ) -> LayerState {
+        let inode = process::namespace_inode(system.pid, "net");
+        let host_mode = self.network_mode == "host";
+        let apart = inode != engine_inode && !host_mode;
         let in_force = inode.is_some()
-            && match layers.network {
-                Network::Host => inode == engine_ns && told.network_mode == "host",
+            && match wanted {
+                Network::Host => inode == engine_inode && host_mode,
                 Network::Bridge { proxy: false } => apart,
                 Network::Bridge { proxy: true } => {
                     apart && system.proxy.is_some_and(|proxy| process::name(proxy).is_some())
                 }
             };
         let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
-        let found = format!(
-            "network mode {}, net:[{}], the engine's is net:[{}]",
-            told.network_mode,
-            number(inode),
-            number(engine_ns)
-        );
-        states.push(system::state("network", &spec.network, found, in_force));
+        let (own, engine) = (number(inode), number(engine_inode));
+        let mode = &self.network_mode;
+        let found = format!("network mode {mode}, net:[{own}], the engine's is net:[{engine}]");
+        system::state("network", wanted, found, in_force)
+    }
+}
+
+/// The security layer: whether the engine names the profile of the request, and the process's filter.
+/// The host does not see the filter of a system that is `hidden` behind another kernel.
+fn security_state(
+    wanted: Security,
+    seccomp: Option<u32>,
+    as_asked: bool,
+    hidden: bool,
+) -> LayerState {
+    let filtered = seccomp == Some(security::status_mode(wanted));
+    let found = format!(
+        "Seccomp: {}; the engine {} the profile that it was given",
+        seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
+        if as_asked { "names" } else { "does not name" }
+    );
+    system::state("security", wanted, found, as_asked && (filtered || hidden))
+}
+
+/// The rootfs layer: whether the root can be written, from the process's mount table.
+fn rootfs_state(system: &System, writable: bool) -> LayerState {
+    let read_only = rootfs::root_is_read_only(&system.mount_table());
+    let found = match read_only {
+        Some(true) => "read-only",
+        Some(false) => "writable",
+        None => "unreadable",
+    };
+    let wanted = if writable { "writable" } else { "read-only" };
+    system::state("rootfs", wanted, found.into(), read_only == Some(!writable))
+}
+
+impl Container {
+    /// Reads every layer back.
+    pub(super) fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let pid = self.running()?.system.pid;
+        let inspected = match self.running()?.inspected.clone() {
+            Some(inspected) => inspected,
+            None => self.ask_engine(pid)?,
+        };
+        self.running()?.inspected = Some(inspected.clone());
+        if let (true, None) = (self.is_hidden(), &self.running()?.inside) {
+            self.running()?.inside = Some(self.look_inside());
+        }
+        let (layers, spec) = (self.layers.clone(), self.spec.clone());
+        let plan = self.context.cpus().clone();
+        let (hidden, options) = (self.is_hidden(), self.sandbox);
+        let (writes_root, made_of) = (self.writes_root(), self.base.text());
+        let kata = self.runtime.clone().filter(|name| kata::is_kata(name));
+        let at = At { context: &self.context, folder: &self.folder() };
+        let in_root = self.storage.location() == DataLocation::Root;
+        let seen = match hidden {
+            true => MountView::from_host(&self.data),
+            false => MountView::of(pid, Path::new(rootfs::DATA), &self.data),
+        };
+        let mut storage = storage::state(&spec, self.storage.read_back(&at, &seen));
+        if in_root {
+            storage.found += &format!("; the engine's driver: {}", inspected.driver);
+        }
+        let engine_ns = process::namespace_inode(self.engine.pid(), "net");
+        let running = self.running()?;
+        let system = &running.system;
+
+        let name = process::name(pid).unwrap_or_default();
+        let engine = format!("{}, runtime {}", inspected.engine, inspected.runtime);
+        let found = format!("{engine}, process {pid} ({name})");
+        let in_force = inspected.same_process && inspected.runtime_as_asked && !name.is_empty();
+        let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
+        states.push(inspected.network_state(layers.network, system, engine_ns));
 
         let mut cpu = system.read_cpu(&layers, &plan);
-        cpu.in_force &= told.cpuset == running.cpuset;
-        cpu.found += &format!("; the engine's cpuset: {:?}", told.cpuset);
+        cpu.in_force &= inspected.cpuset == running.cpuset;
+        cpu.found += &format!("; the engine's cpuset: {:?}", inspected.cpuset);
         states.push(cpu);
 
         let seccomp = system.read_seccomp();
-        let as_asked = told.security_opt == running.security_opt;
-        let filtered = seccomp == Some(security::status_mode(spec.security));
-        let found = format!(
-            "Seccomp: {}; the engine {} the profile that it was given",
-            seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
-            if as_asked { "names" } else { "does not name" }
-        );
-        let in_force = as_asked && (filtered || hidden);
-        states.push(system::state("security", &spec.security, found, in_force));
-
+        let as_asked = inspected.security_opt == running.security_opt;
+        states.push(security_state(spec.security, seccomp, as_asked, hidden));
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
         states.push(system::state("cgroup", &spec.cgroup, found, in_force));
-
-        let read_only = rootfs::root_is_read_only(&system.mount_table());
-        let found = match read_only {
-            Some(true) => "read-only",
-            Some(false) => "writable",
-            None => "unreadable",
-        };
-        let in_force = read_only == Some(!writes_root);
-        let wanted = if writes_root { "writable" } else { "read-only" };
-        states.push(system::state("rootfs", wanted, found.into(), in_force));
+        states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
-            let found = format!("{made_of}; the container's image is {}", told.image);
-            let in_force = !told.image.is_empty() && told.image == told.image_asked;
+            let found = format!("{made_of}; the container's image is {}", inspected.image);
+            let in_force = !inspected.image.is_empty() && inspected.image == inspected.image_asked;
             states.push(system::state("rootfs.made_of", &spec.rootfs, found, in_force));
         }
         states.push(storage);
@@ -144,15 +166,15 @@ impl Container {
     }
 
     /// Asks a sandbox or a guest what a process sees there.
-    fn look_inside(&self) -> Result<Inside, String> {
+    fn look_inside(&self) -> Result<SandboxView, String> {
         let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
         let said = self.engine.exec(&self.name, &words);
         let said = said.map_err(|error| tare_host::error_line(&error))?;
-        Inside::parse(&said).ok_or_else(|| format!("the program printed {said:?}"))
+        SandboxView::parse(&said).ok_or_else(|| format!("the program printed {said:?}"))
     }
 
     /// Asks the engine what it says of the running container.
-    fn ask_engine(&self, pid: u32) -> Result<Told, PartError> {
+    fn ask_engine(&self, pid: u32) -> Result<InspectedContainer, PartError> {
         let inspected = self.engine.inspect(&self.name)?;
         let host = inspected.host_config.unwrap_or_default();
         let runtime = host.runtime.unwrap_or_default();
@@ -162,7 +184,7 @@ impl Container {
             None if self.engine.kind() == Kind::Podman => true,
             None => Some(&runtime) == self.engine.runtimes()?.1.as_ref(),
         };
-        Ok(Told {
+        Ok(InspectedContainer {
             engine: self.engine.version()?,
             same_process: inspected.state.and_then(|state| state.pid) == Some(i64::from(pid)),
             runtime,
@@ -174,7 +196,7 @@ impl Container {
             image: inspected.image.unwrap_or_default(),
             image_asked: match &self.base {
                 Base::Program => String::new(),
-                Base::Root(_) => self.engine.image(&self.base.image(&self.ground))?.0,
+                Base::Root(_) => self.engine.image(&self.base.image(&self.context))?.0,
                 Base::Named { id, .. } => id.clone(),
             },
         })

@@ -1,4 +1,4 @@
-//! What the data of an environment begins with: nothing, or data that was kept from another start.
+//! The data that an environment starts with: none, or data kept from an earlier start.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -6,20 +6,21 @@ use std::rc::Rc;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Restored};
 
-/// The data that starts begin with, and what came of it in the last one.
+/// The data that every start restores, and the outcome of the last restore.
 #[derive(Debug, Default)]
-pub(crate) struct Beginning {
-    data: Option<Rc<dyn DataSnapshot>>,
+pub(crate) struct InitialData {
+    data: Option<Rc<dyn KeptData>>,
     restored: Option<Restored>,
 }
 
-impl Beginning {
-    /// Starts begin with this data from now on.
-    pub(crate) fn set(&mut self, data: &Rc<dyn DataSnapshot>) {
+impl InitialData {
+    /// Restores this data at every later start.
+    pub(crate) fn set(&mut self, data: &Rc<dyn KeptData>) {
         self.data = Some(Rc::clone(data));
     }
 
-    /// Puts it into the directory of a start, whose storage is made, before the system runs.
+    /// Restores the data into the directory of a start, after its storage is made and before the
+    /// system runs.
     pub(crate) fn put(&mut self, to: &Path) -> Result<(), PartError> {
         self.restored = None;
         if let Some(data) = &self.data {

@@ -1,9 +1,9 @@
-//! An environment that runs several instances of a system: as many environments of one runtime as there
-//! are instances, each on its seat, seen as one. Its CPU time is the sum over them, layer by layer; a
-//! layer is in force where it is so around every one of them.
+//! An environment that runs several instances of a system. It holds one environment of the same
+//! runtime per instance, each with its slot. Its CPU time is their sum per layer; a layer is in
+//! force when it is in force around every instance.
 //!
-//! Limits: processes of the host and containers of OCI runtimes. An engine and a virtual machine have
-//! networks of their own, in which instances do not find each other.
+//! Limits: processes of the host and containers of OCI runtimes only. Engines and virtual machines
+//! have networks of their own, in which instances cannot reach each other.
 
 use std::sync::Arc;
 
@@ -13,15 +13,15 @@ use tare_lab::environment::{
     Usage,
 };
 
+use crate::instance_slot::InstanceSlot;
 use crate::layer::network;
 use crate::run_context::RunContext;
-use crate::seat::Seat;
 use crate::{runtime, storage};
 use tare_lab::layer::Cpu;
 
 /// Why an environment cannot run several instances of a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SeveralError {
+pub enum MultiInstanceError {
     #[error(
         "environment {environment:?}: several instances of a system run in runtime \"process\" and \"oci:...\", not in {runtime:?}"
     )]
@@ -45,62 +45,62 @@ pub enum SeveralError {
     Quota { environment: String, cpu: String, count: u32 },
 }
 
-/// Whether an environment can run so many instances.
+/// Checks whether an environment can run this many instances.
 ///
 /// # Errors
-/// What stands against it.
-pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), SeveralError> {
+/// Names the part of the environment that does not allow it.
+pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceError> {
     let environment = || spec.name.clone();
     if count <= 1 {
         return Ok(());
     }
     if !matches!(spec.runtime.kind(), "process" | "oci") {
         let runtime = spec.runtime.to_string();
-        return Err(SeveralError::Runtime { environment: environment(), runtime });
+        return Err(MultiInstanceError::Runtime { environment: environment(), runtime });
     }
     if storage::is_shared(spec) {
         let kind = spec.storage.kind.clone();
-        return Err(SeveralError::Device { environment: environment(), kind });
+        return Err(MultiInstanceError::Device { environment: environment(), kind });
     }
     if !spec.inject.is_nothing() {
         let value = spec.inject.to_string();
-        return Err(SeveralError::Inject { environment: environment(), value });
+        return Err(MultiInstanceError::Inject { environment: environment(), value });
     }
     if count > network::INSTANCES_MAX {
-        return Err(SeveralError::Many { environment: environment(), asked: count });
+        return Err(MultiInstanceError::Many { environment: environment(), asked: count });
     }
     // A quota may be too small for the kernel once it is divided.
     if let Cpu::Quota(cpus) = spec.cpu
         && Cpu::quota(cpus / f64::from(count)).is_none()
     {
         let cpu = spec.cpu.to_string();
-        return Err(SeveralError::Quota { environment: environment(), cpu, count });
+        return Err(MultiInstanceError::Quota { environment: environment(), cpu, count });
     }
     Ok(())
 }
 
-/// Environments that are one.
-pub(crate) struct Several {
-    ground: Arc<RunContext>,
+/// One environment per instance, used as one.
+pub(crate) struct MultiInstance {
+    context: Arc<RunContext>,
     spec: EnvironmentSpec,
-    /// In the order of their seats; none before the start.
+    /// In the order of their slots; empty before the start.
     parts: Vec<Box<dyn Environment>>,
 }
 
-impl Several {
-    pub(crate) fn new(ground: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
-        Self { ground: Arc::clone(ground), spec: spec.clone(), parts: Vec::new() }
+impl MultiInstance {
+    pub(crate) fn new(context: &Arc<RunContext>, spec: &EnvironmentSpec) -> Self {
+        Self { context: Arc::clone(context), spec: spec.clone(), parts: Vec::new() }
     }
 
     fn begin(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
         let count = u32::try_from(launches.len()).unwrap_or(u32::MAX);
         let mut endpoints = Vec::new();
         self.parts.clear();
-        for (seat, launch) in Seat::row(count).zip(launches) {
-            let part = seat.part(&self.spec);
-            let mut environment = runtime::make(&self.ground.seated(seat), &part)?;
+        for (slot, launch) in InstanceSlot::slots(count).zip(launches) {
+            let part = slot.part(&self.spec);
+            let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
             let started = environment.start(launch);
-            // It may have made something before it failed.
+            // A failed start may have made something that `stop` removes.
             self.parts.push(environment);
             endpoints.push(started?);
         }
@@ -111,13 +111,13 @@ impl Several {
         &mut self,
         mut act: impl FnMut(&mut dyn Environment) -> Result<(), PartError>,
     ) -> Result<(), PartError> {
-        // What is done to one is done to all, also where it fails for one.
+        // A failure of one instance does not keep the others from the same call.
         let results: Vec<_> = self.parts.iter_mut().map(|part| act(&mut **part)).collect();
         results.into_iter().collect()
     }
 }
 
-impl Environment for Several {
+impl Environment for MultiInstance {
     fn spec(&self) -> &EnvironmentSpec {
         &self.spec
     }
@@ -132,7 +132,7 @@ impl Environment for Several {
         self.stop()?;
         let started = self.begin(launches);
         if started.is_err() {
-            // The first error is the one that tells; what is left is in the journal.
+            // The first error names the cause; the journal holds what is left.
             let _ = self.stop();
         }
         started
@@ -159,7 +159,7 @@ impl Environment for Several {
         Ok(sum)
     }
 
-    /// None where one instance has none: without it the others are not the system that was asked for.
+    /// Empty when one instance has no process: the others alone are not the requested system.
     fn processes(&mut self) -> Processes {
         let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
         if parts.iter().any(|part| part.system.is_empty()) {
@@ -187,13 +187,13 @@ impl Environment for Several {
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        // The first one's router is that of all.
+        // The first instance owns the router of all, so it stops last.
         let stopped: Vec<_> = self.parts.iter_mut().rev().map(|part| part.stop()).collect();
         stopped.into_iter().collect()
     }
 }
 
-/// The layers around all instances, from those around each.
+/// Joins the layer states of the instances into one state per layer.
 fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
     let mut joined: Vec<LayerState> = Vec::new();
     for (number, states) in parts.into_iter().enumerate() {
@@ -212,7 +212,7 @@ fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
     joined
 }
 
-/// Adds the accounts of one instance to those of the others.
+/// Adds the CPU time of one instance to the sum.
 fn add(sum: &mut Usage, one: Usage) {
     sum.system_cpu_ns += one.system_cpu_ns;
     for (name, ns) in one.layer_cpu_ns {
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_divided_is_refused_by_name() {
+    fn refuses_what_instances_cannot_share() {
         let refused = |spec: &EnvironmentSpec, count| check(spec, count).unwrap_err().to_string();
         assert_eq!(check(&spec("vm:qemu", "shared"), 1), Ok(()));
         assert!(refused(&spec("docker", "shared"), 2).contains("not in \"docker\""));
@@ -253,18 +253,18 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_its_part_of_the_limits() {
+    fn divides_limits_among_instances() {
         let parts: Vec<EnvironmentSpec> =
-            Seat::row(2).map(|seat| seat.part(&spec("process", "quota=1.5"))).collect();
+            InstanceSlot::slots(2).map(|slot| slot.part(&spec("process", "quota=1.5"))).collect();
         assert_eq!(parts[0], parts[1]);
         assert_eq!(parts[0].cpu, Cpu::Quota(0.75));
         assert_eq!(parts[0].limits.memory_bytes, Some(1 << 29));
         let pinned = spec("process", "pinned");
-        assert_eq!(Seat::only().part(&pinned), pinned);
+        assert_eq!(InstanceSlot::single().part(&pinned), pinned);
     }
 
     #[test]
-    fn accounts_are_summed_layer_by_layer() {
+    fn sums_cpu_time_per_layer() {
         let one = |system_cpu_ns, proxy, throttled_ns| Usage {
             system_cpu_ns,
             layer_cpu_ns: vec![("userland proxy".into(), proxy)],
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_is_in_force_around_all_or_not_at_all() {
+    fn layer_is_in_force_only_around_all_instances() {
         let state =
             |found: &str, in_force| crate::system::state("cpu", "x", found.into(), in_force);
         let joined = join(vec![vec![state("a", true)], vec![state("a", true)]]);
