@@ -93,7 +93,10 @@ pub trait System {
 
     /// Returns what the system detected and chose (I/O engine, polling, shards ...). It asks the
     /// system, or reads its data directory as the host sees it.
-    fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError>;
+    /// The default is for a system that cannot be asked.
+    fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
+        Ok(Vec::new())
+    }
 
     /// Returns the background work that is still running after the load, such as flushes and
     /// compactions; `None` once the system is quiet. The campaign repeats the call until then, and
@@ -120,5 +123,7 @@ pub trait System {
     }
 
     /// Reads the system's own account of its CPU time, if it keeps one. Takes well under 1 ms.
-    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError>;
+    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+        Ok(None)
+    }
 }

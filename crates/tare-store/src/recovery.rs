@@ -65,7 +65,7 @@ pub(crate) struct Replayed {
 }
 
 /// Reads the log and calls `apply` with the sequence and the entries of every group from sequence
-/// `from` on, in order. ExtraRounds the log holds exactly these, durably.
+/// `from` on, in order. Afterwards the log holds exactly these, durably.
 pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
     files: &mut F,
     from: u64,

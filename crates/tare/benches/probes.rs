@@ -130,7 +130,7 @@ fn measure(
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
     let client = Some(factory.client_namespace());
-    let way = Way { namespace: client.map(Into::into) };
+    let way = ClientRoute { namespace: client.map(Into::into) };
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &way)?;
     let mut driver = TareLoad::start(program, &cpus.client, client, factory.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;

@@ -82,7 +82,7 @@ fn weighable(
     let factory = EnvironmentFactory::open(options_of_factory).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    let way = Way { namespace: Some(factory.client_namespace().into()) };
+    let way = ClientRoute { namespace: Some(factory.client_namespace().into()) };
     let system = tare_system::find(name).unwrap().make(&spec, &way).unwrap();
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {

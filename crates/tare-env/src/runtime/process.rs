@@ -195,7 +195,7 @@ impl Environment for Process {
         &self.spec
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.initial_data.set(data);
     }
 

@@ -9,13 +9,13 @@ use tare_lab::environment::{DataSnapshot, Restored};
 /// The data that every start restores, and the outcome of the last restore.
 #[derive(Debug, Default)]
 pub(crate) struct InitialData {
-    data: Option<Rc<dyn KeptData>>,
+    data: Option<Rc<dyn DataSnapshot>>,
     restored: Option<Restored>,
 }
 
 impl InitialData {
     /// Restores this data at every later start.
-    pub(crate) fn set(&mut self, data: &Rc<dyn KeptData>) {
+    pub(crate) fn set(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.data = Some(Rc::clone(data));
     }
 

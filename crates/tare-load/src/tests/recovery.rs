@@ -10,7 +10,7 @@ use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
 use crate::run::load::{LoadConfig, run};
-use tare_testkit::fake_server::{FakeServer, Manner};
+use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 /// Time limit for a replacement of a connection, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(120);

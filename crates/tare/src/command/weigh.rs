@@ -337,7 +337,7 @@ pub(super) fn measure_here(
     if let Some(tuned) = tuned {
         tuned.give(&mut factory, state)?;
     }
-    let way = tare_system::Way { namespace: Some(factory.client_namespace().into()) };
+    let way = tare_system::ClientRoute { namespace: Some(factory.client_namespace().into()) };
     let system =
         info.make(&study.system, &way).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let host = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
@@ -378,8 +378,8 @@ pub(super) fn measure_here(
     doubts.extend(baseline_taxes().map(|found| Doubt::BaselineNotClean { found }));
     let mut extra = ExtraRounds::default();
     if let Some(asked) = &question.stacks {
-        let (found, missing) = stacks::afterwards(asked, factory.run(), &plan.all);
-        afterwards = found;
+        let (found, missing) = stacks::extra_rounds(asked, factory.run(), &plan.all);
+        extra = found;
         doubts.extend(missing);
     }
     let writer = question.writer(&plan, host, &clock)?;
@@ -398,7 +398,7 @@ pub(super) fn measure_here(
         keep: Some(factory.context().work().join("kept")),
         doubts,
     };
-    let ending = conduct(question, parts, writer, stop, afterwards)?;
+    let ending = conduct(question, parts, writer, stop, extra)?;
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }

@@ -31,7 +31,7 @@ use std::time::{Duration, Instant};
 use bollard::models::ContainerState;
 use tare_host::exec::{Command, ExecError};
 use tare_host::journal::{Entry, EntryId};
-use tare_host::process::Hold;
+use tare_host::process::ProcessHandle;
 use tare_host::program::Program;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
@@ -555,7 +555,7 @@ impl Environment for Container {
         &self.spec
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.initial_data.set(data);
     }
 

@@ -422,7 +422,7 @@ impl Environment for Oci {
         &self.spec
     }
 
-    fn begin_with(&mut self, data: &Rc<dyn KeptData>) {
+    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
         self.initial_data.set(data);
     }
 
