@@ -114,8 +114,8 @@ fn time_text(time: Duration) -> String {
     let ns = time.as_nanos();
     match ns {
         0 => "0us".to_string(),
-        _ if ns % 1_000_000 == 0 => format!("{}ms", ns / 1_000_000),
-        _ if ns % 1000 == 0 => format!("{}us", ns / 1000),
+        _ if ns.is_multiple_of(1_000_000) => format!("{}ms", ns / 1_000_000),
+        _ if ns.is_multiple_of(1000) => format!("{}us", ns / 1000),
         _ => format!("{ns}ns"),
     }
 }
