@@ -229,7 +229,7 @@ impl System {
             Some(Err(error)) => error.to_string(),
             None => "no cgroup of its own".into(),
         };
-        Some(state("limits.memory", &wanted.to_string(), found, in_force))
+        Some(state("limits.memory", wanted.to_string(), found, in_force))
     }
 
     /// The `Seccomp` line of the system's process.

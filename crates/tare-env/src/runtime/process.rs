@@ -234,7 +234,7 @@ impl Environment for Process {
             system::state("runtime", &spec.runtime, found, in_force),
             system.read_network(&layers),
             system.read_cpu(&layers, &plan),
-            system::state("security", &spec.security, found_seccomp, seccomp == Some(filtered)),
+            system::state("security", spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers),
             storage,
         ];

@@ -340,7 +340,7 @@ mod tests {
         fs::create_dir(&keep).unwrap();
         let other = state.join("tare-zzzz");
         let entries = [keep.clone(), other, state.join(format!("{}/../keep", journal.prefix()))];
-        journal.write(entries.map(|path| Entry::directory(path)).to_vec()).unwrap();
+        journal.write(entries.map(Entry::directory).to_vec()).unwrap();
         assert_eq!(journal.close().len(), 3);
         assert!(keep.exists());
         fs::remove_dir_all(&state).unwrap();

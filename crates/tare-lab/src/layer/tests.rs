@@ -143,7 +143,8 @@ fn runtimes_have_a_kind_and_an_argument() {
 
 #[test]
 fn accepts_every_listed_value() {
-    let takes: [(Layer, fn(&str) -> bool); 6] = [
+    type Takes = fn(&str) -> bool;
+    let takes: [(Layer, Takes); 6] = [
         (Layer::Network, |text| text.parse::<Network>().is_ok()),
         (Layer::Cpu, |text| text.parse::<Cpu>().is_ok()),
         (Layer::Security, |text| text.parse::<Security>().is_ok()),

@@ -142,7 +142,7 @@ impl Container {
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
-        states.push(system::state("cgroup", &spec.cgroup, found, in_force));
+        states.push(system::state("cgroup", spec.cgroup, found, in_force));
         states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", inspected.image);

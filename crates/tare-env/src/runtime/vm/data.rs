@@ -247,7 +247,7 @@ impl Data {
             let in_force = facts.mount.contains(" virtiofs ");
             return state(
                 "storage",
-                &format!("virtiofs, cache = {cache}"),
+                format!("virtiofs, cache = {cache}"),
                 facts.mount.clone(),
                 in_force,
             );

@@ -136,13 +136,13 @@ fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerStat
     let mut states = vec![
         state(
             "vm.vcpus",
-            &vcpus.to_string(),
+            vcpus.to_string(),
             format!("online inside: {}", facts.cpus),
             online == vcpus,
         ),
         state(
             "vm.memory",
-            &memory.to_string(),
+            memory.to_string(),
             format!("MemTotal inside: {} bytes", facts.memory_bytes),
             enough,
         ),
