@@ -359,7 +359,8 @@ fn killed(runtime: &str, state: &str, test: &str) {
         let begin = Instant::now();
         let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
-        assert_eq!(report.runs.len(), 1, "{report:?}");
+        // A user-mode kernel is tried by a boot first, which has a journal of its own.
+        assert!(!report.runs.is_empty(), "the kill hit nothing");
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
             eprintln!("killed after {lines} lines: {outcome:?} in {elapsed:.0?}");

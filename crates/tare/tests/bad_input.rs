@@ -41,7 +41,7 @@ fn a_wrong_command_line_is_usage() {
     let here = scratch();
     check(here.path(), &[], 2, &["Usage"]);
     check(here.path(), &["wiegh"], 2, &["wiegh", "weigh"]);
-    check(here.path(), &["weigh", "--budget", "soon"], 2, &["--budget", "500ms or 5m"]);
+    check(here.path(), &["weigh", "--budget", "soon"], 2, &["--budget", "400ms or 5m"]);
     check(here.path(), &["weigh", "--rounds", "0"], 2, &["--rounds"]);
     check(here.path(), &["compare", "one.tare"], 2, &["FILE.tare"]);
     check(here.path(), &["db", "--data", "d", "--durability", "never"], 2, &["periodic=TIME"]);

@@ -219,6 +219,6 @@ fn caches_are_refused_by_name() {
     };
     check("/dev/shm", "tmpfs, which is memory");
     check("/proc", "no block device below it");
-    check("/dev/null", "no directory, regular file or block device");
+    check("/dev/null", "not a directory, regular file or block device");
     check("nowhere", "cannot look at nowhere");
 }

@@ -39,6 +39,9 @@ const IN_GUESTS: &[(&str, &str)] = &[
 const COMPUTING: &[&str] =
     &["tare-cql", "tare-sim", "tare-std", "tare-store", "tare-testkit", "xtask"];
 
+/// Suites of those packages that measure all the same, so that each of them runs alone.
+const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
+
 /// The lane of a test binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lane {
@@ -74,7 +77,7 @@ impl Binary {
         };
         if IN_GUESTS.iter().any(is_suite) {
             Lane::Guests
-        } else if COMPUTING.contains(&self.package.as_str()) {
+        } else if COMPUTING.contains(&self.package.as_str()) && !MEASURING.iter().any(is_suite) {
             Lane::Computing
         } else {
             Lane::Alone

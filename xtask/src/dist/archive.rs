@@ -15,24 +15,21 @@ pub(super) const PROGRAM: u32 = 0o755;
 pub(super) struct Tar {
     builder: tar::Builder<Vec<u8>>,
     folders: BTreeSet<String>,
-    /// What every path begins with.
-    prefix: &'static str,
 }
 
 impl Tar {
-    pub(super) fn new(prefix: &'static str) -> Tar {
-        Tar { builder: tar::Builder::new(Vec::new()), folders: BTreeSet::new(), prefix }
+    pub(super) fn new() -> Tar {
+        Tar { builder: tar::Builder::new(Vec::new()), folders: BTreeSet::new() }
     }
 
     /// Adds a file and the folders above it.
     pub(super) fn add(&mut self, path: &str, mode: u32, bytes: &[u8]) -> anyhow::Result<()> {
         for (at, _) in path.match_indices('/') {
             if self.folders.insert(path[..at].to_string()) {
-                let folder = format!("{}{}/", self.prefix, &path[..at]);
-                self.entry(&folder, tar::EntryType::Directory, PROGRAM, &[])?;
+                self.entry(&path[..=at], tar::EntryType::Directory, PROGRAM, &[])?;
             }
         }
-        self.entry(&format!("{}{path}", self.prefix), tar::EntryType::Regular, mode, bytes)
+        self.entry(path, tar::EntryType::Regular, mode, bytes)
     }
 
     fn entry(
@@ -78,7 +75,7 @@ mod tests {
     #[test]
     fn an_archive_has_every_folder_once_and_no_time() {
         let make = || {
-            let mut tar = Tar::new("./");
+            let mut tar = Tar::new();
             tar.add("a/b/c", PROGRAM, b"x").unwrap();
             tar.add("a/d", FILE, b"y").unwrap();
             tar.finish().unwrap()
@@ -95,7 +92,7 @@ mod tests {
                 (path, entry.header().mode().unwrap(), entry.header().mtime().unwrap())
             })
             .collect();
-        let wanted = [("./a/", 0o755), ("./a/b/", 0o755), ("./a/b/c", 0o755), ("./a/d", 0o644)];
+        let wanted = [("a/", 0o755), ("a/b/", 0o755), ("a/b/c", 0o755), ("a/d", 0o644)];
         let wanted = wanted.map(|(path, mode)| (path.to_string(), mode, 0));
         assert_eq!(entries, wanted);
     }

@@ -11,7 +11,7 @@ use super::archive::{FILE, PROGRAM, Tar, gzip};
 use super::files::Files;
 
 pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
-    let mut data = Tar::new("./");
+    let mut data = Tar::new();
     let mut bytes = 0;
     let mut add = |path: &str, mode, content: &[u8]| {
         bytes += content.len();
@@ -28,7 +28,7 @@ pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Res
         add(&format!("usr/share/tare/studies/{name}"), FILE, text)?;
     }
     add("usr/share/zsh/vendor-completions/_tare", FILE, &files.zsh)?;
-    let mut control = Tar::new("./");
+    let mut control = Tar::new();
     control.add("control", FILE, fields(release, bytes).as_bytes())?;
     let members = [
         ("debian-binary", b"2.0\n".to_vec()),

@@ -19,7 +19,7 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar+gzip";
 pub(super) const NAME: &str = "tare";
 
 pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
-    let mut layer = Tar::new("");
+    let mut layer = Tar::new();
     layer.add("tare", PROGRAM, &files.program)?;
     layer.add("licenses/LICENSE", FILE, &files.license)?;
     for (name, text) in &files.studies {
@@ -52,7 +52,7 @@ pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Res
         "RepoTags": [format!("{NAME}:{}", release.version)],
         "Layers": [blob(&packed)],
     }]))?;
-    let mut tar = Tar::new("");
+    let mut tar = Tar::new();
     tar.add("oci-layout", FILE, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
     tar.add("index.json", FILE, &index)?;
     tar.add("manifest.json", FILE, &docker)?;

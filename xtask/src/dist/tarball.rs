@@ -11,7 +11,7 @@ use super::files::Files;
 
 pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Result<PathBuf> {
     let top = release.name();
-    let mut tar = Tar::new("");
+    let mut tar = Tar::new();
     let mut add = |path: &str, mode, bytes: &[u8]| tar.add(&format!("{top}/{path}"), mode, bytes);
     add("tare", PROGRAM, &files.program)?;
     add("LICENSE", FILE, &files.license)?;
