@@ -55,7 +55,9 @@ struct State {
     executed: AtomicU64,
     connections: AtomicU64,
     forgotten: AtomicBool,
-    /// `CloseOnce` has closed its connection.
+    /// The next request closes its connection.
+    close_next: AtomicBool,
+    /// `CloseOnce` or `close_next` has closed a connection.
     closed: AtomicBool,
     /// A connection that was opened after that has executed a request.
     recovered: AtomicBool,
@@ -85,6 +87,7 @@ impl FakeServer {
             connections: AtomicU64::new(0),
             forgotten: AtomicBool::new(false),
             closed: AtomicBool::new(false),
+            close_next: AtomicBool::new(false),
             recovered: AtomicBool::new(false),
             statements: Mutex::default(),
             stop: AtomicBool::new(false),
@@ -117,7 +120,12 @@ impl FakeServer {
         self.state.connections.load(Ordering::Relaxed)
     }
 
-    /// Returns whether a connection that was made after `CloseOnce` closed one has executed something.
+    /// Closes the connection that sends the next request, which gets no answer.
+    pub fn close_next(&self) {
+        self.state.close_next.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns whether a connection that was opened after one was closed has executed a request.
     pub fn has_recovered(&self) -> bool {
         self.state.recovered.load(Ordering::Relaxed)
     }
@@ -199,6 +207,10 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         }
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
+            if state.close_next.swap(false, Ordering::Relaxed) {
+                state.closed.store(true, Ordering::Relaxed);
+                return false;
+            }
             match state.manner {
                 ServerBehaviour::CloseAfter(count) if executed >= count => return false,
                 ServerBehaviour::SilentAfter(count) if executed >= count => return true,

@@ -9,7 +9,7 @@ use super::{PlainLoad, workload};
 use crate::access::Recovery;
 use crate::pacing::Pace;
 use crate::report::LoadReport;
-use crate::run::load::{LoadConfig, run};
+use crate::run::load::{LoadConfig, LoadEvent, run};
 use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
 /// Time limit for a replacement of a connection, on a busy host.
@@ -71,10 +71,10 @@ fn a_second_attempt_may_be_answered_where_the_first_is_not() {
     assert!(report.operations > 0, "{report:?}");
 }
 
-/// A load of a server that closes one connection with a request on it unanswered. It ends once a
-/// connection that was made afterwards serves, however long that takes.
+/// A load of a server that closes one connection with a request on it unanswered, in the second
+/// second of the window. It ends once a connection that was made afterwards serves.
 fn reconnected(recovery: Recovery) -> LoadReport {
-    let server = FakeServer::start(ServerBehaviour::CloseOnce(500));
+    let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = writing(&server, recovery);
     config.pace = Pace::Closed(PATIENCE);
     let (stop, ended) = (AtomicBool::new(false), AtomicBool::new(false));
@@ -85,7 +85,13 @@ fn reconnected(recovery: Recovery) -> LoadReport {
             }
             stop.store(true, Ordering::Relaxed);
         });
-        let report = run(&config, &stop, &mut |_| {});
+        let mut has_closed = false;
+        let report = run(&config, &stop, &mut |event| {
+            if matches!(event, LoadEvent::Interval(_)) && !has_closed {
+                has_closed = true;
+                server.close_next();
+            }
+        });
         ended.store(true, Ordering::Relaxed);
         assert!(server.has_recovered(), "no connection was made again: {report:?}");
         report.unwrap()
