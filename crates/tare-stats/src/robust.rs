@@ -56,7 +56,7 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// Slices on a busy machine have heavy tails, which distort means. A robust estimate of each share
 /// would weight the blocks differently for each share, and the shares would no longer add up.
 /// Therefore the common table is cleaned once. The usual value of a figure is the environment's
-/// median times the level of the block, on the log scale. A figure that is farther than [`USUAL`]
+/// median times the level of the block, on the log scale. A figure that is farther than `USUAL`
 /// standard deviations from its usual value is moved to that distance. (These are Huber's
 /// pseudo-values, "Robust Statistics", 2nd edition, 1.7, of the two-way table.) The method ignores
 /// signs and shares. It therefore shifts no share if the noise is symmetric, and leaves normal noise
