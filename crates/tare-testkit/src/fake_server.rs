@@ -147,6 +147,15 @@ impl Drop for FakeServer {
     }
 }
 
+impl State {
+    /// Whether `close_next` asks to close the connection of this request.
+    fn closes_now(&self) -> bool {
+        let closes = self.close_next.swap(false, Ordering::Relaxed);
+        self.closed.fetch_or(closes, Ordering::Relaxed);
+        closes
+    }
+}
+
 fn serve(mut socket: TcpStream, state: &State) {
     let made_again = state.closed.load(Ordering::Relaxed);
     let mut input = Vec::new();
@@ -207,11 +216,8 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         }
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
-            if state.close_next.swap(false, Ordering::Relaxed) {
-                state.closed.store(true, Ordering::Relaxed);
-                return false;
-            }
             match state.manner {
+                _ if state.closes_now() => return false,
                 ServerBehaviour::CloseAfter(count) if executed >= count => return false,
                 ServerBehaviour::SilentAfter(count) if executed >= count => return true,
                 ServerBehaviour::GarbageAfter(count) if executed >= count => {

@@ -105,7 +105,7 @@ fn write_and_kill(server: &mut Server, writers: &mut [Writer], wanted: u64, afte
 #[test]
 fn what_was_acknowledged_survives_kills_over_io_uring() {
     let name = "what_was_acknowledged_survives_kills_over_io_uring";
-    check(name, &["--durability", "sync", "--io", "uring"], true);
+    check(name, &["--durability", "sync", "--io", "io_uring"], true);
 }
 
 #[test]
