@@ -138,7 +138,8 @@ fn device(path: &Path) -> std::io::Result<String> {
     Ok(format!("device: {is_device}\nread back: {same}\nbeyond the end: {end:?}\n"))
 }
 
-/// Writes and syncs for ever beside the server, and says when that begins to work and when it fails.
+/// Writes and syncs for ever beside the server, and says when that begins to work and when it
+/// fails.
 fn sync(data: &Path) -> std::io::Result<()> {
     let file = File::create(data.join("synced"))?;
     thread::spawn(move || {

@@ -65,8 +65,8 @@ impl EnvironmentFactory {
     /// network namespace.
     ///
     /// # Errors
-    /// Fails without root, iproute2, nftables or a writable state directory. A failure leaves nothing
-    /// behind.
+    /// Fails without root, iproute2, nftables or a writable state directory. A failure leaves
+    /// nothing behind.
     pub fn open(options: FactoryOptions) -> Result<Self, FactoryError> {
         if !rustix::process::geteuid().is_root() {
             return Err(FactoryError::NoRoot);
@@ -110,8 +110,8 @@ impl EnvironmentFactory {
             .map_err(|source| FactoryError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
         // The entry for the processes precedes the first command: a command that outlives a killed
-        // harness would make its namespace after everything was undone. Undoing a whole journal ends
-        // the processes first, at whatever position their entry is.
+        // harness would make its namespace after everything was undone. Undoing a whole journal
+        // ends the processes first, at whatever position their entry is.
         journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         fs::create_dir(&work)
             .map_err(|source| FactoryError::Work { path: work.clone(), source })?;

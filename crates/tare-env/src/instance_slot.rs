@@ -1,6 +1,6 @@
-//! The slot of one instance among the instances of a system in one environment, and what they share.
-//! Each instance has its own processes, cgroup, data directory and addresses. All use one port and
-//! one bridge, as containers of one host do.
+//! The slot of one instance among the instances of a system in one environment, and what they
+//! share. Each instance has its own processes, cgroup, data directory and addresses. All use one
+//! port and one bridge, as containers of one host do.
 
 use std::sync::{Arc, OnceLock};
 

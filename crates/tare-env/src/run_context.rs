@@ -111,7 +111,8 @@ impl RunContext {
         &self.common.roots
     }
 
-    /// The number of the next start of an environment, from 0. Names of what the start makes end in it.
+    /// The number of the next start of an environment, from 0. Names of what the start makes end in
+    /// it.
     pub fn next_environment(&self) -> u32 {
         self.common.environments.fetch_add(1, Ordering::Relaxed)
     }

@@ -96,7 +96,8 @@ impl System {
         }
     }
 
-    /// The processes of the system and of its layers, for the probes. The first process comes first.
+    /// The processes of the system and of its layers, for the probes. The first process comes
+    /// first.
     pub(crate) fn processes(&self) -> Processes {
         let mut system = self.pids();
         system.sort_by_key(|pid| *pid != self.pid);
@@ -266,8 +267,8 @@ pub(crate) fn state(
     LayerState { layer: layer.into(), wanted: wanted.to_string(), found, in_force }
 }
 
-/// The arguments of a launch with what only the environment knows (`Launch` says which words), and with
-/// what its image says in the place of `{image}`.
+/// The arguments of a launch with what only the environment knows (`Launch` says which words), and
+/// with what its image says in the place of `{image}`.
 pub(crate) fn arguments(
     launch: &Launch,
     addresses: impl Into<SystemAddresses>,
@@ -302,7 +303,8 @@ pub(crate) fn arguments(
     launch.arguments.iter().map(word).collect()
 }
 
-/// The host's program that a launch needs, with the files to show inside; empty where it needs none.
+/// The host's program that a launch needs, with the files to show inside; empty where it needs
+/// none.
 ///
 /// # Errors
 /// When it is not installed: what to install.

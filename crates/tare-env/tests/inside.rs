@@ -1,5 +1,6 @@
-//! A guest whose root is the host's: commands run in it with what they print and how they end, what is
-//! handed back is on the host, nothing else is, and nothing is left, also when the harness is killed.
+//! A guest whose root is the host's: commands run in it with what they print and how they end, what
+//! is handed back is on the host, nothing else is, and nothing is left, also when the harness is
+//! killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -34,7 +35,8 @@ fn commands_of_the_host_run_under_a_user_mode_kernel() {
     }
 }
 
-/// The life of one guest. `disks` are those that may be written over, and `can` is what its kernel can.
+/// The life of one guest. `disks` are those that may be written over, and `can` is what its kernel
+/// can.
 fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     let _guest = own_guest();
     let state = State::new(&format!("inside-{accelerator}"));

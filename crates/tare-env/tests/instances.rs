@@ -1,5 +1,5 @@
-//! Environments of several instances: each has an address and a share of its own, they find each other,
-//! and are accounted for, frozen and ended together; nothing is left of any of them.
+//! Environments of several instances: each has an address and a share of its own, they find each
+//! other, and are accounted for, frozen and ended together; nothing is left of any of them.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 mod common;

@@ -1,9 +1,9 @@
-//! NVMe over fabrics on the real thing: target and initiator of this kernel, over TCP and over RDMA in
-//! software. What every storage layer has to do (in force, write, sync, read, survive, leave nothing),
-//! and what only a fabric can do: lose its target under load.
+//! NVMe over fabrics on the real thing: target and initiator of this kernel, over TCP and over RDMA
+//! in software. What every storage layer has to do (in force, write, sync, read, survive, leave
+//! nothing), and what only a fabric can do: lose its target under load.
 //!
-//! Where this kernel lacks the modules, the tests run inside a guest of ours: `in_a_guest` starts them
-//! there, and here they are skipped by name.
+//! Where this kernel lacks the modules, the tests run inside a guest of ours: `in_a_guest` starts
+//! them there, and here they are skipped by name.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -60,7 +60,8 @@ fn in_a_guest() {
     }
 }
 
-/// What a storage layer may leave: everything that is named after a run but what the run itself has.
+/// What a storage layer may leave: everything that is named after a run but what the run itself
+/// has.
 fn traces(state: &State) -> BTreeSet<String> {
     let runs = ["process", "cgroup", "network namespace"];
     let found = clean::leftovers(&state.0).into_iter().filter(|left| !runs.contains(&left.kind));
@@ -237,7 +238,8 @@ fn what_a_killed_harness_leaves_is_cleaned() {
     }
 }
 
-/// Runs a system that syncs, takes the target away and waits for the error: what is left is nothing.
+/// Runs a system that syncs, takes the target away and waits for the error: what is left is
+/// nothing.
 fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Silence>) {
     let _host = host();
     if !can(test, options) {

@@ -106,8 +106,8 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
 
     assert!(checks.contains("read back: true"), "{name}: {checks}");
     assert!(checks.contains("direct: Ok(4096)"), "{name}: {checks}");
-    // btrfs falls back to the page cache, and memory has nothing to align with. Direct I/O in gVisor
-    // passes its own cache by, and not the host's.
+    // btrfs falls back to the page cache, and memory has nothing to align with. Direct I/O in
+    // gVisor passes its own cache by, and not the host's.
     if spec.runtime.as_str().ends_with("runsc") {
         assert!(checks.contains("misaligned: None"), "{name}: {checks}");
     } else if ["ext4", "xfs"].contains(&&*spec.storage.kind) {

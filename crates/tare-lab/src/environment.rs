@@ -29,8 +29,8 @@ pub struct EnvironmentSpec {
     /// The storage of the system's data.
     #[serde(default, skip_serializing_if = "StorageSpec::is_directory")]
     pub storage: StorageSpec,
-    /// Options of a virtual machine (`vcpus`, `memory`, ...) as (name, value). Empty: the defaults, or
-    /// another runtime.
+    /// Options of a virtual machine (`vcpus`, `memory`, ...) as (name, value). Empty: the defaults,
+    /// or another runtime.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub vm: Vec<(String, String)>,
     /// Options of gVisor (`platform`, `network`, ...) as (name, value). Empty: the defaults, or
@@ -140,8 +140,8 @@ pub struct Launch {
     pub arguments: Vec<String>,
     /// The program that the Tare binary starts inside the environment.
     pub program: Option<HostProgram>,
-    /// True: start the command of the environment's image. `{image}` in `arguments` becomes the object
-    /// `config` of the OCI image configuration, as JSON.
+    /// True: start the command of the environment's image. `{image}` in `arguments` becomes the
+    /// object `config` of the OCI image configuration, as JSON.
     pub from_image: bool,
     /// The port on which the system listens, if it is fixed.
     pub port: Option<u16>,
@@ -174,8 +174,8 @@ pub struct Endpoint {
 /// Saved data from which systems can start. Implementations live in
 /// `tare-system`.
 pub trait DataSnapshot: fmt::Debug {
-    /// Restores the data into an existing, empty directory of the host. The copy belongs to one system
-    /// alone.
+    /// Restores the data into an existing, empty directory of the host. The copy belongs to one
+    /// system alone.
     fn put(&self, to: &Path) -> Result<Restored, PartError>;
 }
 
@@ -228,15 +228,16 @@ pub struct Processes {
     pub layer: Vec<u32>,
 }
 
-/// Runs a system inside a stack of layers. Implementations live in `tare-env`, one file per runtime.
+/// Runs a system inside a stack of layers. Implementations live in `tare-env`, one file per
+/// runtime.
 ///
 /// Teardown (`stop`) is idempotent and runs on failure and signal. After `kill -9` the host's
 /// journal undoes what is left.
 pub trait Environment {
     fn spec(&self) -> &EnvironmentSpec;
 
-    /// Makes all later starts begin with this data. An environment whose storage the host cannot write
-    /// ignores it; `restored` then returns `None`.
+    /// Makes all later starts begin with this data. An environment whose storage the host cannot
+    /// write ignores it; `restored` then returns `None`.
     fn start_from(&mut self, _data: &Rc<dyn DataSnapshot>) {}
 
     /// Returns how the running start restored its data; `None` if it began empty and needs a load.
@@ -244,8 +245,8 @@ pub trait Environment {
         None
     }
 
-    /// Creates the environment, after a journal entry, and starts the system in it. Returns once the
-    /// process runs; the caller waits until it answers.
+    /// Creates the environment, after a journal entry, and starts the system in it. Returns once
+    /// the process runs; the caller waits until it answers.
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError>;
 
     /// Starts several instances of a system, each with its share of the layers' limits. All other

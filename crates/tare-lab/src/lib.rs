@@ -1,8 +1,9 @@
 //! The core of Tare: `study` parses the question, `schedule` orders the slices, `campaign` runs
 //! them, `record` stores them, and `analysis` and `doubt` draw the conclusions.
 //!
-//! **Invariant:** this crate knows no container, no database and no host file. It reaches them
-//! only through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates implement.
+//! **Invariant:** this crate knows no container, no database and no host file. It reaches them only
+//! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates
+//! implement.
 #![forbid(unsafe_code)]
 
 pub mod ablation;

@@ -81,9 +81,9 @@ pub trait System {
         None
     }
 
-    /// Checks once whether a started system answers. The campaign repeats the call until it succeeds
-    /// or `ready_limit` has passed. The default is ready at once and leaves waiting to the driver's
-    /// `open`.
+    /// Checks once whether a started system answers. The campaign repeats the call until it
+    /// succeeds or `ready_limit` has passed. The default is ready at once and leaves waiting to the
+    /// driver's `open`.
     ///
     /// # Errors
     /// The part that is not ready yet. The campaign reports it when the limit has passed.

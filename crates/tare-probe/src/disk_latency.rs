@@ -199,8 +199,8 @@ fn bucket(code: &mut Assembler) {
     code.number(AluOp::And, LATENCY, BUCKETS.cast_signed() - 1);
 }
 
-/// The largest time of a bucket, in ns. Bucket `8 e + s` holds the times whose highest bit is number
-/// `e + 3` and whose next three bits are `s`.
+/// The largest time of a bucket, in ns. Bucket `8 e + s` holds the times whose highest bit is
+/// number `e + 3` and whose next three bits are `s`.
 fn bucket_end_ns(bucket: usize) -> u64 {
     let (octave, step) = (bucket >> STEP_BITS, bucket as u64 & 7);
     u64::try_from((u128::from(9 + step) << octave) - 1).unwrap_or(u64::MAX)

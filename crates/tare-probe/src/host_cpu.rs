@@ -3,8 +3,8 @@
 //!
 //! Sources, the best first:
 //! - cgroup v1, the root's `cpuacct.usage`: ns, charged as tasks run. A task that runs while the
-//!   file is read is counted up to its last tick or switch, so an edge is off by at most one tick of
-//!   the kernel (1 to 10 ms) per CPU.
+//!   file is read is counted up to its last tick or switch, so an edge is off by at most one tick
+//!   of the kernel (1 to 10 ms) per CPU.
 //! - cgroup v2, the root's `cpu.stat`: `user_usec + system_usec`, which the kernel copies from the
 //!   figures behind `/proc/stat`. `usage_usec` is not used: until Linux 6.14 it included steal time
 //!   (kernel commit db5fd3cf8bf4).

@@ -61,8 +61,8 @@ fn open(roots: &Roots, cpus: &CpuSet) -> Opened {
     }
 }
 
-/// The source of a line. The interrupt of a device has a number, and after its counts the chip, line
-/// and action. Other interrupts have a short name.
+/// The source of a line. The interrupt of a device has a number, and after its counts the chip,
+/// line and action. Other interrupts have a short name.
 fn source_of(label: &str, rest: &str) -> String {
     match label.parse::<u32>() {
         Ok(_) => name_part(rest.rsplit(' ').next().unwrap_or(label)),

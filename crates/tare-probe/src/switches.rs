@@ -1,5 +1,5 @@
-//! `switches`: how often the threads of the system, the layer and the client gave up their CPU, lost
-//! it, or moved to another CPU.
+//! `switches`: how often the threads of the system, the layer and the client gave up their CPU,
+//! lost it, or moved to another CPU.
 //!
 //! Source: `/proc/PID/task/TID/sched` (`nr_voluntary_switches`, `nr_involuntary_switches`,
 //! `se.nr_migrations`; kernel/sched/debug.c, proc_sched_show_task). A kernel without

@@ -1,8 +1,8 @@
 //! `tcp`: segments, retransmits and drops of TCP, in the network namespaces of the system and the
 //! client.
 //!
-//! Source: `/proc/PID/net/snmp` and `/proc/PID/net/netstat`, which show the namespace of the process
-//! (kernel: Documentation/networking/snmp_counter.rst).
+//! Source: `/proc/PID/net/snmp` and `/proc/PID/net/netstat`, which show the namespace of the
+//! process (kernel: Documentation/networking/snmp_counter.rst).
 
 use std::fs;
 use std::path::PathBuf;

@@ -1,9 +1,10 @@
 //! The map of `tare disk --map`: read latency over read and write rates, as a picture that needs
 //! nothing else.
 //!
-//! Colours are Cividis (Nuñez, Anderton, Renslow, "Optimizing colormaps with consideration for color
-//! vision deficiency", PLOS ONE 2018), which grows in lightness and reads the same with and without
-//! red-green blindness; the scale is logarithmic. A disk that fell behind is marked by a dot too.
+//! Colours are Cividis (Nuñez, Anderton, Renslow, "Optimizing colormaps with consideration for
+//! color vision deficiency", PLOS ONE 2018), which grows in lightness and reads the same with and
+//! without red-green blindness; the scale is logarithmic. A disk that fell behind is marked by a
+//! dot too.
 
 use std::fmt::Write;
 

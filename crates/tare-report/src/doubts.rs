@@ -1,6 +1,6 @@
-//! Doubts as a report shows them: each kind has one number, which marks the figures; its text follows
-//! once below them. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this module adds
-//! a heading and the short form for one line of a terminal.
+//! Doubts as a report shows them: each kind has one number, which marks the figures; its text
+//! follows once below them. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this
+//! module adds a heading and the short form for one line of a terminal.
 //!
 //! Order: affected slices times gravity, so a doubt about every slice comes before one about two. A
 //! doubt about the whole record affects all slices.
@@ -67,8 +67,8 @@ impl DoubtGroup {
         lines.into_iter().map(line).collect()
     }
 
-    /// The shortest form: the worst doubt, then the environments and their slices, most first. Doubts
-    /// that differ only in size share one line.
+    /// The shortest form: the worst doubt, then the environments and their slices, most first.
+    /// Doubts that differ only in size share one line.
     pub(crate) fn brief(&self) -> Vec<String> {
         let mut groups: Vec<(&Doubt, Vec<&DoubtOccurrence>)> = Vec::new();
         for seen in &self.seen {

@@ -32,15 +32,15 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
     }
 }
 
-/// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a point;
-/// a single block has no interval and does not.
+/// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a
+/// point; a single block has no interval and does not.
 pub(crate) fn has_place(cost: &Cost) -> bool {
     let Interval { value, blocks, .. } = cost.percent;
     value.is_finite() && (cost.found || tells(cost.within_percent) || blocks < 2)
 }
 
-/// How a figure reads that is found and may not be claimed: `within noise (−1.8 %)`. `None` for other
-/// verdicts. The only place that has these words for tables.
+/// How a figure reads that is found and may not be claimed: `within noise (−1.8 %)`. `None` for
+/// other verdicts. The only place that has these words for tables.
 pub(crate) fn noise(verdict: Option<Verdict>, value: impl Fn() -> String) -> Option<String> {
     match verdict? {
         Verdict::WithinNoise => Some(format!("within noise ({})", value())),
@@ -64,9 +64,9 @@ pub(crate) enum CostFormat {
     Short,
 }
 
-/// A cost by its verdict: its interval, that it is within the noise, or that no difference was found.
-/// Never a bare 0. The control has no verdict: what its interval
-/// does not exclude is the noise, so a control that differs reads `within noise (±2.3 %)`.
+/// A cost by its verdict: its interval, that it is within the noise, or that no difference was
+/// found. Never a bare 0. The control has no verdict: what its interval does not exclude is the
+/// noise, so a control that differs reads `within noise (±2.3 %)`.
 pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: CostFormat) -> String {
     let value = || format!("{} %", percent(cost.percent.value));
     if let Some(noise) = noise(verdict, value) {
@@ -149,9 +149,9 @@ pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
     environments
 }
 
-/// What was left out, with the reason and what would bring it: environments that this host could not
-/// run, and what the quick part of a study leaves to the whole one. In the order of the study. Names
-/// are as they are.
+/// What was left out, with the reason and what would bring it: environments that this host could
+/// not run, and what the quick part of a study leaves to the whole one. In the order of the study.
+/// Names are as they are.
 pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
     let missing = in_order(record).into_iter().filter_map(|environment| {
         Some((environment.spec.name.clone(), environment.left_out.clone()?))

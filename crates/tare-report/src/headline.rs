@@ -25,8 +25,9 @@ pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric)
     noise(analysis, workload, metric).filter(|noise| tells(*noise))
 }
 
-/// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few blocks
-/// can be a hundred times as wide as the costs; they are cut so that the rest stays readable.
+/// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few
+/// blocks can be a hundred times as wide as the costs; they are cut so that the rest stays
+/// readable.
 pub(crate) fn extent<'a>(
     costs: impl Iterator<Item = &'a Cost>,
     others: impl Iterator<Item = f64>,

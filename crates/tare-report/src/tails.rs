@@ -1,7 +1,8 @@
-//! Percentiles of response time: ratios to the baseline's percentile, and the noise of the A/A control.
+//! Percentiles of response time: ratios to the baseline's percentile, and the noise of the A/A
+//! control.
 //!
-//! The rules are those of [`tare_stats::law`]: a ratio is claimed only if its interval excludes 1 and it is
-//! beyond everything that the control's own interval of the same percentile holds.
+//! The rules are those of [`tare_stats::law`]: a ratio is claimed only if its interval excludes 1
+//! and it is beyond everything that the control's own interval of the same percentile holds.
 
 use tare_lab::analysis::{Analysis, Finding, Interval, OverBaseline, PERCENTS, Percentile, claims};
 use tare_stats::law::{Noise, Verdict};
@@ -65,8 +66,8 @@ pub(crate) fn told(percentile: &Percentile) -> String {
 /// Text of a percentile that fewer than ten operations exceeded.
 pub(crate) const NOT_ENOUGH: &str = "not enough";
 
-/// `4.1× [3.2, 5.2]`; `none` where no difference was found, with what the interval holds, and `within
-/// noise (1.1×)` where none beyond the control's ([`READING`]).
+/// `4.1× [3.2, 5.2]`; `none` where no difference was found, with what the interval holds, and
+/// `within noise (1.1×)` where none beyond the control's ([`READING`]).
 pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> String {
     let Some(over) = over_baseline(finding, percent) else { return NOT_ENOUGH.to_string() };
     let Interval { value, low, high, .. } = over.ratio;

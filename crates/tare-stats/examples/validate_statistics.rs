@@ -1,6 +1,6 @@
-//! Prints the coverage and width of the intervals on simulated campaigns with a known truth, for the
-//! table in docs/concepts/cost.md.
-//! Run `cargo run --release --package tare-stats --example validate_statistics`.
+//! Prints the coverage and width of the intervals on simulated campaigns with a known truth, for
+//! the table in docs/concepts/cost.md. Run
+//! `cargo run --release --package tare-stats --example validate_statistics`.
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use std::time::Instant;

@@ -82,8 +82,8 @@ pub fn rise(log_ratios: &[f64]) -> Option<Cost> {
     Some(estimate(log_ratios)?.map(|log| 100.0 * log.exp_m1()).into())
 }
 
-/// Returns the cost of a figure whose fall is a loss: `(1 - ratio) * 100`. The interval mirrors that
-/// of [`rise`].
+/// Returns the cost of a figure whose fall is a loss: `(1 - ratio) * 100`. The interval mirrors
+/// that of [`rise`].
 pub fn fall(log_ratios: &[f64]) -> Option<Cost> {
     let mirrored: Vec<f64> = log_ratios.iter().map(|log| -log).collect();
     Some(estimate(&mirrored)?.map(|log| -100.0 * (-log).exp_m1()).into())

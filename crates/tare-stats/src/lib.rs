@@ -2,14 +2,14 @@
 //! A block is one round of a study: one slice of every environment.
 //!
 //! The number is the log of a ratio, environment over baseline. Both are measured inside one block,
-//! so that an influence of the host on both cancels. On the log scale, a loss and a gain of the same
-//! factor weigh the same. The logs of two equally noisy arms differ symmetrically, even if the noise
-//! of each is skewed. The rule below depends on this symmetry.
+//! so that an influence of the host on both cancels. On the log scale, a loss and a gain of the
+//! same factor weigh the same. The logs of two equally noisy arms differ symmetrically, even if the
+//! noise of each is skewed. The rule below depends on this symmetry.
 //!
 //! **The rule** ([`estimate`]): below [`SIGNED_RANK_BLOCKS_MIN`] blocks, Student's t on the mean of
-//! the log ratios. From there on, the exact signed-rank interval of Wilcoxon with the Hodges-Lehmann
-//! estimate, which is the median of all means of two blocks. Simulations led to this rule
-//! ([`validation`], `examples/validate_statistics.rs`).
+//! the log ratios. From there on, the exact signed-rank interval of Wilcoxon with the
+//! Hodges-Lehmann estimate, which is the median of all means of two blocks. Simulations led to this
+//! rule ([`validation`], `examples/validate_statistics.rs`).
 //!
 //! Limits: the blocks are assumed to be independent. If the cost itself drifts from block to block,
 //! intervals of all tried methods hold the truth less often than 95 %. `docs/concepts/cost.md` has
@@ -116,8 +116,8 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     }
 }
 
-/// Returns the logs of the ratios `over / under`, one per block. Leaves out pairs in which a side is
-/// not above 0.
+/// Returns the logs of the ratios `over / under`, one per block. Leaves out pairs in which a side
+/// is not above 0.
 pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
     let sound = |x: f64| x > 0.0 && x.is_finite();
     let pairs = pairs.into_iter().filter(|&(over, under)| sound(over) && sound(under));

@@ -96,8 +96,8 @@ pub fn student_t(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The largest `d` with `P(statistic <= d - 1) <= 2.5 %`, or 0. The interval then goes from the d-th
-/// smallest to the d-th largest of the ranked values.
+/// The largest `d` with `P(statistic <= d - 1) <= 2.5 %`, or 0. The interval then goes from the
+/// d-th smallest to the d-th largest of the ranked values.
 fn depth(probabilities: impl Iterator<Item = f64>) -> usize {
     let mut below = 0.0;
     probabilities
@@ -187,7 +187,8 @@ pub(super) fn walsh_average(sorted: &[f64], k: usize) -> f64 {
     let n = sorted.len();
     let (mut low, mut high) = (sorted[0], sorted[n - 1]);
     while low < high {
-        // The middle of two neighbouring floats can be the upper one, which would not split the range.
+        // The middle of two neighbouring floats can be the upper one, which would not split the
+        // range.
         let middle = Some(f64::midpoint(low, high)).filter(|m| *m < high).unwrap_or(low);
         // The number of averages up to the middle, the largest of them, and the smallest above it.
         let (mut count, mut below, mut above) = (0, low, high);

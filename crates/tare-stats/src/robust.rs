@@ -10,8 +10,8 @@ use crate::{Estimate, SIGNED_RANK_BLOCKS_MIN, median};
 /// The largest usual distance, in standard deviations. Normal noise exceeds it 3 times in 1,000.
 const USUAL: f64 = 3.0;
 
-/// Returns the mean with Student's interval, and the probability of a mean at least as far from 0 if
-/// the true mean is 0.
+/// Returns the mean with Student's interval, and the probability of a mean at least as far from 0
+/// if the true mean is 0.
 ///
 /// `pulled` is the share of figures that were pulled back. They are nearer to the mean than the
 /// original figures, so the standard error is divided by the share of the other figures (Huber,
@@ -59,8 +59,8 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// median times the level of the block, on the log scale. A figure that is farther than `USUAL`
 /// standard deviations from its usual value is moved to that distance. (These are Huber's
 /// pseudo-values, "Robust Statistics", 2nd edition, 1.7, of the two-way table.) The method ignores
-/// signs and shares. It therefore shifts no share if the noise is symmetric, and leaves normal noise
-/// alone.
+/// signs and shares. It therefore shifts no share if the noise is symmetric, and leaves normal
+/// noise alone.
 pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
     let mut table = blocks.to_vec();
     let columns = blocks.first().map_or(0, Vec::len);

@@ -1,6 +1,6 @@
-//! Tests whether a load was steady, on the intervals of the window. The test is that of Kwiatkowski,
-//! Phillips, Schmidt and Shin, "Testing the null hypothesis of stationarity against the alternative
-//! of a unit root" (Journal of Econometrics 54, 1992), for a constant level.
+//! Tests whether a load was steady, on the intervals of the window. The test is that of
+//! Kwiatkowski, Phillips, Schmidt and Shin, "Testing the null hypothesis of stationarity against
+//! the alternative of a unit root" (Journal of Econometrics 54, 1992), for a constant level.
 //!
 //! Its null hypothesis is a steady load. With thousands of operations in an interval, it finds
 //! drifts that are too small to matter, so that a drift must also have a minimum size. It cannot

@@ -94,7 +94,8 @@ fn few_blocks_use_student_quantile() {
 #[test]
 fn signed_ranks_match_published_tables() {
     // Wilcoxon's critical values, two-sided 5 %: n = 10: 8, n = 20: 52, n = 40: 264. With values
-    // that are powers of 2 every Walsh average is distinct, so the bound is the (c + 1)-th smallest.
+    // that are powers of 2 every Walsh average is distinct, so the bound is the (c + 1)-th
+    // smallest.
     for (n, critical) in [(10, 8), (20, 52), (40, 264)] {
         let values: Vec<f64> = (0..n).map(|k| 2f64.powi(k)).collect();
         let mut walsh: Vec<f64> = Vec::new();

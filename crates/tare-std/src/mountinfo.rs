@@ -47,13 +47,14 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The mounts of a table, in the order in which they were mounted. Lines that are none are left out.
+/// The mounts of a table, in the order in which they were mounted. Lines that are none are left
+/// out.
 pub fn mounts(table: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     table.lines().filter_map(Mount::parse)
 }
 
-/// The mount that an absolute path lies on: of those with the longest mount point the last, which is
-/// on top.
+/// The mount that an absolute path lies on: of those with the longest mount point the last, which
+/// is on top.
 pub fn mount_of<'a>(table: &'a str, path: &Path) -> Option<Mount<'a>> {
     let holding = mounts(table).filter(|mount| path.starts_with(&mount.point));
     // `max_by_key` takes the last of equals.

@@ -27,9 +27,9 @@ pub fn parse_bytes(text: &str) -> Result<u64, UnitError> {
     Ok(bytes)
 }
 
-/// Parses a duration: a number with its unit, such as `400ms`, `1.5s`, `250 µs` or `5m`. Several may
-/// follow each other: `1m30s`, `1h 30m`. Units: `ns`, `us` or `µs`, `ms`, `s`, `m` (minutes), `h`,
-/// `d`, and their usual longer names (`sec`, `min`, `hours`, `days`).
+/// Parses a duration: a number with its unit, such as `400ms`, `1.5s`, `250 µs` or `5m`. Several
+/// may follow each other: `1m30s`, `1h 30m`. Units: `ns`, `us` or `µs`, `ms`, `s`, `m` (minutes),
+/// `h`, `d`, and their usual longer names (`sec`, `min`, `hours`, `days`).
 ///
 /// Study files, the command line, options of systems and injected delays all read durations here,
 /// so that they accept the same forms.

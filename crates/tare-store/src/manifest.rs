@@ -1,7 +1,8 @@
 //! The manifest: the list of table files, and the group from which on the log is needed.
 //!
 //! ```text
-//! manifest  magic "TareMan1" | length u32 | crc32c of the contents u32 | contents | zeros to a page
+//! manifest  magic "TareMan1" | length u32 | crc32c of the contents u32 | contents | zeros up to
+//!           the next page
 //! contents  log sequence u64 | tables u32 | tables
 //! table     file u64 | table u32 | bytes u64
 //! ```

@@ -31,8 +31,8 @@ impl Connection {
         Ok(Self { stream, input: Vec::new(), warnings: Vec::new() })
     }
 
-    /// Receives the next frame and passes its stream and response to `read`. `None` if the server has
-    /// closed the connection.
+    /// Receives the next frame and passes its stream and response to `read`. `None` if the server
+    /// has closed the connection.
     ///
     /// # Panics
     /// If the received bytes are not CQL.
@@ -53,7 +53,8 @@ impl Connection {
         }
     }
 
-    /// Receives the next frame. Returns its stream, its response, and the id of a prepared statement.
+    /// Receives the next frame. Returns its stream, its response, and the id of a prepared
+    /// statement.
     pub fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.receive_with(|stream, response| match response {
             Response::Error(error) => (stream, Err(error.message.to_string()), Vec::new()),

@@ -1,5 +1,5 @@
-//! A server that speaks just enough CQL for a load: one thread per connection, rows in a map. It can
-//! misbehave on purpose.
+//! A server that speaks just enough CQL for a load: one thread per connection, rows in a map. It
+//! can misbehave on purpose.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};

@@ -3,8 +3,8 @@
 use std::io::{self, Write};
 use std::time::Instant;
 
-/// Runs the tests one after another. If the command line has a word, only tests whose names contain it
-/// run. A test that panics ends the program.
+/// Runs the tests one after another. If the command line has a word, only tests whose names contain
+/// it run. A test that panics ends the program.
 pub fn run(tests: &[(&str, fn())]) {
     let wanted = std::env::args().skip(1).find(|word| !word.starts_with('-'));
     let is_wanted = |name: &str| wanted.as_ref().is_none_or(|wanted| name.contains(wanted));

@@ -6,7 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Everything that a study could leave on a host, as lines. Two snapshots of a clean host are equal.
+/// Everything that a study could leave on a host, as lines. Two snapshots of a clean host are
+/// equal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostState(BTreeSet<String>);
 
@@ -28,7 +29,8 @@ impl HostState {
         Self(lines)
     }
 
-    /// Returns the lines that only one snapshot has: `- ` before a removed line, `+ ` before a new one.
+    /// Returns the lines that only one snapshot has: `- ` before a removed line, `+ ` before a new
+    /// one.
     pub fn difference(&self, after: &Self) -> Vec<String> {
         let gone = self.0.difference(&after.0).map(|line| format!("- {line}"));
         gone.chain(after.0.difference(&self.0).map(|line| format!("+ {line}"))).collect()
@@ -117,8 +119,9 @@ fn cgroups(root: &Path) -> Vec<String> {
             if !ours && stranger(&path) {
                 continue;
             }
-            // The parent of all containers of the tests' own engine does not count. The engine makes
-            // it for the first container and removes it at its end. The cgroups below it count.
+            // The parent of all containers of the tests' own engine does not count. The engine
+            // makes it for the first container and removes it at its end. The cgroups below it
+            // count.
             if !name.to_string_lossy().starts_with("tare-engine-") {
                 found.push(path.display().to_string());
             }
@@ -128,8 +131,8 @@ fn cgroups(root: &Path) -> Vec<String> {
     found
 }
 
-/// Returns the leftovers of a run: links, network namespaces, tables, mounts and cgroups with its name,
-/// and processes that carry its mark. Other runs may start and end at the same time.
+/// Returns the leftovers of a run: links, network namespaces, tables, mounts and cgroups with its
+/// name, and processes that carry its mark. Other runs may start and end at the same time.
 pub fn left_of_run(run: &str) -> Vec<String> {
     let named = format!("tare-{run}");
     let mut left = Vec::new();
@@ -180,8 +183,8 @@ pub fn alone() -> fs::File {
     file
 }
 
-/// Takes the shared lock of tests that change the host for a while, but neither compare its whole state
-/// nor measure. They may run at the same time, but not while a test holds [`alone`].
+/// Takes the shared lock of tests that change the host for a while, but neither compare its whole
+/// state nor measure. They may run at the same time, but not while a test holds [`alone`].
 ///
 /// # Panics
 /// If the lock cannot be taken.

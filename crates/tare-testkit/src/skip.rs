@@ -1,9 +1,9 @@
 //! Reports tests that cannot run on this machine, with a reason.
 //!
 //! Every skip is printed. If the environment variable `TARE_SKIPS` names a file, every skip is also
-//! appended to it as one line of five fields with tabs between them: test binary, test, class, missing
-//! thing, reason. `cargo xtask ci` sets the variable, lists the skips at its end, and fails for each
-//! skip that is not due to a known property of the machine.
+//! appended to it as one line of five fields with tabs between them: test binary, test, class,
+//! missing thing, reason. `cargo xtask ci` sets the variable, lists the skips at its end, and fails
+//! for each skip that is not due to a known property of the machine.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};

@@ -329,7 +329,8 @@ impl<'s> Item<'s> {
         }
     }
 
-    /// Returns the same as [`Item::scalar`], or a list of words as one text with spaces between them.
+    /// Returns the same as [`Item::scalar`], or a list of words as one text with spaces between
+    /// them.
     pub fn words(&self) -> Result<String, TomlError> {
         let Some(items) = self.list() else { return self.scalar() };
         let mut words = Vec::new();

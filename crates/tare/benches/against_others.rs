@@ -1,13 +1,14 @@
 //! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID]]`
 //!
-//! What one small request costs: `tare db` with `tare load` beside Redis with redis-benchmark, 300-byte
-//! rows, 64 requests in flight, server on one CPU and client on another, in interleaved rounds of
-//! random order; the servers that are not measured are stopped. Prints every round, then medians and
-//! the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server and redis-benchmark.
+//! What one small request costs: `tare db` with `tare load` beside Redis with redis-benchmark,
+//! 300-byte rows, 64 requests in flight, server on one CPU and client on another, in interleaved
+//! rounds of random order; the servers that are not measured are stopped. Prints every round, then
+//! medians and the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server and
+//! redis-benchmark.
 //!
-//! A Cassandra that runs already, pinned to the second CPU, is measured too when its address and process
-//! id are given. It gets the same load as `tare db`, after one that warms it up. What it does in the
-//! background while it is measured counts as its own.
+//! A Cassandra that runs already, pinned to the second CPU, is measured too when its address and
+//! process id are given. It gets the same load as `tare db`, after one that warms it up. What it
+//! does in the background while it is measured counts as its own.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;
@@ -341,8 +342,8 @@ fn ask_tare(
     })
 }
 
-/// Cassandra does not count for us: what it does at the ends of the load, outside of the window, is in its
-/// CPU time and not in the count, which makes it look dearer by a hundredth or two.
+/// Cassandra does not count for us: what it does at the ends of the load, outside of the window, is
+/// in its CPU time and not in the count, which makes it look dearer by a hundredth or two.
 fn ask_cassandra(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
     around(server, || Ok(0), || ask(server, cpu, seconds, how))
 }

@@ -1,12 +1,12 @@
 //! `cargo bench -p tare --bench disk_against_fio [-- DIRECTORY [ROUNDS [BYTES_PER_S]]]`
 //!
-//! Whether `tare disk` and fio find the same disk: in each round both measure the four loads on files of
-//! the same size in the same directory, fio at the greatest depth that `tare disk` has found so far, the
-//! two in alternating order. Prints the ratio of the rates, tare over fio, with its 95 % interval.
-//! With a limit, both run in a cgroup that throttles reads and writes of the directory's device, after the
-//! rounds without: a throttle lets operations through in bursts, and a rate
-//! that is taken from too short a window is wrong by much more than its interval says.
-//! Needs fio, for a limit also root and cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
+//! Whether `tare disk` and fio find the same disk: in each round both measure the four loads on
+//! files of the same size in the same directory, fio at the greatest depth that `tare disk` has
+//! found so far, the two in alternating order. Prints the ratio of the rates, tare over fio, with
+//! its 95 % interval. With a limit, both run in a cgroup that throttles reads and writes of the
+//! directory's device, after the rounds without: a throttle lets operations through in bursts, and
+//! a rate that is taken from too short a window is wrong by much more than its interval says. Needs
+//! fio, for a limit also root and cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::error::Error;
@@ -169,8 +169,8 @@ fn tare(
     Ok(rates)
 }
 
-/// The same loads by fio, which fills its buffers with random bytes and scrambles them for each write.
-/// Its file is written in full before, past the page cache, as ours is.
+/// The same loads by fio, which fills its buffers with random bytes and scrambles them for each
+/// write. Its file is written in full before, past the page cache, as ours is.
 fn fio(
     directory: &Path,
     depths: &[u64; LOADS.len()],

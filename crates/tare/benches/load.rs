@@ -1,15 +1,15 @@
 //! `cargo bench -p tare --bench load -- SECONDS [ROUNDS] [rust-driver=PROGRAM] [TOOL=...]`
 //!
-//! CPU time that the client needs per operation of 300 bytes, 64 requests in flight, over 64 connections
-//! and over 2, writes and reads, against one `tare db` on another CPU. Beside it, in the same rounds on
-//! the same CPUs against the same server: the bare Rust driver (`rust-driver`, built from
-//! tests/drivers/rust-scylla/examples/bare.rs) and other people's tools (see `tools`).
+//! CPU time that the client needs per operation of 300 bytes, 64 requests in flight, over 64
+//! connections and over 2, writes and reads, against one `tare db` on another CPU. Beside it, in
+//! the same rounds on the same CPUs against the same server: the bare Rust driver (`rust-driver`,
+//! built from tests/drivers/rust-scylla/examples/bare.rs) and other people's tools (see `tools`).
 //!
-//! Of `tare load` two figures: that of its threads in the window, as it prints it, and that of its whole
-//! process from start to end. Those of the tools are of their process between the edges of the window,
-//! after a lead-in (a Java one has compiled itself); that of the bare driver is what 3 N operations need
-//! more than N. All are marginal, and ratios are taken to the whole process of `tare load`, the worst of
-//! its figures. Prints every run.
+//! Of `tare load` two figures: that of its threads in the window, as it prints it, and that of its
+//! whole process from start to end. Those of the tools are of their process between the edges of
+//! the window, after a lead-in (a Java one has compiled itself); that of the bare driver is what 3
+//! N operations need more than N. All are marginal, and ratios are taken to the whole process of
+//! `tare load`, the worst of its figures. Prints every run.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "database/server.rs"]

@@ -2,8 +2,8 @@
 //!
 //! What all probes cost together: one native environment under closed-loop load, slices with every
 //! probe and slices with none, in pairs of changing order. Prints what each probe takes at an edge,
-//! every pair, and the throughput with probes over that without, with its interval. The promise is a
-//! cost of at most 0.5 %. Needs root.
+//! every pair, and the throughput with probes over that without, with its interval. The promise is
+//! a cost of at most 0.5 %. Needs root.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::error::Error;

@@ -1,19 +1,21 @@
 //! `cargo bench -p tare --bench stall_truth -- SECONDS [PERIOD] [connections=N] [rate=N] [TOOL=...]`
 //!
-//! What `tare load` says of a server that stops for 1 s in every PERIOD (10 s) at half of its capacity,
-//! beside what arithmetic says. A `tare db` is stopped and continued (SIGSTOP, SIGCONT) while an open
-//! loop asks it; how long each stop took is measured here.
+//! What `tare load` says of a server that stops for 1 s in every PERIOD (10 s) at half of its
+//! capacity, beside what arithmetic says. A `tare db` is stopped and continued (SIGSTOP, SIGCONT)
+//! while an open loop asks it; how long each stop took is measured here.
 //!
-//! The arithmetic: operations are due R times a second, the server stands still from 0 to S and then
-//! serves C a second in their order. The operation due at t is served when the R t before it have been,
-//! at S + R t / C, which is S - t (1 - R / C) after it was due; at t = S / (1 - R / C) nothing waits any
-//! more. So a stop delays R S C / (C - R) operations, and their response times lie evenly between 0
-//! and S. The p99.9 is the time that one in a thousand of all operations is above. What C is hardly
-//! matters: at one stop of 1 s in 10 s the p99.9 is 0.990 S if C is endless and 0.995 S if it is 2 R.
+//! The arithmetic: operations are due R times a second, the server stands still from 0 to S and
+//! then serves C a second in their order. The operation due at t is served when the R t before it
+//! have been, at S + R t / C, which is S - t (1 - R / C) after it was due; at t = S / (1 - R / C)
+//! nothing waits any more. So a stop delays R S C / (C - R) operations, and their response times
+//! lie evenly between 0 and S. The p99.9 is the time that one in a thousand of all operations is
+//! above. What C is hardly matters: at one stop of 1 s in 10 s the p99.9 is 0.990 S if C is endless
+//! and 0.995 S if it is 2 R.
 //!
-//! Prints the stops, the arithmetic and what was printed; fails above 2 %. Then the same server stops
-//! under a closed loop and under other people's tools (see `tools`), each at `rate` (5,000/s), which all
-//! of them can hold: what those print who do not count from when an operation was due.
+//! Prints the stops, the arithmetic and what was printed; fails above 2 %. Then the same server
+//! stops under a closed loop and under other people's tools (see `tools`), each at `rate`
+//! (5,000/s), which all of them can hold: what those print who do not count from when an operation
+//! was due.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "database/server.rs"]

@@ -1,5 +1,5 @@
-//! Everything that can be plugged in, in one place: the words that a study may use, what crates check
-//! on a host and clean, and the kinds of journal entries that they own.
+//! Everything that can be plugged in, in one place: the words that a study may use, what crates
+//! check on a host and clean, and the kinds of journal entries that they own.
 
 use tare_host::housekeeping::Housekeeping;
 use tare_host::undo::KnownKinds;

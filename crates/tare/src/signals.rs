@@ -14,7 +14,8 @@ use crate::stream;
 
 const SIGNALS: [i32; 3] = [SIGINT, SIGTERM, SIGHUP];
 
-/// Registers the flag; it becomes true at the first signal, and when a reader of the output goes away.
+/// Registers the flag; it becomes true at the first signal, and when a reader of the output goes
+/// away.
 pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     stream::stop_with(&flag);
@@ -27,9 +28,9 @@ pub(crate) fn stop_flag() -> anyhow::Result<Arc<AtomicBool>> {
     Ok(flag)
 }
 
-/// The same for a command that may own the terminal: at the second signal `restore` is called before
-/// the program ends. That is no work for a signal handler, so a thread does it, which sleeps in a
-/// read until a signal comes: while a study is measured, it does not run.
+/// The same for a command that may own the terminal: at the second signal `restore` is called
+/// before the program ends. That is no work for a signal handler, so a thread does it, which sleeps
+/// in a read until a signal comes: while a study is measured, it does not run.
 pub(crate) fn stop_flag_with(restore: fn()) -> anyhow::Result<Arc<AtomicBool>> {
     let flag = Arc::new(AtomicBool::new(false));
     stream::stop_with(&flag);

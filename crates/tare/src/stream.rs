@@ -1,9 +1,10 @@
 //! Standard output and standard error, whose reader may go away (`tare list | head -1`).
 //!
-//! Rust ignores SIGPIPE, so a write to a pipe without a reader fails with EPIPE, and the print macros
-//! of the standard library panic on that. Every line of this program goes through here instead. The
-//! first such failure stops the command as Ctrl-C does: environments are removed and the record is
-//! closed in good order. The program then ends with `Exit::OutputClosed`, without a message.
+//! Rust ignores SIGPIPE, so a write to a pipe without a reader fails with EPIPE, and the print
+//! macros of the standard library panic on that. Every line of this program goes through here
+//! instead. The first such failure stops the command as Ctrl-C does: environments are removed and
+//! the record is closed in good order. The program then ends with `Exit::OutputClosed`, without a
+//! message.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};

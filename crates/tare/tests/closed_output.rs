@@ -1,5 +1,5 @@
-//! A reader of the output that goes away (`tare list | head -1`): the program ends with its own exit
-//! code and without a word, and a study that runs is removed from the host.
+//! A reader of the output that goes away (`tare list | head -1`): the program ends with its own
+//! exit code and without a word, and a study that runs is removed from the host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! Counters per operation through the built program, on real runtimes: what only one environment has
-//! shows in its counters, and the report says so in text, JSON and HTML.
+//! Counters per operation through the built program, on real runtimes: what only one environment
+//! has shows in its counters, and the report says so in text, JSON and HTML.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

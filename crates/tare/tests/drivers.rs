@@ -1,5 +1,6 @@
-//! Systems weighed with other people's load tools, through the built program: a tiny study each, in a process and,
-//! where the tool is quick to start, in a container, and the host as it was afterwards.
+//! Systems weighed with other people's load tools, through the built program: a tiny study each, in
+//! a process and, where the tool is quick to start, in a container, and the host as it was
+//! afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -43,8 +44,8 @@ fn weigh(
     (command.output().unwrap(), folder)
 }
 
-/// Every environment has figures in these phases, each with histograms of this kind, the client's CPU
-/// time among them, and nothing of the run is left.
+/// Every environment has figures in these phases, each with histograms of this kind, the client's
+/// CPU time among them, and nothing of the run is left.
 fn assert_weighed(output: &Output, folder: &Path, phases: &[(&str, &str)]) {
     let said = stderr(output);
     assert!(output.status.success(), "{said}");

@@ -1,5 +1,5 @@
-//! Storage weighed with fio, through the built program: a tiny study over a process, a container and, where
-//! there is one, a guest; errors of fio; and the host as it was afterwards.
+//! Storage weighed with fio, through the built program: a tiny study over a process, a container
+//! and, where there is one, a guest; errors of fio; and the host as it was afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -87,9 +87,9 @@ fn what_is_put_in_is_read_back_and_found() {
         findings.iter().find(|one| one["environment"] == name).unwrap().clone()
     };
     let us = |name: &str| finding(name)["server_cpu_us"]["value"].as_f64().unwrap();
-    // 200 µs are ten times what an operation takes otherwise. The accounts of a window of 100 ms may
-    // be off by a tick of the kernel at each end (4 ms each, of some 400 operations: 20 µs), and a
-    // machine that is busy with others makes each operation dearer, not cheaper.
+    // 200 µs are ten times what an operation takes otherwise. The accounts of a window of 100 ms
+    // may be off by a tick of the kernel at each end (4 ms each, of some 400 operations: 20 µs),
+    // and a machine that is busy with others makes each operation dearer, not cheaper.
     let more = us("busy") - us("native");
     assert!((120.0..600.0).contains(&more), "200 µs were put in, {more} found");
     assert_eq!(finding("busy")["server_cpu_cost"]["found"], true);

@@ -1,6 +1,6 @@
-//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest lands where
-//! it would have landed and says where it was measured; Ctrl-C brings the record out; what a killed
-//! harness leaves is cleaned.
+//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest lands
+//! where it would have landed and says where it was measured; Ctrl-C brings the record out; what a
+//! killed harness leaves is cleaned.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -217,8 +217,8 @@ fn memory_is_small_and_does_not_grow() {
         let early_kib = resident_kib(child);
         std::thread::sleep(Duration::from_secs(4));
         let late_kib = resident_kib(child);
-        // 32 MiB, and histograms: two times for each of two kinds of operations, 260 KiB each, in the
-        // stretch that runs, in those told and in the sum.
+        // 32 MiB, and histograms: two times for each of two kinds of operations, 260 KiB each, in
+        // the stretch that runs, in those told and in the sum.
         assert!(late_kib <= (32 << 10) + 8 * 4 * 260, "{late_kib} KiB");
         assert!(late_kib <= early_kib + (2 << 10), "from {early_kib} to {late_kib} KiB");
     });

@@ -167,8 +167,8 @@ fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
     assert!(errors.iter().any(|error| error["kind"] == "connection closed"), "{report}");
 }
 
-/// A Cassandra, or any other CQL server, at $TARE_TEST_CQL (`HOST:PORT`), with the user $TARE_TEST_CQL_USER
-/// if it asks for one, whose password is in TARE_PASSWORD.
+/// A Cassandra, or any other CQL server, at $TARE_TEST_CQL (`HOST:PORT`), with the user
+/// $TARE_TEST_CQL_USER if it asks for one, whose password is in TARE_PASSWORD.
 #[test]
 fn another_cql_server_is_loaded_in_every_way() {
     let name = "another_cql_server_is_loaded_in_every_way";

@@ -1,5 +1,6 @@
-//! `tare load` against servers that are none, that misbehave from the beginning, and that begin to when half of the
-//! load is done: one clear line, the documented exit code, and what was measured until then.
+//! `tare load` against servers that are none, that misbehave from the beginning, and that begin to
+//! when half of the load is done: one clear line, the documented exit code, and what was measured
+//! until then.
 
 mod common;
 

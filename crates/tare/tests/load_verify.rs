@@ -1,5 +1,5 @@
-//! What `tare load --verify` finds in a real `tare db` whose rows somebody else changes meanwhile, and
-//! tables that are other ones than the workload's.
+//! What `tare load --verify` finds in a real `tare db` whose rows somebody else changes meanwhile,
+//! and tables that are other ones than the workload's.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -150,8 +150,8 @@ fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
     let kinds = ["row differs from what was written", "row stale", "row missing"];
     assert_eq!(kinds.map(|kind| row_of(&found, kind) * 3 / ROWS), [0, 1, 2], "{found}");
 
-    // A load that only reads knows what was written, not when: it cannot tell stale rows. Each row is read as
-    // often as any other, and the good ones are counted in the window alone.
+    // A load that only reads knows what was written, not when: it cannot tell stale rows. Each row
+    // is read as often as any other, and the good ones are counted in the window alone.
     let words = ["--operation", "read", "--keys", "sequential", "--duration", "300ms"];
     let output = load(&words).output().unwrap();
     let verify = &report(&output)["verify"];

@@ -1,4 +1,5 @@
-//! `--quick` and published relations through the built program, in the fake world, where costs are known.
+//! `--quick` and published relations through the built program, in the fake world, where costs are
+//! known.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -28,7 +28,8 @@ fn runtimes() -> Vec<&'static str> {
     known.into_iter().filter(|name| here.iter().any(|found| found == name)).collect()
 }
 
-/// Weighs a system in these root file systems for a moment, the first environment being the baseline.
+/// Weighs a system in these root file systems for a moment, the first environment being the
+/// baseline.
 fn weigh(folder: &Path, system: &str, environments: &[(String, &str)]) -> Output {
     let environments: String = environments
         .iter()

@@ -100,8 +100,8 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     calls_have_names(here.path());
 }
 
-/// The client of an open loop waits for its next start or for an answer; behind a proxy that does not
-/// keep the rate it may always have something to send, but somebody waits there too.
+/// The client of an open loop waits for its next start or for an answer; behind a proxy that does
+/// not keep the rate it may always have something to send, but somebody waits there too.
 fn waiting_has_reasons(here: &Path) {
     let arguments = ["report", "s.tare", "--stacks", "--kind", "off-cpu", "--to", "runc proxy"];
     let value = json(&good(run_in(here, [&arguments[..], &["--json"]].concat())));

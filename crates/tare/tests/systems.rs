@@ -1,5 +1,5 @@
-//! Other people's systems, really started: each in every environment that is quick to make, until it
-//! answers, says what it chose, and is quiet; and nothing of it is left afterwards.
+//! Other people's systems, really started: each in every environment that is quick to make, until
+//! it answers, says what it chose, and is quiet; and nothing of it is left afterwards.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! `tare tune`, `tare cpus` and `tare host` as a user runs them: on recorded hosts, and on devices of this
-//! host that the test made.
+//! `tare tune`, `tare cpus` and `tare host` as a user runs them: on recorded hosts, and on devices
+//! of this host that the test made.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `tare tune prove` through the built program, on a loop device that the test attaches: the proof, the
-//! host as it was, also after Ctrl-C and after `kill -9` and `tare clean`.
+//! `tare tune prove` through the built program, on a loop device that the test attaches: the proof,
+//! the host as it was, also after Ctrl-C and after `kill -9` and `tare clean`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

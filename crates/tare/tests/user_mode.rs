@@ -1,6 +1,6 @@
-//! A user-mode kernel that cannot run on this CPU, through the built program: the doctor and the list
-//! say so with the remedy, `--inside` and a study refuse before anything is started, and a study that
-//! can do without it leaves it out by name. The kernel is a shell script.
+//! A user-mode kernel that cannot run on this CPU, through the built program: the doctor and the
+//! list say so with the remedy, `--inside` and a study refuse before anything is started, and a
+//! study that can do without it leaves it out by name. The kernel is a shell script.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -7,9 +7,10 @@
 //!
 //! What the figures are:
 //! - Operations of the window are fio's own rate (its count over its own time, which begins after
-//!   the ramp and ends with the interrupt, some ms after the window) times the length of the window;
-//!   its count where that time was shorter than the window, because nothing was completed.
-//! - In a closed loop, service time is fio's `lat`: from when it made the request to its completion.
+//!   the ramp and ends with the interrupt, some ms after the window) times the length of the
+//!   window; its count where that time was shorter than the window, because nothing was completed.
+//! - In a closed loop, service time is fio's `lat`: from when it made the request to its
+//!   completion.
 //! - At the fixed rate fio starts an operation late when none of its depth is free, and counts from
 //!   that start: `lat` is service time again, and there is no response time. (`io_submit_mode =
 //!   offload` would count from when it was due, but fio 3.33 hangs with it at its end.)

@@ -6,8 +6,8 @@
 //! on a virtio-serial port: load modules, set up the network, mount the data, start the system,
 //! say what is in force. The system is the same program again, as a child.
 //!
-//! Or it runs what the host runs (`crate::inside`): it takes the host's root, which is shared with it
-//! read-only, for its own, and then runs commands of that root.
+//! Or it runs what the host runs (`crate::inside`): it takes the host's root, which is shared with
+//! it read-only, for its own, and then runs commands of that root.
 //!
 //! Limits: one system per guest. When the host closes the port the guest powers itself off, so
 //! that it never outlives its harness.
@@ -120,8 +120,8 @@ fn port(name: &str) -> Result<PathBuf, GuestError> {
     })
 }
 
-/// Lets every byte through a serial line as it is. It stays so while somebody has it open, and a line
-/// that nobody has opened yet keeps it for the next.
+/// Lets every byte through a serial line as it is. It stays so while somebody has it open, and a
+/// line that nobody has opened yet keeps it for the next.
 fn make_raw(path: &Path) -> std::io::Result<()> {
     let line = File::options().read(true).write(true).open(path)?;
     let mut mode = rustix::termios::tcgetattr(&line)?;

@@ -1,9 +1,9 @@
 //! What host and guest say to each other: one JSON object a line. Host and guest are the same
 //! program, so there is no version to agree on.
 //!
-//! An order that is longer than a piece (`PIECE_BYTES`) comes piece by piece: the host sends the next
-//! one when the guest has said that it has read the one before (`Answer::More`). A serial line of a
-//! user-mode kernel needs that, and the others do not mind.
+//! An order that is longer than a piece (`PIECE_BYTES`) comes piece by piece: the host sends the
+//! next one when the guest has said that it has read the one before (`Answer::More`). A serial line
+//! of a user-mode kernel needs that, and the others do not mind.
 
 use std::io::{self, BufRead, Read};
 use std::net::Ipv4Addr;
@@ -33,10 +33,11 @@ pub const HAND_BACK_TAG: &str = "tare-hand-back";
 
 /// Most of an order that may be on its way to the guest without having been read.
 ///
-/// A terminal holds 4096 bytes that nobody has read and throttles its line when 128 of them are left
-/// (drivers/tty/n_tty.c). A user-mode kernel then gives up the line's interrupt for reading, and does
-/// not take it again when the line is let go on (arch/um/drivers/line.c, Linux 6.1 and 6.12): from
-/// then on the guest hears nothing. A signal for the command that runs has room beside a piece.
+/// A terminal holds 4096 bytes that nobody has read and throttles its line when 128 of them are
+/// left (drivers/tty/n_tty.c). A user-mode kernel then gives up the line's interrupt for reading,
+/// and does not take it again when the line is let go on (arch/um/drivers/line.c, Linux 6.1 and
+/// 6.12): from then on the guest hears nothing. A signal for the command that runs has room beside
+/// a piece.
 pub const PIECE_BYTES: usize = 2 << 10;
 
 /// Files of the data directory that are larger than this are not shown to the host.
@@ -191,7 +192,8 @@ pub struct Facts {
     pub network: Vec<String>,
     /// The line of /proc/mounts of the data.
     pub mount: String,
-    /// The disk that the data lies on and its queue: (`driver`, `virtio_blk`), (`write_cache`, ...).
+    /// The disk that the data lies on and its queue: (`driver`, `virtio_blk`), (`write_cache`,
+    /// ...).
     pub disk: Vec<(String, String)>,
     /// `running`, or how the system ended.
     pub system: String,
@@ -215,8 +217,8 @@ pub struct GuestUsage {
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// Reads an order's line to its end, and says when it is ready for the next piece. The order is empty
-/// when nobody is at the other end.
+/// Reads an order's line to its end, and says when it is ready for the next piece. The order is
+/// empty when nobody is at the other end.
 ///
 /// # Errors
 /// When it cannot be read, or `more` cannot be said.

@@ -1,11 +1,11 @@
 //! Taking the host's root for its own: everything that the host has installed is there without an
 //! image being built.
 //!
-//! Method: the root is shared over 9p or hostfs, read-only, and is the lower layer of an overlay whose upper
-//! layer is in memory, so that everything can be written and nothing of it reaches the host. Mounts
-//! that every system has are moved into it; then it is moved over the initramfs and taken for the
-//! root, as switch_root(8) does. The kernel's own helper (modprobe) is started in the root of the
-//! first process, so from then on modules are loaded when something asks for them.
+//! Method: the root is shared over 9p or hostfs, read-only, and is the lower layer of an overlay
+//! whose upper layer is in memory, so that everything can be written and nothing of it reaches the
+//! host. Mounts that every system has are moved into it; then it is moved over the initramfs and
+//! taken for the root, as switch_root(8) does. The kernel's own helper (modprobe) is started in the
+//! root of the first process, so from then on modules are loaded when something asks for them.
 //!
 //! Limits: sockets of the host's daemons show as files and answer nobody.
 
@@ -106,8 +106,8 @@ fn make(path: &Path) -> Result<(), GuestError> {
     fs::create_dir_all(path).map_err(|source| GuestError::File { path: path.into(), source })
 }
 
-/// Puts the kernel's modules where modprobe looks for them, and makes the device files whose opening
-/// loads one (`modules.devname`, kmod's static-nodes), which udev makes elsewhere.
+/// Puts the kernel's modules where modprobe looks for them, and makes the device files whose
+/// opening loads one (`modules.devname`, kmod's static-nodes), which udev makes elsewhere.
 fn show_modules(modules: &Path) -> Result<(), GuestError> {
     let place = Path::new("/lib/modules").join(facts::kernel());
     if !place.exists() {

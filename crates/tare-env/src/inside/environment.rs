@@ -1,5 +1,5 @@
-//! An environment whose host is itself a guest of ours: what runs the guest's instructions is one of
-//! its layers, so that whoever judges a slice knows.
+//! An environment whose host is itself a guest of ours: what runs the guest's instructions is one
+//! of its layers, so that whoever judges a slice knows.
 
 use std::rc::Rc;
 

@@ -56,8 +56,8 @@ pub enum Status {
 }
 
 impl Command {
-    /// A program of the host's root, with its arguments. Variables and arguments that are no text are
-    /// shown as well as can be.
+    /// A program of the host's root, with its arguments. Variables and arguments that are no text
+    /// are shown as well as can be.
     pub fn new<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
@@ -105,8 +105,8 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Boots a guest. `state` is where journals and disks are kept, `program` the static program that
-    /// is its first process.
+    /// Boots a guest. `state` is where journals and disks are kept, `program` the static program
+    /// that is its first process.
     ///
     /// # Errors
     /// When it cannot be had here, or does not come up. Nothing is left then.
@@ -274,8 +274,8 @@ impl Guest {
         sent.map_err(|source| self.gone(program, source))
     }
 
-    /// Runs a command to its end and returns how it ended and what it printed: standard output, then
-    /// standard error.
+    /// Runs a command to its end and returns how it ended and what it printed: standard output,
+    /// then standard error.
     ///
     /// # Errors
     /// As `run`.
@@ -286,7 +286,8 @@ impl Guest {
         Ok((status, text(out), text(err)))
     }
 
-    /// Brings what lies in `RESULTS` to the host, and returns where it is until the guest is closed.
+    /// Brings what lies in `RESULTS` to the host, and returns where it is until the guest is
+    /// closed.
     ///
     /// # Errors
     /// When the guest is gone, or it does not fit.
@@ -308,7 +309,8 @@ impl Guest {
         InsideError::Gone { program: program.into(), console: self.console(), source }
     }
 
-    /// Ends the guest and removes it with its disks. What could not be removed stays in the journal.
+    /// Ends the guest and removes it with its disks. What could not be removed stays in the
+    /// journal.
     pub fn close(mut self) -> Vec<UndoError> {
         // What is not handed back is not wanted: its disks need no orderly end.
         let _ = self.monitor.kill();

@@ -17,8 +17,8 @@ const fn need(name: &'static str, needed: bool) -> Need {
     Need { name, what: "taking the host's root", needed }
 }
 
-/// Modules that the guest needs until it has modprobe. The two of crc32c are what ext4 asks modprobe
-/// for by another name.
+/// Modules that the guest needs until it has modprobe. The two of crc32c are what ext4 asks
+/// modprobe for by another name.
 pub(super) const NEEDS: &[Need] = &[
     need("9pnet_virtio", true),
     need("9p", true),
@@ -30,7 +30,8 @@ pub(super) const NEEDS: &[Need] = &[
     need("ext4", true),
 ];
 
-/// The same for a user-mode kernel, which has built in what its devices and their file systems need.
+/// The same for a user-mode kernel, which has built in what its devices and their file systems
+/// need.
 pub(super) const NEEDS_UML: &[Need] = &[need("overlay", true)];
 
 /// Modules that nothing asks for by itself, and that storage needs.
@@ -48,8 +49,8 @@ pub(super) fn hand_back(folder: &Path) -> PathBuf {
     folder.join("hand-back")
 }
 
-/// Makes sure that modprobe finds its way among the kernel's modules: a kernel that was only unpacked
-/// comes without that index, and gets it beside its modules, once.
+/// Makes sure that modprobe finds its way among the kernel's modules: a kernel that was only
+/// unpacked comes without that index, and gets it beside its modules, once.
 pub(super) fn index_modules(kernel: &Kernel) -> Result<(), InsideError> {
     let Some(modules) = &kernel.modules else { return Ok(()) };
     if modules.join("modules.dep.bin").exists() {

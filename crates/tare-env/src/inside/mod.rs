@@ -1,15 +1,15 @@
 //! Running what the host runs, inside a guest of ours: for what the host's own kernel lacks (device
 //! mapper, NVMe and its fabrics, 9p).
 //!
-//! Method: the guest of `vm:qemu` or `vm:uml` is booted (`machine`), with the host's root file system as its own,
-//! read-only below an overlay in memory (`crate::guest`), so that every tool of the host is there and
-//! no image has to be built. Any command can then be run in it (`Guest::run`), with what it prints
-//! and how it ends. A disk of its own carries Tare's state directory and scratch files, since neither
-//! direct I/O nor SQLite's log are at home on 9p. What is to come back is put into a directory that is
-//! shared with the host.
+//! Method: the guest of `vm:qemu` or `vm:uml` is booted (`machine`), with the host's root file
+//! system as its own, read-only below an overlay in memory (`crate::guest`), so that every tool of
+//! the host is there and no image has to be built. Any command can then be run in it
+//! (`Guest::run`), with what it prints and how it ends. A disk of its own carries Tare's state
+//! directory and scratch files, since neither direct I/O nor SQLite's log are at home on 9p. What
+//! is to come back is put into a directory that is shared with the host.
 //!
-//! A program finds out by `here` that it runs in such a guest; `EnvironmentFactory` then says so in every
-//! environment's layers.
+//! A program finds out by `here` that it runs in such a guest; `EnvironmentFactory` then says so in
+//! every environment's layers.
 //!
 //! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
 //! host; x86-64.
@@ -102,8 +102,8 @@ pub fn current_guest() -> Option<GuestInfo> {
     serde_json::from_str(&text).ok()
 }
 
-/// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots on
-/// this host. `state` is the state directory, where the outcome of that is kept.
+/// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots
+/// on this host. `state` is the state directory, where the outcome of that is kept.
 ///
 /// # Errors
 /// What is missing, and how to get it.

@@ -110,7 +110,8 @@ fn relay_delay(delay: Duration) -> [String; 2] {
     ["--delay".to_string(), format!("{}ns", delay.as_nanos())]
 }
 
-/// The relay of an injected delay: a process of its own between client and system. Ends when dropped.
+/// The relay of an injected delay: a process of its own between client and system. Ends when
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct Relay {
     child: Child,

@@ -1,5 +1,5 @@
-//! How this crate provides the layers: what each needs, how it is read back and how it cleans up, and
-//! which values go together. The list of layers and their types belong to the lab
+//! How this crate provides the layers: what each needs, how it is read back and how it cleans up,
+//! and which values go together. The list of layers and their types belong to the lab
 //! (`tare_lab::layer`).
 
 use tare_lab::layer::Layer;

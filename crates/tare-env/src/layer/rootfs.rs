@@ -1,6 +1,6 @@
 //! The root file system of a container: read-only, with the one static program bind-mounted at
-//! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program, or
-//! what a study has it made of (`crate::rootfs`).
+//! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program,
+//! or what a study has it made of (`crate::rootfs`).
 
 use std::path::Path;
 

@@ -1,8 +1,9 @@
 //! Copying with a delay: each piece is passed on a fixed time after it was read.
 //!
 //! Method: a thread reads and notes when, this one waits and writes. A sleep wakes up late by what
-//! the scheduler needs (tens of µs), so the last part of the wait is spent looking at the clock. That
-//! CPU time is the relay's own. Limits: order is kept, so a piece never overtakes the one before it.
+//! the scheduler needs (tens of µs), so the last part of the wait is spent looking at the clock.
+//! That CPU time is the relay's own. Limits: order is kept, so a piece never overtakes the one
+//! before it.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};

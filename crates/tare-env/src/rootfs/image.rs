@@ -1,9 +1,9 @@
 //! Images, unpacked without an engine: an OCI image layout (a directory, or an archive of one) and
 //! what `docker save` and `podman save` write.
 //!
-//! Formats: <https://github.com/opencontainers/image-spec> (image-layout.md, manifest.md, config.md,
-//! layer.md) and docker's `manifest.json`, which names the same files. Each layer is compared with its
-//! `diff_id`, the digest of its archive before compression.
+//! Formats: <https://github.com/opencontainers/image-spec> (image-layout.md, manifest.md,
+//! config.md, layer.md) and docker's `manifest.json`, which names the same files. Each layer is
+//! compared with its `diff_id`, the digest of its archive before compression.
 //!
 //! Limits: gzip or nothing, no zstd. Devices and pipes in layers are left out.
 
@@ -131,8 +131,8 @@ pub(super) fn identity(path: &Path) -> io::Result<String> {
     Ok(format!("{} bytes of {} ns", about.len(), changed.as_nanos()))
 }
 
-/// Unpacks an image below `root`; `folder` is for what has to be unpacked before. Returns what it is
-/// made of, and how its program is started.
+/// Unpacks an image below `root`; `folder` is for what has to be unpacked before. Returns what it
+/// is made of, and how its program is started.
 pub(super) fn unpack(
     path: &Path,
     folder: &Path,

@@ -2,11 +2,11 @@
 //! Debian, an image, or a directory.
 //!
 //! Method: packages and images are unpacked once, into a directory of the cache, with a manifest of
-//! every file beside it. A later run needs neither network nor engine: it compares the directory with
-//! the manifest and goes on. Nothing ever writes there: a container gets an overlay over it.
+//! every file beside it. A later run needs neither network nor engine: it compares the directory
+//! with the manifest and goes on. Nothing ever writes there: a container gets an overlay over it.
 //!
-//! Limits: what packages would do when they are configured (users, alternatives, caches) is not done;
-//! `packages` makes up for the little that a server needs of it.
+//! Limits: what packages would do when they are configured (users, alternatives, caches) is not
+//! done; `packages` makes up for the little that a server needs of it.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -114,8 +114,8 @@ struct Manifest {
 pub(crate) struct Roots(Mutex<BTreeMap<Source, Root>>);
 
 impl Source {
-    /// What an environment says, checked against its runtime; `None` where it has no root file system
-    /// of its own.
+    /// What an environment says, checked against its runtime; `None` where it has no root file
+    /// system of its own.
     pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Option<Self>, RootError> {
         let Some((name, value)) = spec.rootfs.option() else { return Ok(None) };
         let why = match spec.runtime.kind() {

@@ -1,6 +1,6 @@
 //! A root file system as a container gets it: an overlay of the bundle's mount points over the
-//! unpacked files, which so stay as they are. Without an upper layer it is read-only by its nature; an
-//! image's has one, in the directory of the start.
+//! unpacked files, which so stay as they are. Without an upper layer it is read-only by its nature;
+//! an image's has one, in the directory of the start.
 
 use std::path::{Path, PathBuf};
 

@@ -3,8 +3,8 @@
 //! Method: apt-get is told that nothing is installed (an empty status file), so that it chooses and
 //! downloads everything that the packages depend on, from the sources of the host, and checks it
 //! against their signatures. Each package is unpacked in the order of its file name; none of its
-//! scripts is run. Of what those would do, a server needs the links of the merged /usr, a shell, and
-//! a list of users: they are made here.
+//! scripts is run. Of what those would do, a server needs the links of the merged /usr, a shell,
+//! and a list of users: they are made here.
 //!
 //! Limits: recommended packages are left out. Alternatives (`/usr/bin/java`) are not linked;
 //! `program` knows where what they stand for is.
@@ -41,7 +41,8 @@ const FILES: &[(&str, &str)] = &[
 /// Unpacks `$0` below `$1`; what is a link to a directory there stays one.
 const UNPACK: &str = "dpkg-deb --fsys-tarfile \"$0\" | tar --extract --keep-directory-symlink --directory \"$1\" --file -";
 
-/// Whether apt-get takes it for one package to install: a name with perhaps a version (deb-version(7)).
+/// Whether apt-get takes it for one package to install: a name with perhaps a version
+/// (deb-version(7)).
 pub(super) fn is_name(text: &str) -> bool {
     let (name, version) = text.split_once('=').unwrap_or((text, "0"));
     let word = |text: &str, more: &str| {

@@ -1,5 +1,5 @@
-//! Programs of a root file system, found as a process inside would find them: every link is followed
-//! within the root, never out of it.
+//! Programs of a root file system, found as a process inside would find them: every link is
+//! followed within the root, never out of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use super::{Root, RootError};
 /// Where a container's PATH leads, unless its image says otherwise.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where Debian keeps several versions of a program beside each other. Which one is meant is decided
-/// when packages are configured; here the last one is.
+/// Where Debian keeps several versions of a program beside each other. Which one is meant is
+/// decided when packages are configured; here the last one is.
 const VERSIONS: &[&str] = &["/usr/lib/jvm", "/usr/lib/postgresql"];
 
 impl Root {
     /// The program of that name, or of that path, as a path inside. Where a path is not there, a
-    /// program of its name is looked for: another version may have another place. Links stay as they
-    /// are: some programs tell by their name what they are to do.
+    /// program of its name is looked for: another version may have another place. Links stay as
+    /// they are: some programs tell by their name what they are to do.
     ///
     /// # Errors
     /// When there is none.

@@ -9,8 +9,8 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// Paths below the directory, each with kind, permissions, owner and content (of a file its SHA-256,
-/// of a link its target). Times are left out.
+/// Paths below the directory, each with kind, permissions, owner and content (of a file its
+/// SHA-256, of a link its target). Times are left out.
 pub(super) type Files = BTreeMap<String, String>;
 
 /// Reads a directory with all that is below it, on its own file system or on others.

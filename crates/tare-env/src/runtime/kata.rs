@@ -3,8 +3,8 @@
 //! (`oci:kata-runtime`).
 //!
 //! What a guest of Kata's is given stands in its configuration, which belongs to the host's
-//! administrator; Tare reads it, and puts what a cost depends on into the record. Where it is looked
-//! for and what its keys mean is Kata's own (src/runtime/README.md and
+//! administrator; Tare reads it, and puts what a cost depends on into the record. Where it is
+//! looked for and what its keys mean is Kata's own (src/runtime/README.md and
 //! src/runtime/config/configuration-qemu.toml.in of kata-containers/kata-containers).
 //!
 //! Limits: it has been tried on no host yet, for want of one with KVM and Kata. Options that a
@@ -98,7 +98,8 @@ fn find(program: &str) -> Option<PathBuf> {
     exec::find(program).or_else(|| exec::find(&format!("{PROGRAMS}/{program}")))
 }
 
-/// The hypervisor that a runtime's name asks for: `clh` of `kata-clh` and `io.containerd.kata-clh.v2`.
+/// The hypervisor that a runtime's name asks for: `clh` of `kata-clh` and
+/// `io.containerd.kata-clh.v2`.
 fn asked_hypervisor(name: &str) -> Option<&str> {
     let rest = name.split_once("kata-")?.1;
     let word = rest.split(['.', '-']).next()?;
@@ -117,8 +118,8 @@ fn folders() -> Vec<PathBuf> {
     CONFIGURATIONS.iter().map(PathBuf::from).collect()
 }
 
-/// What a configuration says of its guests: (`hypervisor`, `qemu`), (`default_vcpus`, `1`) ... What it
-/// leaves out has Kata's default.
+/// What a configuration says of its guests: (`hypervisor`, `qemu`), (`default_vcpus`, `1`) ... What
+/// it leaves out has Kata's default.
 fn settings(text: &str) -> Result<Vec<(String, String)>, String> {
     let all: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
     let hypervisors = all.get("hypervisor").and_then(Value::as_table);

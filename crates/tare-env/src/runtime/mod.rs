@@ -76,8 +76,8 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     storage::check(spec)
 }
 
-/// Checks that an environment's guest boots on this host, where only a boot tells. `state` is the state
-/// directory, where the outcome is kept.
+/// Checks that an environment's guest boots on this host, where only a boot tells. `state` is the
+/// state directory, where the outcome is kept.
 ///
 /// # Errors
 /// Why it does not boot, and what to do about it.
@@ -90,8 +90,8 @@ pub fn check_boot(spec: &EnvironmentSpec, state: &Path) -> Result<(), PartError>
     }
 }
 
-/// The names of a runtime that work on this host, as a study writes them, and why others do not that
-/// are installed.
+/// The names of a runtime that work on this host, as a study writes them, and why others do not
+/// that are installed.
 pub fn usable(runtime: &Runtime, state: &Path) -> (Vec<String>, Vec<Unavailable>) {
     let (mut names, mut not) = ((runtime.found)(), Vec::new());
     names.retain(|name| {
@@ -104,8 +104,8 @@ pub fn usable(runtime: &Runtime, state: &Path) -> (Vec<String>, Vec<Unavailable>
     (names, not)
 }
 
-/// The memory that a system can have in an environment at most, in bytes, where that is limited: by its
-/// cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
+/// The memory that a system can have in an environment at most, in bytes, where that is limited: by
+/// its cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
 pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
     let guest = find(spec.runtime.as_str())
         .ok()

@@ -1,5 +1,5 @@
-//! The block device that something is laid on: an image file behind a loop device, or a device that the
-//! user gives up.
+//! The block device that something is laid on: an image file behind a loop device, or a device that
+//! the user gives up.
 //!
 //! Method: the image lies in the directory of the start, sparse unless asked otherwise; the loop
 //! device reads and writes it with direct I/O, so that nothing is cached twice. A real device is

@@ -1,15 +1,15 @@
-//! The storage layer: what a system's data lies on. One file per kind; `ALL` drives `tare list`, the
-//! words that a study may use, and the documentation.
+//! The storage layer: what a system's data lies on. One file per kind; `ALL` drives `tare list`,
+//! the words that a study may use, and the documentation.
 //!
 //! Method: a kind checks its options (`parse`), says what is missing on this host (`needs`), names
 //! what it is about to make as journal entries (`entries`), makes it (`make`), and reads it back
 //! from the mount table of the system's own process (`read_back`). Taking it down is undoing the
-//! entries, which `stop`, `EnvironmentFactory::close` and `tare clean` all do, so no kind has code of its own for
-//! that.
+//! entries, which `stop`, `EnvironmentFactory::close` and `tare clean` all do, so no kind has code
+//! of its own for that.
 //!
 //! A kind says where its data stands (`DataLocation`): in a directory of the host that the runtime
-//! bind-mounts, in the container's root file system, or in a volume of the engine. Kinds that only a
-//! virtual machine has (`guest`) are made and read back by `runtime::vm`, inside the guest.
+//! bind-mounts, in the container's root file system, or in a volume of the engine. Kinds that only
+//! a virtual machine has (`guest`) are made and read back by `runtime::vm`, inside the guest.
 
 use std::fmt::Debug;
 use std::io;
@@ -204,8 +204,8 @@ pub(crate) trait Storage: Debug {
         None
     }
 
-    /// The block device's node in the data's directory, where the system is given that in place of the
-    /// directory.
+    /// The block device's node in the data's directory, where the system is given that in place of
+    /// the directory.
     fn node(&self) -> Option<&'static str> {
         None
     }

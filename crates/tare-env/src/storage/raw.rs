@@ -1,11 +1,12 @@
-//! A block device without a file system: what file systems are compared with. For systems that write
-//! to a device themselves (fio); what they are told as their data is the device's node.
+//! A block device without a file system: what file systems are compared with. For systems that
+//! write to a device themselves (fio); what they are told as their data is the device's node.
 //!
-//! Method: the node `disk` is made in the data's directory, so that it is bind-mounted as any data is;
-//! the container's device cgroup lets this one device through. The device is an image file behind a
-//! loop device, or one that the user gives up, as for a file system.
+//! Method: the node `disk` is made in the data's directory, so that it is bind-mounted as any data
+//! is; the container's device cgroup lets this one device through. The device is an image file
+//! behind a loop device, or one that the user gives up, as for a file system.
 //!
-//! Limits: with an engine or a guest there is no such node; a guest's own disks are kinds of theirs.
+//! Limits: with an engine or a guest there is no such node; a guest's own disks are kinds of
+//! theirs.
 
 use std::path::Path;
 

@@ -1,9 +1,9 @@
-//! The container's root file system: what an image's layers cost a database whose data was not given
-//! a volume.
+//! The container's root file system: what an image's layers cost a database whose data was not
+//! given a volume.
 //!
 //! Method: for an OCI runtime Tare itself mounts what an engine would: an overlay whose lower layer
-//! is the empty root and whose upper layer lies in the state directory, by the kernel (`overlay`) or
-//! by the fuse-overlayfs program. With an engine the driver is the engine's own; it is read back
+//! is the empty root and whose upper layer lies in the state directory, by the kernel (`overlay`)
+//! or by the fuse-overlayfs program. With an engine the driver is the engine's own; it is read back
 //! from the engine, and an environment that asks for another one is refused by name.
 //!
 //! Limits: aufs and devicemapper are drivers of old engines only; devicemapper's thin pools can be

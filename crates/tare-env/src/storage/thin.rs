@@ -3,8 +3,8 @@
 //!
 //! Method: dm-thin through `dmsetup`, with the driver's own block size (64 KiB) and without zeroing
 //! new blocks, as it did; one thin volume with a file system. A full pool fails at once
-//! (`error_if_no_space`) instead of holding writes back for a minute. Tables and limits are those of
-//! the kernel's Documentation/admin-guide/device-mapper/thin-provisioning.rst.
+//! (`error_if_no_space`) instead of holding writes back for a minute. Tables and limits are those
+//! of the kernel's Documentation/admin-guide/device-mapper/thin-provisioning.rst.
 //!
 //! Limits: LVM itself is not used: it would add its own metadata and no other I/O path.
 
@@ -65,7 +65,8 @@ const METADATA_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=16 << 30;
 
 #[derive(Debug)]
 enum Backing {
-    /// A sparse file for the data and one for the metadata, through the page cache as Docker had it.
+    /// A sparse file for the data and one for the metadata, through the page cache as Docker had
+    /// it.
     Files,
     /// One block device; `None` is a loop device of our own, with direct I/O.
     Device(Option<PathBuf>),

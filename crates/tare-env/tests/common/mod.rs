@@ -21,8 +21,8 @@ pub(crate) fn host() -> RwLockWriteGuard<'static, ()> {
     HOST.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock of a test that looks at its own guest and its own run alone. Such tests may run beside one
-/// another: an emulated guest keeps one CPU busy.
+/// The lock of a test that looks at its own guest and its own run alone. Such tests may run beside
+/// one another: an emulated guest keeps one CPU busy.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn own_guest() -> RwLockReadGuard<'static, ()> {
     HOST.read().unwrap_or_else(PoisonError::into_inner)

@@ -2,9 +2,10 @@
 //!
 //! Method: two environments differ in some layers. Adding them one at a time leads from one to the
 //! other, in as many orders as are feasible ([`Plan`]); what a layer adds depends on what is there
-//! already. A layer's share is the mean of what it adds over the orders: Shapley's value. It is made
-//! round by round, from the server CPU per operation of environments that were all measured in that
-//! round, so its interval is that of a mean over rounds, and the shares add up to the whole exactly.
+//! already. A layer's share is the mean of what it adds over the orders: Shapley's value. It is
+//! made round by round, from the server CPU per operation of environments that were all measured in
+//! that round, so its interval is that of a mean over rounds, and the shares add up to the whole
+//! exactly.
 //!
 //! The caller tells which layers can be combined; this module knows no runtime.
 //!

@@ -1,7 +1,7 @@
 //! The orders in which steps can be taken one at a time, and a random choice of them.
 //!
-//! A set of steps is a bit mask. An order is feasible if every set on its way is valid: then no step
-//! comes before what it needs. With at most [`STEPS_MAX`] steps all orders can be listed.
+//! A set of steps is a bit mask. An order is feasible if every set on its way is valid: then no
+//! step comes before what it needs. With at most [`STEPS_MAX`] steps all orders can be listed.
 
 use std::collections::BTreeSet;
 

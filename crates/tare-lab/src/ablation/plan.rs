@@ -77,8 +77,8 @@ pub enum PlanError {
 
 impl Plan {
     /// Plans the way from one environment to another, over at most `limit` environments, both ends
-    /// among them. `valid` says which layers go together. Returns the environments too, in the order
-    /// of [`Plan::environments`].
+    /// among them. `valid` says which layers go together. Returns the environments too, in the
+    /// order of [`Plan::environments`].
     ///
     /// Where no order leads from one to the other by one layer at a time, the fewest layers are
     /// taken together with which one does.

@@ -1,7 +1,7 @@
 //! Compares any two environments of a record; neither needs to be the baseline.
 //!
-//! Method: that of the costs against the baseline: cells of the same round are paired. In a study by
-//! slices all environments share their rounds, so any two can be paired as well as one and the
+//! Method: that of the costs against the baseline: cells of the same round are paired. In a study
+//! by slices all environments share their rounds, so any two can be paired as well as one and the
 //! baseline.
 
 use serde::{Deserialize, Serialize};

@@ -6,9 +6,9 @@
 //! differences inside each round. Differences and not ratios, because many counters are 0 in one of
 //! the two. A slice whose probe failed has no value, and its round none.
 //!
-//! Limits: there are dozens of counters, and one interval in twenty misses the truth, so chance finds
-//! a few differences. The control shows how many and how large they are: a difference stands out
-//! only if it exceeds the control's.
+//! Limits: there are dozens of counters, and one interval in twenty misses the truth, so chance
+//! finds a few differences. The control shows how many and how large they are: a difference stands
+//! out only if it exceeds the control's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -40,8 +40,8 @@ pub struct CounterFinding {
     pub difference: Option<Interval>,
     /// The difference's interval excludes 0.
     pub found: bool,
-    /// It is found, and larger than all that the control's interval of the same counter holds. False
-    /// for the control itself.
+    /// It is found, and larger than all that the control's interval of the same counter holds.
+    /// False for the control itself.
     pub stands_out: bool,
 }
 
@@ -61,8 +61,8 @@ impl Sum {
 
 type Blocks = BTreeMap<u32, Sum>;
 
-/// Every counter of a record, by workload, phase, name and environment (the baseline first, then its
-/// control, then the others as the study has them). A counter that is 0 everywhere is left out.
+/// Every counter of a record, by workload, phase, name and environment (the baseline first, then
+/// its control, then the others as the study has them). A counter that is 0 everywhere is left out.
 pub fn counters(record: &Record) -> Vec<CounterFinding> {
     let sums = sums(record);
     let environments = in_order(record);

@@ -46,7 +46,8 @@ pub struct Latency {
     pub p999_ns: u64,
     pub max_ns: u64,
     pub count: u64,
-    /// The same percentiles with their intervals, and beside the baseline's. Empty for a single slice.
+    /// The same percentiles with their intervals, and beside the baseline's. Empty for a single
+    /// slice.
     pub percentiles: Vec<Percentile>,
 }
 

@@ -1,8 +1,8 @@
 //! Compares published relations with ours: confirmed, contradicted or not testable here.
 //!
-//! **The rule.** A published figure becomes a band: its range, widened by what it may be off (5 points
-//! of throughput, a quarter of a latency ratio, or what the study says). Ours is the interval of the
-//! paired ratio, made at least as wide as the A/A control's noise on either side.
+//! **The rule.** A published figure becomes a band: its range, widened by what it may be off (5
+//! points of throughput, a quarter of a latency ratio, or what the study says). Ours is the
+//! interval of the paired ratio, made at least as wide as the A/A control's noise on either side.
 //! 1. Not testable: one of the two did not run, or is emulated, or fewer than [`BLOCKS_MIN`] rounds
 //!    stand behind it.
 //! 2. Contradicted: ours lies outside of the band.

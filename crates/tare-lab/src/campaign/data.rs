@@ -1,12 +1,12 @@
-//! Loads the rows of a campaign's workloads: the driver writes them after each start, or once in the
-//! baseline, and every later start begins with a copy.
+//! Loads the rows of a campaign's workloads: the driver writes them after each start, or once in
+//! the baseline, and every later start begins with a copy.
 //!
-//! Method for copies: an additional start of the baseline loads the rows, then the system shuts down
-//! cleanly and its files are saved. Each start begins with them. So all environments have the same
-//! files, byte by byte, and a start takes only as long as linking or copying them.
+//! Method for copies: an additional start of the baseline loads the rows, then the system shuts
+//! down cleanly and its files are saved. Each start begins with them. So all environments have the
+//! same files, byte by byte, and a start takes only as long as linking or copying them.
 //!
-//! Limits: loaded rows are still in memory, restored rows are in files. A study has one or the other
-//! in all environments that allow it; the record names the environments that do not.
+//! Limits: loaded rows are still in memory, restored rows are in files. A study has one or the
+//! other in all environments that allow it; the record names the environments that do not.
 
 use std::time::Duration;
 

@@ -153,8 +153,8 @@ impl Campaign<'_, '_> {
         self.count_failure(index, failure.as_deref(), failures_max)
     }
 
-    /// Reads the layers back, and returns a doubt for each one that is lost. A failed read-back is no
-    /// doubt, because the slices of such an environment fail.
+    /// Reads the layers back, and returns a doubt for each one that is lost. A failed read-back is
+    /// no doubt, because the slices of such an environment fail.
     fn recheck_layers(&mut self, index: usize) -> Vec<Doubt> {
         let member = &mut self.members[index];
         let Some(running) = &mut member.running else { return Vec::new() };
@@ -214,8 +214,8 @@ impl Campaign<'_, '_> {
         Ok(operations as f64 * 1e9 / window_ns as f64)
     }
 
-    /// Loads an environment between two edges. `watch` runs before the accounts are read at the first
-    /// edge, and after they are read at the last one.
+    /// Loads an environment between two edges. `watch` runs before the accounts are read at the
+    /// first edge, and after they are read at the last one.
     pub(super) fn measure(
         &mut self,
         index: usize,

@@ -214,8 +214,8 @@ impl Campaign<'_, '_> {
         doubts.into_iter().chain(of_driver).try_for_each(|doubt| self.put_doubt(Some(&name), doubt))
     }
 
-    /// Handles an environment that did not start. It is left out if it is optional or its layers are
-    /// not in force; otherwise, and for the baseline and the control, the campaign ends.
+    /// Handles an environment that did not start. It is left out if it is optional or its layers
+    /// are not in force; otherwise, and for the baseline and the control, the campaign ends.
     pub(super) fn handle_start_error(
         &mut self,
         index: usize,

@@ -14,9 +14,9 @@ use crate::study::ScheduleKind;
 /// Expected time of a slice besides lead-in and window: thaw, tail, freeze, commit.
 const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
-/// Returns whether every cost's interval is narrower than `width_percent`, end to end, in percentage
-/// points. The control counts too: while it is wide, no cost is settled. Environments that were left
-/// out do not count, because their intervals stay as they are.
+/// Returns whether every cost's interval is narrower than `width_percent`, end to end, in
+/// percentage points. The control counts too: while it is wide, no cost is settled. Environments
+/// that were left out do not count, because their intervals stay as they are.
 fn all_intervals_narrow(analysis: &Analysis, width_percent: f64, members: &[Member]) -> bool {
     let out = |name: &str| members.iter().any(|member| member.out && member.name() == name);
     let mut costs = analysis
@@ -92,8 +92,8 @@ impl Campaign<'_, '_> {
         })
     }
 
-    /// Runs all slices of one environment in a round, from a fresh start to its end. Returns false if
-    /// the campaign was stopped.
+    /// Runs all slices of one environment in a round, from a fresh start to its end. Returns false
+    /// if the campaign was stopped.
     fn trial(
         &mut self,
         round: u32,
@@ -130,8 +130,8 @@ impl Campaign<'_, '_> {
     }
 
     /// Runs one slice of each workload in each environment without recording it. No recorded round
-    /// then pays for the first touch of memory, files and caches, and the baseline, which calibration
-    /// loads too, is not the only warm environment.
+    /// then pays for the first touch of memory, files and caches, and the baseline, which
+    /// calibration loads too, is not the only warm environment.
     fn warm_up(&mut self) {
         self.stage(Stage::WarmingUp);
         for index in 0..self.members.len() {
@@ -148,8 +148,9 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// Finds the missing fixed rates of workloads. A rate is a share of the median of a few closed-loop
-    /// slices of the baseline, in whole operations/s, and is the same for every environment.
+    /// Finds the missing fixed rates of workloads. A rate is a share of the median of a few
+    /// closed-loop slices of the baseline, in whole operations/s, and is the same for every
+    /// environment.
     fn calibrate(&mut self) -> Result<(), CampaignError> {
         let open: Vec<usize> = (0..self.study.workloads.len())
             .filter(|at| schedule::has_latency_phase(&self.study.workloads[*at]))
@@ -197,8 +198,8 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
-    /// Runs rounds until all are done, the intervals are narrow, the budget is spent or the campaign is
-    /// stopped. `run` runs one round and returns whether it was complete.
+    /// Runs rounds until all are done, the intervals are narrow, the budget is spent or the
+    /// campaign is stopped. `run` runs one round and returns whether it was complete.
     fn rounds(
         &mut self,
         mut run: impl FnMut(&mut Self, u32, &[ScheduledSlice]) -> Result<bool, CampaignError>,
@@ -247,8 +248,8 @@ impl Campaign<'_, '_> {
         self.study.schedule.budget.saturating_sub(spent).saturating_sub(teardown)
     }
 
-    /// Estimates the time of the next round: 5 % above the longest of the last three rounds; before the
-    /// first one, the planned time.
+    /// Estimates the time of the next round: 5 % above the longest of the last three rounds; before
+    /// the first one, the planned time.
     fn round_estimate(&self) -> Duration {
         let schedule = &self.study.schedule;
         match self.round_times.iter().rev().take(3).max() {

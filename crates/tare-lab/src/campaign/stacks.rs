@@ -1,5 +1,5 @@
-//! The extra rounds: samplers and tracers, which disturb the system, observe each environment at the
-//! same fixed rate.
+//! The extra rounds: samplers and tracers, which disturb the system, observe each environment at
+//! the same fixed rate.
 //!
 //! The rate is that of the workload's latency phase, or half of the baseline's throughput if the
 //! study has no such phase. Well below saturation every environment does the same work, so that a
@@ -186,7 +186,8 @@ impl<'p> Campaign<'_, 'p> {
         Ok(slice.void)
     }
 
-    /// Returns the rate of a workload's stack slices in operations/s, the same in every environment.
+    /// Returns the rate of a workload's stack slices in operations/s, the same in every
+    /// environment.
     fn stack_rate(&mut self, workload: usize) -> Option<f64> {
         if let Some(rate) = self.rates[workload] {
             return Some(rate);
@@ -206,7 +207,8 @@ impl<'p> Campaign<'_, 'p> {
         Some(rate)
     }
 
-    /// Measures one slice with the sampler on, into `slice`. The error is the reason why it is void.
+    /// Measures one slice with the sampler on, into `slice`. The error is the reason why it is
+    /// void.
     fn sample(
         &mut self,
         index: usize,

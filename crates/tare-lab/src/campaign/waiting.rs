@@ -13,7 +13,8 @@ use crate::system::QUIET_LIMIT;
 const READY_LOOK: Duration = Duration::from_millis(50);
 /// Interval between two checks that a system is quiet.
 const QUIET_LOOK: Duration = Duration::from_millis(200);
-/// Quiet checks in a row after which a busy system counts as quiet: a compaction may follow a flush.
+/// Quiet checks in a row after which a busy system counts as quiet: a compaction may follow a
+/// flush.
 const QUIET_LOOKS: u32 = 3;
 
 /// Why the campaign stopped waiting for a system.
@@ -34,7 +35,8 @@ enum WaitError {
 }
 
 impl Campaign<'_, '_> {
-    /// Waits until every instance of a started system answers, its process ends, or its limit is over.
+    /// Waits until every instance of a started system answers, its process ends, or its limit is
+    /// over.
     pub(super) fn wait_until_ready(
         &self,
         environment: &mut dyn Environment,

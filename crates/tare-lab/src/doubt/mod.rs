@@ -22,8 +22,8 @@ pub enum Doubt {
     Throttled { share: f64 },
     /// The open loop did not reach the requested rate.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
-    /// The client sent operations more than 1 ms after they were due. `waited_share` is the share of
-    /// time that its threads waited for a CPU, where the kernel reports it.
+    /// The client sent operations more than 1 ms after they were due. `waited_share` is the share
+    /// of time that its threads waited for a CPU, where the kernel reports it.
     SentLate { late_share: f64, waited_share: Option<f64> },
     /// Operations failed.
     OperationErrors { error: String, count: u64, operations: u64 },

@@ -1,7 +1,7 @@
-//! A simulated host with known costs: environments, a system, a driver, a probe and a virtual clock.
-//! It serves tests of the lab, and trials of the tool without a container or a database
-//! (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal
-//! figures. Nothing here starts a process, opens a socket or touches a file.
+//! A simulated host with known costs: environments, a system, a driver, a probe and a virtual
+//! clock. It serves tests of the lab, and trials of the tool without a container or a database
+//! (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal figures.
+//! Nothing here starts a process, opens a socket or touches a file.
 //!
 //! The runtime's name carries what an environment costs: `fake`, or `fake:KEY=VALUE,...` with
 //!
@@ -172,7 +172,8 @@ impl FakeHost {
         self.0.borrow_mut().real_time = true;
     }
 
-    /// Sets the shares of one CPU that other processes use and that the hypervisor steals, from now on.
+    /// Sets the shares of one CPU that other processes use and that the hypervisor steals, from now
+    /// on.
     pub fn disturb(&self, strangers_share: f64, steal_share: f64) {
         let mut state = self.0.borrow_mut();
         state.strangers_share = strangers_share;
@@ -268,7 +269,8 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
     }
 }
 
-/// The environment of [`spec`] with another value of one layer, for tests that go through all layers.
+/// The environment of [`spec`] with another value of one layer, for tests that go through all
+/// layers.
 pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
     let mut spec = plain.clone();
     let option = |name: &str, value: &str| vec![(name.to_string(), value.to_string())];

@@ -23,7 +23,8 @@ pub const INJECTED_INSTRUCTIONS_MAX: u16 = 4095;
 pub struct Inject {
     /// CPU time per operation inside the server.
     pub busy: Option<Duration>,
-    /// By which every answer is held back. 0 is a relay without delay: what a delay is compared with.
+    /// By which every answer is held back. 0 is a relay without delay: what a delay is compared
+    /// with.
     pub delay: Option<Duration>,
     /// Quota in percent of the CPUs that the plan gives the system.
     pub quota_percent: Option<f64>,

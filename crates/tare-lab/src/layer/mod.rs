@@ -1,8 +1,8 @@
 //! The isolation layers: their types, and the one list of them.
 //!
 //! A study is parsed into these types once. A record keeps their text, which `Display` writes and
-//! `FromStr` reads. [`Layer::ALL`] serves everything that goes through all layers: studies, comparisons,
-//! explanations, findings, records, `tare list layers` and docs/reference/layers.md.
+//! `FromStr` reads. [`Layer::ALL`] serves everything that goes through all layers: studies,
+//! comparisons, explanations, findings, records, `tare list layers` and docs/reference/layers.md.
 
 mod cgroup;
 mod cpu;
@@ -139,8 +139,8 @@ impl Layer {
         }
     }
 
-    /// The value that an environment has, as text. Two environments differ in a layer if and only if
-    /// these texts differ.
+    /// The value that an environment has, as text. Two environments differ in a layer if and only
+    /// if these texts differ.
     pub fn text(self, spec: &EnvironmentSpec) -> String {
         // A field that is added to an environment has to be given a layer here.
         let EnvironmentSpec {

@@ -1,7 +1,7 @@
 //! Writing a record while its study runs.
 //!
-//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock` while
-//! it is written, which distinguishes a running writer from the leftovers of a crash. Each
+//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock`
+//! while it is written, which distinguishes a running writer from the leftovers of a crash. Each
 //! slice is one transaction. In WAL mode with `synchronous=NORMAL` a commit costs no sync, which
 //! would disturb the disk under test; a killed process loses nothing that was committed, and each
 //! complete round is synced, so that a power loss takes at most the running round too.

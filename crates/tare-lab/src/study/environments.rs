@@ -42,7 +42,8 @@ struct EnvironmentTable {
 /// Reads all environments. An environment takes each layer that it does not name from the one it
 /// extends, else from its runtime's default: `process` has no layers (network host, cpu shared,
 /// security none, cgroup none), every other runtime has those of a container (bridge, shared,
-/// default, own), and always the host as it is, its data in a directory, and nothing injected. `optional` is not inherited.
+/// default, own), and always the host as it is, its data in a directory, and nothing injected.
+/// `optional` is not inherited.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,

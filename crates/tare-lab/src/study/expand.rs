@@ -15,8 +15,8 @@ pub(super) const QUICK_KEYS: &[&str] =
     &["environments", "workloads", "schedule", "system", "workload"];
 const SWEEP_KEYS: &[&str] = &["workload", "option", "values"];
 
-/// The document with the workloads of every `[[sweep]]`: copies of a workload, each with one value of
-/// an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
+/// The document with the workloads of every `[[sweep]]`: copies of a workload, each with one value
+/// of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
 pub(super) fn sweeps<'t>(
     written: DeTable<'t>,
     source: Source<'_>,
@@ -89,8 +89,8 @@ fn put<'t>(table: &mut DeTable<'t>, path: &[&str], item: &Item<'_>, value: Spann
     }
 }
 
-/// The document with the tables of `[quick]` laid over its own: `schedule`, `system`, and `workload`
-/// over every workload. The table's keys have been checked.
+/// The document with the tables of `[quick]` laid over its own: `schedule`, `system`, and
+/// `workload` over every workload. The table's keys have been checked.
 pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
     let mut edited = document.clone();
     let Some(DeValue::Table(quick)) = document.get("quick").map(Spanned::get_ref) else {

@@ -86,8 +86,8 @@ pub enum DataStart {
     /// The driver writes them after each start.
     #[default]
     Loaded,
-    /// The driver writes them once, in the baseline; each start begins with a copy of what that left.
-    /// Where a system's data cannot be kept, or not put into an environment, they are loaded.
+    /// The driver writes them once, in the baseline; each start begins with a copy of what that
+    /// left. Where a system's data cannot be kept, or not put into an environment, they are loaded.
     Restored,
 }
 
@@ -123,8 +123,8 @@ pub struct CpuSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     pub name: String,
-    /// One that the driver knows by name (`ycsb-a`). Then its shares, columns and keys are its own, and
-    /// those below say nothing, and are 0.
+    /// One that the driver knows by name (`ycsb-a`). Then its shares, columns and keys are its own,
+    /// and those below say nothing, and are 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Share of writes among the operations, 0 to 1; the rest are reads by key.
@@ -136,7 +136,8 @@ pub struct WorkloadSpec {
     pub keys: KeyDistribution,
     /// Connections to the system.
     pub connections: u32,
-    /// Requests in flight over all connections (closed loop; the limit of an open loop is far above).
+    /// Requests in flight over all connections (closed loop; the limit of an open loop is far
+    /// above).
     pub in_flight: u32,
     /// Fixed rate of the latency phase as a share of the baseline's capacity; 0 skips the phase.
     pub latency_share: f64,

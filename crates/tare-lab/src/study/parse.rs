@@ -483,7 +483,8 @@ fn workloads(
     Ok(workloads)
 }
 
-/// The workload that a table asks for by name, if it does; then it says nothing of what that one is.
+/// The workload that a table asks for by name, if it does; then it says nothing of what that one
+/// is.
 fn named<'v>(
     table: &Table<'_>,
     vocabulary: &'v Vocabulary,

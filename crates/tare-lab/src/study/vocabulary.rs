@@ -16,8 +16,8 @@ pub struct Vocabulary {
     pub sandbox: Vec<KnownOption>,
     /// The first is the default.
     pub systems: Vec<KnownPart>,
-    /// The first is the default. Options are those of a workload: a driver that has some is asked in
-    /// its own words, under its name.
+    /// The first is the default. Options are those of a workload: a driver that has some is asked
+    /// in its own words, under its name.
     pub drivers: Vec<KnownPart>,
     /// Workloads that drivers without words of their own know by name.
     pub workloads: Vec<KnownWorkload>,

@@ -55,7 +55,8 @@ pub struct Due {
 /// let schedule = Schedule::new(steps, Arrivals::Constant)?;
 /// let mut pacer = Pacer::new(&schedule, Duration::ZERO, 0, (0, 1), 7);
 /// // A stall of 5 ms: everything that was due meanwhile is sent late, and nothing is skipped.
-/// let late: Vec<u64> = std::iter::from_fn(|| pacer.take(5_000_000)).map(|due| due.index).collect();
+/// let taken = std::iter::from_fn(|| pacer.take(5_000_000));
+/// let late: Vec<u64> = taken.map(|due| due.index).collect();
 /// assert_eq!(late, [0, 1, 2, 3, 4, 5]);
 /// # Ok::<(), tare_load::pacing::ScheduleError>(())
 /// ```

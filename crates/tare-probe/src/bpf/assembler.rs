@@ -113,7 +113,8 @@ impl Assembler {
         self.push(STORE_NUMBER | width as u8, to, 0, offset, number);
     }
 
-    /// Adds a register to 8 bytes of memory atomically, because other CPUs may add at the same time.
+    /// Adds a register to 8 bytes of memory atomically, because other CPUs may add at the same
+    /// time.
     pub(crate) fn add_to_memory(&mut self, to: Register, from: Register) {
         self.push(ADD_ATOMICALLY, to, from, 0, 0);
     }

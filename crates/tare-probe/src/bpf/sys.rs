@@ -1,9 +1,9 @@
 //! The two system calls that BPF needs: bpf(2) and perf_event_open(2). No safe library has them.
 //!
 //! The structures are the first fields of `union bpf_attr` and `struct perf_event_attr`
-//! (include/uapi/linux/bpf.h, perf_event.h). The kernel accepts a structure that is shorter than its
-//! own and takes the rest as zero. Every pointer in them is a slice that the caller borrows during
-//! the call.
+//! (include/uapi/linux/bpf.h, perf_event.h). The kernel accepts a structure that is shorter than
+//! its own and takes the rest as zero. Every pointer in them is a slice that the caller borrows
+//! during the call.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

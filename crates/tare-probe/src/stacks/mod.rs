@@ -6,10 +6,10 @@
 //! it finds files inside containers through their mounts. [`script`] folds the stacks, and
 //! [`subsystem`] assigns each to one subsystem.
 //!
-//! The kernel does most of the work for a packet in the context of the thread that sends it, so that
-//! bridges and filters show in the stacks of client and system. Work in kernel threads (`ksoftirqd`)
-//! or on an idle CPU belongs to no process. It is missing here, and also in the CPU times that the
-//! stacks divide.
+//! The kernel does most of the work for a packet in the context of the thread that sends it, so
+//! that bridges and filters show in the stacks of client and system. Work in kernel threads
+//! (`ksoftirqd`) or on an idle CPU belongs to no process. It is missing here, and also in the CPU
+//! times that the stacks divide.
 
 mod perf;
 pub mod script;

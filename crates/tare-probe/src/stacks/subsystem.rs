@@ -20,7 +20,8 @@ pub struct Subsystem {
     pub help: &'static str,
     /// Prefixes of the names of kernel functions, without leading underscores, separated by spaces.
     pub functions: &'static str,
-    /// True if only the leaf decides, because these functions are at the root of nearly every stack.
+    /// True if only the leaf decides, because these functions are at the root of nearly every
+    /// stack.
     pub leaf_only: bool,
 }
 

@@ -2,9 +2,10 @@
 //!
 //! The kernel follows frame pointers itself at no cost, but finds the callers only in programs that
 //! were built with them. With DWARF, the kernel copies the top of the stack with every sample, and
-//! perf finds the callers afterwards in the exception tables of the program (`.eh_frame`). This works
-//! for nearly every compiled program, but costs some µs a sample and time afterwards. Neither method
-//! sees the code that a Java virtual machine compiles at run time, unless it keeps frame pointers.
+//! perf finds the callers afterwards in the exception tables of the program (`.eh_frame`). This
+//! works for nearly every compiled program, but costs some µs a sample and time afterwards. Neither
+//! method sees the code that a Java virtual machine compiles at run time, unless it keeps frame
+//! pointers.
 
 use std::fs::File;
 use std::io;
@@ -38,7 +39,8 @@ impl UserFrames {
     pub(super) fn settled(self, pid: u32, waiting: bool) -> Self {
         match self {
             Self::Auto if waiting => Self::FramePointers,
-            // Most programs are built without frame pointers, so an unreadable one is assumed to be.
+            // Most programs are built without frame pointers, so an unreadable one is assumed to
+            // be.
             Self::Auto => match has_frame_pointers(pid) {
                 Ok(true) => Self::FramePointers,
                 Ok(false) | Err(_) => Self::Dwarf,

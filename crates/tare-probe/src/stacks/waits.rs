@@ -1,13 +1,13 @@
 //! Stacks of waiting threads: from the moment a thread leaves its CPU until it gets one again.
 //!
-//! Method: `perf record` records the stack at every `sched:sched_switch` of the observed threads, and
-//! the kernel's switch records show when a thread is back. The time between counts for the stack at
-//! the switch. A thread that leaves while it is runnable waits for a CPU (it was preempted, or its
-//! quota was used up). For all others the table gives the reason.
+//! Method: `perf record` records the stack at every `sched:sched_switch` of the observed threads,
+//! and the kernel's switch records show when a thread is back. The time between counts for the
+//! stack at the switch. A thread that leaves while it is runnable waits for a CPU (it was
+//! preempted, or its quota was used up). For all others the table gives the reason.
 //!
 //! Limits: the wait of a thread at the beginning of the window is unknown and left out, until the
-//! thread first returns. A wait at the end counts up to the end. Over many slices the two are equal.
-//! A thread that waits during a whole window is not seen.
+//! thread first returns. A wait at the end counts up to the end. Over many slices the two are
+//! equal. A thread that waits during a whole window is not seen.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -203,7 +203,8 @@ mod tests {
         let found = fold(TEXT, &parts, (10_000_000_000, 10_000_007_000));
         let seen: Vec<(&str, &str, u64)> =
             found.iter().map(|s| (s.subsystem.as_str(), s.folded.as_str(), s.samples)).collect();
-        // A thread of another program does not count. An unfinished wait counts to the window's end.
+        // A thread of another program does not count. An unfinished wait counts to the window's
+        // end.
         assert_eq!(seen, [("events", "db::wait;ep_poll_[k]", 3000), (A_CPU, "db::work", 2000),]);
         // Time outside the window does not count.
         let found = fold(TEXT, &parts, (10_000_002_000, 10_000_003_000));

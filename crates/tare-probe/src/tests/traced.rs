@@ -32,7 +32,8 @@ fn counts_every_system_call() {
     assert!(!seen.iter().any(|(name, _)| name.starts_with("client_")), "{seen:?}");
 }
 
-/// Starts a process in its own pid namespace that waits for a line and then writes bytes one by one.
+/// Starts a process in its own pid namespace that waits for a line and then writes bytes one by
+/// one.
 fn writer_in_a_namespace(bytes: u32, file: &Path) -> (Child, u32) {
     let script = format!(
         "read line; exec dd if=/dev/zero of={} bs=1 count={bytes} status=none",
@@ -179,8 +180,8 @@ fn counts_kernel_work_by_function() {
     run("sync", &[]).unwrap();
     let [ns, items] = work.sums(1).unwrap();
     assert_eq!(work.sums(0).unwrap(), [0, 0]);
-    // A thread that is still awake handles the next request in the same work item, so that there can
-    // be fewer items than requests.
+    // A thread that is still awake handles the next request in the same work item, so that there
+    // can be fewer items than requests.
     assert!(items > 0, "{items} items");
     let cpus = std::thread::available_parallelism().unwrap().get() as u128;
     assert!(ns > 0 && u128::from(ns) <= started.elapsed().as_nanos() * cpus, "{ns} ns");

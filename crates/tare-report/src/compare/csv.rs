@@ -23,7 +23,8 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Figures, costs and differences, a header line first. Lines end in CR LF; what has no bound is
-/// empty. `found`: the interval excludes no difference; `verdict`: what the A/A controls let say of it.
+/// empty. `found`: the interval excludes no difference; `verdict`: what the A/A controls let say of
+/// it.
 pub fn csv(comparison: &Comparison<'_>) -> String {
     let mut out = String::new();
     line(&mut out, COLUMNS.iter().map(|c| c.to_string()));

@@ -23,9 +23,10 @@ const COLUMNS: [&str; 12] = [
     "verdict",
 ];
 
-/// Figures, costs and percentiles of every environment, a header line first. Lines end in CR LF; what has
-/// no bound is empty. `found`: the interval excludes no difference; `claimed`: beyond the A/A control, too;
-/// `verdict`: what may be said (`tare_stats::law::Verdict`), empty for the control.
+/// Figures, costs and percentiles of every environment, a header line first. Lines end in CR LF;
+/// what has no bound is empty. `found`: the interval excludes no difference; `claimed`: beyond the
+/// A/A control, too; `verdict`: what may be said (`tare_stats::law::Verdict`), empty for the
+/// control.
 pub fn figures(analysis: &Analysis) -> String {
     let mut out = String::new();
     line(&mut out, COLUMNS.iter().map(|column| (*column).to_string()));

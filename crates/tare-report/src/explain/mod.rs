@@ -1,8 +1,8 @@
 //! A cost in shares by layer: a waterfall, the table of shares, the sum, the interactions, the
 //! doubts; as terminal text and as JSON.
 //!
-//! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the control;
-//! a share whose interval holds 0 is "not distinguishable from zero".
+//! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the
+//! control; a share whose interval holds 0 is "not distinguishable from zero".
 
 use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};

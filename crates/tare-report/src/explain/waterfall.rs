@@ -20,7 +20,8 @@ pub(crate) struct Bar<'a> {
     pub(crate) share: Option<&'a Share>,
 }
 
-/// The bars from top to bottom: one end, the shares from the largest to the smallest, the other end.
+/// The bars from top to bottom: one end, the shares from the largest to the smallest, the other
+/// end.
 pub(crate) fn bars<'a>(plan: &Plan, found: &'a Explanation) -> Vec<Bar<'a>> {
     let end =
         |name: &str, us: f64| Bar { name: name.to_string(), start: 0.0, end: us, share: None };

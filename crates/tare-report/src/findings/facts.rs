@@ -140,7 +140,8 @@ impl<'a> Facts<'a> {
         Some((found, found.difference?))
     }
 
-    /// The doubt of a kind about an environment under a workload, and the share of slices it affects.
+    /// The doubt of a kind about an environment under a workload, and the share of slices it
+    /// affects.
     pub(crate) fn doubt(&self, finding: &Finding, kind: &str) -> Option<(Doubt, f64)> {
         let of = f64::from((finding.slices + finding.slices_void).max(1));
         let found = finding.doubts.iter().find(|(doubt, _)| doubt.kind() == kind)?;

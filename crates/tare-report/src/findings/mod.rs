@@ -1,13 +1,13 @@
-//! Conclusions in sentences, each made by one readable rule: the figure first, then what to do; below
-//! it the details, the confidence and the expected gain. No rule, no sentence.
+//! Conclusions in sentences, each made by one readable rule: the figure first, then what to do;
+//! below it the details, the confidence and the expected gain. No rule, no sentence.
 //!
 //! Method: a [`Rule`] looks at the record, its analysis, the shares of an explanation, sampled
 //! stacks, counters and doubts (`facts`), and reports where its condition holds. Its words are
-//! templates in the table itself, so `docs/reference/findings.md`, which is generated from the table,
-//! shows every sentence. An expected gain is always a measured figure with its interval.
+//! templates in the table itself, so `docs/reference/findings.md`, which is generated from the
+//! table, shows every sentence. An expected gain is always a measured figure with its interval.
 //!
-//! Limits: a rule knows only what the record holds. A cause for which there is no rule is not named,
-//! and two layers that no environment separates are not distinguished.
+//! Limits: a rule knows only what the record holds. A cause for which there is no rule is not
+//! named, and two layers that no environment separates are not distinguished.
 
 mod claim_filter;
 pub(crate) mod effects;
@@ -79,7 +79,8 @@ pub struct Confidence {
     pub figure: Option<Interval>,
     /// Unit of the figure: `us_per_operation`, `percent`.
     pub unit: Option<&'static str>,
-    /// Distance of the figure from 0 in half-widths of its interval: above 1 the interval excludes 0.
+    /// Distance of the figure from 0 in half-widths of its interval: above 1 the interval excludes
+    /// 0.
     pub from_zero: Option<f64>,
     /// Numbers of the record's doubts that touch it.
     pub doubts: Vec<usize>,

@@ -1,4 +1,5 @@
-//! Statements as terminal text and as Markdown. The page has its own section, and JSON holds the data.
+//! Statements as terminal text and as Markdown. The page has its own section, and JSON holds the
+//! data.
 
 use super::Statement;
 use crate::markdown::escape;

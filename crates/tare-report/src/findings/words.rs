@@ -105,8 +105,8 @@ pub(super) fn list(parts: &[String]) -> String {
     }
 }
 
-/// Confidence in a figure: its interval, distance from 0, and the doubts about it. `n` is the sample
-/// of the interval: `12 blocks`.
+/// Confidence in a figure: its interval, distance from 0, and the doubts about it. `n` is the
+/// sample of the interval: `12 blocks`.
 pub(super) fn confidence(
     figure: &Interval,
     unit: (&'static str, &str),

@@ -72,7 +72,8 @@ impl WorkloadView {
     }
 }
 
-/// The waterfall: each bar begins where the last ended, with its interval as a line through its end.
+/// The waterfall: each bar begins where the last ended, with its interval as a line through its
+/// end.
 fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     let bars = bars(plan, found);
     let (low, high) = extent(&bars);

@@ -1,9 +1,9 @@
 //! A record as one self-contained HTML page: no script, no network, everything inside.
 //!
-//! The template escapes every value (`page.html` and `sections/`, minijinja's auto-escape); the charts are drawn
-//! here as SVG by a writer that escapes by construction (`svg`). Colours are Okabe and Ito's,
-//! which people with any colour vision can tell apart (<https://jfly.uni-koeln.de/color/>), and
-//! shape or text always says the same again.
+//! The template escapes every value (`page.html` and `sections/`, minijinja's auto-escape); the
+//! charts are drawn here as SVG by a writer that escapes by construction (`svg`). Colours are Okabe
+//! and Ito's, which people with any colour vision can tell apart
+//! (<https://jfly.uni-koeln.de/color/>), and shape or text always says the same again.
 
 mod charts;
 mod compare;

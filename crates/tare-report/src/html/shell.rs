@@ -1,7 +1,7 @@
 //! What every page of Tare is made in: the document around it, its style and its templates.
 //!
-//! A page is a template that extends `shell.html` and a view that holds a [`PageLayout`] under the name
-//! `shell`. Templates are part of the program and take no code from a record.
+//! A page is a template that extends `shell.html` and a view that holds a [`PageLayout`] under the
+//! name `shell`. Templates are part of the program and take no code from a record.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -108,7 +108,8 @@ fn source(script: &str) -> String {
 pub(super) fn render(template: &str, view: impl Serialize) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    // A broken template fails for every record, so that it cannot pass the tests, which render each.
+    // A broken template fails for every record, so that it cannot pass the tests, which render
+    // each.
     for (name, text) in TEMPLATES {
         environment
             .add_template(name, text)

@@ -164,8 +164,8 @@ impl Svg {
         ));
     }
 
-    /// What is drawn until [`Self::end_group`] belongs to one environment: the page's script hides it
-    /// with its legend entry and puts `name` in front of what its marks say.
+    /// What is drawn until [`Self::end_group`] belongs to one environment: the page's script hides
+    /// it with its legend entry and puts `name` in front of what its marks say.
     pub(super) fn begin_group(&mut self, environment: usize, look: &str, name: &str) {
         self.write(format_args!(
             r#"<g data-e="{environment}" data-look="{look}" data-name="{}">"#,

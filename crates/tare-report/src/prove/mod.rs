@@ -1,5 +1,5 @@
-//! The gain of host tuning, from a record alone: every environment with a tuned host against the one
-//! that differs in nothing else, paired within the blocks.
+//! The gain of host tuning, from a record alone: every environment with a tuned host against the
+//! one that differs in nothing else, paired within the blocks.
 //!
 //! [`tare_lab::analysis::tuning`] finds the gains, and [`tare_stats::law`] decides what is proven.
 

@@ -1,9 +1,9 @@
 //! From samples to CPU time per operation.
 //!
 //! In each slice and for each part (system, what the layer adds, client) the CPU time of the
-//! accounts is divided among the part's samples in equal shares, and by the operations of the slice.
-//! What the system's own account calls idle polling is taken, in proportion, off the stacks in which
-//! a system polls ([`may_poll`]): its own code, and asking epoll without waiting. A part
+//! accounts is divided among the part's samples in equal shares, and by the operations of the
+//! slice. What the system's own account calls idle polling is taken, in proportion, off the stacks
+//! in which a system polls ([`may_poll`]): its own code, and asking epoll without waiting. A part
 //! that took CPU time and was never sampled is "not sampled". So the sum over subsystems is the CPU
 //! time per operation of system, layer and client, without idle polling: the figure that `weigh`
 //! reports, at the fixed rate.

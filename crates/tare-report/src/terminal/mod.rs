@@ -152,7 +152,8 @@ fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: P
     }
 }
 
-/// What was measured on which CPUs, how long, when, and with which seed. Names in it are not cleaned.
+/// What was measured on which CPUs, how long, when, and with which seed. Names in it are not
+/// cleaned.
 pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
     let header = &record.header;
     let length = header.ended_unix_ms.map_or_else(

@@ -1,5 +1,5 @@
-//! Percentiles of response time with their intervals: as times where the width allows it, and over the
-//! baseline's.
+//! Percentiles of response time with their intervals: as times where the width allows it, and over
+//! the baseline's.
 
 use tare_lab::analysis::{Analysis, Finding};
 

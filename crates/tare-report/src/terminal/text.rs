@@ -11,8 +11,8 @@ const PARAGRAPH_COLUMNS: usize = 120;
 /// Items of a list are read one by one, so that one line each counts for more.
 const ITEM_COLUMNS: usize = 180;
 
-/// Returns the columns that a text takes on a terminal. Comfy-table measures its cells with the same
-/// crate, so that prose and tables agree.
+/// Returns the columns that a text takes on a terminal. Comfy-table measures its cells with the
+/// same crate, so that prose and tables agree.
 pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }

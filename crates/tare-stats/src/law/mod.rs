@@ -10,12 +10,12 @@
 //! 5. A doubt about an environment can forbid claims about it ([`Objections`]).
 //! 6. A tuning is **proven** if it helps under one workload and hurts under none ([`proven`]).
 //!
-//! The noise is the control's interval and not its figure, because two starts of one environment can
-//! differ permanently (page colouring, hash seeds, CPU placement). The interval bounds this
+//! The noise is the control's interval and not its figure, because two starts of one environment
+//! can differ permanently (page colouring, hash seeds, CPU placement). The interval bounds this
 //! difference. `docs/concepts/cost.md` has the reasons and the measurements.
 //!
-//! Limits: each difference is judged alone. Among many of them, chance finds one more often than one
-//! time in twenty. Rule 3 makes that rarer, but not impossible.
+//! Limits: each difference is judged alone. Among many of them, chance finds one more often than
+//! one time in twenty. Rule 3 makes that rarer, but not impossible.
 
 mod objections;
 mod tuning;
@@ -65,7 +65,8 @@ impl Noise {
         if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
     }
 
-    /// Returns the noise of a ratio as a factor of at least 1, up or down, from the control's ratio.
+    /// Returns the noise of a ratio as a factor of at least 1, up or down, from the control's
+    /// ratio.
     pub fn of_ratio(control: &Interval) -> Self {
         let noise = control.high.max(1.0 / control.low);
         if noise.is_finite() { Self::Within(noise) } else { Self::Unknown }
@@ -73,8 +74,8 @@ impl Noise {
 
     /// Returns the noise of the difference of two costs from two records, on the scale of
     /// logarithms. Each control depends on the chance of one start, so that the noises in percent
-    /// combine like errors. A small percentage is about a logarithm. A record without a control adds
-    /// nothing.
+    /// combine like errors. A small percentage is about a logarithm. A record without a control
+    /// adds nothing.
     pub fn of_two_records(noises: [Option<f64>; 2]) -> Self {
         Self::Within(noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0)))
     }
@@ -145,8 +146,8 @@ pub fn judge(cost: &Cost, noise: Noise) -> Verdict {
     judge_difference(cost.found, cost.percent.value, noise)
 }
 
-/// Judges the ratio of two times. Above 1 is a loss. `noise` comes from [`Noise::of_ratio`]. `found`
-/// means that the interval excludes 1.
+/// Judges the ratio of two times. Above 1 is a loss. `noise` comes from [`Noise::of_ratio`].
+/// `found` means that the interval excludes 1.
 pub fn judge_ratio(ratio: &Interval, found: bool, noise: Noise) -> Verdict {
     if !ratio.is_bounded() {
         return Verdict::NotKnown;

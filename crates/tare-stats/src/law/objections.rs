@@ -1,13 +1,13 @@
 //! Doubts about environments that forbid claims about them.
 //!
-//! 1. Nothing is claimed about an environment in which more than one operation in a thousand failed,
-//!    because a failed operation is often cheaper than a successful one.
+//! 1. Nothing is claimed about an environment in which more than one operation in a thousand
+//!    failed, because a failed operation is often cheaper than a successful one.
 //! 2. Nothing is claimed about two environments if one or both are emulated.
 //! 3. No gain of throughput is claimed if other programs, the hypervisor or the client's own limit
 //!    affect a quarter of the slices. They slow all environments down, so that the apparent gain of
 //!    one can be a loss of the other.
-//! 4. The whole interval of a layer's gain must be beyond the control's noise, and rule 3 applies to
-//!    its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
+//! 4. The whole interval of a layer's gain must be beyond the control's noise, and rule 3 applies
+//!    to its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
 //! 5. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
 
 use crate::Interval;

@@ -43,8 +43,8 @@ impl TuningVerdict {
     }
 }
 
-/// Returns the proven tunings, which help under one workload and hurt under none. `verdicts` has the
-/// verdict of each tuning under each workload. The order is that of the first help.
+/// Returns the proven tunings, which help under one workload and hurt under none. `verdicts` has
+/// the verdict of each tuning under each workload. The order is that of the first help.
 pub fn proven<'n>(verdicts: &[(&'n str, TuningVerdict)]) -> Vec<&'n str> {
     let harmful = |name: &str| {
         verdicts.iter().any(|(other, verdict)| {

@@ -1,27 +1,28 @@
 //! Percentiles of histograms that are merged over blocks, with their intervals.
 //!
 //! Method: a block bootstrap. Whole blocks are drawn with replacement, as many as there are. Their
-//! histograms are merged and the percentile is read, [`RESAMPLES`] times. The operations of one block
-//! share the state of the host, so that the independent samples are the blocks. Both environments of
-//! a comparison use the same draws, so that an influence of the host on both cancels. The standard
-//! error is the standard deviation of the resampled percentiles, times `sqrt(n / (n - 1))`. Student's
-//! factor for n - 1 degrees makes an interval of it, on the log scale for a level and a ratio. For a
-//! mean this would be exactly Student's interval: with n values the bootstrap underestimates the
-//! variance by `(n - 1) / n`. Tails are not symmetric, so each side uses the distances of the
-//! resamples on its own side if they are larger.
+//! histograms are merged and the percentile is read, [`RESAMPLES`] times. The operations of one
+//! block share the state of the host, so that the independent samples are the blocks. Both
+//! environments of a comparison use the same draws, so that an influence of the host on both
+//! cancels. The standard error is the standard deviation of the resampled percentiles, times
+//! `sqrt(n / (n - 1))`. Student's factor for n - 1 degrees makes an interval of it, on the log
+//! scale for a level and a ratio. For a mean this would be exactly Student's interval: with n
+//! values the bootstrap underestimates the variance by `(n - 1) / n`. Tails are not symmetric, so
+//! each side uses the distances of the resamples on its own side if they are larger.
 //!
 //! Two other methods were tried and rejected (coverage in the models of the tests;
-//! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2 blocks
-//! and in 80 to 90 % at 10. Student's t on the percentiles of single blocks estimates another figure,
-//! because the mean of percentiles is not the percentile of all: at 40 blocks it holds the p99 in 3
-//! to 36 %.
+//! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2
+//! blocks and in 80 to 90 % at 10. Student's t on the percentiles of single blocks estimates
+//! another figure, because the mean of percentiles is not the percentile of all: at 40 blocks it
+//! holds the p99 in 3 to 36 %.
 //!
 //! Only the running totals of each bucket are kept, in one flat array. The percentile of a resample
 //! is found by a search among sums of totals, without merging histograms.
 //!
-//! Limits: a tail that comes from few blocks (a pause in one of ten) depends on few events, even with
-//! many operations. Its interval holds the truth less often than 95 %; the tests have the figures. A
-//! percentile with fewer than [`BEYOND_MIN`] operations beyond it is not reported at all.
+//! Limits: a tail that comes from few blocks (a pause in one of ten) depends on few events, even
+//! with many operations. Its interval holds the truth less often than 95 %; the tests have the
+//! figures. A percentile with fewer than [`BEYOND_MIN`] operations beyond it is not reported at
+//! all.
 
 use tare_std::rng::Rng;
 
@@ -31,12 +32,12 @@ use super::methods::t_quantile;
 /// The number of resamples. The standard error is known within 2.5 % of itself for any seed.
 pub const RESAMPLES: usize = 800;
 
-/// The least number of operations beyond a percentile that is reported. A count of 10 is known within
-/// a third of itself, and so is the position of the percentile in the tail.
+/// The least number of operations beyond a percentile that is reported. A count of 10 is known
+/// within a third of itself, and so is the position of the percentile in the tail.
 pub const BEYOND_MIN: u64 = 10;
 
-/// The most groups of blocks. More blocks are joined with their neighbours. At this number Student's
-/// factor is about that of normal noise, and more draws gain nothing.
+/// The most groups of blocks. More blocks are joined with their neighbours. At this number
+/// Student's factor is about that of normal noise, and more draws gain nothing.
 pub const GROUPS_MAX: usize = 100;
 
 /// A bucket of a histogram: its lowest value, its highest value, and its count.
@@ -77,8 +78,8 @@ impl Draws {
 }
 
 impl Blocks {
-    /// Takes one list of buckets for each block, in any order. The buckets of all blocks must have the
-    /// same edges, like those of HdrHistograms of one precision.
+    /// Takes one list of buckets for each block, in any order. The buckets of all blocks must have
+    /// the same edges, like those of HdrHistograms of one precision.
     pub fn new(blocks: &[Vec<Bucket>]) -> Self {
         let all = blocks.iter().flatten();
         let mut edges: Vec<(u64, u64)> = all.map(|(low, high, _)| (*high, *low)).collect();
@@ -143,8 +144,8 @@ impl Blocks {
         self.totals.get(start..start.saturating_add(self.blocks)).unwrap_or_default()
     }
 
-    /// The bucket of a percentile, and its position in the bucket. `None` if the drawn blocks have no
-    /// value.
+    /// The bucket of a percentile, and its position in the bucket. `None` if the drawn blocks have
+    /// no value.
     fn find(&self, quantile: f64, times: &[u32]) -> Option<(usize, f64)> {
         let total = |place: usize| -> u64 {
             self.row(place).iter().zip(times).map(|(total, times)| total * u64::from(*times)).sum()

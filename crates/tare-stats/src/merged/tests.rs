@@ -59,8 +59,8 @@ fn same_seed_gives_same_draws() {
     assert_ne!(read(7), read(8));
 }
 
-/// A model of response times. A value is `(1 + 0.3 x) * e^w` with an exponential x and the state w of
-/// the host for its block and environment.
+/// A model of response times. A value is `(1 + 0.3 x) * e^w` with an exponential x and the state w
+/// of the host for its block and environment.
 #[derive(Clone, Copy, Debug)]
 enum HostModel {
     /// The host varies by 5 % in each slice, and by as much for both.
@@ -105,7 +105,8 @@ impl HostModel {
         Blocks::new(&[many.concat()]).percentile(quantile).unwrap()
     }
 
-    /// How often the intervals of a level and of the ratio of two equal environments hold the truth.
+    /// How often the intervals of a level and of the ratio of two equal environments hold the
+    /// truth.
     fn coverage(self, quantile: f64, blocks: usize, campaigns: u32) -> [f64; 2] {
         let truth = self.truth(quantile).ln();
         let (mut rng, draws) = (Rng::new(42), Draws::new(5, blocks));
@@ -129,7 +130,8 @@ impl HostModel {
     }
 }
 
-/// 150 campaigns a case, so that chance moves a share of 95 % by 1.8 points (one standard deviation).
+/// 150 campaigns a case, so that chance moves a share of 95 % by 1.8 points (one standard
+/// deviation).
 #[test]
 fn ratio_holds_truth() {
     for model in [HostModel::Quiet, HostModel::Stormy, HostModel::Pauses] {

@@ -4,8 +4,8 @@
 //! zeros to the next (all numbers little-endian):
 //!
 //! ```text
-//! group     magic "TareLog2" | sequence u64 | durable u64 | length u32 | crc32c of these 28 bytes u32
-//!           | entries (length bytes) | padding
+//! group     magic "TareLog2" | sequence u64 | durable u64 | length u32
+//!           | crc32c of these 28 bytes u32 | entries (length bytes) | padding
 //! entry     length u32 | crc32c of the payload u32 | payload
 //! payload   one or more mutations
 //! mutation  table u32 | token i64 | kind u8 | key length u16 | clustering length u16

@@ -2,12 +2,13 @@
 //!
 //! What Tare does otherwise than perftune.py, which names all CPUs of the universe for every queue:
 //! - where interrupts have CPUs of their own, packets are steered to those that compute: the others
-//!   are busy with the driver's part, and a database has no socket there (perftune.py added them for
-//!   small agents that run on interrupt CPUs, seastar #818; RFS still brings a packet to its socket);
-//! - where every CPU has a queue of its own it is off: the kernel's documentation calls it redundant
-//!   then, as the hash of the device has chosen the CPU already;
-//! - isolated and `nohz_full` CPUs are left out, because the kernel takes them out of what is written
-//!   (net/core, since 5.9) and the value would never read back as written.
+//!   are busy with the driver's part, and a database has no socket there (perftune.py added them
+//!   for small agents that run on interrupt CPUs, seastar #818; RFS still brings a packet to its
+//!   socket);
+//! - where every CPU has a queue of its own it is off: the kernel's documentation calls it
+//!   redundant then, as the hash of the device has chosen the CPU already;
+//! - isolated and `nohz_full` CPUs are left out, because the kernel takes them out of what is
+//!   written (net/core, since 5.9) and the value would never read back as written.
 
 use tare_std::cpus::CpuSet;
 

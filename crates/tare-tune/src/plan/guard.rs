@@ -11,10 +11,10 @@
 //!    round of softirqs ends after 300 (`netdev_budget`,
 //!    Documentation/admin-guide/sysctl/net.rst), so with 8 each queue has its turn within two
 //!    rounds.
-//! 3. A second policy without a measurement: at most 30 computing CPUs for each interrupt CPU, twice
-//!    the maximum of the automatic rule (16 cores of two threads, one core of them for interrupts).
-//!    Fewer queues do not mean fewer packets: in seastar #2350 one CPU took the interrupts of the 31
-//!    that computed.
+//! 3. A second policy without a measurement: at most 30 computing CPUs for each interrupt CPU,
+//!    twice the maximum of the automatic rule (16 cores of two threads, one core of them for
+//!    interrupts). Fewer queues do not mean fewer packets: in seastar #2350 one CPU took the
+//!    interrupts of the 31 that computed.
 //!
 //! With perftune.py's rules (`like_perftune`) the plan only notes what would be refused.
 
@@ -111,9 +111,9 @@ pub fn check(
     }
 }
 
-/// A note where one CPU may run out of interrupt vectors: x86 has 256, of which the kernel keeps more
-/// than 50 (arch/x86/include/asm/irq_vectors.h). Writes are refused then (seastar #703); the plan's
-/// lines say which.
+/// A note where one CPU may run out of interrupt vectors: x86 has 256, of which the kernel keeps
+/// more than 50 (arch/x86/include/asm/irq_vectors.h). Writes are refused then (seastar #703); the
+/// plan's lines say which.
 fn vectors(machine: &Machine, options: &Options, cpus: &CpuSets, notes: &mut Vec<String>) {
     let irqs = machine.nics.iter().map(|nic| {
         let queues = predict(nic, options, cpus);

@@ -1,9 +1,9 @@
 //! A packet capture beside a load, and the service times that lie in it.
 //!
 //! tcpdump writes what passes the loopback, with the kernel's time of each packet. The requests and
-//! answers in it are found twice: by a reader of our own, and by tshark's dissector where there is one.
-//! Both pair them by connection and stream id; a request counts from the packet with its first byte
-//! (tshark: with its last), an answer from the packet with its last.
+//! answers in it are found twice: by a reader of our own, and by tshark's dissector where there is
+//! one. Both pair them by connection and stream id; a request counts from the packet with its first
+//! byte (tshark: with its last), an answer from the packet with its last.
 //!
 //! Formats: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html>, RFC 791, RFC 9293,
 //! CQL native protocol v4, section 2. Limits: IPv4, Ethernet framing, no lost packets (an error).

@@ -1,20 +1,22 @@
 //! `cargo bench -p tare --bench agreement -- SECONDS [ROUNDS]`
 //!
 //! Whether what `tare load` prints is what was: beside a packet capture of the same run, and beside
-//! another client in alternating runs. All of it in a network namespace of its own; reads of rows of 300
-//! bytes.
+//! another client in alternating runs. All of it in a network namespace of its own; reads of rows
+//! of 300 bytes.
 //!
-//! 1. The capture (see `capture`): service times of the same operations on the wire. What lies between
-//!    is the client's own: the send's system call, and from the packet to the return of the receive.
+//! 1. The capture (see `capture`): service times of the same operations on the wire. What lies
+//!    between is the client's own: the send's system call, and from the packet to the return of the
+//!    receive.
 //! 2. The plain client (see `plain`), one request at a time: service times; and at a fixed rate:
 //!    response times.
 //!
 //! In the runs with stops the server stands still for 100 ms in each second.
 //!
-//! The server burns 1 ms of CPU time per operation, so that what is measured is the server's and not
-//! the price of a wake-up; the capture is compared against a server as quick as it is too, where that
-//! price shows. Prints every run; fails if a ratio with the slow server is more than 3 % off. Needs root,
-//! unshare, ip, two CPUs; tcpdump for the first part, and takes tshark's word too where there is one.
+//! The server burns 1 ms of CPU time per operation, so that what is measured is the server's and
+//! not the price of a wake-up; the capture is compared against a server as quick as it is too,
+//! where that price shows. Prints every run; fails if a ratio with the slow server is more than 3 %
+//! off. Needs root, unshare, ip, two CPUs; tcpdump for the first part, and takes tshark's word too
+//! where there is one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod capture;
@@ -141,8 +143,8 @@ impl Bench {
         Ok(output.stdout)
     }
 
-    /// Service times of one load, as printed and as captured. Returns the largest difference of a ratio
-    /// from 1.
+    /// Service times of one load, as printed and as captured. Returns the largest difference of a
+    /// ratio from 1.
     fn captured(&self, server: &Server, words: &[&str], stops: bool, file: &Path) -> Result<f64> {
         let capture = Capture::start(file, server.port)?;
         let printed = self.stopping(server, stops, || self.load(server, words))?;

@@ -1,9 +1,9 @@
 //! Another client, as plain as one can be: a thread for each connection, blocking, one request at a
 //! time, every time kept. Nothing of the load generator is in it.
 //!
-//! Without a rate it asks as redis-benchmark does: the next when one has ended, timed from the send.
-//! With one it asks as wrk2 does: each connection has its part of the schedule, and times count from
-//! when a request was due.
+//! Without a rate it asks as redis-benchmark does: the next when one has ended, timed from the
+//! send. With one it asks as wrk2 does: each connection has its part of the schedule, and times
+//! count from when a request was due.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;

@@ -1,6 +1,6 @@
-//! Latency of reads at a fixed rate while tables are compacted, beside the same without. The same backlog of
-//! compactions is there in every round: rows are written, the server is stopped, and each round starts from a
-//! copy of its data.
+//! Latency of reads at a fixed rate while tables are compacted, beside the same without. The same
+//! backlog of compactions is there in every round: rows are written, the server is stopped, and
+//! each round starts from a copy of its data.
 
 use std::path::Path;
 use std::process::Command;

@@ -1,11 +1,11 @@
 //! `cargo bench -p tare --bench database -- reads|compact|inserts|start|shards [SIZE MiB] [SECONDS]`
 //!
-//! What `tare db` does with data larger than its memory, on the disk that the build directory lies on. Every
-//! part prints its raw figures first. `reads`: uncached random reads of one row beside fio on the same file
-//! system, in interleaved rounds. `compact`: latency of reads while tables are compacted, and without.
-//! `inserts`: throughput over time while tables are flushed and compacted, stalls, write amplification,
-//! resident set. `start`: empty, after `kill -9` with a commit log of SIZE, with tables of SIZE. `shards`: CPU
-//! time per operation of two shards against one.
+//! What `tare db` does with data larger than its memory, on the disk that the build directory lies
+//! on. Every part prints its raw figures first. `reads`: uncached random reads of one row beside
+//! fio on the same file system, in interleaved rounds. `compact`: latency of reads while tables are
+//! compacted, and without. `inserts`: throughput over time while tables are flushed and compacted,
+//! stalls, write amplification, resident set. `start`: empty, after `kill -9` with a commit log of
+//! SIZE, with tables of SIZE. `shards`: CPU time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod compact;

@@ -1,8 +1,9 @@
-//! Random reads of data ten times as large as the memory, beside fio's from the same file system: one file of
-//! the same size, direct I/O, blocks of 4 KiB, 64 under way, the server's CPU. A client's requests are not all at the disk: some
-//! are with the server or on their way. So the server is asked twice, with as many requests in flight as fio
-//! has reads and with twice as many, and how many were at the disk on average is printed for each (by Little's law, from
-//! the device's own account).
+//! Random reads of data ten times as large as the memory, beside fio's from the same file system:
+//! one file of the same size, direct I/O, blocks of 4 KiB, 64 under way, the server's CPU. A
+//! client's requests are not all at the disk: some are with the server or on their way. So the
+//! server is asked twice, with as many requests in flight as fio has reads and with twice as many,
+//! and how many were at the disk on average is printed for each (by Little's law, from the device's
+//! own account).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -140,8 +141,8 @@ fn tables(server: &Server) -> Result<u64> {
 struct Costs([f64; 9]);
 
 impl Costs {
-    /// CPU time, blocks read by kind, bytes read, table files asked by what they said, share of the blocks asked
-    /// for that were in the cache.
+    /// CPU time, blocks read by kind, bytes read, table files asked by what they said, share of the
+    /// blocks asked for that were in the cache.
     const HEAD: &str = "  cpu µs  data index filtr  bytes found denied invain   hits";
 
     fn of(before: &ShardMetrics, after: &ShardMetrics, cpu_ns: u64) -> Self {

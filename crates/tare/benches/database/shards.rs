@@ -1,7 +1,7 @@
-//! Two shards against one, each on a CPU of its own. With two CPUs in all the client has to share them, so everything
-//! is doubled: one CPU with one shard, one thread of the client and 64 requests in flight, against two CPUs with two of
-//! each. So the ratio of the throughputs is what a second CPU brings; that of the server's CPU time per operation is
-//! printed too.
+//! Two shards against one, each on a CPU of its own. With two CPUs in all the client has to share
+//! them, so everything is doubled: one CPU with one shard, one thread of the client and 64 requests
+//! in flight, against two CPUs with two of each. So the ratio of the throughputs is what a second
+//! CPU brings; that of the server's CPU time per operation is printed too.
 
 use tare_stats as stats;
 

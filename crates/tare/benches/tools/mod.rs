@@ -1,9 +1,10 @@
-//! Other people's load tools in the benches, run by the drivers that studies use: 100,000 rows of 300
-//! bytes, keys drawn uniformly, 64 requests in flight.
+//! Other people's load tools in the benches, run by the drivers that studies use: 100,000 rows of
+//! 300 bytes, keys drawn uniformly, 64 requests in flight.
 //!
-//! Each is named by a word of the command line: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which may be
-//! on PATH too, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and `hdrhistogram=JAR`
-//! where its own is too old for the Java). One that is missing is skipped by name.
+//! Each is named by a word of the command line: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which
+//! may be on PATH too, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and
+//! `hdrhistogram=JAR` where its own is too old for the Java). One that is missing is skipped by
+//! name.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -90,8 +91,8 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
 }
 
 impl Tool {
-    /// Loads the server for `window`, which `begin` is told the begin of. The operation is `write` or
-    /// `read`.
+    /// Loads the server for `window`, which `begin` is told the begin of. The operation is `write`
+    /// or `read`.
     pub(crate) fn run(
         &mut self,
         operation: &str,

@@ -26,7 +26,8 @@ pub struct LoadWorkload {
     /// Share of writes of `--operation mixed`, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub write_share: f64,
-    /// How keys are drawn, such as zipfian:1.1 (docs/reference/load-spec.md has them all); gaussian without a workload
+    /// How keys are drawn, such as zipfian:1.1 (docs/reference/load-spec.md has them all); gaussian
+    /// without a workload
     #[arg(long, value_name = "DISTRIBUTION")]
     pub keys: Option<Keys>,
     /// Rows that keys are drawn from; 100000 without a workload

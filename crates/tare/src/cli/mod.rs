@@ -104,7 +104,8 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct GiveUp {
-    /// Block device, or NQN of an NVMe target, that a study's storage may write over; all data on it is lost
+    /// Block device, or NQN of an NVMe target, that a study's storage may write over; all data on
+    /// it is lost
     #[arg(long, value_name = "/dev/X")]
     pub destroy_data_on: Vec<PathBuf>,
 }
@@ -302,7 +303,8 @@ pub struct Db {
     /// Burn so much CPU time per operation for nothing (`inject = "busy=TIME"` in a study)
     #[arg(long, value_name = "NS", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub inject_busy_ns: Option<u64>,
-    /// Install a system call filter of so many instructions that allows everything (`inject = "filter=N"`)
+    /// Install a system call filter of so many instructions that allows everything
+    /// (`inject = "filter=N"`)
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=4095))]
     pub inject_filter: Option<u16>,
 }
@@ -317,7 +319,8 @@ pub enum DbTask {
     Restore(DbCopy),
     /// Print a table file: partitions, range tombstones, rows
     Dump(DbDump),
-    /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard input
+    /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard
+    /// input
     Password {
         /// Name of the user
         user: String,

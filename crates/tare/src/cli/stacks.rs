@@ -60,7 +60,8 @@ pub struct SampleStacks {
         default_value = "on-cpu,off-cpu"
     )]
     pub stack_kinds: Vec<Kind>,
-    /// How the frames of programs are found: frame pointers, DWARF, not; auto is what the system was built for
+    /// How the frames of programs are found: frame pointers, DWARF, not; auto is what the system
+    /// was built for
     #[arg(long, value_name = "HOW", requires = "stacks", default_value = "auto")]
     pub stacks_user: User,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)

@@ -226,8 +226,8 @@ pub struct TuneProve {
 /// Convert sets of CPUs, and calculate with them.
 #[derive(Debug, Args)]
 pub struct Cpus {
-    /// Lists (0-3,8) or masks (0xff or 0x1,,0x1), with `plus`, `minus`, `and` or `xor` between them,
-    /// calculated from left to right: 0-31 minus 0,16
+    /// Lists (0-3,8) or masks (0xff or 0x1,,0x1), with `plus`, `minus`, `and` or `xor` between
+    /// them, calculated from left to right: 0-31 minus 0,16
     #[arg(value_name = "SET", required = true, num_args = 1..)]
     pub sets: Vec<String>,
     /// How to print the result

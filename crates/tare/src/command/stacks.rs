@@ -122,7 +122,8 @@ fn workload(asked: Option<&str>, slices: &[StackSlice]) -> anyhow::Result<String
     }
 }
 
-/// The environment that takes (or waits for) most time per operation, besides this one and the control.
+/// The environment that takes (or waits for) most time per operation, besides this one and the
+/// control.
 fn dearest(
     record: &Record,
     slices: &[StackSlice],

@@ -478,7 +478,8 @@ fn conduct<'p>(
     Ok(outcome.exit_with(exit)?.ending)
 }
 
-/// Keeps the CPUs from sleeping deeply while a study runs: waking up takes longer than an operation.
+/// Keeps the CPUs from sleeping deeply while a study runs: waking up takes longer than an
+/// operation.
 fn hold_idle_states() -> Option<idle::IdleLimit> {
     idle::IdleLimit::open().unwrap_or_else(|error| {
         warn(&tare_host::error_line(&error));

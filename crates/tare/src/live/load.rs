@@ -1,5 +1,5 @@
-//! What `tare load` shows while it runs, on standard error: on a terminal one line with its heat strip
-//! below it, drawn anew every second; elsewhere plain lines.
+//! What `tare load` shows while it runs, on standard error: on a terminal one line with its heat
+//! strip below it, drawn anew every second; elsewhere plain lines.
 //!
 //! It is told by events, on the thread that gathers what the load threads counted; there is no
 //! drawing thread.
@@ -91,8 +91,9 @@ fn line(interval: &Interval<'_>) -> String {
     )
 }
 
-/// The latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %; the darker a cell the
-/// more operations, by the logarithm of their number. What is beyond an end counts in the last cell.
+/// The latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %; the darker a cell
+/// the more operations, by the logarithm of their number. What is beyond an end counts in the last
+/// cell.
 fn strip(histogram: &Histogram) -> String {
     let mut cells = String::new();
     let most = f64::from(u32::try_from(histogram.len()).unwrap_or(u32::MAX)).ln_1p();

@@ -1,9 +1,9 @@
 //! What is answered to a request. Pure but for the time of the last look, and tested without a
 //! socket.
 //!
-//! Three paths exist; nothing is looked up in a file system. The `Host` header must be this server's
-//! own address, so that a page of the net cannot read this one by making its name point here (DNS
-//! rebinding: <https://developer.mozilla.org/en-US/docs/Web/Security/Attacks>).
+//! Three paths exist; nothing is looked up in a file system. The `Host` header must be this
+//! server's own address, so that a page of the net cannot read this one by making its name point
+//! here (DNS rebinding: <https://developer.mozilla.org/en-US/docs/Web/Security/Attacks>).
 
 use std::net::SocketAddr;
 use std::path::Path;

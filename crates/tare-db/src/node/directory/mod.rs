@@ -3,7 +3,7 @@
 //! ```text
 //! DATA/lock           locked while a server runs     DATA/shards    how many shards wrote it
 //! DATA/schema.log     see `catalog::journal`         DATA/metrics   see `metrics`
-//! DATA/report.json    see `report`                   DATA/shard-0/   files of the store, see `files`
+//! DATA/report.json    see `report`                   DATA/shard-0/  the store's files, see `files`
 //! ```
 
 mod direct;

@@ -1,5 +1,5 @@
-//! The tuner that a run uses: every change through a temporary tuning, whose journal lets `clean` put
-//! back what a killed run left.
+//! The tuner that a run uses: every change through a temporary tuning, whose journal lets `clean`
+//! put back what a killed run left.
 
 use std::fmt;
 use std::path::Path;
@@ -82,7 +82,8 @@ impl<H: SettingStore + Send> Tuner for Journalled<H> {
     }
 }
 
-/// Drift is no failure here: what somebody else has set meanwhile is his, and reading back finds it.
+/// Drift is no failure here: what somebody else has set meanwhile is his, and reading back finds
+/// it.
 fn whole(reverted: Reverted) -> Result<(), JournalledError> {
     for setting in reverted.settings {
         if let RevertOutcome::Failed { error, old } = setting.outcome {

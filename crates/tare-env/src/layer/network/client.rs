@@ -1,5 +1,5 @@
-//! The client's network namespace and its links to others', and what the network layers build on: errors,
-//! free addresses and ports, and lines for `ip`.
+//! The client's network namespace and its links to others', and what the network layers build on:
+//! errors, free addresses and ports, and lines for `ip`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,7 +14,8 @@ use tare_host::journal::{Entry, Journal, JournalError};
 use tare_host::netns::{self, NetnsError};
 use tare_host::process::inode_of_link;
 
-/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to 198.19.254.255.
+/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to
+/// 198.19.254.255.
 pub(super) const ROUTERS_MAX: u32 = 255 * 64;
 
 /// Why a network layer could not be made.
@@ -72,8 +73,8 @@ impl Client {
         &self.namespace
     }
 
-    /// Links the client to another network namespace (`None`: that of this process) and returns
-    /// the address there at which the client reaches what listens. One link per namespace and run, with
+    /// Links the client to another network namespace (`None`: that of this process) and returns the
+    /// address there at which the client reaches what listens. One link per namespace and run, with
     /// an address for each instance.
     ///
     /// # Errors

@@ -8,11 +8,12 @@
 //! NAT table, and the baseline stays clean. With `bridge+proxy` a userland proxy in the router
 //! takes the place of DNAT.
 //!
-//! Several instances of a system have the same port and an address each: with `host` further addresses
-//! of the link, with `bridge` namespaces behind one bridge, each published on an address of its own.
+//! Several instances of a system have the same port and an address each: with `host` further
+//! addresses of the link, with `bridge` namespaces behind one bridge, each published on an address
+//! of its own.
 //!
-//! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links to
-//! namespaces that are not ours, 198.19/16 inside our own.
+//! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links
+//! to namespaces that are not ours, 198.19/16 inside our own.
 
 use std::fs;
 use std::io;
@@ -45,12 +46,13 @@ pub(crate) const INSTANCES_MAX: u32 = 200;
 pub(crate) const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
 pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
 
-/// The namespaces of one started environment behind a bridge. Every start takes a number of its own:
-/// the kernel removes the links of a namespace some time after its name.
+/// The namespaces of one started environment behind a bridge. Every start takes a number of its
+/// own: the kernel removes the links of a namespace some time after its name.
 #[derive(Debug)]
 pub struct Router {
     number: u32,
-    /// The number of the start that made the router; this one, unless it is an instance beside others.
+    /// The number of the start that made the router; this one, unless it is an instance beside
+    /// others.
     of: u32,
     slot: u32,
     router: String,
@@ -284,8 +286,8 @@ fn table(proxy: bool, port: u16) -> String {
     )
 }
 
-/// What a further instance behind the bridge adds to the table: its publishing before that of the first
-/// one, which is for every address of the router, and what docker adds for each container.
+/// What a further instance behind the bridge adds to the table: its publishing before that of the
+/// first one, which is for every address of the router, and what docker adds for each container.
 fn joining(system: SocketAddrV4, published: Ipv4Addr, proxy: bool) -> String {
     let (address, port) = (system.ip(), system.port());
     let publish = match proxy {
@@ -343,7 +345,8 @@ impl SystemNetwork {
         }
     }
 
-    /// Makes the layer; `port` is the one that the system listens on, where it cannot be told another.
+    /// Makes the layer; `port` is the one that the system listens on, where it cannot be told
+    /// another.
     pub(crate) fn make(
         context: &RunContext,
         layer: Network,
@@ -398,8 +401,8 @@ impl NodeAddresses {
         Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
     }
 
-    /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace have
-    /// different ports. 127.0.x.x is left to others.
+    /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace
+    /// have different ports. 127.0.x.x is left to others.
     pub(crate) fn on_loopback(port: u16, slot: &InstanceSlot) -> Self {
         Self::of(slot, |number| {
             let [high, low] = port.to_be_bytes();
@@ -419,7 +422,8 @@ pub(crate) struct SystemAddresses {
 }
 
 impl From<SocketAddrV4> for SystemAddresses {
-    /// Of a system without others, which is not told where clients reach it where that is elsewhere.
+    /// Of a system without others, which is not told where clients reach it where that is
+    /// elsewhere.
     fn from(listen: SocketAddrV4) -> Self {
         let nodes = NodeAddresses::on_loopback(listen.port(), &InstanceSlot::single());
         let advertised = if listen.ip().is_unspecified() { nodes.own } else { *listen.ip() };

@@ -1,5 +1,5 @@
-//! What a container's image is: the one with Tare's program alone, a root file system of ours that is
-//! imported, or one that the engine has.
+//! What a container's image is: the one with Tare's program alone, a root file system of ours that
+//! is imported, or one that the engine has.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

@@ -2,8 +2,9 @@
 //! runtime that it knows, and Podman.
 //!
 //! The image is made from the one static program and imported, or from a root file system of ours;
-//! or it is one that the engine has, and the program is bind-mounted. Nothing is pulled. The client's
-//! namespace is linked to the engine's by a veth pair, whose far end is where the client dials:
+//! or it is one that the engine has, and the program is bind-mounted. Nothing is pulled. The
+//! client's namespace is linked to the engine's by a veth pair, whose far end is where the client
+//! dials:
 //! - `host`: the system listens there, in the engine's namespace.
 //! - `bridge`: the engine publishes the port there, and DNAT takes it (the packet comes from
 //!   outside, as a client on another host would send it).
@@ -246,7 +247,8 @@ struct Running {
     security_opt: Vec<String>,
     /// What the engine says of the container, once it was asked.
     inspected: Option<InspectedContainer>,
-    /// What a process sees in gVisor's sandbox or Kata's guest, once it was asked, or why it cannot be.
+    /// What a process sees in gVisor's sandbox or Kata's guest, once it was asked, or why it cannot
+    /// be.
     inside: Option<Result<SandboxView, String>>,
 }
 
@@ -345,8 +347,8 @@ impl Container {
         let data = match self.storage.location() {
             DataLocation::Directory => at.data(),
             DataLocation::Volume => volume.unwrap_or_default(),
-            // The host reaches the data through the process alone where a driver has no upper layer,
-            // or a cache of its own (fuse-overlayfs).
+            // The host reaches the data through the process alone where a driver has no upper
+            // layer, or a cache of its own (fuse-overlayfs).
             DataLocation::Root => upper
                 .filter(|_| MountView::root(pid).is("overlay"))
                 .map(|upper| Path::new(&upper).join(rootfs::DATA.trim_start_matches('/')))
@@ -567,7 +569,8 @@ impl Environment for Container {
         self.stop()?;
         let started = self.begin(launch);
         started.map_err(|error| {
-            // A container that ended while it was being read is the reason, and its words tell more.
+            // A container that ended while it was being read is the reason, and its words tell
+            // more.
             let error = self.ended().map_or(error, Into::into);
             // What is left is in the journal.
             let _ = self.stop();
@@ -616,7 +619,8 @@ impl Environment for Container {
             return Ok(());
         }
         if let Some(running) = self.running.take() {
-            // A paused container would wait for its end for ever; one that runs is refused, no error.
+            // A paused container would wait for its end for ever; one that runs is refused, no
+            // error.
             if self.is_gvisor() {
                 let _ = self.engine.unpause(&self.name);
             }

@@ -1,5 +1,5 @@
-//! Reading back: what the engine says of a container, and what the host's /proc says of its process.
-//! A layer is in force when both say so.
+//! Reading back: what the engine says of a container, and what the host's /proc says of its
+//! process. A layer is in force when both say so.
 
 use std::path::Path;
 
@@ -64,8 +64,8 @@ impl InspectedContainer {
     }
 }
 
-/// The security layer: whether the engine names the profile of the request, and the process's filter.
-/// The host does not see the filter of a system that is `hidden` behind another kernel.
+/// The security layer: whether the engine names the profile of the request, and the process's
+/// filter. The host does not see the filter of a system that is `hidden` behind another kernel.
 fn security_state(
     wanted: Security,
     seccomp: Option<u32>,

@@ -10,9 +10,9 @@ use tare_host::journal::{Entry, Journal};
 
 use super::{Outcome, Platform, PlatformTrial, REMEDY, find, version};
 
-/// Checks this host. `state` is the state directory, where the outcomes of tries are kept. A platform
-/// that was not tried since the host booted is tried now: that takes less than a second where it
-/// works, and ten where it hangs.
+/// Checks this host. `state` is the state directory, where the outcomes of tries are kept. A
+/// platform that was not tried since the host booted is tried now: that takes less than a second
+/// where it works, and ten where it hangs.
 pub fn checks(state: &Path) -> Vec<Check> {
     let Some(program) = find("runsc") else {
         return vec![check("oci:runsc", Verdict::Missing, "not on PATH", REMEDY)];

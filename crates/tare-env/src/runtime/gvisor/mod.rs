@@ -3,14 +3,14 @@
 //!
 //! This module is what both ways share: the options, where `runsc` is, which platforms work, and
 //! reading back. What is in force is read twice: from the sandbox process (its command line names
-//! platform and network, /proc its CPUs, namespaces and filter), and by Tare's own program, which is
-//! executed once in the sandbox and says what a process sees there (`inside`).
+//! platform and network, /proc its CPUs, namespaces and filter), and by Tare's own program, which
+//! is executed once in the sandbox and says what a process sees there (`inside`).
 //!
-//! Freezing: `runsc` pauses the sandbox; its processes are not frozen. The freezer, like any signal,
-//! wakes a thread that waits in a seccomp notification and takes the notification back
-//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c); on systrap the sentry then finds
-//! it gone ("failed waiting for seccomp notify"), gives its stub process up and kills the system. A
-//! paused sentry uses no CPU but for its own runtime's timers.
+//! Freezing: `runsc` pauses the sandbox; its processes are not frozen. The freezer, like any
+//! signal, wakes a thread that waits in a seccomp notification and takes the notification back
+//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c); on systrap the sentry then
+//! finds it gone ("failed waiting for seccomp notify"), gives its stub process up and kills the
+//! system. A paused sentry uses no CPU but for its own runtime's timers.
 //!
 //! Accounts: the sandbox's processes are the system, the sentry as the kernel of a virtual machine
 //! is; the gofer, which opens files for it, is the layer's part `gofer`. Sentry and application

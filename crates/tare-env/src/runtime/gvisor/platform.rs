@@ -1,5 +1,5 @@
-//! gVisor's platforms: how the calls of the system are caught. Which of them work on a host is found
-//! out by starting a sandbox that does nothing, with a time limit.
+//! gVisor's platforms: how the calls of the system are caught. Which of them work on a host is
+//! found out by starting a sandbox that does nothing, with a time limit.
 //!
 //! That /dev/kvm can be opened says little: on a host that is itself a guest a sandbox on `kvm` may
 //! never come up, and would burn a CPU until somebody kills it. So each platform is tried once for

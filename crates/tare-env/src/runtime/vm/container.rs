@@ -1,5 +1,6 @@
-//! A container inside the guest: a runtime of the host's, put into the initramfs with its libraries,
-//! runs the system from a bundle. That is what Kata Containers does, of parts that can be switched.
+//! A container inside the guest: a runtime of the host's, put into the initramfs with its
+//! libraries, runs the system from a bundle. That is what Kata Containers does, of parts that can
+//! be switched.
 //!
 //! The container is made as `oci:*` makes one: namespaces, capabilities, seccomp profile and a
 //! read-only root, and a cgroup of its own in the guest. CPUs, memory and network are the guest's.

@@ -1,5 +1,5 @@
-//! What the system's data lies on in the guest: a disk image of its own behind one of three kinds of
-//! device, or a directory of the host's that is shared with it.
+//! What the system's data lies on in the guest: a disk image of its own behind one of three kinds
+//! of device, or a directory of the host's that is shared with it.
 
 use std::fs::{self, File};
 

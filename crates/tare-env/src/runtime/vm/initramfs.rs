@@ -134,7 +134,8 @@ impl<W: Write> Archive<W> {
         self.files += 1;
         let size = u32::try_from(content.len()).map_err(io::Error::other)?;
         let name_size = u32::try_from(name.len() + 1).map_err(io::Error::other)?;
-        // inode, mode, uid, gid, links, mtime, size, device, device of a device file, name, checksum
+        // inode, mode, uid, gid, links, mtime, size, device, device of a device file, name,
+        // checksum
         let (number, (major, minor)) = (self.files, device);
         let fields = [number, mode, 0, 0, 1, 0, size, 0, 0, major, minor, name_size, 0];
         let header: String = fields.iter().map(|field| format!("{field:08x}")).collect();

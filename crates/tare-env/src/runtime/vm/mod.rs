@@ -131,8 +131,9 @@ pub(super) fn check_boot(
     Ok(uml::trial::check(&kernel, state)?)
 }
 
-/// Checks that the user-mode kernel boots on this host: the one that is asked for, else the one that is
-/// installed. Without root it does not boot one, and answers from what is known in the state directory.
+/// Checks that the user-mode kernel boots on this host: the one that is asked for, else the one
+/// that is installed. Without root it does not boot one, and answers from what is known in the
+/// state directory.
 ///
 /// # Errors
 /// Why it does not, and what to do about it.

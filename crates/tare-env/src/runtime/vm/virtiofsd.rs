@@ -1,5 +1,5 @@
-//! The daemon that serves a shared directory to a guest (virtiofs): the one of QEMU up to 7.2 or its
-//! successor in Rust, which understands the same words.
+//! The daemon that serves a shared directory to a guest (virtiofs): the one of QEMU up to 7.2 or
+//! its successor in Rust, which understands the same words.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

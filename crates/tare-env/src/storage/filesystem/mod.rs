@@ -1,5 +1,6 @@
 //! A file system of the environment's own, on an image file behind a loop device or on a block
-//! device that the user gives up (`backing`). What the file systems share; one file for each beside it.
+//! device that the user gives up (`backing`). What the file systems share; one file for each beside
+//! it.
 
 use std::path::Path;
 

@@ -1,13 +1,14 @@
-//! `nvme-of`: a file system, or the bare device, on a namespace that is reached by NVMe over fabrics, over
-//! TCP or RDMA. The target is the kernel's own (nvmet), made on this host, or one that another host offers.
+//! `nvme-of`: a file system, or the bare device, on a namespace that is reached by NVMe over
+//! fabrics, over TCP or RDMA. The target is the kernel's own (nvmet), made on this host, or one
+//! that another host offers.
 //!
-//! Method: the target's namespace is the same block device that `ext4` and the others have, an image
-//! behind a loop device or a device that was given up, so that the two differ by the fabric alone.
-//! The parts are made and undone by `tare_host::nvme`: target, controller, soft-RoCE.
+//! Method: the target's namespace is the same block device that `ext4` and the others have, an
+//! image behind a loop device or a device that was given up, so that the two differ by the fabric
+//! alone. The parts are made and undone by `tare_host::nvme`: target, controller, soft-RoCE.
 //!
-//! Limits: target and initiator on one host share its CPUs and no wire lies between them: what is measured
-//! is the software of both. The target's work is done by the kernel's own threads; the probe
-//! `nvme_work` accounts for it.
+//! Limits: target and initiator on one host share its CPUs and no wire lies between them: what is
+//! measured is the software of both. The target's work is done by the kernel's own threads; the
+//! probe `nvme_work` accounts for it.
 
 mod options;
 mod parts;
@@ -39,8 +40,8 @@ pub(super) const KIND: Kind = Kind {
 /// Whose target it is.
 #[derive(Debug)]
 enum TargetSide {
-    /// One of our own, in this kernel. Without an address it listens on the loopback interface, with RDMA on a
-    /// device in software.
+    /// One of our own, in this kernel. Without an address it listens on the loopback interface,
+    /// with RDMA on a device in software.
     Own { backing: Backing, address: Option<IpAddr> },
     /// Somebody's.
     Given { nqn: String, address: IpAddr, service: u16, namespace: u32 },
@@ -113,7 +114,8 @@ impl NvmeOf {
             ("state", "live".into()),
             ("subsysnqn", self.subsystem(at).0),
         ];
-        // One more queue is for administration, and the kernel's figure of the depth is its last index.
+        // One more queue is for administration, and the kernel's figure of the depth is its last
+        // index.
         wanted.extend(self.queues.map(|queues| ("queue_count", (queues + 1).to_string())));
         wanted.extend(self.depth.map(|depth| ("sqsize", (depth - 1).to_string())));
         wanted.retain(|(name, value)| controller.attribute(name).as_ref() != Some(value));

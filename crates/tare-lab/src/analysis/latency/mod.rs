@@ -303,8 +303,8 @@ fn beside(
     })
 }
 
-/// Service time at capacity: histograms of the closed loop's slices that count, merged. `None` where
-/// there is none that can be read. For studies without a phase at a fixed rate.
+/// Service time at capacity: histograms of the closed loop's slices that count, merged. `None`
+/// where there is none that can be read. For studies without a phase at a fixed rate.
 pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -> Option<Latency> {
     let mut deserializer = Deserializer::new();
     let slices = record.slices.iter().filter(|slice| {
@@ -326,8 +326,8 @@ pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -
     (!merged.is_empty()).then(|| summary(&merged))
 }
 
-/// Quantiles of one slice's histogram (HdrHistogram V2), without intervals. `None` where it is empty or
-/// unreadable.
+/// Quantiles of one slice's histogram (HdrHistogram V2), without intervals. `None` where it is
+/// empty or unreadable.
 pub fn latency(histogram: &[u8]) -> Option<Latency> {
     let bytes = &mut Cursor::new(histogram);
     let histogram: Histogram<u64> = Deserializer::new().deserialize(bytes).ok()?;

@@ -1,5 +1,5 @@
-//! Several instances of a system in one environment: each is started, waited for, asked and accounted
-//! for.
+//! Several instances of a system in one environment: each is started, waited for, asked and
+//! accounted for.
 
 use std::cell::RefCell;
 use std::path::Path;

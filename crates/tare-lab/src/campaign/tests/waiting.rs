@@ -100,7 +100,8 @@ fn waits_until_ready_and_quiet() {
     assert!(outcome.is_ok(), "{outcome:?}");
     // Three environments: the first takes five looks, the others one each.
     assert_eq!(ready, 5 + 1 + 1);
-    // The first is busy three times and then quiet three times in a row, the others were never busy.
+    // The first is busy three times and then quiet three times in a row, the others were never
+    // busy.
     assert_eq!(quiet, 3 + 3 + 1 + 1);
 }
 

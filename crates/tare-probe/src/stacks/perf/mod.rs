@@ -3,9 +3,9 @@
 //! Method: `perf record` starts before the load and gets its orders over a pipe, so that it samples
 //! exactly the measured window. It writes into a memory file of this process, reached as
 //! `/proc/PID/fd/N`, so that nothing is left on a disk. If the machine counts cycles, a sample is
-//! taken every [`CYCLES`] cycles by a non-maskable interrupt. Otherwise the timer `cpu-clock` ticks.
-//! It cannot see code that disables interrupts: the time of that code shows where interrupts are
-//! enabled again.
+//! taken every [`CYCLES`] cycles by a non-maskable interrupt. Otherwise the timer `cpu-clock`
+//! ticks. It cannot see code that disables interrupts: the time of that code shows where interrupts
+//! are enabled again.
 //!
 //! Limits: kernel frames are complete. The callers in programs are as good as the method
 //! ([`UserFrames`]). The innermost function of a program is always right.

@@ -1,5 +1,5 @@
-//! Disturbances of the CPUs: throttling by a quota, interrupts, page faults; and waits, which CPU time
-//! does not show.
+//! Disturbances of the CPUs: throttling by a quota, interrupts, page faults; and waits, which CPU
+//! time does not show.
 
 use tare_lab::analysis::Interval;
 use tare_lab::doubt::Doubt;

@@ -134,7 +134,8 @@ fn size(doubt: &Doubt) -> f64 {
     }
 }
 
-/// `30 %`, or `30 % (at worst 60 %)`: the median of the slices that the doubt affects, and the worst.
+/// `30 %`, or `30 % (at worst 60 %)`: the median of the slices that the doubt affects, and the
+/// worst.
 fn usual(facts: &Facts<'_>, affected: &Affected<'_>) -> String {
     let names: Vec<&str> = affected.findings.iter().map(|one| one.environment.as_str()).collect();
     let kind = affected.worst.kind();

@@ -1,5 +1,5 @@
-//! Response times at the fixed rate: the percentile that grew, whether stalls or a longer path explain it,
-//! and likely causes.
+//! Response times at the fixed rate: the percentile that grew, whether stalls or a longer path
+//! explain it, and likely causes.
 
 use tare_lab::analysis::{CounterFinding, Finding, Interval, OverBaseline, PERCENTS, THROTTLED_NS};
 use tare_lab::record::Phase;

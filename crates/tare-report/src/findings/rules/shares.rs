@@ -1,4 +1,5 @@
-//! Statements of an explanation beyond its shares: interactions, and costs that no single layer explains.
+//! Statements of an explanation beyond its shares: interactions, and costs that no single layer
+//! explains.
 
 use tare_lab::ablation::Verdict;
 use tare_lab::layer::Layer;

@@ -1,5 +1,5 @@
-//! Workloads side by side: a group of bars for each, a bar for each environment. What a study of many
-//! ways to store asks first: random reads, random writes, sequential ones, each on everything.
+//! Workloads side by side: a group of bars for each, a bar for each environment. What a study of
+//! many ways to store asks first: random reads, random writes, sequential ones, each on everything.
 //!
 //! Bars of a group are to one scale, which is the group's own: operations of 4 KiB and of 1 MiB do
 //! not share one. The baseline's bar ends at a line through its group.
@@ -41,8 +41,8 @@ pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) ->
     })
 }
 
-/// Latency: the mean as a bar, p99 as a mark. Response time at the fixed rate; where none was measured
-/// (`closed`), service time in the closed loop.
+/// Latency: the mean as a bar, p99 as a mark. Response time at the fixed rate; where none was
+/// measured (`closed`), service time in the closed loop.
 pub(in crate::html) fn latency(
     record: &Record,
     groups: &[(&str, Vec<&Finding>)],

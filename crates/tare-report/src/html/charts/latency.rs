@@ -40,8 +40,8 @@ fn spread(responses: Option<&Responses>, (_, at, _): Row) -> Option<(f64, f64)> 
     Some((low, values().fold(low, f64::max)))
 }
 
-/// The ends of the scale: every figure and single block, and every interval as far as it is not so wide
-/// that it would press the rest together.
+/// The ends of the scale: every figure and single block, and every interval as far as it is not so
+/// wide that it would press the rest together.
 fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     let all = || shown.iter().flat_map(|one| ROWS.map(|row| (one, row)));
     let values = || {
@@ -65,8 +65,9 @@ const ROOM: f64 = 2.0;
 
 type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 
-/// Response time at the fixed rate: one row per percentile, one lane per environment, with the interval
-/// of each percentile and a faint line from the smallest to the largest value in a single block.
+/// Response time at the fixed rate: one row per percentile, one lane per environment, with the
+/// interval of each percentile and a faint line from the smallest to the largest value in a single
+/// block.
 pub(in crate::html) fn percentiles(
     drawn: &[Series<'_>],
     responses: &[Option<Responses>],

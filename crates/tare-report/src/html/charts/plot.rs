@@ -1,4 +1,5 @@
-//! A dense chart: a still picture, and the same figures for the script that draws it to be read off.
+//! A dense chart: a still picture, and the same figures for the script that draws it to be read
+//! off.
 
 use minijinja::Value;
 use serde::Serialize;

@@ -217,7 +217,8 @@ pub(in crate::html) fn p99_over_time(
 /// A counter's value in a slice, and the seconds of the slice, as a figure.
 type Form = fn(f64, f64) -> f64;
 
-/// What is worth looking at over time: what the disk and the interrupts did, and who else was there.
+/// What is worth looking at over time: what the disk and the interrupts did, and who else was
+/// there.
 fn over_time(name: &str) -> Option<(&'static str, Form)> {
     let as_it_is: Form = |value, _| value;
     let per_second: Form = |value, seconds| value / seconds;

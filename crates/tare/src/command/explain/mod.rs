@@ -1,4 +1,5 @@
-//! `tare explain`: says which layers a cost comes from, by adding them one at a time in every order.
+//! `tare explain`: says which layers a cost comes from, by adding them one at a time in every
+//! order.
 
 mod derive;
 

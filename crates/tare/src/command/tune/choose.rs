@@ -34,8 +34,8 @@ impl Choice {
 
 /// Plans what can be weighed on a host as it is.
 ///
-/// Channels are left as they are: their change takes the device down, and all else is planned on the
-/// queues that there are.
+/// Channels are left as they are: their change takes the device down, and all else is planned on
+/// the queues that there are.
 pub(crate) fn choose(
     snapshot: &Snapshot,
     options: &Options,

@@ -1,4 +1,5 @@
-//! `tare tune flags`: what to write into a container's command line, a unit or a database's options.
+//! `tare tune flags`: what to write into a container's command line, a unit or a database's
+//! options.
 
 use std::fs;
 use std::io::{ErrorKind, Write};

@@ -1,5 +1,5 @@
-//! What became of a plan: what was written, put back, changed by somebody else, and where interrupts
-//! arrive.
+//! What became of a plan: what was written, put back, changed by somebody else, and where
+//! interrupts arrive.
 
 use tare_report::terminal::{Style, grid};
 use tare_report::utc;

@@ -204,7 +204,8 @@ fn alike(a: &Item, b: &Item) -> bool {
         && a.owner == b.owner
 }
 
-/// The value now and the one that is wanted; masks as lists of CPUs, numbers of interrupts as ranges.
+/// The value now and the one that is wanted; masks as lists of CPUs, numbers of interrupts as
+/// ranges.
 fn values(item: &Item) -> (String, String) {
     let (now, wanted, form) = match &item.action {
         Action::Change(Change { key: Key::IrqbalanceBans, now, wanted, .. }) => {
@@ -225,8 +226,8 @@ fn values(item: &Item) -> (String, String) {
     (show(now), show(wanted))
 }
 
-/// `24 25 26 30` as `24-26,30`. Interrupts are numbered below 4,096 on most hosts; where they are not,
-/// the numbers stay as they are.
+/// `24 25 26 30` as `24-26,30`. Interrupts are numbered below 4,096 on most hosts; where they are
+/// not, the numbers stay as they are.
 fn ranges(numbers: &str) -> String {
     match CpuSet::parse_list(&numbers.split_whitespace().collect::<Vec<_>>().join(",")) {
         Ok(set) if set.is_empty() => "none".into(),

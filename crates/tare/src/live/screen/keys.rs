@@ -52,7 +52,8 @@ fn parse(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// What follows an escape: a cursor key (`[A` or `OA`), another sequence, or nothing: Escape itself.
+/// What follows an escape: a cursor key (`[A` or `OA`), another sequence, or nothing: Escape
+/// itself.
 fn sequence(bytes: &[u8]) -> (Option<Key>, &[u8]) {
     let [b'[' | b'O', rest @ ..] = bytes else { return (Some(Key::Close), bytes) };
     // Parameters (digits and semicolons) up to the letter that ends it.

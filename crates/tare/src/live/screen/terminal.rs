@@ -21,7 +21,8 @@ const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
 /// Colours as they were, the cursor, the normal screen.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// The settings of the terminal while it is ours. Global, because a panic and a signal must find it.
+/// The settings of the terminal while it is ours. Global, because a panic and a signal must find
+/// it.
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
 
 /// Why there can be no screen.

@@ -146,8 +146,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a guest of this monitor has without options. A user-mode kernel reads and writes its disk
-    /// through the host's page cache, in a process of its own.
+    /// What a guest of this monitor has without options. A user-mode kernel reads and writes its
+    /// disk through the host's page cache, in a process of its own.
     fn of(monitor: MonitorKind) -> Self {
         match monitor {
             MonitorKind::Qemu => Self::default(),

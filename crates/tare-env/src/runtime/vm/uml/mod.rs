@@ -4,12 +4,13 @@
 //! Method: each address space of the guest is a process of the host, which the kernel's process
 //! traces (ptrace(2)): user code runs on the CPU itself, and every system call and page fault of it
 //! stops it and wakes the kernel. The program runs in a PID namespace of its own, so that the host
-//! ends the traced ones with it; left alone, they would go on with the host's system calls. Orders go over a pair of sockets as its first serial line (`ssl0=fd:0`), what the
-//! system prints over the second and the console over its standard error, both copied to files here:
-//! the drivers poll their descriptors, which regular files do not allow.
+//! ends the traced ones with it; left alone, they would go on with the host's system calls. Orders
+//! go over a pair of sockets as its first serial line (`ssl0=fd:0`), what the system prints over
+//! the second and the console over its standard error, both copied to files here: the drivers poll
+//! their descriptors, which regular files do not allow.
 //!
-//! The guest's memory is a file in /dev/shm that is unlinked before the guest runs. Its clock is the
-//! host's: while it is frozen, time goes on for it, as for a container.
+//! The guest's memory is a file in /dev/shm that is unlinked before the guest runs. Its clock is
+//! the host's: while it is frozen, time goes on for it, as for a container.
 //!
 //! Limits: one CPU. Paths are given relative to the environment's directory, because the kernel
 //! splits its command line at blanks and the paths of its disks at commas and colons.
@@ -47,8 +48,8 @@ pub(crate) const REMEDY: &str = "apt-get install --no-install-recommends user-mo
 /// What starts it beside a shell, of util-linux.
 pub(super) const STARTER: &str = "unshare";
 
-/// Waits for the word to go, then starts the kernel: in its directory, without a core dump, in a PID
-/// namespace that ends with it and with `unshare`.
+/// Waits for the word to go, then starts the kernel: in its directory, without a core dump, in a
+/// PID namespace that ends with it and with `unshare`.
 const GATE: &str = "cd \"$1\" && first=$2 && shift 2 && ulimit -c 0 && read -r go && exec \
                     unshare --pid --fork --kill-child /bin/sh -c \"$first\" \"$0\" \"$@\"";
 
@@ -74,9 +75,9 @@ pub(super) fn network_word() -> String {
     format!("vec0:transport=tap,ifname={TAP},depth={QUEUE_DEPTH}")
 }
 
-/// A disk behind a file of the guest's directory, known by its serial number. No file to copy on write
-/// stands between the two; `d` keeps the kernel from looking for the header of such a file, `s` opens
-/// it O_SYNC.
+/// A disk behind a file of the guest's directory, known by its serial number. No file to copy on
+/// write stands between the two; `d` keeps the kernel from looking for the header of such a file,
+/// `s` opens it O_SYNC.
 pub(crate) fn disk_word(number: usize, file: &str, serial: &str, write_cache: bool) -> String {
     let flags = if write_cache { "d" } else { "ds" };
     format!("ubd{number}{flags}={file},,{serial}")
@@ -173,8 +174,8 @@ impl Started {
     }
 }
 
-/// The command in whose place the kernel comes; its words follow. It has a process group of its own:
-/// a kernel that panics ends its whole group.
+/// The command in whose place the kernel comes; its words follow. It has a process group of its
+/// own: a kernel that panics ends its whole group.
 pub(crate) fn command(program: &Path) -> Command {
     Command::new("/bin/sh").args(["-c", GATE]).arg(program).own_group()
 }
@@ -225,8 +226,9 @@ pub(super) fn status(system: &System) -> String {
     }
 }
 
-/// Stops the guest: by the freezer, else by stopping its kernel. A SIGSTOP to a traced process would
-/// be the kernel's to handle, and it knows none; but a SIGALRM is its clock's, and stops it as well.
+/// Stops the guest: by the freezer, else by stopping its kernel. A SIGSTOP to a traced process
+/// would be the kernel's to handle, and it knows none; but a SIGALRM is its clock's, and stops it
+/// as well.
 pub(super) fn freeze(system: &System) -> Result<(), PartError> {
     if system.can_freeze() {
         return system.freeze();

@@ -1,6 +1,6 @@
-//! `tare tune prove`: weighs an environment as it comes, with its flags, and with the host tuned too,
-//! in turns, and says what each group of knobs gains. The host is left as it was found, unless what
-//! is proven is to be kept.
+//! `tare tune prove`: weighs an environment as it comes, with its flags, and with the host tuned
+//! too, in turns, and says what each group of knobs gains. The host is left as it was found, unless
+//! what is proven is to be kept.
 
 mod derive;
 

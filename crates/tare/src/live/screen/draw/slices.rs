@@ -85,8 +85,8 @@ fn newest(values: &VecDeque<f64>, width: u16) -> Vec<f64> {
     values.iter().skip(skipped).copied().collect()
 }
 
-/// The top of the scale: the highest, but no more than four times the median, so that one stall does
-/// not press the rest together.
+/// The top of the scale: the highest, but no more than four times the median, so that one stall
+/// does not press the rest together.
 fn highest(all: impl Iterator<Item = Vec<f64>>) -> f64 {
     let mut values: Vec<f64> = all.flatten().collect();
     values.sort_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! The first process of the guest that is booted for a trial: a static program of x86-64, made here,
-//! so that a trial needs neither a compiler nor Tare's own program.
+//! The first process of the guest that is booted for a trial: a static program of x86-64, made
+//! here, so that a trial needs neither a compiler nor Tare's own program.
 //!
 //! It writes a line to its standard output and powers the guest off.
 

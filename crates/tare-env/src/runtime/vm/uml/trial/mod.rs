@@ -9,9 +9,10 @@
 //!
 //! Method: the kernel boots with a first process of two system calls (`init`), which prints a line
 //! and powers off, below a time limit. The processes and the directory of the boot are in a journal
-//! of its own, so `tare clean` removes what a killed harness leaves. An outcome that only the kernel
-//! and the CPU decide (it boots, or it cannot set the registers) is kept in the state directory for
-//! this kernel file, CPU and kernel of the host; any other is tried again the next time.
+//! of its own, so `tare clean` removes what a killed harness leaves. An outcome that only the
+//! kernel and the CPU decide (it boots, or it cannot set the registers) is kept in the state
+//! directory for this kernel file, CPU and kernel of the host; any other is tried again the next
+//! time.
 
 use std::fmt;
 use std::fs;
@@ -185,8 +186,8 @@ fn all_known(state: &Path) -> Vec<CachedBoot> {
     serde_json::from_str(&text).unwrap_or_default()
 }
 
-/// Checks that a kernel boots here: from what is known in the state directory, else by a boot, which
-/// needs root. Without root nothing is tried, and a kernel of which nothing is known passes.
+/// Checks that a kernel boots here: from what is known in the state directory, else by a boot,
+/// which needs root. Without root nothing is tried, and a kernel of which nothing is known passes.
 pub(crate) fn check(kernel: &Kernel, state: &Path) -> Result<(), NoBoot> {
     check_within(kernel, state, LIMIT)
 }
