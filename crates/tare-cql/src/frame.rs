@@ -5,8 +5,9 @@
 //! The crate speaks versions 4 and 5. Drivers begin with newer ones (6, 65, 66) and step down when
 //! they receive a protocol error in a frame that they can read: see [`FrameError::answer`].
 
-use crate::response;
-use crate::wire::{DecodeError, Reader, StringList, put_int, put_string_list};
+pub use crate::opcode::Opcode;
+
+use crate::wire::{DecodeError, Reader, StringList, put_string_list};
 
 /// Length of the header in bytes.
 pub const HEADER_BYTES: usize = 9;
@@ -69,54 +70,6 @@ pub mod flag {
     pub const TRACING: u8 = 0x02;
     pub const CUSTOM_PAYLOAD: u8 = 0x04;
     pub const WARNING: u8 = 0x08;
-}
-
-/// The kind of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[repr(u8)]
-pub enum Opcode {
-    Error = 0x00,
-    Startup = 0x01,
-    Ready = 0x02,
-    Authenticate = 0x03,
-    Options = 0x05,
-    Supported = 0x06,
-    Query = 0x07,
-    Result = 0x08,
-    Prepare = 0x09,
-    Execute = 0x0a,
-    Register = 0x0b,
-    Event = 0x0c,
-    Batch = 0x0d,
-    AuthChallenge = 0x0e,
-    AuthResponse = 0x0f,
-    AuthSuccess = 0x10,
-}
-
-impl Opcode {
-    /// The opcode with this code, if there is one.
-    #[inline]
-    pub fn from_code(code: u8) -> Option<Self> {
-        Some(match code {
-            0x00 => Self::Error,
-            0x01 => Self::Startup,
-            0x02 => Self::Ready,
-            0x03 => Self::Authenticate,
-            0x05 => Self::Options,
-            0x06 => Self::Supported,
-            0x07 => Self::Query,
-            0x08 => Self::Result,
-            0x09 => Self::Prepare,
-            0x0a => Self::Execute,
-            0x0b => Self::Register,
-            0x0c => Self::Event,
-            0x0d => Self::Batch,
-            0x0e => Self::AuthChallenge,
-            0x0f => Self::AuthResponse,
-            0x10 => Self::AuthSuccess,
-            _ => return None,
-        })
-    }
 }
 
 /// The sender of a frame.
@@ -182,19 +135,6 @@ impl FrameError {
             | Self::Direction { stream, .. }
             | Self::Prefix { stream, .. } => stream,
         }
-    }
-
-    /// Appends the protocol error for the client, on a connection that speaks `version`. An unknown
-    /// version is answered in the nearest known one, because a peer that knows a version knows the
-    /// adjacent ones.
-    pub fn answer(&self, version: Version, out: &mut Vec<u8>) {
-        let version = match *self {
-            Self::Version { version, .. } if version > Version::V5 as u8 => Version::V5,
-            Self::Version { .. } => Version::V4,
-            _ => version,
-        };
-        let head = Head { version, stream: self.stream() };
-        response::encode_error(out, head, &response::ErrorKind::Protocol, &self.to_string());
     }
 }
 
@@ -355,20 +295,4 @@ pub fn set_version(out: &mut [u8], offset: usize, version: Version) {
     if let Some(first) = out.get_mut(offset) {
         *first = version as u8 | RESPONSE;
     }
-}
-
-/// Overwrites an `[int]` written earlier, such as a count of rows.
-#[inline]
-pub(crate) fn patch_int(out: &mut [u8], offset: usize, value: i32) {
-    if let Some(field) = out.get_mut(offset..offset + 4) {
-        field.copy_from_slice(&value.to_be_bytes());
-    }
-}
-
-/// Reserves an `[int]` to be patched, and returns its offset.
-#[inline]
-pub(crate) fn reserve_int(out: &mut Vec<u8>) -> usize {
-    let offset = out.len();
-    put_int(out, 0);
-    offset
 }

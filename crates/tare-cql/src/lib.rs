@@ -33,6 +33,7 @@
 
 pub mod frame;
 pub mod framing;
+mod opcode;
 pub mod request;
 pub mod response;
 pub mod segment;

@@ -2,6 +2,7 @@
 //! `[bytes]` and so on. `Reader` takes them from the front of a slice, the `put_*` functions append
 //! them to a buffer. All numbers are big-endian.
 
+use crate::opcode::Opcode;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Why a body cannot be decoded. The peer is at fault; the answer is a protocol error.
@@ -18,7 +19,7 @@ pub enum DecodeError {
     #[error("{bytes} bytes are left over after the message")]
     LeftOver { bytes: usize },
     #[error("a {opcode:?} message is not expected here")]
-    Opcode { opcode: crate::frame::Opcode },
+    Opcode { opcode: Opcode },
     #[error("type nesting exceeds {limit} levels")]
     Nesting { limit: usize },
 }
@@ -450,8 +451,24 @@ pub fn put_string_map(out: &mut Vec<u8>, map: &[(&str, &str)]) {
 /// `[bytes]` whose content `write` appends.
 #[inline]
 pub fn put_bytes_with(out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
-    let offset = crate::frame::reserve_int(out);
+    let offset = reserve_int(out);
     write(out);
     let length = i32::try_from(out.len().saturating_sub(offset + 4)).unwrap_or(i32::MAX);
-    crate::frame::patch_int(out, offset, length);
+    patch_int(out, offset, length);
+}
+
+/// Overwrites an `[int]` written earlier, such as a count of rows.
+#[inline]
+pub(crate) fn patch_int(out: &mut [u8], offset: usize, value: i32) {
+    if let Some(field) = out.get_mut(offset..offset + 4) {
+        field.copy_from_slice(&value.to_be_bytes());
+    }
+}
+
+/// Reserves an `[int]` to be patched, and returns its offset.
+#[inline]
+pub(crate) fn reserve_int(out: &mut Vec<u8>) -> usize {
+    let offset = out.len();
+    put_int(out, 0);
+    offset
 }

@@ -5,9 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use crate::cache::{Cache, Fetch, Pins};
+use crate::cache::Cache;
 use crate::chunk::Chunk;
 use crate::io::{Completion, FileId, Op, OpId, OpKind, Owner};
+use crate::read::{Fetch, Pins};
 use crate::table::{Block, BlockAt, Kind, PAGE_BYTES, Table, TableError};
 
 /// Buffers of one page that are kept for the next reads.

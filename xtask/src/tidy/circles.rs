@@ -14,19 +14,7 @@ use super::tree::Tree;
 type Exception = (&'static str, &'static [&'static str], &'static str);
 
 const EXCEPTIONS: &[Exception] = &[
-    (
-        "tare-cql",
-        &["frame", "request", "response", "statement", "types", "wire"],
-        "types parse statements and statements carry types",
-    ),
     ("tare-db", &["net", "node", "query", "shard"], "a shard is one struct over these modules"),
-    ("tare-db", &["net::auth", "net::session"], "a shard is one struct over these modules"),
-    ("tare-db", &["node::announce", "node::server"], "a shard is one struct over these modules"),
-    (
-        "tare-db",
-        &["query::catalog", "query::failure", "query::options"],
-        "a shard is one struct over these modules",
-    ),
     (
         "tare-env",
         &[
@@ -104,7 +92,6 @@ const EXCEPTIONS: &[Exception] = &[
         &["study::environments", "study::expand", "study::parse", "study::published"],
         "a record keeps what the study describes",
     ),
-    ("tare-load", &["run::load", "run::search"], "a search runs loads"),
     ("tare-probe", &["stacks::subsystem", "stacks::waits"], "a subsystem names what it waits for"),
     (
         "tare-report",
@@ -118,16 +105,6 @@ const EXCEPTIONS: &[Exception] = &[
         "tare-report",
         &["findings::effects", "findings::facts", "findings::rules"],
         "pages and texts share their findings",
-    ),
-    (
-        "tare-store",
-        &["background", "cache", "fetch", "memtable", "read", "store"],
-        "the store lends itself to its parts",
-    ),
-    (
-        "tare-store",
-        &["table::block", "table::filter", "table::source"],
-        "the store lends itself to its parts",
     ),
 ];
 

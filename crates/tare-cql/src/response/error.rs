@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::begin;
-use crate::frame::{Head, Opcode, Version};
+use crate::frame::{FrameError, Head, Opcode, Version};
 use crate::wire::{
     Consistency, DecodeError, Reader, put_byte, put_count, put_inet_address, put_int, put_short,
     put_short_bytes, put_string, put_string_list,
@@ -300,4 +300,19 @@ pub fn encode_error(out: &mut Vec<u8>, head: impl Into<Head>, kind: &ErrorKind<'
     put_string(out, message);
     kind.encode(out, head.version);
     start.finish(out);
+}
+
+impl FrameError {
+    /// Appends the protocol error for the client, on a connection that speaks `version`. An unknown
+    /// version is answered in the nearest known one, because a peer that knows a version knows the
+    /// adjacent ones.
+    pub fn answer(&self, version: Version, out: &mut Vec<u8>) {
+        let version = match *self {
+            Self::Version { version, .. } if version > Version::V5 as u8 => Version::V5,
+            Self::Version { .. } => Version::V4,
+            _ => version,
+        };
+        let head = Head { version, stream: self.stream() };
+        encode_error(out, head, &ErrorKind::Protocol, &self.to_string());
+    }
 }

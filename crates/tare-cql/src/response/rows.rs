@@ -5,11 +5,12 @@
 //! (`EncodedColumns`), and copies it into each answer; the client reads it lazily (`Columns`).
 
 use super::{Reply, ResultMetadata, begin, kind};
-use crate::frame::{FrameStart, Head, Opcode, Version, patch_int, reserve_int};
+use crate::frame::{FrameStart, Head, Opcode, Version};
 use crate::token;
 use crate::types::Type;
 use crate::wire::{
-    DecodeError, Reader, put_bytes, put_count, put_int, put_short, put_short_bytes, put_string,
+    DecodeError, Reader, patch_int, put_bytes, put_count, put_int, put_short, put_short_bytes,
+    put_string, reserve_int,
 };
 
 /// Flags of the metadata.

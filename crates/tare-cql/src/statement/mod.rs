@@ -19,9 +19,9 @@ pub use schema::{
     AlterKeyspace, AlterTable, CreateKeyspace, CreateTable, Describe, DescribeTarget, TableChange,
 };
 
-use std::fmt;
+pub use crate::types::Literal;
 
-use crate::types::Duration;
+use std::fmt;
 
 /// Why a text is no supported statement.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -278,28 +278,4 @@ pub enum Term {
     Token(Vec<Term>),
     /// `(a, b)`, compared with several columns.
     Tuple(Vec<Term>),
-}
-
-/// A constant as written. `Literal::encode` turns it into the bytes of a column's type.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Literal {
-    Null,
-    Boolean(bool),
-    Integer(i128),
-    /// An integer that does not fit into 128 bits, as written.
-    BigInteger(String),
-    /// A float as written, because a decimal has digits that a float loses.
-    Float(String),
-    Duration(Duration),
-    Text(String),
-    Uuid([u8; 16]),
-    Blob(Vec<u8>),
-    /// `[a, b]`
-    List(Vec<Literal>),
-    /// `{a, b}`
-    Set(Vec<Literal>),
-    /// `{a: b}`; also the empty `{}`, which may be a set as well.
-    Map(Vec<(Literal, Literal)>),
-    /// `(a, b)`
-    Tuple(Vec<Literal>),
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::types::Duration;
 use crate::types::Type;
 use proptest::prelude::*;
 

@@ -3,7 +3,7 @@
 
 mod value;
 
-pub use value::{Duration, ValueError, varint_digits, varint_of_digits};
+pub use value::{Duration, Literal, ValueError, varint_digits, varint_of_digits};
 
 use crate::frame::Version;
 use crate::wire::{DecodeError, Reader, put_short, put_string};

@@ -14,7 +14,6 @@ use argon2::password_hash::phc::PasswordHash;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier};
 
 use crate::net::reactor::ConnId;
-use crate::net::session::LoginPhase;
 use crate::query::failure::Failure;
 use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
@@ -122,6 +121,19 @@ pub(crate) struct Login {
     reply: Reply,
     user: String,
     password: Vec<u8>,
+}
+
+/// The state of a connection's login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LoginPhase {
+    /// STARTUP has not come yet.
+    #[default]
+    New,
+    /// The server has asked for a login.
+    Login,
+    /// The login is being checked.
+    Checking,
+    Ready,
 }
 
 /// Makes the queue to the thread that checks logins.

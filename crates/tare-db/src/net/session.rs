@@ -8,7 +8,7 @@ use tare_cql::request::{Batch, BatchStatement, Parameters, Request};
 use tare_cql::response::{self, Reply};
 use tare_cql::wire::{StringList, StringMap};
 
-use crate::net::auth;
+use crate::net::auth::{self, LoginPhase};
 use crate::query::catalog::hash_uuid;
 use crate::query::failure::Failure;
 use crate::query::plan::Prepared;
@@ -22,19 +22,6 @@ const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// An incomplete request of at least this size is refused before the rest has come, if the server
 /// is overloaded.
 const LARGE_BYTES: usize = 16 << 10;
-
-/// The state of a connection's login.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum LoginPhase {
-    /// STARTUP has not come yet.
-    #[default]
-    New,
-    /// The server has asked for a login.
-    Login,
-    /// The login is being checked.
-    Checking,
-    Ready,
-}
 
 impl Shard {
     /// Handles all complete requests in a connection's input.

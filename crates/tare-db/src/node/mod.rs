@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub mod config;
 pub(crate) mod directory;
 pub mod environment;
+pub(crate) mod error;
 pub mod inject;
 pub mod inspect;
 pub(crate) mod memory;

@@ -3,29 +3,29 @@
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use tare_store::{Limits, OpenError, Recovered, Store};
+use tare_store::{Limits, Recovered, Store};
 
-use crate::net::access::{AccessControl, AccessError, Logins};
+use crate::net::access::{AccessControl, Logins};
 use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Engine, EngineChoice, ReactorError};
 use crate::node::announce::{StartupFacts, announce, report_of, say};
 use crate::node::clock::Clock;
 use crate::node::config::Config;
-use crate::node::directory::{Directory, DirectoryError, ShardFiles};
-use crate::node::environment::{Environment, EnvironmentError};
-use crate::node::inject::{self, Busy, FilterError};
-use crate::node::memory::{self, Budget, MemoryError, Resident};
+use crate::node::directory::{Directory, ShardFiles};
+use crate::node::environment::Environment;
+use crate::node::error::DbError;
+use crate::node::inject::{self, Busy};
+use crate::node::memory::{self, Budget, Resident};
 use crate::node::metrics::{self, ServerInfo, SharedCounters};
-use crate::node::placement::{self, Placement, PlacementError};
+use crate::node::placement::{self, Placement};
 use crate::node::report::Report;
-use crate::query::catalog::{SharedCatalog, hash_uuid, journal::JournalError};
+use crate::query::catalog::{SharedCatalog, hash_uuid};
 use crate::query::system::Node;
 use crate::shard::mailbox::Mailbox;
 use crate::shard::message::Message;
@@ -39,48 +39,6 @@ const SEGMENT_BYTES: u64 = 32 << 20;
 const ADDRESS_PATIENCE: Duration = Duration::from_secs(2);
 /// How often the main thread checks whether to stop.
 const STOP_CHECK: Duration = Duration::from_millis(100);
-
-/// Why a server cannot start, or ended.
-#[derive(Debug, thiserror::Error)]
-pub enum DbError {
-    #[error(transparent)]
-    Directory(#[from] DirectoryError),
-    #[error(transparent)]
-    Environment(#[from] EnvironmentError),
-    #[error(transparent)]
-    Memory(#[from] MemoryError),
-    #[error(transparent)]
-    Filter(#[from] FilterError),
-    #[error(transparent)]
-    Placement(#[from] PlacementError),
-    #[error(transparent)]
-    Schema(#[from] JournalError),
-    #[error(transparent)]
-    Open(#[from] OpenError),
-    #[error("cannot listen on {address}; choose another address or port")]
-    Listen { address: SocketAddr, source: io::Error },
-    #[error("cannot serve metrics on {address}; choose another address or port (--metrics)")]
-    ServeMetrics { address: SocketAddr, source: io::Error },
-    #[error(
-        "metrics would be open to anyone who can reach {address}: give a loopback address, or \
-         --insecure to allow it"
-    )]
-    MetricsExposed { address: SocketAddr },
-    #[error(transparent)]
-    Access(#[from] AccessError),
-    #[error("cannot make the metrics file {}", .path.display())]
-    Metrics { path: PathBuf, source: io::Error },
-    #[error("cannot start shard {shard}")]
-    Thread { shard: usize, source: io::Error },
-    #[error("cannot pin shard {shard} to CPU {cpu}")]
-    Pin { shard: usize, cpu: u32, source: io::Error },
-    #[error("shard {shard} failed")]
-    Shard { shard: usize, source: ReactorError },
-    #[error("shard {shard} died of a bug; its message is above")]
-    Died { shard: usize },
-    #[error("cannot write the log")]
-    Log { source: io::Error },
-}
 
 /// Everything that a shard's thread starts with.
 struct ThreadStart {

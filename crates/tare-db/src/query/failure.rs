@@ -5,8 +5,6 @@ use tare_cql::response::{ErrorKind, encode_error};
 use tare_cql::wire::Consistency;
 use tare_store::{LogError, ReadError, WriteError};
 
-use crate::query::catalog::journal::JournalError;
-
 /// A failed request; the kinds are those of the protocol (section 9 of its specification).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Failure {
@@ -89,12 +87,6 @@ impl From<WriteError> for Failure {
 
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
-        Self::Server(tare_std::error_line(&error))
-    }
-}
-
-impl From<JournalError> for Failure {
-    fn from(error: JournalError) -> Self {
         Self::Server(tare_std::error_line(&error))
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use rustix::net::{SendFlags, Shutdown};
 use tare_cql::frame::{self, Version};
 
+use crate::net::auth::LoginPhase;
 use crate::net::reactor::{ConnId, Source};
-use crate::net::session::LoginPhase;
 use crate::net::tls::Tls;
 use crate::net::transport::Transport;
 use crate::node::memory::ConnectionMemory;

@@ -16,7 +16,7 @@ use crate::report::log::Log;
 use crate::report::stats::Stats;
 use crate::report::{LoadReport, ReportBuilder, Verified, cpu_share, ratio};
 use crate::run::engine::{Engine, LoadObserver, LoadOrder, LoadSpec, Target};
-use crate::run::search::search_run::SearchRun;
+use crate::run::search_run::SearchRun;
 
 /// What to load, how, and for how long.
 #[derive(Clone, Debug)]

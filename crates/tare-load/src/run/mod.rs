@@ -9,4 +9,5 @@ mod queue;
 mod redial;
 mod routing;
 pub mod search;
+mod search_run;
 mod worker;

@@ -9,8 +9,8 @@ use super::windows::Windows;
 use super::{OpFailure, STEP_BYTES};
 use crate::cells::Purge;
 use crate::io::{Completion, Op, OpId, Owner};
-use crate::read::source::Step;
 use crate::read::stored::Stored;
+use crate::row_source::Step;
 use crate::table::{Cursor, Table, WriterOptions};
 
 /// Bounds on the bytes that one input is read at a time.

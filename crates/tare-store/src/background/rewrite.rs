@@ -1,9 +1,8 @@
 //! Merges the rows of several sources into one new table, for flushes and compactions.
 
 use crate::cells::{self, Purge};
-use crate::read::ReadError;
 use crate::read::merge::{Merge, Ranges};
-use crate::read::source::{Source, Step};
+use crate::row_source::{ReadError, Source, Step};
 use crate::table::TableWriter;
 
 /// Cost of a partition in addition to its rows, as bytes of rows.

@@ -14,7 +14,6 @@
 //! Limits: held blocks may exceed the limit, if nothing else is left to evict.
 
 mod ghost;
-mod pins;
 mod slots;
 
 use std::collections::VecDeque;
@@ -22,7 +21,6 @@ use std::rc::Rc;
 
 use crate::table::{Block, BlockAt, Kind, PAGE_BYTES};
 use ghost::Ghost;
-pub use pins::{Cached, Fetch, Pins};
 use slots::{Queue, Slots};
 
 /// Assumed cost of a cached block in addition to its bytes: its two allocations and their slack,

@@ -1,7 +1,6 @@
 use std::rc::Rc;
 
 use super::*;
-use crate::table::{BlockSource, TableError};
 use proptest::prelude::*;
 use tare_std::rng::Rng;
 
@@ -164,27 +163,4 @@ proptest! {
             }
         }
     }
-}
-
-#[test]
-fn pins_note_wait_and_hold() {
-    let (mut cache, mut pins) = (cache(), Pins::new());
-    let mut source = Cached { cache: &mut cache, pins: &mut pins };
-    assert!(source.get(at(1)).unwrap().is_none());
-    source.expect(at(2));
-    assert!(source.get(at(1)).unwrap().is_none());
-    assert!(!pins.is_ready());
-    let wanted: Vec<_> = std::iter::from_fn(|| pins.next_wanted()).collect();
-    assert_eq!(wanted, [at(2), at(1)], "each once");
-    let fetches: Vec<_> = wanted.into_iter().map(|at| Rc::new(Fetch::new(at))).collect();
-    fetches.iter().for_each(|fetch| pins.wait_for(Rc::clone(fetch)));
-    assert!(!pins.is_ready());
-    fetches[1].finish(Ok(block(10)));
-    let error = Block::decode(at(2), &[0; 4096]).unwrap_err();
-    fetches[0].finish(Err(error));
-    assert!(pins.is_ready());
-    let mut source = Cached { cache: &mut cache, pins: &mut pins };
-    assert_eq!(source.get(at(1)).unwrap().unwrap().bytes(), 10);
-    assert!(matches!(source.get(at(2)), Err(TableError::Damaged { offset: 8192, .. })));
-    assert_eq!(cache.statistics().hits, 0, "what a read fetched itself is no hit");
 }

@@ -9,8 +9,7 @@ use super::tree::{Tree, TreePosition};
 use super::{Memtable, Rows};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
-use crate::read::ReadError;
-use crate::read::source::{Source, Step};
+use crate::row_source::{ReadError, Source, Step};
 
 /// A position among the rows of one table; `M` is `&Memtable` or `Rc<Memtable>`.
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@
 use std::rc::Rc;
 
 use super::ReadError;
-use super::source::{Source, Step};
 use super::stored::Stored;
+use crate::row_source::{Source, Step};
 use crate::table::{BlockSource, Cursor, Start, Table};
 
 /// The result of a lookup.

@@ -9,9 +9,9 @@ use std::marker::PhantomData;
 use std::ops::Bound;
 
 use super::ReadError;
-use super::source::{Source, Step};
 use crate::cells::{self, Deletion};
 use crate::entry::RangeTombstone;
+use crate::row_source::{Source, Step};
 
 /// The union of sources, partition by partition, row by row, with reconciled cells; it is a source
 /// itself. It keeps dead data and does not apply range tombstones: see [`Source::covering`].

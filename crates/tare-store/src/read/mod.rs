@@ -11,26 +11,16 @@
 
 mod lookup;
 pub mod merge;
+mod pins;
 mod point;
-pub mod source;
 mod sources;
 pub mod stored;
 mod walk;
 
-use std::ops::ControlFlow;
-
-use crate::cache::{Cached, Pins};
-use crate::store::Store;
-use crate::table::TableError;
+pub use crate::row_source::ReadError;
 pub(crate) use lookup::{LookupMemo, Lookups};
-use sources::Sources;
-
-/// Why rows cannot be read.
-#[derive(Debug, thiserror::Error)]
-pub enum ReadError {
-    #[error(transparent)]
-    Table(#[from] TableError),
-}
+pub use pins::{Cached, Fetch, Pins};
+pub(crate) use sources::Sources;
 
 /// Clustering keys from `from`, inclusive, to `to`, exclusive; without `to` to the partition's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -188,63 +178,6 @@ pub enum Next {
     /// The first row of the next partition.
     Partition,
     Stop,
-}
-
-impl Store {
-    /// Visits the rows of one partition in clustering order.
-    #[inline]
-    pub fn read(
-        &mut self,
-        read: &PartitionRead<'_>,
-        pins: &mut Pins,
-        visit: impl FnMut(Row<'_>) -> ControlFlow<()>,
-    ) -> Result<End, ReadError> {
-        self.with_sources(read.table, pins, |sources, blocks, scratch| {
-            sources.read(read, blocks, scratch, visit)
-        })
-    }
-
-    /// Visits one row, if it exists.
-    #[inline]
-    pub fn read_row(
-        &mut self,
-        read: &RowRead<'_>,
-        pins: &mut Pins,
-        visit: impl FnOnce(Row<'_>),
-    ) -> Result<End, ReadError> {
-        self.with_sources(read.table, pins, |sources, blocks, scratch| {
-            sources.read_row(read, blocks, scratch, visit)
-        })
-    }
-
-    /// Visits the rows of a table in order of (token, key, clustering key).
-    pub fn scan(
-        &mut self,
-        scan: &mut Scan,
-        pins: &mut Pins,
-        visit: impl FnMut(Row<'_>) -> Next,
-    ) -> Result<End, ReadError> {
-        self.with_sources(scan.table, pins, |sources, blocks, scratch| {
-            sources.scan(scan, blocks, scratch, visit)
-        })
-    }
-
-    /// Runs a read and fetches the missing blocks.
-    #[inline]
-    fn with_sources(
-        &mut self,
-        table: u32,
-        pins: &mut Pins,
-        read: impl FnOnce(&Sources<'_>, &mut Cached<'_>, &mut Scratch) -> Result<End, ReadError>,
-    ) -> Result<End, ReadError> {
-        let tables = self.table_files.get(&table).map_or(&[][..], Vec::as_slice);
-        let sources = Sources { active: &self.memory, frozen: &self.frozen, tables };
-        let end = read(&sources, &mut Cached { cache: &mut self.cache, pins }, &mut self.scratch)?;
-        if end == End::Missing {
-            self.fetch(pins);
-        }
-        Ok(end)
-    }
 }
 
 /// Buffers that reads use again.

@@ -2,11 +2,11 @@
 //! change the answer.
 
 use super::lookup::{Lookup, LookupMemo, Lookups};
-use super::source::{Source, Step};
 use super::sources::Sources;
 use super::{Cached, End, ReadError, Row, RowRead, Scratch};
 use crate::cells::{self, Deletion, MARKER, Visibility};
 use crate::memtable::{Cursor, Memtable};
+use crate::row_source::{Source, Step};
 use crate::table::Start;
 
 /// A row as the sources that were read so far know it.
@@ -50,7 +50,7 @@ impl PartialRow<'_> {
 impl<'s> Sources<'s> {
     /// Implements [`crate::store::Store::read_row`]. The pins keep the memo of earlier calls.
     #[inline]
-    pub(super) fn read_row(
+    pub(crate) fn read_row(
         &self,
         read: &RowRead<'_>,
         blocks: &mut Cached<'_>,

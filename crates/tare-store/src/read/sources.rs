@@ -5,13 +5,13 @@ use std::rc::Rc;
 
 use super::lookup::{Lookup, LookupMemo, Lookups};
 use super::merge::Merge;
-use super::source::{Source, Step};
 use super::stored::Stored;
 use super::walk::{walk, walk_all};
 use super::{Cached, End, Next, PartitionRead, Position, ReadError, Row, Scan, Scratch};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
 use crate::memtable::{Cursor, Memtable};
+use crate::row_source::{Source, Step};
 use crate::table::{self, BlockSource, Start, Table};
 
 /// Blocks that a scan requests ahead of its position.
@@ -30,7 +30,7 @@ impl<'s> Sources<'s> {
     /// Implements [`crate::store::Store::read`]. The pins know the rows that earlier calls have
     /// passed.
     #[inline]
-    pub(super) fn read(
+    pub(crate) fn read(
         &self,
         read: &PartitionRead<'_>,
         blocks: &mut Cached<'_>,
@@ -86,7 +86,7 @@ impl<'s> Sources<'s> {
     }
 
     /// Implements [`crate::store::Store::scan`].
-    pub(super) fn scan(
+    pub(crate) fn scan(
         &self,
         scan: &mut Scan,
         blocks: &mut Cached<'_>,

@@ -1,9 +1,9 @@
 //! A table on disk as a source of rows.
 
 use super::ReadError;
-use super::source::{Source, Step};
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
+use crate::row_source::{Source, Step};
 use crate::table::{BlockSource, Cursor, Start};
 
 /// A position in a table.

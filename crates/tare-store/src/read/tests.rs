@@ -1,13 +1,14 @@
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use super::merge::{Merge, Ranges};
-use super::source::{Source, Step};
 use super::*;
-use crate::cache::{Cache, Fetch};
+use crate::cache::Cache;
 use crate::cells::{self, Cell, Content, DELETION, Deletion, push};
 use crate::entry::{Change, Mutation, RangeTombstone};
 use crate::memtable::{Cursor, Memtable};
+use crate::row_source::{Source, Step};
 use crate::table::{Block, Table, TableWriter, WriterOptions};
 use proptest::prelude::*;
 

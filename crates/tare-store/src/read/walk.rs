@@ -2,9 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use super::source::{Source, Step};
 use super::{End, Next, PartitionRead, ReadError, Row, Scan, Scratch};
 use crate::cells::{self, Visibility};
+use crate::row_source::{Source, Step};
 
 /// Rows that one call of a read visits.
 pub(super) const STEPS: u32 = 4096;

@@ -1,6 +1,7 @@
 //! The store of one shard: memtables over a commit log, and tables on disk.
 
 mod opening;
+mod reads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -8,14 +9,14 @@ use std::rc::Rc;
 pub use opening::{OpenError, Recovered};
 
 use crate::background::{self, Background, Edit, StoreView, TableFiles, Urgency};
-use crate::cache::{Cache, Pins};
+use crate::cache::Cache;
 use crate::entry::{self, KEY_BYTES_MAX, Mutation, Mutations, encode_entry, payload_bytes};
 use crate::fetch::Fetches;
 use crate::io::{Completion, Now, Op, Owner};
 use crate::log::{CommitLog, LogError, Ticket};
 use crate::memtable::Memtable;
 use crate::options::{Limits, TableOptions};
-use crate::read::Scratch;
+use crate::read::{Pins, Scratch};
 use crate::statistics::Statistics;
 
 /// The active memtable is flushed when it has this part of the memory for all memtables: one in

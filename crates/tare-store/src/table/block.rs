@@ -9,13 +9,10 @@
 //! block in the file, so that a block read from a wrong place is invalid. With codec 1 the contents
 //! are LZ4 (block format) of `plain` bytes; with codec 0 `plain` is `stored`.
 
-use super::source::BlockAt;
-use super::{Damage, PAGE_BYTES, TableError, data, filter, index, narrow, u32_at, u64_at};
+use super::{
+    Damage, HEAD_BYTES, PAGE_BYTES, TableError, data, filter, index, narrow, u32_at, u64_at,
+};
 
-/// Bytes of a block before its contents.
-pub(super) const HEAD_BYTES: usize = 24;
-/// Bytes of contents that fit into a block of one page.
-pub(super) const ROOM_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 /// LZ4 expands one byte to at most 255.
 const RATIO_MAX: usize = 255;
 
@@ -60,6 +57,32 @@ impl std::fmt::Display for Kind {
             Self::Top => "top",
             Self::Footer => "footer",
         })
+    }
+}
+
+/// The position of a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BlockAt {
+    /// Number of the table file.
+    pub file: u64,
+    /// First page, counted from the start of the file.
+    pub page: u32,
+    pub pages: u32,
+}
+
+impl BlockAt {
+    /// Offset in the file, in bytes.
+    pub fn offset(&self) -> u64 {
+        u64::from(self.page) * PAGE_BYTES as u64
+    }
+
+    /// Length in the file, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.pages as usize * PAGE_BYTES
+    }
+
+    pub(super) fn damaged(&self, damage: Damage) -> TableError {
+        TableError::Damaged { file: self.file, offset: self.offset(), damage }
     }
 }
 

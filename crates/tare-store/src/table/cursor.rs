@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::block::Block;
+use super::block::BlockAt;
 use super::data::{Data, Piece, Ranges, ranges_of};
 use super::index::{Index, Position};
-use super::source::{BlockAt, BlockSource};
+use super::source::BlockSource;
 use super::{Damage, Kind, Table, TableError};
 
 /// The result of a move.

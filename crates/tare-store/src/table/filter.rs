@@ -13,8 +13,7 @@
 
 use std::f64::consts::LN_2;
 
-use super::Damage;
-use super::block::ROOM_BYTES;
+use super::{Damage, ROOM_BYTES};
 use tare_std::rng::mix64;
 
 const BITS: usize = (ROOM_BYTES - 1) * 8;

@@ -13,8 +13,8 @@
 //! ```
 
 use super::block::Block;
+use super::block::BlockAt;
 use super::index::{self, Index};
-use super::source::BlockAt;
 use super::{Damage, Kind, PAGE_BYTES, Statistics, i64_at, narrow, u32_at, u64_at};
 
 /// First bytes of a footer; the digit is the version of the format.

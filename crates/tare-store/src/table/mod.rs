@@ -23,12 +23,12 @@ mod statistics;
 mod verify;
 mod writer;
 
-pub use block::{Block, Kind};
+pub use block::{Block, BlockAt, Kind};
 pub use cursor::{Cursor, Start, Step};
 pub use data::{Ranges, ranges_of};
 pub use footer::Footer;
 pub use resident::Table;
-pub use source::{BlockAt, BlockSource, FileSource, Window};
+pub use source::{BlockSource, FileSource, Window};
 pub use statistics::Statistics;
 pub use verify::Verify;
 pub use writer::{GROUP_BYTES, TableWriter, WriterOptions};
@@ -39,6 +39,10 @@ use crate::chunk::ALIGNMENT;
 
 /// The unit of blocks in a file, and of direct I/O.
 pub const PAGE_BYTES: usize = ALIGNMENT;
+/// Bytes of a block before its contents.
+const HEAD_BYTES: usize = 24;
+/// Bytes of contents that fit into a block of one page.
+const ROOM_BYTES: usize = PAGE_BYTES - HEAD_BYTES;
 
 /// Why a table file cannot be used.
 #[derive(Clone, Debug, thiserror::Error)]

@@ -4,8 +4,9 @@ use std::io;
 use std::rc::Rc;
 
 use super::block::Block;
+use super::block::BlockAt;
 use super::footer::{Footer, Top};
-use super::source::{BlockAt, BlockSource, FileSource};
+use super::source::{BlockSource, FileSource};
 use super::{Damage, Kind, PAGE_BYTES, Statistics, TableError, filter};
 
 /// A table file: its footer, and the positions of its index and filter blocks.

@@ -5,34 +5,8 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use super::block::Block;
-use super::{Damage, PAGE_BYTES, TableError};
-
-/// The position of a block.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct BlockAt {
-    /// Number of the table file.
-    pub file: u64,
-    /// First page, counted from the start of the file.
-    pub page: u32,
-    pub pages: u32,
-}
-
-impl BlockAt {
-    /// Offset in the file, in bytes.
-    pub fn offset(&self) -> u64 {
-        u64::from(self.page) * PAGE_BYTES as u64
-    }
-
-    /// Length in the file, in bytes.
-    pub fn bytes(&self) -> usize {
-        self.pages as usize * PAGE_BYTES
-    }
-
-    pub(super) fn damaged(&self, damage: Damage) -> TableError {
-        TableError::Damaged { file: self.file, offset: self.offset(), damage }
-    }
-}
+use super::block::{Block, BlockAt};
+use super::{PAGE_BYTES, TableError};
 
 /// A source that cursors take blocks from.
 pub trait BlockSource {

@@ -6,9 +6,10 @@ use std::io;
 use std::rc::Rc;
 
 use super::block::Block;
+use super::block::BlockAt;
 use super::data::{Data, Piece, ranges_of};
 use super::index::{Index, Position};
-use super::source::{BlockAt, FileSource};
+use super::source::FileSource;
 use super::{Damage, Kind, Statistics, Table, TableError, filter};
 use crate::cells;
 

@@ -10,10 +10,10 @@
 
 use std::collections::VecDeque;
 
-use super::block::{self, ROOM_BYTES, pages_of};
+use super::block::{self, pages_of};
 use super::data::{self, Data};
 use super::footer::{Footer, Top};
-use super::{Kind, PAGE_BYTES, Statistics, Table, filter, index};
+use super::{Kind, PAGE_BYTES, ROOM_BYTES, Statistics, Table, filter, index};
 use crate::chunk::Chunk;
 use crate::entry::RangeTombstone;
 

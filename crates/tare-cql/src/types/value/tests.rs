@@ -3,7 +3,7 @@ use super::*;
 use crate::statement::{self, Insert, Modify, Statement, Term};
 use proptest::prelude::*;
 
-/// The literal that the parser makes of a text.
+/// Parses one literal.
 fn literal(text: &str) -> Literal {
     let parsed = statement::parse(&format!("INSERT INTO t (a) VALUES ({text})"))
         .unwrap_or_else(|error| panic!("{text}: {error}"));
@@ -17,7 +17,7 @@ fn literal(text: &str) -> Literal {
     }
 }
 
-/// The type that the parser makes of a text.
+/// Parses one type.
 fn kind(text: &str) -> Type {
     let text = format!("CREATE TABLE t (k int PRIMARY KEY, a {text})");
     match statement::parse(&text).unwrap().statement {

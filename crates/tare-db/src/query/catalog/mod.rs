@@ -12,6 +12,7 @@ use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_std::rng::mix64;
 
+use crate::query::failure::Failure;
 use crate::query::options::TableOptions;
 use journal::{Journal, JournalError};
 
@@ -221,6 +222,12 @@ impl SharedCatalog {
         *self.current.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(catalog);
         self.epoch.fetch_add(1, Ordering::Release);
         Ok(true)
+    }
+}
+
+impl From<JournalError> for Failure {
+    fn from(error: JournalError) -> Self {
+        Self::Server(tare_std::error_line(&error))
     }
 }
 

@@ -20,10 +20,9 @@ use crate::pacing::{Arrivals, Pace, Schedule, Step};
 use crate::report::{JSON_VERSION, LoadReport};
 use crate::run::load::{LoadConfig, LoadEvent, Session};
 
-pub(super) mod search_run;
 mod slo;
 
-pub use search_run::SearchRun;
+pub use super::search_run::SearchRun;
 pub use slo::{Limit, Slo};
 
 /// The factor between two rates while the limit is bracketed.

@@ -3,8 +3,8 @@
 
 use super::*;
 use crate::read::merge::Merge;
-use crate::read::source::{Source, Step};
 use crate::read::stored::Stored;
+use crate::row_source::{Source, Step};
 use crate::table::{Block, BlockAt, BlockSource, Cursor, TableError};
 
 const SMALL: Limits = Limits { memtable_bytes: 512 << 10, segment_bytes: 512 << 10, ..LIMITS };

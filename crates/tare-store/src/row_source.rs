@@ -1,11 +1,18 @@
 //! The interface of a source of rows: a memtable or a table on disk.
 
-use super::ReadError;
 use crate::cells::Deletion;
 use crate::entry::RangeTombstone;
+use crate::table::TableError;
 
 /// The result of a step. If a block is missing, the source keeps its position.
-pub use crate::table::Step;
+pub(crate) use crate::table::Step;
+
+/// Why rows cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum ReadError {
+    #[error(transparent)]
+    Table(#[from] TableError),
+}
 
 /// A position in a source. A source has partitions in order of (token, key), and in each partition
 /// range tombstones, and rows in order of their clustering keys. `B` provides its blocks.

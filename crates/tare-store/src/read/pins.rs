@@ -3,8 +3,8 @@
 use std::cell::OnceCell;
 use std::rc::Rc;
 
-use super::Cache;
-use crate::read::{LookupMemo, Position};
+use super::{LookupMemo, Position};
+use crate::cache::Cache;
 use crate::table::{Block, BlockAt, BlockSource, TableError};
 
 /// A block that is being fetched, shared by all reads that wait for it.
@@ -127,5 +127,37 @@ impl BlockSource for Cached<'_> {
         if !self.cache.contains(at) {
             self.pins.want(at);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(page: u32) -> BlockAt {
+        BlockAt { file: 1, page, pages: 1 }
+    }
+
+    #[test]
+    fn pins_note_wait_and_hold() {
+        let (mut cache, mut pins) = (Cache::new(1 << 20), Pins::new());
+        let mut source = Cached { cache: &mut cache, pins: &mut pins };
+        assert!(source.get(at(1)).unwrap().is_none());
+        source.expect(at(2));
+        assert!(source.get(at(1)).unwrap().is_none());
+        assert!(!pins.is_ready());
+        let wanted: Vec<_> = std::iter::from_fn(|| pins.next_wanted()).collect();
+        assert_eq!(wanted, [at(2), at(1)], "each once");
+        let fetches: Vec<_> = wanted.into_iter().map(|at| Rc::new(Fetch::new(at))).collect();
+        fetches.iter().for_each(|fetch| pins.wait_for(Rc::clone(fetch)));
+        assert!(!pins.is_ready());
+        fetches[1].finish(Ok(Rc::new(Block::for_test(10))));
+        let error = Block::decode(at(2), &[0; 4096]).unwrap_err();
+        fetches[0].finish(Err(error));
+        assert!(pins.is_ready());
+        let mut source = Cached { cache: &mut cache, pins: &mut pins };
+        assert_eq!(source.get(at(1)).unwrap().unwrap().bytes(), 10);
+        assert!(matches!(source.get(at(2)), Err(TableError::Damaged { offset: 8192, .. })));
+        assert_eq!(cache.statistics().hits, 0, "what a read fetched itself is no hit");
     }
 }
