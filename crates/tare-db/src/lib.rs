@@ -6,27 +6,31 @@
 //!
 //! | folder | content |
 //! |---|---|
-//! | `net` | connections: reactor, sessions, transport, TLS, logins |
-//! | `query` | statements: schema, planner, values, reads and writes, answers |
-//! | `shard` | the event loop of a core, its parts, and messages between shards |
-//! | `node` | the server as a whole: start and stop, directory, memory, CPUs, metrics, report |
+//! | `node` | what all shards share: configuration, directory, memory, CPUs, metrics, report |
+//! | `net` | connections: reactor, transport, TLS, users |
+//! | `query` | statements: schema, planner, values, reads, answers |
+//! | `shard` | the event loop of a core, its sessions and statements, messages between shards |
+//! | `server` | start and stop, access control |
+//! | `inspect` | checks and prints the files of a stopped server |
+//!
+//! A folder uses those above it, never those below it.
 #![deny(unsafe_code)]
 
+pub mod inspect;
 mod net;
 mod node;
 mod query;
+mod server;
 mod shard;
 
-pub use net::access::AccessError;
 pub use net::auth::{self, AuthError};
 pub use net::reactor::{ReactorError, UringError};
-pub use net::tls::{TlsFiles, TlsFilesError};
-pub use node::config::{self, Choice, Config, Durability, IoChoice};
+pub use net::tls::TlsFilesError;
+pub use node::config::{self, Choice, Config, Durability, IoChoice, TlsFiles};
 pub use node::directory::DirectoryError;
 pub use node::environment::{self, EnvironmentError};
-pub use node::error::DbError;
 pub use node::memory::MemoryError;
 pub use node::placement::PlacementError;
-pub use node::server::serve;
-pub use node::{inject, inspect, metrics, report, snapshot};
+pub use node::{inject, metrics, report, snapshot};
 pub use query::catalog::journal::JournalError;
+pub use server::{AccessError, DbError, serve};

@@ -14,7 +14,6 @@ use super::tree::Tree;
 type Exception = (&'static str, &'static [&'static str], &'static str);
 
 const EXCEPTIONS: &[Exception] = &[
-    ("tare-db", &["net", "node", "query", "shard"], "a shard is one struct over these modules"),
     (
         "tare-env",
         &[

@@ -10,14 +10,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ServerConfig, ServerConnection};
 use tare_cql::tls::{self, TlsError};
 
-/// The files that TLS needs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct TlsFiles {
-    /// PEM file with the server's certificate first, then the certificates that sign it.
-    pub certificate: PathBuf,
-    /// PEM file with the private key.
-    pub key: PathBuf,
-}
+use crate::node::config::TlsFiles;
 
 /// Why TLS cannot be set up.
 #[derive(Debug, thiserror::Error)]

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use tare_std::cpus::CpuSet;
 
-use crate::net::tls::TlsFiles;
 use crate::node::inject::Inject;
-pub use crate::shard::stall::THRESHOLD_DEFAULT;
 
 /// The port of the CQL native protocol.
 pub const PORT_DEFAULT: u16 = 9042;
 /// How often periodic mode writes and syncs the log by default. Cassandra and Scylla take 10 s; a
 /// shorter period spreads the cost, so that every slice of a study shows it.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
+
+/// A turn of a shard's loop that takes longer is a stall by default: a little less than Seastar's default
+/// (`--blocked-reactor-notify-ms`, 25).
+pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
 
 /// The settings of one server.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -76,6 +78,15 @@ impl Config {
             inject: Inject::default(),
         }
     }
+}
+
+/// The files that TLS needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// PEM file with the server's certificate first, then the certificates that sign it.
+    pub certificate: PathBuf,
+    /// PEM file with the private key.
+    pub key: PathBuf,
 }
 
 /// A setting that the server may choose by itself.

@@ -2,6 +2,7 @@
 //! create the schema.
 
 use std::fmt::Write;
+use std::net::IpAddr;
 
 use tare_cql::response::{ColumnSpec, EncodedColumns, Reply, RowsWriter};
 use tare_cql::statement::{Describe, DescribeTarget, TableName, quoted};
@@ -12,7 +13,6 @@ use tare_cql::wire::{put_bytes, put_count};
 use crate::query::catalog::{Catalog, Keyspace, Table};
 use crate::query::failure::Failure;
 use crate::query::system::{CLUSTER_NAME, keyspace_of_system, table_of_system};
-use crate::shard::{Conn, Shard};
 
 /// An element of the schema: its keyspace, kind and name, and the statement that creates it.
 struct Element {
@@ -22,39 +22,37 @@ struct Element {
     statement: String,
 }
 
-impl Shard {
-    pub(crate) fn describe(
-        &mut self,
-        conn: &mut Conn,
-        reply: Reply,
-        describe: &Describe,
-        current: Option<&str>,
-    ) -> Result<(), Failure> {
-        if describe.target == DescribeTarget::Cluster {
-            let address = self.shared.node.address.ip().to_string();
-            describe_cluster(&mut conn.out, reply, current, &address);
-            return Ok(());
-        }
-        let schema = Schema { catalog: &self.schema.catalog, internals: describe.internals };
-        let (elements, with_statements) = schema.elements(&describe.target, current)?;
-        let mut names = vec!["keyspace_name", "type", "name"];
-        names.extend(with_statements.then_some("create_statement"));
-        let specs = names.iter().map(|name| ColumnSpec { name, kind: &Type::Text });
-        let columns = EncodedColumns::new("system", "describe", specs);
-        let mut writer = RowsWriter::begin(&mut conn.out, reply, &columns, None);
-        for element in &elements {
-            let mut cell = |text: &str| writer.cell(Some(text.as_bytes()));
-            cell(&element.keyspace);
-            cell(element.kind);
-            cell(&element.name);
-            if with_statements {
-                cell(&element.statement);
-            }
-            writer.end_row();
-        }
-        writer.finish();
-        Ok(())
+/// Appends the answer to DESCRIBE. `current` is the keyspace in use, `address` that of this node.
+pub(crate) fn answer(
+    out: &mut Vec<u8>,
+    reply: Reply,
+    (describe, current): (&Describe, Option<&str>),
+    catalog: &Catalog,
+    address: IpAddr,
+) -> Result<(), Failure> {
+    if describe.target == DescribeTarget::Cluster {
+        describe_cluster(out, reply, current, &address.to_string());
+        return Ok(());
     }
+    let schema = Schema { catalog, internals: describe.internals };
+    let (elements, with_statements) = schema.elements(&describe.target, current)?;
+    let mut names = vec!["keyspace_name", "type", "name"];
+    names.extend(with_statements.then_some("create_statement"));
+    let specs = names.iter().map(|name| ColumnSpec { name, kind: &Type::Text });
+    let columns = EncodedColumns::new("system", "describe", specs);
+    let mut writer = RowsWriter::begin(out, reply, &columns, None);
+    for element in &elements {
+        let mut cell = |text: &str| writer.cell(Some(text.as_bytes()));
+        cell(&element.keyspace);
+        cell(element.kind);
+        cell(&element.name);
+        if with_statements {
+            cell(&element.statement);
+        }
+        writer.end_row();
+    }
+    writer.finish();
+    Ok(())
 }
 
 fn describe_cluster(out: &mut Vec<u8>, reply: Reply, current: Option<&str>, address: &str) {

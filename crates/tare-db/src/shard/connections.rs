@@ -8,7 +8,6 @@ use std::sync::Arc;
 use rustix::net::{SendFlags, Shutdown};
 use tare_cql::frame::{self, Version};
 
-use crate::net::auth::LoginPhase;
 use crate::net::reactor::{ConnId, Source};
 use crate::net::tls::Tls;
 use crate::net::transport::Transport;
@@ -22,6 +21,19 @@ use crate::shard::siblings::OUTBOX_MAX;
 const OUT_BYTES_MAX: usize = 1 << 20;
 /// A connection gives back empty buffers that are larger than this, in bytes.
 pub(super) const KEPT_BYTES_MAX: usize = 128 << 10;
+
+/// The state of a connection's login.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum LoginPhase {
+    /// STARTUP has not come yet.
+    #[default]
+    New,
+    /// The server has asked for a login.
+    Login,
+    /// The login is being checked.
+    Checking,
+    Ready,
+}
 
 /// One connection.
 #[derive(Debug)]

@@ -11,6 +11,8 @@ use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
 use rustix::event::{EventfdFlags, eventfd};
 
+use crate::net::wakeup::signal;
+
 /// Messages that may wait for a shard.
 pub(crate) const MESSAGES_MAX: usize = 4096;
 
@@ -67,16 +69,4 @@ impl<M> Mailbox<M> {
     pub(crate) fn wakeup(&self) -> Arc<OwnedFd> {
         Arc::clone(&self.wakeup)
     }
-}
-
-/// Makes an eventfd readable.
-pub(crate) fn signal(wakeup: &OwnedFd) {
-    // It fails only if the counter is full, and then the reader is awake anyway.
-    let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
-}
-
-/// Makes an eventfd unreadable again.
-pub(crate) fn drain(wakeup: &OwnedFd) {
-    // It fails if the counter is zero already.
-    let _ = rustix::io::read(wakeup, &mut [0u8; 8]);
 }

@@ -7,15 +7,7 @@ use tare_cql::response::Reply;
 
 use crate::net::reactor::ConnId;
 use crate::query::failure::Failure;
-use crate::query::read_task::ReadTask;
-
-/// The client that an answer goes to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Origin {
-    pub(crate) shard: usize,
-    pub(crate) conn: ConnId,
-    pub(crate) reply: Reply,
-}
+use crate::query::read_task::{Origin, ReadTask};
 
 /// A message to a shard.
 #[derive(Debug)]

@@ -13,13 +13,15 @@
 pub(crate) mod background;
 pub(crate) mod backlog;
 pub(crate) mod connections;
+pub(crate) mod login;
 pub(crate) mod mailbox;
 pub(crate) mod message;
 pub(crate) mod reads;
-pub(crate) mod ring;
 pub(crate) mod schema_view;
+pub(crate) mod session;
 pub(crate) mod siblings;
 pub(crate) mod stall;
+pub(crate) mod statements;
 pub(crate) mod stopping;
 pub(crate) mod telemetry;
 pub(crate) mod writes;
@@ -31,7 +33,6 @@ use std::time::Duration;
 
 use tare_store::{Now, Store};
 
-use crate::net::auth::Login;
 use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Engine, Event, ReactorError, Wait};
 use crate::node::clock::Clock;
@@ -47,6 +48,7 @@ use background::Background;
 use backlog::Backlog;
 use connections::KEPT_BYTES_MAX;
 pub(crate) use connections::{Conn, Connections};
+use login::Login;
 use mailbox::Mailbox;
 use message::Message;
 use reads::Reads;

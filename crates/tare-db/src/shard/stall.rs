@@ -19,9 +19,6 @@ use tare_std::units::nanoseconds;
 
 use crate::node::clock::Clock;
 
-/// A longer turn is a stall by default: a little less than Seastar's default
-/// (`--blocked-reactor-notify-ms`, 25).
-pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
 /// A turn that has not ended after this time is reported while it lasts.
 const ENDLESS_NS: u64 = 1_000_000_000;
 /// The main thread wakes late on a busy machine too; a shorter delay is no freeze.
@@ -311,6 +308,7 @@ impl LineLimit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::node::config::THRESHOLD_DEFAULT;
 
     const MS: u64 = 1_000_000;
 

@@ -11,9 +11,10 @@ use crate::node::clock::Clock;
 use crate::node::directory::FileDone;
 use crate::node::metrics::Operation;
 use crate::query::failure::Failure;
+use crate::query::read_task::Origin;
 use crate::query::warning::Warnings;
 use crate::shard::Shard;
-use crate::shard::message::{Message, Origin};
+use crate::shard::message::Message;
 
 /// The client that a write is answered to.
 #[derive(Clone, Copy, Debug)]

@@ -193,7 +193,7 @@ impl Epoll {
             match event.data.u64() {
                 LISTENER => self.accept(events),
                 WAKEUP => {
-                    crate::shard::mailbox::drain(&self.wakeup);
+                    crate::net::wakeup::drain(&self.wakeup);
                     events.push(Event::Woken);
                 }
                 slot => self.socket_ready(slot, event.flags, events),

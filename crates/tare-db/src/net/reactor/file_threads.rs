@@ -6,8 +6,8 @@ use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::net::wakeup::signal;
 use crate::node::directory::{FileDone, FileWork};
-use crate::shard::mailbox::signal;
 
 /// The threads, and the number of their operations.
 pub(super) struct FileThreads {

@@ -392,7 +392,7 @@ impl Uring {
                 }
             }
             WAKE => {
-                crate::shard::mailbox::drain(&self.wakeup);
+                crate::net::wakeup::drain(&self.wakeup);
                 events.push(Event::Woken);
                 if !more {
                     self.watch_wakeup();

@@ -19,13 +19,13 @@ use tare_cql::statement::function::CallContext;
 use tare_store::read::{End, Next, PartitionRead, Position, ReadError, Row, Scan, Slice};
 use tare_store::{Pins, RowRead, Store};
 
+use crate::net::reactor::ConnId;
 use crate::query::bind::{OwnedSlice, PartitionKey};
 use crate::query::catalog::Table;
 use crate::query::failure::Failure;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Plan, Prepared, Select};
-use crate::shard::message::Origin;
-use crate::shard::ring::owner;
+use crate::query::ring::owner;
 use project::has_value;
 pub(crate) use project::{key_component, put_row};
 
@@ -35,6 +35,14 @@ const STEP_ROWS: u32 = 1024;
 const PAGE_BYTES_MAX: usize = 4 << 20;
 /// Bytes of cells in an answer to a client that does not ask for pages.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The client that an answer goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Origin {
+    pub(crate) shard: usize,
+    pub(crate) conn: ConnId,
+    pub(crate) reply: Reply,
+}
 
 /// The limits of a read, and the time that it sees.
 #[derive(Clone, Copy, Debug)]

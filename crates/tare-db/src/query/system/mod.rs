@@ -1,7 +1,9 @@
 //! Computes the rows of the system tables from the schema: what drivers ask for when they connect.
 //! The cluster is a single node that owns the whole ring.
 
-mod query;
+mod select;
+
+pub(crate) use select::select;
 
 use std::net::{IpAddr, SocketAddr};
 

@@ -1,7 +1,5 @@
 //! Runs statements that change or choose the schema.
 
-mod change;
-
 use std::sync::Arc;
 
 use tare_cql::frame::Version;
@@ -10,11 +8,12 @@ use tare_cql::response::{
     encode_schema_change, encode_set_keyspace, encode_void,
 };
 use tare_cql::statement::{Statement, TableName};
-use tare_cql::system_schema;
 
 use crate::query::catalog::{Catalog, Change, Table};
+use crate::query::describe;
 use crate::query::failure::Failure;
 use crate::query::planner::{qualified, user_table};
+use crate::query::schema_change::{self as change, missing_keyspace, own};
 use crate::query::warning;
 use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
@@ -103,7 +102,11 @@ impl Shard {
                 encode_void(&mut conn.out, reply);
                 Ok(())
             }
-            Statement::Describe(describe) => self.describe(conn, reply, describe, current),
+            Statement::Describe(statement) => {
+                let address = self.shared.node.address.ip();
+                let catalog = &self.schema.catalog;
+                describe::answer(&mut conn.out, reply, (statement, current), catalog, address)
+            }
             Statement::Modify(_) | Statement::Batch(_) | Statement::Select(_) => {
                 unreachable!("these have plans")
             }
@@ -157,15 +160,4 @@ fn existing(
     let (keyspace, _) = qualified(current, name)?;
     own(keyspace)?;
     user_table(catalog, current, name)
-}
-
-/// Refuses keyspaces of the system.
-fn own(keyspace: &str) -> Result<(), Failure> {
-    let system = system_schema::KEYSPACES.contains(&keyspace);
-    let message = || format!("{keyspace} keyspace is not user-modifiable.");
-    if system { Err(Failure::Unauthorized(message())) } else { Ok(()) }
-}
-
-fn missing_keyspace(keyspace: &str) -> Failure {
-    Failure::Invalid(format!("Keyspace '{keyspace}' does not exist"))
 }

@@ -6,7 +6,6 @@ use std::path::PathBuf;
 
 use tare_store::OpenError;
 
-use crate::net::access::AccessError;
 use crate::net::reactor::ReactorError;
 use crate::node::directory::DirectoryError;
 use crate::node::environment::EnvironmentError;
@@ -14,6 +13,7 @@ use crate::node::inject::FilterError;
 use crate::node::memory::MemoryError;
 use crate::node::placement::PlacementError;
 use crate::query::catalog::journal::JournalError;
+use crate::server::access::AccessError;
 
 /// Why a server cannot start, or ended.
 #[derive(Debug, thiserror::Error)]

@@ -1,5 +1,9 @@
 //! Runs a planned statement: binds its values, then calls the code for its kind.
 
+mod modify;
+mod schema;
+mod select;
+
 use std::sync::Arc;
 
 use tare_cql::request::{Parameters, Settings};
@@ -10,6 +14,7 @@ use tare_std::rng::mix64;
 use crate::query::bind::BoundValues;
 use crate::query::failure::Failure;
 use crate::query::plan::{Plan, Prepared};
+use crate::query::system;
 use crate::shard::{Conn, Shard};
 
 impl Shard {
@@ -29,7 +34,23 @@ impl Shard {
                 self.select(conn, reply, (prepared, select), &bound, settings)
             }
             Plan::Batch(batch) => self.batch_statement(conn, reply, batch, &bound, settings),
-            Plan::System(select) => self.system(conn, reply, select, &bound, settings),
+            Plan::System(select) => {
+                let mut node = self.shared.node.clone();
+                if node.address.ip().is_unspecified() {
+                    // A server that listens on all addresses reports the one that the client has
+                    // connected to.
+                    node.address = conn.local.unwrap_or(node.address);
+                }
+                let call_context = self.call_context();
+                let schema = (&*self.schema.catalog, &node);
+                system::select(
+                    &mut conn.out,
+                    reply,
+                    select,
+                    schema,
+                    (&bound, settings, &call_context),
+                )
+            }
             Plan::Other(statement, keyspace) => {
                 self.schema_statement(conn, reply, statement, keyspace.as_deref())
             }

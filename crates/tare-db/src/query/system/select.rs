@@ -9,65 +9,56 @@ use tare_cql::statement::{Comparison, function::CallContext};
 use tare_cql::token::{Token, append_key_part};
 use tare_cql::types::Type;
 
-use super::{Value, rows};
+use super::{Node, Value, rows};
 use crate::query::bind::{BoundValues, list};
+use crate::query::catalog::Catalog;
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Filter, FilterTest, SystemItem, SystemItems, SystemSelect};
 use crate::query::read_task::write_count;
-use crate::shard::{Conn, Shard};
 
-impl Shard {
-    pub(crate) fn system(
-        &mut self,
-        conn: &mut Conn,
-        reply: Reply,
-        select: &SystemSelect,
-        bound: &BoundValues<'_>,
-        settings: &Settings<'_>,
-    ) -> Result<(), Failure> {
-        let mut node = self.shared.node.clone();
-        if node.address.ip().is_unspecified() {
-            // A server that listens on all addresses reports the one that the client has connected
-            // to.
-            node.address = conn.local.unwrap_or(node.address);
-        }
-        let call_context = self.call_context();
-        let mut rows = rows(select.table, &self.schema.catalog, &node);
-        for filter in &select.filters {
-            let accepts = filter_of(filter, select.table.columns[filter.column].name, bound)?;
-            rows.retain(|row| row[filter.column].as_deref().is_some_and(&accepts));
-        }
-        let limit = bound.limit(select.limit.as_ref())?.unwrap_or(u64::MAX);
-        let SystemItems::Columns(items) = &select.items else {
-            write_count(&mut conn.out, reply, &select.columns, rows.len() as u64);
-            return Ok(());
-        };
-        let project = |row: &Vec<Value>| {
-            items.iter().map(|item| value(item, row, &call_context)).collect::<Vec<Value>>()
-        };
-        let mut found: Vec<Vec<Value>> = rows.iter().map(project).collect();
-        if select.distinct {
-            found.dedup();
-        }
-        found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
-        let passed = PagingState::of(settings)?.map_or(0, |state| state.in_partition);
-        let passed = usize::try_from(passed).unwrap_or(usize::MAX);
-        let page = settings.page_size.and_then(|rows| usize::try_from(rows).ok());
-        let page = page.filter(|rows| *rows > 0).unwrap_or(usize::MAX);
-        let end = passed.saturating_add(page);
-        let next = PagingState { in_partition: end as u64, ..PagingState::default() };
-        let state = (end < found.len()).then(|| next.encode());
-        let columns = &select.columns;
-        let mut writer = RowsWriter::begin(&mut conn.out, reply, columns, state.as_deref());
-        for row in found.iter().skip(passed).take(page) {
-            row.iter().for_each(|cell| writer.cell(cell.as_deref()));
-            writer.end_row();
-        }
-        writer.finish();
-        Ok(())
+/// Appends the rows of a system table, computed from the schema and the node.
+pub(crate) fn select(
+    out: &mut Vec<u8>,
+    reply: Reply,
+    select: &SystemSelect,
+    (catalog, node): (&Catalog, &Node),
+    (bound, settings, call_context): (&BoundValues<'_>, &Settings<'_>, &CallContext),
+) -> Result<(), Failure> {
+    let mut rows = rows(select.table, catalog, node);
+    for filter in &select.filters {
+        let accepts = filter_of(filter, select.table.columns[filter.column].name, bound)?;
+        rows.retain(|row| row[filter.column].as_deref().is_some_and(&accepts));
     }
+    let limit = bound.limit(select.limit.as_ref())?.unwrap_or(u64::MAX);
+    let SystemItems::Columns(items) = &select.items else {
+        write_count(out, reply, &select.columns, rows.len() as u64);
+        return Ok(());
+    };
+    let project = |row: &Vec<Value>| {
+        items.iter().map(|item| value(item, row, call_context)).collect::<Vec<Value>>()
+    };
+    let mut found: Vec<Vec<Value>> = rows.iter().map(project).collect();
+    if select.distinct {
+        found.dedup();
+    }
+    found.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
+    let passed = PagingState::of(settings)?.map_or(0, |state| state.in_partition);
+    let passed = usize::try_from(passed).unwrap_or(usize::MAX);
+    let page = settings.page_size.and_then(|rows| usize::try_from(rows).ok());
+    let page = page.filter(|rows| *rows > 0).unwrap_or(usize::MAX);
+    let end = passed.saturating_add(page);
+    let next = PagingState { in_partition: end as u64, ..PagingState::default() };
+    let state = (end < found.len()).then(|| next.encode());
+    let columns = &select.columns;
+    let mut writer = RowsWriter::begin(out, reply, columns, state.as_deref());
+    for row in found.iter().skip(passed).take(page) {
+        row.iter().for_each(|cell| writer.cell(cell.as_deref()));
+        writer.end_row();
+    }
+    writer.finish();
+    Ok(())
 }
 
 /// A test whether a value satisfies a condition.

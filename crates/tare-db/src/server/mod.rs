@@ -1,5 +1,9 @@
 //! Starts the shards, waits for them, and stops them.
 
+mod access;
+mod announce;
+mod error;
+
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
@@ -11,15 +15,12 @@ use std::time::Duration;
 
 use tare_store::{Limits, Recovered, Store};
 
-use crate::net::access::{AccessControl, Logins};
 use crate::net::balancer::ConnectionBalancer;
 use crate::net::reactor::{Engine, EngineChoice, ReactorError};
-use crate::node::announce::{StartupFacts, announce, report_of, say};
 use crate::node::clock::Clock;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, ShardFiles};
 use crate::node::environment::Environment;
-use crate::node::error::DbError;
 use crate::node::inject::{self, Busy};
 use crate::node::memory::{self, Budget, Resident};
 use crate::node::metrics::{self, ServerInfo, SharedCounters};
@@ -31,6 +32,11 @@ use crate::shard::mailbox::Mailbox;
 use crate::shard::message::Message;
 use crate::shard::stall::{self, Detector};
 use crate::shard::{Shard, ShardSettings, ShardStart, SharedState};
+use access::{AccessControl, Logins};
+use announce::{StartupFacts, announce, report_of, say};
+
+pub use access::AccessError;
+pub use error::DbError;
 
 /// Size of a commit log segment, which is reserved on disk when the segment begins.
 const SEGMENT_BYTES: u64 = 32 << 20;

@@ -15,9 +15,9 @@ use crate::query::bind::{BoundValues, OwnedSlice, PartitionKey, after};
 use crate::query::failure::Failure;
 use crate::query::paging_state::PagingState;
 use crate::query::plan::{Items, Partitions, Prepared, Rows, Select};
-use crate::query::read_task::{self, ReadOptions, ReadTarget, ReadTask, Step};
-use crate::shard::message::{Message, Origin};
-use crate::shard::ring::owner;
+use crate::query::read_task::{self, Origin, ReadOptions, ReadTarget, ReadTask, Step};
+use crate::query::ring::owner;
+use crate::shard::message::Message;
 use crate::shard::{Conn, Shard};
 
 /// The whole key of one row.

@@ -8,10 +8,11 @@ use std::sync::mpsc::{Receiver, SyncSender};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use crate::net::auth::{self, AuthError, Login, Users};
+use crate::net::auth::{AuthError, Users};
 use crate::net::tls::{self, TlsFilesError};
 use crate::node::config::Config;
 use crate::shard::SharedState;
+use crate::shard::login::{self, Login};
 use crate::shard::message::Message;
 
 /// Why access to a server cannot be set up.
@@ -68,7 +69,7 @@ pub(crate) struct Logins {
 
 impl Logins {
     fn new(users: Users) -> Self {
-        let (queue, waiting) = auth::queue();
+        let (queue, waiting) = login::queue();
         Self { users, queue, waiting }
     }
 
@@ -83,7 +84,7 @@ impl Logins {
         let shared = Arc::downgrade(shared);
         let builder = std::thread::Builder::new().name("logins".into());
         let tell = move |shard, message| tell(&shared, shard, message);
-        let thread = builder.spawn(move || auth::check(&users, &waiting, tell));
+        let thread = builder.spawn(move || login::check(&users, &waiting, tell));
         thread.map(drop).map_err(|source| AccessError::Logins { source })
     }
 }

@@ -3,10 +3,10 @@
 use tare_cql::statement::{
     AlterKeyspace, CreateKeyspace, CreateTable, Literal, Order, TableChange,
 };
+use tare_cql::system_schema;
 use tare_cql::types::Type;
 use tare_store::cells::FIRST_COLUMN;
 
-use super::{missing_keyspace, own};
 use crate::query::catalog::{Catalog, Change, Column, Keyspace, Table, hash_uuid};
 use crate::query::failure::Failure;
 use crate::query::key_encoding;
@@ -16,7 +16,7 @@ use crate::query::replication::replication;
 /// Columns that one table may have.
 const COLUMNS_MAX: usize = 4096;
 
-pub(super) fn create_keyspace(
+pub(crate) fn create_keyspace(
     catalog: &Catalog,
     create: &CreateKeyspace,
 ) -> Result<Option<Change>, Failure> {
@@ -36,7 +36,7 @@ pub(super) fn create_keyspace(
     Ok(Some(Change::CreateKeyspace { name, keyspace }))
 }
 
-pub(super) fn alter_keyspace(
+pub(crate) fn alter_keyspace(
     catalog: &Catalog,
     alter: &AlterKeyspace,
 ) -> Result<Option<Change>, Failure> {
@@ -70,7 +70,7 @@ fn set(keyspace: &mut Keyspace, options: &[(String, Literal)]) -> Result<(), Fai
     Ok(())
 }
 
-pub(super) fn create_table(
+pub(crate) fn create_table(
     catalog: &Catalog,
     keyspace: &str,
     create: &CreateTable,
@@ -139,7 +139,7 @@ pub(super) fn create_table(
     Ok(Some(Change::CreateTable { table }))
 }
 
-pub(super) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<Change>, Failure> {
+pub(crate) fn alter_table(table: &Table, change: &TableChange) -> Result<Option<Change>, Failure> {
     let mut altered = table.clone();
     match change {
         TableChange::Options(options) => altered.options.set(options)?,
@@ -186,4 +186,15 @@ fn column(name: &str, kind: &Type, number: u16) -> Result<Column, Failure> {
 
 fn too_many() -> Failure {
     Failure::Invalid(format!("more than {COLUMNS_MAX} columns are not supported"))
+}
+
+/// Refuses keyspaces of the system.
+pub(crate) fn own(keyspace: &str) -> Result<(), Failure> {
+    let system = system_schema::KEYSPACES.contains(&keyspace);
+    let message = || format!("{keyspace} keyspace is not user-modifiable.");
+    if system { Err(Failure::Unauthorized(message())) } else { Ok(()) }
+}
+
+pub(crate) fn missing_keyspace(keyspace: &str) -> Failure {
+    Failure::Invalid(format!("Keyspace '{keyspace}' does not exist"))
 }

@@ -8,12 +8,13 @@ use tare_cql::request::{Batch, BatchStatement, Parameters, Request};
 use tare_cql::response::{self, Reply};
 use tare_cql::wire::{StringList, StringMap};
 
-use crate::net::auth::{self, LoginPhase};
 use crate::query::catalog::hash_uuid;
 use crate::query::failure::Failure;
 use crate::query::plan::Prepared;
 use crate::query::planner;
 use crate::query::prepared::{PreparedText, StatementId};
+use crate::shard::connections::LoginPhase;
+use crate::shard::login::{self, decode_plain};
 use crate::shard::schema_view::PlannedStatement;
 use crate::shard::{Conn, Shard};
 
@@ -179,7 +180,7 @@ impl Shard {
             }
             (Request::Startup { options }, LoginPhase::New) => self.startup(conn, reply, *options),
             (Request::AuthResponse { token }, LoginPhase::Login) => {
-                let (user, password) = auth::decode_plain(token.unwrap_or_default())?;
+                let (user, password) = decode_plain(token.unwrap_or_default())?;
                 self.check_login(conn, reply, user, password)
             }
             (_, LoginPhase::New) => {
@@ -213,7 +214,7 @@ impl Shard {
         conn.version = reply.head.version;
         if self.shared.logins.is_some() {
             conn.phase = LoginPhase::Login;
-            response::encode_authenticate(&mut conn.out, reply, auth::AUTHENTICATOR);
+            response::encode_authenticate(&mut conn.out, reply, login::AUTHENTICATOR);
         } else {
             conn.phase = LoginPhase::Ready;
             response::encode_ready(&mut conn.out, reply);

@@ -8,10 +8,10 @@ use crate::net::reactor::EngineChoice;
 use crate::node::config::Config;
 use crate::node::directory::{Directory, DirectoryError};
 use crate::node::environment::{self, Environment, Line};
-use crate::node::error::DbError;
 use crate::node::memory::Budget;
 use crate::node::placement::Placement;
 use crate::node::report::{self, Report};
+use crate::server::error::DbError;
 
 /// The facts that a server found and the choices that it made at its start.
 pub(crate) struct StartupFacts<'a> {

@@ -1,0 +1,15 @@
+//! The eventfd that wakes a shard's engine.
+
+use std::os::fd::OwnedFd;
+
+/// Makes an eventfd readable.
+pub(crate) fn signal(wakeup: &OwnedFd) {
+    // It fails only if the counter is full, and then the reader is awake anyway.
+    let _ = rustix::io::write(wakeup, &1u64.to_ne_bytes());
+}
+
+/// Makes an eventfd unreadable again.
+pub(crate) fn drain(wakeup: &OwnedFd) {
+    // It fails if the counter is zero already.
+    let _ = rustix::io::read(wakeup, &mut [0u8; 8]);
+}
