@@ -27,8 +27,8 @@ use tare_testkit::harness;
 /// The limit with 10,000 requests in flight, without histograms, in bytes.
 const LIMIT_BYTES: u64 = 32 << 20;
 /// How much more memory a load may hold at its end than in the middle, in bytes. The buffers of its
-/// 100 connections grow as far as the fullest read so far, which a busy machine may see late: this is
-/// 10 KiB for each.
+/// 100 connections grow as far as the fullest read so far, which a busy machine may see late. This
+/// allows 10 KiB for each.
 const GROWTH_BYTES: isize = 1 << 20;
 /// A run with so many times fewer allocations than operations allocates nothing per operation.
 const OPERATIONS_PER_ALLOCATION: u64 = 100;

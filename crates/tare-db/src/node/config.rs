@@ -14,8 +14,8 @@ pub const PORT_DEFAULT: u16 = 9042;
 /// shorter period spreads the cost, so that every slice of a study shows it.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
 
-/// A turn of a shard's loop that takes longer is a stall by default: a little less than Seastar's default
-/// (`--blocked-reactor-notify-ms`, 25).
+/// The default threshold above which a turn of a shard's loop is a stall: a little less than
+/// Seastar's (`--blocked-reactor-notify-ms`, 25).
 pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
 
 /// The settings of one server.

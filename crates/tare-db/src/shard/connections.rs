@@ -19,7 +19,7 @@ use crate::shard::siblings::OUTBOX_MAX;
 
 /// Bytes that wait for one client, above which its requests wait too.
 const OUT_BYTES_MAX: usize = 1 << 20;
-/// A connection gives back empty buffers that are larger than this, in bytes.
+/// A connection frees empty buffers that are larger than this, in bytes.
 pub(super) const KEPT_BYTES_MAX: usize = 128 << 10;
 
 /// The state of a connection's login.
@@ -303,7 +303,7 @@ impl Shard {
         self.connections.dirty = dirty;
     }
 
-    /// Gives back the empty buffers of idle connections.
+    /// Frees the empty buffers of idle connections.
     pub(super) fn trim_connections(&mut self) {
         for conn in self.connections.slots.iter_mut().flatten() {
             if conn.out.is_empty() {

@@ -1,8 +1,8 @@
 //! Logins. A client answers AUTHENTICATE with SASL PLAIN (RFC 4616).
 //!
-//! A hash of a password takes time and memory by design (the defaults of the `argon2` crate: 19 MiB,
-//! about ten milliseconds), so a separate thread computes it, one login at a time; shards wait for
-//! the result as for a sibling.
+//! A hash of a password takes time and memory by design (the defaults of the `argon2` crate: 19
+//! MiB, about ten milliseconds), so a separate thread computes it, one login at a time; shards wait
+//! for the result as for a sibling.
 
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 
