@@ -3,67 +3,12 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::companions::{self, Companion};
 use super::identity::Finder;
 use super::journal::{Journal, Write};
-use super::{OnDrift, Reverted, SettingError, SettingErrorClass, SettingStore, TuneError, revert};
+use super::outcome::{Applied, AppliedItem, OnDrift, Outcome, Reverted};
+use super::{SettingError, SettingErrorClass, SettingStore, TuneError, revert};
 use crate::plan::{Change, Item, Key, Need};
-
-/// The outcomes of the changes of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Applied {
-    /// The tuning's id; empty when nothing had to be written, so that no journal exists.
-    pub id: String,
-    /// In the order of the plan.
-    pub items: Vec<AppliedItem>,
-}
-
-/// One item with its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AppliedItem {
-    pub item: Item,
-    pub outcome: Outcome,
-}
-
-/// How a write ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It was written and reads back as wanted.
-    Written { old: String },
-    /// The setting had the wanted value already.
-    Already,
-    /// The kernel refused it, which was expected (`Need::Try`).
-    Refused {
-        #[serde(rename = "trouble")]
-        error: SettingError,
-    },
-    /// The write failed.
-    Failed {
-        #[serde(rename = "trouble")]
-        error: SettingError,
-    },
-}
-
-impl Applied {
-    /// Returns the items that were written.
-    pub fn written(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().filter_map(|applied| match applied.outcome {
-            Outcome::Written { .. } => Some(&applied.item),
-            _ => None,
-        })
-    }
-
-    /// Returns the items whose write failed. Refusals of `Need::Try` items are not failures.
-    pub fn failed(&self) -> impl Iterator<Item = (&Item, &SettingError)> {
-        self.items.iter().filter_map(|applied| match &applied.outcome {
-            Outcome::Failed { error } => Some((&applied.item, error)),
-            _ => None,
-        })
-    }
-}
 
 /// One write of a batch.
 struct Step<'a> {

@@ -3,8 +3,9 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Reverted, SettingError};
+use super::outcome::Reverted;
 use crate::plan::PlanError;
+use crate::setting::SettingError;
 
 /// Why a tuning could not be applied, inspected or reverted.
 #[derive(Debug, thiserror::Error)]

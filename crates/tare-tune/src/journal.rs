@@ -14,12 +14,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Purpose, TuneError};
+use super::TuneError;
 use crate::plan::{Form, Group, Identity, Key};
 use tare_host::line_file::{self, LineFile};
 
 /// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
+
+/// The lifetime of a tuning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Purpose {
+    /// It lasts until it is reverted or the host reboots.
+    Keep,
+    /// It lasts as long as the process of its run. After that process has died, `tare clean` or the
+    /// next tuning reverts it.
+    Temporary { run: String },
+}
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -88,6 +99,11 @@ enum Line {
     Restoring(u64),
     Done(Vec<u64>),
     Again(Vec<u64>),
+}
+
+/// Returns the directory of tunings below a state directory.
+pub fn folder(state: &Path) -> PathBuf {
+    state.join("tune")
 }
 
 /// A journal in memory and, from its first batch on, on disk.

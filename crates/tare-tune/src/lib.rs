@@ -19,26 +19,32 @@ mod journal;
 pub mod knobs;
 mod lock;
 pub mod machine;
+mod outcome;
 mod persist;
 pub mod plan;
 pub mod planner;
 mod revert;
+mod revert_all;
+mod setting;
 mod setting_store;
 pub mod snapshot;
 mod status;
 mod stored;
+mod take;
 mod tuning;
 mod verify;
 
-pub use apply::{Applied, AppliedItem, Outcome};
 pub use error::TuneError;
 pub use housekeeping::HOUSEKEEPING;
-pub use persist::{PersistError, UNIT, Units, persist, remove, unit};
-pub use revert::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
-pub use setting_store::{
-    Failure, LiveHost, SettingError, SettingErrorClass, SettingStore, SnapshotHost,
+pub use journal::{Purpose, folder};
+pub use outcome::{
+    Applied, AppliedItem, OnDrift, Outcome, RevertOutcome, Reverted, RevertedSetting,
 };
+pub use persist::{UNIT, Units, persist, remove, unit};
+pub use revert_all::{clean, revert_all};
+pub use setting::{SettingError, SettingErrorClass};
+pub use setting_store::{Failure, LiveHost, SettingStore, SnapshotHost};
 pub use status::{SettingState, SettingStatus, TuningStatus, status};
-pub use stored::{StoredApplied, apply_stored};
-pub use tuning::{Purpose, Tuning, apply_plan, clean, folder, revert_all};
+pub use stored::{PersistError, StoredApplied, apply_stored};
+pub use tuning::{Tuning, apply_plan};
 pub use verify::{CpuShare, InterruptCheck, LoadCheck, Moved, Stray, Verification, verify};

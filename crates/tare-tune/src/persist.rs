@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::SettingStore;
+use super::journal::folder;
 use super::lock::Lock;
-use super::stored::{Hardware, Stored};
-use super::tuning::folder;
-use super::{SettingStore, TuneError};
-use crate::plan::{Options, PlanError};
+use super::stored::{Hardware, PersistError, Stored, stored_path};
+use crate::plan::Options;
 use crate::planner::plan;
-use tare_host::exec::{Command, ExecError};
+use tare_host::exec::Command;
 use tare_host::line_file::{self, LineFile};
 
 /// Name of the unit.
@@ -31,33 +31,6 @@ const MARK: &str = "# Made by tare tune persist; tare tune persist --remove remo
 pub struct Units {
     folder: PathBuf,
     tell: bool,
-}
-
-/// Why a plan was not stored, installed or removed.
-#[derive(Debug, thiserror::Error)]
-pub enum PersistError {
-    #[error(
-        "this host does not run systemd, so nothing applies the plan at boot; see the unit with --print and start its command from what does run at boot"
-    )]
-    NoSystemd,
-    #[error("{} is there and was not made by Tare; move it away first", .path.display())]
-    Foreign { path: PathBuf },
-    #[error("cannot write {}; run as root", .path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error("cannot remove {}; run as root", .path.display())]
-    Remove { path: PathBuf, source: io::Error },
-    #[error("systemd could not be reloaded for its new unit")]
-    Tell(#[from] ExecError),
-    #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
-    NotStored { path: PathBuf },
-    #[error("the stored plan {} cannot be used; store it again with tare tune persist", .path.display())]
-    Unusable { path: PathBuf, source: serde_json::Error },
-    #[error("cannot read {}", .path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Tune(#[from] TuneError),
 }
 
 /// A file or link outside of the state directory.
@@ -198,11 +171,6 @@ pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
     }
     let _lock = Lock::take(&folder)?;
     uninstall(&folder, Path::new("/run/systemd/system").is_dir())
-}
-
-/// Returns the path of the stored plan.
-pub(super) fn stored_path(state: &Path) -> PathBuf {
-    folder(state).join("plan.json")
 }
 
 /// Removes what was installed; the lock must be held.

@@ -8,9 +8,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::identity::Finder;
-use super::journal::{self, Journal, Write};
-use super::tuning::folder;
-use super::{Purpose, SettingErrorClass, SettingStore, TuneError, companions};
+use super::journal::{self, Journal, Purpose, Write, folder};
+use super::{SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
 use tare_host::process::ProcessHandle;
 

@@ -3,15 +3,45 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::persist::{PersistError, stored_path};
-use super::{Applied, Purpose, SettingStore, Tuning};
+use super::journal::{Purpose, folder};
+use super::outcome::Applied;
+use super::tuning::Tuning;
+use super::{SettingStore, TuneError};
 use crate::plan::{Action, Item, Options, Plan, PlanError};
 use crate::planner::read_machine;
 use crate::snapshot::Snapshot;
+use tare_host::exec::ExecError;
+
+/// Why a plan was not stored, installed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    #[error(
+        "this host does not run systemd, so nothing applies the plan at boot; see the unit with --print and start its command from what does run at boot"
+    )]
+    NoSystemd,
+    #[error("{} is there and was not made by Tare; move it away first", .path.display())]
+    Foreign { path: PathBuf },
+    #[error("cannot write {}; run as root", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}; run as root", .path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error("systemd could not be reloaded for its new unit")]
+    Tell(#[from] ExecError),
+    #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
+    NotStored { path: PathBuf },
+    #[error("the stored plan {} cannot be used; store it again with tare tune persist", .path.display())]
+    Unusable { path: PathBuf, source: serde_json::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+}
 
 /// Content of `STATE/tune/plan.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -102,6 +132,11 @@ fn without_number(what: &str) -> String {
         Some((_, name)) => name.trim_end_matches(')').to_string(),
         None => what.to_string(),
     }
+}
+
+/// Returns the path of the stored plan.
+pub(super) fn stored_path(state: &Path) -> PathBuf {
+    folder(state).join("plan.json")
 }
 
 /// Applies the stored plan: on the same hardware only what it holds, on other hardware what the

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tare_std::cpus::CpuSet;
 use tare_std::mountinfo;
 
+use crate::cgroup_folder;
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 
 /// Period of a CPU quota, in µs: the kernel's default, and docker's.
@@ -338,7 +339,7 @@ impl Cgroup {
         let folder = ["cpuset", "cpu", "freezer", "memory"]
             .into_iter()
             .find_map(|controller| self.folder(controller).ok());
-        folder.map(|folder| pids_of_tree(&folder)).unwrap_or_default()
+        folder.map(|folder| cgroup_folder::pids_of_tree(&folder)).unwrap_or_default()
     }
 
     /// Whether the kernel can freeze its processes.
@@ -364,7 +365,7 @@ impl Cgroup {
                 break;
             }
             if Instant::now() > deadline {
-                thaw_folder(&folder);
+                cgroup_folder::thaw(&folder);
                 return Err(CgroupError::NotFrozen { path: folder });
             }
             thread::sleep(Duration::from_micros(200));
@@ -373,7 +374,7 @@ impl Cgroup {
             // retry.
             if !self.is_v2() {
                 if look % 50 == 0 {
-                    thaw_folder(&folder);
+                    cgroup_folder::thaw(&folder);
                     thread::sleep(Duration::from_millis(2));
                 }
                 write(&folder.join(file), value)?;
@@ -418,32 +419,6 @@ fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {
         return Ok(read(&v1)?.trim() == "FROZEN");
     }
     Ok(read(&folder.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"))
-}
-
-/// Thaws one cgroup directory of either version. On v1 a frozen process cannot be killed.
-pub(crate) fn thaw_folder(folder: &Path) {
-    for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
-        let path = folder.join(file);
-        if path.exists() {
-            // A process that cannot be thawed cannot be killed either, and killing reports it.
-            let _ = fs::write(path, value);
-        }
-    }
-}
-
-pub(crate) fn pids_of_folder(folder: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
-}
-
-fn pids_of_tree(folder: &Path) -> Vec<u32> {
-    let mut pids = pids_of_folder(folder);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            pids.extend(pids_of_tree(&entry.path()));
-        }
-    }
-    pids
 }
 
 fn read(path: &Path) -> Result<String, CgroupError> {

@@ -21,9 +21,7 @@ use crate::NAME_PREFIX;
 use crate::line_file::{self, LineFile};
 use crate::undo::{self, HostKinds, KnownKinds, UndoError, UndoKinds};
 
-mod entry;
-
-pub use entry::Entry;
+pub use crate::undo::Entry;
 
 /// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;

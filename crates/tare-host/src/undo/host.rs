@@ -9,12 +9,11 @@ use std::time::{Duration, Instant};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use super::{UndoError, UndoKinds, check_name, check_path};
+use super::{Entry, UndoError, UndoKinds, check_name, check_path};
 use crate::exec::{Command, ExecError};
-use crate::journal::Entry;
 use crate::nvme::{self, Target, soft_roce};
 use crate::process::{self, ProcessHandle};
-use crate::{RUN_VARIABLE, block, cgroup, mounts, netns};
+use crate::{RUN_VARIABLE, block, cgroup_folder, mounts, netns};
 
 /// How long a killed process may take to end. Only disk I/O can delay it.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
@@ -205,7 +204,7 @@ pub(crate) fn end_processes(run: &str, entries: &[Entry]) -> Result<(), UndoErro
             Ok(HostEntry::Cgroup { paths }) => {
                 for path in &paths {
                     check_path(run, path)?;
-                    folders(path).iter().for_each(|folder| cgroup::thaw_folder(folder));
+                    folders(path).iter().for_each(|folder| cgroup_folder::thaw(folder));
                 }
             }
             Ok(HostEntry::Processes) => has_processes = true,
@@ -237,7 +236,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
             // All are thawed first: a process that one hierarchy freezes cannot be killed through
             // another.
             let folders: Vec<PathBuf> = paths.iter().flat_map(|path| folders(path)).collect();
-            folders.iter().for_each(|folder| cgroup::thaw_folder(folder));
+            folders.iter().for_each(|folder| cgroup_folder::thaw(folder));
             folders.iter().rev().try_for_each(|folder| remove_cgroup(run, folder))
         }
         HostEntry::SubtreeControl { path, controllers } => {
@@ -409,7 +408,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 fn remove_cgroup(run: &str, folder: &Path) -> Result<(), UndoError> {
     let deadline = Instant::now() + KILL_LIMIT;
     loop {
-        let pids = cgroup::pids_of_folder(folder);
+        let pids = cgroup_folder::pids(folder);
         let alive = process::kill(&pids, KILL_LIMIT)
             .map_err(|source| UndoError::Signal { run: run.into(), source })?;
         if !alive.is_empty() {

@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use crate::plan::EthtoolSetting;
+use crate::setting::EthtoolSetting;
 use message::{Reply, Request, attributes, number, text};
 use socket::{NAME_LENGTH_MAX, Socket};
 

@@ -14,7 +14,7 @@ mod socket;
 
 use tare_std::cpus::{CpuSet, ParseCpuSetError};
 
-use crate::SettingErrorClass;
+use crate::setting::SettingErrorClass;
 pub use socket::Irqbalance;
 
 /// The longest message that irqbalance reads whole (the buffer of `sock_handle` in its

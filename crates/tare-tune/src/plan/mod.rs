@@ -1,10 +1,10 @@
 //! The plan: what to change on a host so that a database runs well on it. Pure: snapshot and
 //! options in, plan out.
 
+mod change;
 pub mod cpus;
 pub mod guard;
 pub mod queues;
-mod setting;
 pub mod spread;
 
 use serde::{Deserialize, Serialize};
@@ -14,9 +14,10 @@ use crate::machine::disks::DiskError;
 use crate::machine::nics::NicError;
 use crate::machine::{Owner, TopologyError};
 
+pub use crate::setting::{EthtoolSetting, Form, Identity, Key};
+pub use change::{Change, Need};
 pub use cpus::{CpuSets, CpuSetsError, Mode};
 pub use guard::GuardError;
-pub use setting::{Change, EthtoolSetting, Form, Identity, Key, Need};
 
 /// What is asked of the planner. `default()` asks for what `tare tune plan` does without options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

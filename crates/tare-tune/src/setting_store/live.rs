@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::{SettingError, SettingErrorClass, SettingStore};
+use super::SettingStore;
 use crate::ethtool::{Ethtool, EthtoolError};
 use crate::irqbalance;
-use crate::plan::{EthtoolSetting, Key};
+use crate::setting::{EthtoolSetting, Key, SettingError, SettingErrorClass};
 use crate::snapshot::Snapshot;
 
 /// Reads and writes a host.

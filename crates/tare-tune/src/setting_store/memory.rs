@@ -1,7 +1,7 @@
 //! A host in memory: a writable snapshot whose writes can be made to fail.
 
-use super::{SettingError, SettingErrorClass, SettingStore};
-use crate::plan::Key;
+use super::SettingStore;
+use crate::setting::{Key, SettingError, SettingErrorClass};
 use crate::snapshot::Snapshot;
 
 /// Reads and writes a snapshot.
@@ -85,7 +85,7 @@ impl SettingStore for SnapshotHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::EthtoolSetting;
+    use crate::setting::EthtoolSetting;
     use crate::snapshot::Node;
 
     #[test]

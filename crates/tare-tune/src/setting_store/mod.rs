@@ -4,7 +4,7 @@
 mod live;
 mod memory;
 
-use crate::plan::Key;
+use crate::setting::{Key, SettingError};
 use crate::snapshot::Snapshot;
 
 pub use live::LiveHost;
@@ -39,33 +39,4 @@ pub trait SettingStore {
 
     /// Differs after each boot: /proc/sys/kernel/random/boot_id.
     fn boot_id(&self) -> String;
-}
-
-/// Why a setting could not be read or written.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
-#[error("{text}")]
-pub struct SettingError {
-    pub class: SettingErrorClass,
-    /// What failed, on what, why.
-    pub text: String,
-}
-
-/// Kinds of setting errors, each with its own advice.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum SettingErrorClass {
-    /// The kernel manages the affinity of this interrupt (EPERM or EIO on /proc/irq).
-    ManagedIrq,
-    /// The CPU has no interrupt vector left (ENOSPC).
-    NoVector,
-    /// The host, the driver or the device does not have it (ENOENT, EOPNOTSUPP, EINVAL).
-    Absent,
-    /// EACCES, EPERM, EROFS.
-    Permission,
-    /// It was written but reads back as it was, or as a third value.
-    NotTaken,
-    /// Somebody else wrote it meanwhile.
-    ChangedByOther,
-    /// Anything else of the host.
-    Failed,
 }

@@ -9,14 +9,13 @@
 //! Method: a map from absolute path to file, link or empty directory. Links are followed as the
 //! kernel does, so `/sys/class/net/eth0/device` works as on the host.
 
-mod patterns;
 mod sanitise;
 mod store;
-mod take;
 mod tree;
 
 use std::collections::BTreeMap;
 
+pub(crate) use sanitise::HOST_NAME;
 pub use store::SnapshotError;
 
 /// A host's files. Equal snapshots give equal plans.

@@ -116,6 +116,59 @@ impl Snapshot {
         let after = self.nodes.range(prefix.clone()..).next().map(|(path, _)| path.as_str());
         after.filter(|path| path.starts_with(&prefix))
     }
+
+    /// A link leads somewhere also when nothing of what is there was read: to a driver, to a device
+    /// that has no file of the table.
+    pub(crate) fn keep_ends_of_links(&mut self) {
+        let is_link = |(path, node): (&str, &Node)| match node {
+            Node::Link(target) => Some((path.to_string(), target.clone())),
+            _ => None,
+        };
+        let links: Vec<(String, String)> = self.nodes().filter_map(is_link).collect();
+        for (path, target) in links {
+            let folder = path.rfind('/').map_or("", |slash| &path[..slash]);
+            if self.real(&path).is_some() || !path.starts_with("/sys/") {
+                continue;
+            }
+            let mut end: Vec<&str> = match target.starts_with('/') {
+                true => Vec::new(),
+                false => folder.split('/').filter(|part| !part.is_empty()).collect(),
+            };
+            for part in target.split('/').filter(|part| !matches!(*part, "" | ".")) {
+                match part {
+                    ".." => {
+                        end.pop();
+                    }
+                    part => end.push(part),
+                }
+            }
+            // Through further links the end is another, which those lead to.
+            let end = format!("/{}", end.join("/"));
+            if end.len() > 1 && !self.nodes.contains_key(&end) {
+                self.insert(&end, Node::Directory);
+            }
+        }
+    }
+
+    /// Folders that hold something are known by what they hold.
+    pub(crate) fn drop_full_folders(&mut self) {
+        let full: Vec<String> = self
+            .nodes()
+            .filter(|(_, node)| **node == Node::Directory)
+            .map(|(path, _)| path.to_string())
+            .filter(|path| self.first_below(path).is_some())
+            .collect();
+        for path in full {
+            self.nodes.remove(&path);
+        }
+    }
+
+    /// Replaces the content of a file if it exists. Links are not followed.
+    pub(crate) fn edit(&mut self, path: &str, edit: impl FnOnce(&str) -> String) {
+        if let Some(Node::File(text)) = self.nodes.get_mut(path) {
+            *text = edit(text);
+        }
+    }
 }
 
 fn parts(path: &str) -> Vec<String> {

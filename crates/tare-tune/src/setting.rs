@@ -1,4 +1,5 @@
-//! The location of a setting, the comparison of its values, and a change of it.
+//! A setting of the host: its location, the comparison of its values, the device it belongs to, and
+//! why it could not be read or written.
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
@@ -136,32 +137,6 @@ impl Form {
     }
 }
 
-/// A write that the plan wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    pub key: Key,
-    pub form: Form,
-    pub now: String,
-    pub wanted: String,
-    pub need: Need,
-    pub identity: Identity,
-    /// 0: applied first, after which the host is read again and the rest is planned again
-    /// (channels); 1: the rest.
-    pub stage: u8,
-}
-
-/// What it means when the write fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Need {
-    /// The tuning makes no sense without it: everything is rolled back.
-    Must,
-    /// The rest is worth having without it; the failure is reported.
-    Should,
-    /// The kernel usually refuses it (affinity of an NVMe queue); the refusal is no failure.
-    Try,
-}
-
 /// What a setting belongs to, by what does not change when numbers do: a device that is plugged in
 /// again, a driver that recreates its queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -173,4 +148,33 @@ pub struct Identity {
     pub irq_name: Option<String>,
     /// `MAJOR:MINOR` of a block device, or the interface index of a network device.
     pub device: Option<String>,
+}
+
+/// Why a setting could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct SettingError {
+    pub class: SettingErrorClass,
+    /// What failed, on what, why.
+    pub text: String,
+}
+
+/// Kinds of setting errors, each with its own advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingErrorClass {
+    /// The kernel manages the affinity of this interrupt (EPERM or EIO on /proc/irq).
+    ManagedIrq,
+    /// The CPU has no interrupt vector left (ENOSPC).
+    NoVector,
+    /// The host, the driver or the device does not have it (ENOENT, EOPNOTSUPP, EINVAL).
+    Absent,
+    /// EACCES, EPERM, EROFS.
+    Permission,
+    /// It was written but reads back as it was, or as a third value.
+    NotTaken,
+    /// Somebody else wrote it meanwhile.
+    ChangedByOther,
+    /// Anything else of the host.
+    Failed,
 }

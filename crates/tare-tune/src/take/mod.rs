@@ -5,6 +5,9 @@
 //! wildcard. Devices are found by their class, so /sys/devices is never walked. What cannot be read
 //! is left out.
 
+mod patterns;
+mod trim;
+
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
 use std::io::{self, Read};
@@ -15,9 +18,9 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::machine::is_pci_address;
+use crate::snapshot::{HOST_NAME, Node, Snapshot};
 
-use super::patterns::{FIXED, HOST, PCI, PROCESSES};
-use super::{Node, Snapshot, sanitise};
+use patterns::{FIXED, HOST, PCI, PROCESSES};
 
 /// Links that are followed in one walk, as in the kernel (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
@@ -64,7 +67,7 @@ impl Snapshot {
         }
         taking.processes();
         if let Ok(name) = fs::read_to_string(taking.on_host("/proc/sys/kernel/hostname")) {
-            taking.put_file(sanitise::HOST_NAME, &name);
+            taking.put_file(HOST_NAME, &name);
         }
         let mut snapshot = taking.snapshot;
         match before {
@@ -87,54 +90,8 @@ impl Snapshot {
         }
         snapshot.keep_ends_of_links();
         snapshot.drop_full_folders();
-        sanitise::taken(&mut snapshot);
+        trim::trim(&mut snapshot);
         snapshot
-    }
-
-    /// A link leads somewhere also when nothing of what is there was read: to a driver, to a device
-    /// that has no file of the table.
-    fn keep_ends_of_links(&mut self) {
-        let is_link = |(path, node): (&str, &Node)| match node {
-            Node::Link(target) => Some((path.to_string(), target.clone())),
-            _ => None,
-        };
-        let links: Vec<(String, String)> = self.nodes().filter_map(is_link).collect();
-        for (path, target) in links {
-            let folder = path.rfind('/').map_or("", |slash| &path[..slash]);
-            if self.real(&path).is_some() || !path.starts_with("/sys/") {
-                continue;
-            }
-            let mut end: Vec<&str> = match target.starts_with('/') {
-                true => Vec::new(),
-                false => folder.split('/').filter(|part| !part.is_empty()).collect(),
-            };
-            for part in target.split('/').filter(|part| !matches!(*part, "" | ".")) {
-                match part {
-                    ".." => {
-                        end.pop();
-                    }
-                    part => end.push(part),
-                }
-            }
-            // Through further links the end is another, which those lead to.
-            let end = format!("/{}", end.join("/"));
-            if end.len() > 1 && !self.nodes.contains_key(&end) {
-                self.insert(&end, Node::Directory);
-            }
-        }
-    }
-
-    /// Folders that hold something are known by what they hold.
-    fn drop_full_folders(&mut self) {
-        let full: Vec<String> = self
-            .nodes()
-            .filter(|(_, node)| **node == Node::Directory)
-            .map(|(path, _)| path.to_string())
-            .filter(|path| self.first_below(path).is_some())
-            .collect();
-        for path in full {
-            self.nodes.remove(&path);
-        }
     }
 }
 

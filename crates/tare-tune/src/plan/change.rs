@@ -1,0 +1,30 @@
+//! A change of a setting and what its failure means.
+
+use serde::{Deserialize, Serialize};
+
+use crate::setting::{Form, Identity, Key};
+
+/// A write that the plan contains.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    pub key: Key,
+    pub form: Form,
+    pub now: String,
+    pub wanted: String,
+    pub need: Need,
+    pub identity: Identity,
+    /// 0: applied first, after which the host is read and planned again (channels); 1: the rest.
+    pub stage: u8,
+}
+
+/// What a failed write means for the tuning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Need {
+    /// The tuning is useless without it: everything is rolled back.
+    Must,
+    /// The rest is useful without it; the failure is reported.
+    Should,
+    /// The kernel usually refuses it (affinity of an NVMe queue); a refusal is no failure.
+    Try,
+}
