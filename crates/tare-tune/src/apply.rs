@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 
 use super::companions::{self, Companion};
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use super::journal::{Journal, Write};
 use super::outcome::{Applied, AppliedItem, OnDrift, Outcome, Reverted};
 use super::{SettingError, SettingErrorClass, SettingStore, TuneError, revert};
-use crate::plan::{Change, Item, Key, Need};
+use crate::plan::{Change, Item, Key, Requirement};
 
 /// One write of a batch.
 struct Step<'a> {
@@ -40,7 +40,7 @@ pub(super) fn apply(
                 taken.push(step);
                 Outcome::Written { old: step.old.clone() }
             }
-            Err(error) => failure(step.change.need, error),
+            Err(error) => failure(step.change.requirement, error),
         });
         stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
     }
@@ -54,10 +54,10 @@ pub(super) fn apply(
                 "{} took {:?} and is {:?} a moment later: another program writes it",
                 companions::place(&step.key),
                 step.change.wanted,
-                step.change.form.tidy(&now)
+                step.change.form.normalize(&now)
             );
             let error = SettingError { class: SettingErrorClass::ChangedByOther, text };
-            outcomes[step.index] = Some(failure(step.change.need, error));
+            outcomes[step.index] = Some(failure(step.change.requirement, error));
             stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
         }
     }
@@ -72,10 +72,10 @@ pub(super) fn apply(
     Ok(Applied { id, items: changing.iter().zip(outcomes).map(of).collect() })
 }
 
-fn failure(need: Need, error: SettingError) -> Outcome {
-    match need {
-        Need::Try => Outcome::Refused { error },
-        Need::Must | Need::Should => Outcome::Failed { error },
+fn failure(requirement: Requirement, error: SettingError) -> Outcome {
+    match requirement {
+        Requirement::BestEffort => Outcome::Refused { error },
+        Requirement::Required | Requirement::Wanted => Outcome::Failed { error },
     }
 }
 
@@ -83,7 +83,9 @@ fn failure(need: Need, error: SettingError) -> Outcome {
 fn may_write(store: &dyn SettingStore, changing: &[(&Item, &Change)]) -> Result<(), TuneError> {
     let mut reason = String::new();
     let mut what = Vec::new();
-    for (item, change) in changing.iter().filter(|(_, change)| change.need != Need::Try) {
+    for (item, change) in
+        changing.iter().filter(|(_, change)| change.requirement != Requirement::BestEffort)
+    {
         if let Err(error) = store.may_write(&change.key) {
             if reason.is_empty() {
                 reason = error.text;
@@ -104,7 +106,7 @@ fn prepare<'a>(
     changing: &[(&'a Item, &'a Change)],
     outcomes: &mut [Option<Outcome>],
 ) -> Result<Vec<Step<'a>>, TuneError> {
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut steps: Vec<Step<'_>> = Vec::new();
     let (mut writes, mut again): (Vec<Write>, Vec<u64>) = (Vec::new(), Vec::new());
     // The last step of each setting, and its index among the writes if it has one.
@@ -115,7 +117,7 @@ fn prepare<'a>(
         let (now, key) = match read {
             Ok(read) => read,
             Err(error) => {
-                outcomes[index] = Some(failure(change.need, error));
+                outcomes[index] = Some(failure(change.requirement, error));
                 stop_at_a_must(journal, store, changing, outcomes, index)?;
                 continue;
             }
@@ -214,7 +216,7 @@ fn write(
                 "{} was given {:?} and reads {:?}",
                 companions::place(key),
                 change.wanted,
-                change.form.tidy(&now)
+                change.form.normalize(&now)
             );
             SettingError { class: SettingErrorClass::NotTaken, text }
         }
@@ -246,7 +248,7 @@ fn stop_at_a_must(
 ) -> Result<(), TuneError> {
     let (item, change) = changing[index];
     let Some(Outcome::Failed { error }) = &outcomes[index] else { return Ok(()) };
-    if change.need != Need::Must {
+    if change.requirement != Requirement::Required {
         return Ok(());
     }
     let reverted: Reverted = revert::revert(journal, store, OnDrift::Keep);

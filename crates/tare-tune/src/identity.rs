@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 
 /// Finds settings on one host at one time.
 #[derive(Default)]
-pub(super) struct Finder {
+pub(super) struct SettingLocator {
     /// /proc/interrupts, read on first use.
     interrupts: Option<HashMap<u32, String>>,
     /// The current folder of each device that was checked, by recorded folder.
@@ -22,7 +22,7 @@ pub(super) struct Finder {
     snapshot: Option<Snapshot>,
 }
 
-impl Finder {
+impl SettingLocator {
     /// Returns the current location of a setting; `None` when its device is absent.
     pub(super) fn locate(
         &mut self,

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::TuneError;
-use crate::plan::{Form, Group, Identity, Key};
+use crate::plan::{Group, Identity, Key, ValueFormat};
 use tare_host::line_file::{self, LineFile};
 
 /// Version of the file format. Files of newer versions are not touched.
@@ -54,7 +54,7 @@ pub(super) struct Write {
     pub(super) subject: String,
     pub(super) what: String,
     pub(super) key: Key,
-    pub(super) form: Form,
+    pub(super) form: ValueFormat,
     pub(super) old: String,
     pub(super) new: String,
     pub(super) identity: Identity,
@@ -72,7 +72,7 @@ pub(super) struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Companion {
     pub(super) key: Key,
-    pub(super) form: Form,
+    pub(super) form: ValueFormat,
     pub(super) old: String,
     #[serde(default)]
     pub(super) identity: Identity,

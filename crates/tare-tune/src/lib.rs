@@ -1,6 +1,6 @@
-//! Tuning a host: a host as text ([`snapshot`]), what it has ([`machine`]), what should change
-//! ([`plan`], [`planner`], one file per knob in [`knobs`]), and applying a plan, verifying it and
-//! putting the old values back.
+//! Tunes a host: reads it as text ([`snapshot`]), finds its devices and topology ([`machine`]),
+//! plans changes ([`plan`], [`planner`], one file per knob in [`knobs`]), and applies, verifies and
+//! reverts them.
 //!
 //! **Invariant:** nothing is written before its old value is in the journal, synced.
 #![forbid(unsafe_code)]
@@ -47,4 +47,6 @@ pub use setting_store::{Failure, LiveHost, SettingStore, SnapshotHost};
 pub use status::{SettingState, SettingStatus, TuningStatus, status};
 pub use stored::{PersistError, StoredApplied, apply_stored};
 pub use tuning::{Tuning, apply_plan};
-pub use verify::{CpuShare, InterruptCheck, LoadCheck, Moved, Stray, Verification, verify};
+pub use verify::{
+    CpuShare, InterruptCheck, LoadCheck, MisroutedInterrupt, MovedInterrupt, Verification, verify,
+};

@@ -2,7 +2,7 @@
 //! setting that another program has changed since has drifted and stays.
 
 use super::companions;
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use super::journal::{Journal, Write};
 use super::outcome::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
 use super::{SettingError, SettingErrorClass, SettingStore};
@@ -15,7 +15,7 @@ pub(super) fn revert(
     drift: OnDrift,
 ) -> Reverted {
     let rebooted = journal.header.boot_id != store.boot_id();
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut numbers = journal.live();
     numbers.reverse();
     let mut outcomes = Vec::with_capacity(numbers.len());
@@ -68,7 +68,7 @@ pub(super) fn revert(
 fn put_back(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
-    finder: &mut Finder,
+    finder: &mut SettingLocator,
     number: u64,
 ) -> RevertOutcome {
     let entry = journal.entries[&number].clone();
@@ -85,7 +85,7 @@ fn put_back(
     let written = same(&write.new) || write.earlier.iter().any(same);
     if !written && !same(&write.old) {
         return RevertOutcome::Drift {
-            now: write.form.tidy(&now),
+            now: write.form.normalize(&now),
             written: write.new.clone(),
             old: write.old.clone(),
         };

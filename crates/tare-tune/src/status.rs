@@ -7,7 +7,7 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use super::journal::{self, Journal, Purpose, Write, folder};
 use super::{SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
@@ -96,7 +96,7 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
     let holder = holder(&folder);
     let mut newer: BTreeMap<Key, String> = BTreeMap::new();
     let mut tunings = Vec::new();
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     for id in journal::ids(&folder)?.iter().rev() {
         let Some(journal) = Journal::look(&folder, id)? else { continue };
         let rebooted = journal.header.boot_id != store.boot_id();
@@ -134,14 +134,14 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
     Ok(tunings)
 }
 
-fn look(store: &dyn SettingStore, finder: &mut Finder, write: &Write) -> SettingState {
+fn look(store: &dyn SettingStore, finder: &mut SettingLocator, write: &Write) -> SettingState {
     let Some(key) = finder.locate(store, &write.key, &write.identity) else {
         return SettingState::Gone;
     };
     match store.read(&key) {
         Ok(now) if write.form.same(&now, &write.new) => SettingState::InForce,
         Ok(now) if write.form.same(&now, &write.old) => SettingState::Undone,
-        Ok(now) => SettingState::Drifted { now: write.form.tidy(&now) },
+        Ok(now) => SettingState::Drifted { now: write.form.normalize(&now) },
         Err(error) if error.class == SettingErrorClass::Absent => SettingState::Gone,
         Err(error) => SettingState::Unreadable { reason: error.text },
     }

@@ -163,7 +163,7 @@ pub fn apply_stored(
         .items
         .iter()
         .filter(|item| match item.action {
-            Action::Change(_) | Action::Right { .. } => true,
+            Action::Change(_) | Action::AlreadySet { .. } => true,
             Action::Leave { .. } | Action::Advise { .. } => false,
         })
         .map(name)

@@ -7,7 +7,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
-use super::identity::{Finder, irq_of};
+use super::identity::{SettingLocator, irq_of};
 use super::status::{SettingState, TuningStatus, status};
 use super::{SettingStore, TuneError};
 use crate::machine::{Interrupts, interrupt_share};
@@ -61,7 +61,7 @@ impl Verification {
 /// When a journal cannot be read.
 pub fn verify(store: &dyn SettingStore, state: &Path) -> Result<Verification, TuneError> {
     let tunings = status(store, state)?;
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut interrupts = Vec::new();
     for setting in tunings.iter().flat_map(|tuning| &tuning.settings) {
         if setting.state != SettingState::InForce {
@@ -84,16 +84,17 @@ pub fn verify(store: &dyn SettingStore, state: &Path) -> Result<Verification, Tu
 pub struct LoadCheck {
     /// Interrupts of devices that arrived on CPUs outside of the interrupt CPUs, the most first.
     /// Empty when no interrupt was moved.
-    pub stray: Vec<Stray>,
+    #[serde(rename = "stray")]
+    pub misrouted: Vec<MisroutedInterrupt>,
     /// Share of the wall clock that each CPU spent in interrupts and softirqs, 0 to 1.
     pub cpus: Vec<CpuShare>,
     /// Interrupts whose CPUs irqbalance or another program changed meanwhile.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<MovedInterrupt>,
 }
 
 /// Interrupts that arrived on a wrong CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stray {
+pub struct MisroutedInterrupt {
     pub number: u32,
     pub name: String,
     pub cpu: u32,
@@ -113,7 +114,7 @@ pub struct CpuShare {
 
 /// An interrupt whose CPUs were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedInterrupt {
     pub number: u32,
     pub name: String,
     pub from: CpuSet,
@@ -134,7 +135,7 @@ impl LoadCheck {
             if let (Some(from), Some(to)) = (&earlier.affinity, &irq.affinity)
                 && from != to
             {
-                check.moved.push(Moved {
+                check.moved.push(MovedInterrupt {
                     number: irq.number,
                     name: irq.name.clone(),
                     from: from.clone(),
@@ -152,11 +153,17 @@ impl LoadCheck {
                 let count = arrived(cpu, count);
                 if count > 0 && !irq_cpus.is_empty() && !irq_cpus.contains(*cpu) {
                     let name = irq.name.clone();
-                    check.stray.push(Stray { number: irq.number, name, cpu: *cpu, count, of });
+                    check.misrouted.push(MisroutedInterrupt {
+                        number: irq.number,
+                        name,
+                        cpu: *cpu,
+                        count,
+                        of,
+                    });
                 }
             }
         }
-        check.stray.sort_by_key(|stray| std::cmp::Reverse(stray.count));
+        check.misrouted.sort_by_key(|irq| std::cmp::Reverse(irq.count));
         let mut load = Snapshot::default();
         for (path, from) in [("/tare/load/stat-0", before), ("/tare/load/stat-1", after)] {
             load.insert(path, Node::File(from.read(path).unwrap_or_default().to_string()));
@@ -206,8 +213,9 @@ mod tests {
             host(&line(150, 15), "2", "cpu0 0 0 0 150 0 10 40 0\ncpu1 0 0 0 200 0 0 0 0", 1);
         let check = LoadCheck::between(&before, &after, &CpuSet::parse_list("0").unwrap());
         let name = "virtio2-input.0".to_string();
-        let stray = Stray { number: 24, name: name.clone(), cpu: 1, count: 10, of: 60 };
-        assert_eq!(check.stray, [stray]);
+        let misrouted =
+            MisroutedInterrupt { number: 24, name: name.clone(), cpu: 1, count: 10, of: 60 };
+        assert_eq!(check.misrouted, [misrouted]);
         assert_eq!((check.moved.len(), check.moved[0].name.as_str()), (1, name.as_str()));
         let shares: Vec<(u32, f64, bool)> =
             check.cpus.iter().map(|c| (c.cpu, c.share, c.takes_interrupts)).collect();

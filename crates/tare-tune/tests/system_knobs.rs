@@ -4,7 +4,7 @@
 
 use tare_tune::fixture::{Disk, DiskKind, Host, Nic, Virtualization};
 use tare_tune::knobs;
-use tare_tune::plan::{Action, Item, Mode, Need, Options};
+use tare_tune::plan::{Action, Item, Mode, Options, Requirement};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::{Node, Snapshot};
 
@@ -18,7 +18,7 @@ fn text(item: &Item) -> String {
     let what = &item.what;
     match &item.action {
         Action::Change(change) => format!("{what}: {} > {}", change.now, change.wanted),
-        Action::Right { now } => format!("{what}: {now}"),
+        Action::AlreadySet { now } => format!("{what}: {now}"),
         Action::Leave { now, .. } => format!("{what}: {now} (leave)"),
         Action::Advise { now, wanted, .. } => format!("{what}: {now} > {wanted} (advise)"),
     }
@@ -124,7 +124,7 @@ fn disk_interrupts_of_hardware() {
     assert_eq!(left, expected);
     for (item, change) in plan.changes() {
         assert_eq!(item.subject, "sda");
-        assert_eq!(change.need, Need::Try);
+        assert_eq!(change.requirement, Requirement::BestEffort);
         assert!(change.identity.irq_name.as_deref().unwrap().starts_with("mpt3sas0-msix"));
         let cpu = tare_std::cpus::CpuSet::parse_mask(&change.wanted).unwrap();
         assert!(plan.cpus.irq.iter().any(|irq| cpu.contains(irq)), "{}", change.wanted);
@@ -161,7 +161,10 @@ fn managed_queues_of_virtio_are_left() {
         assert_eq!(left[0].owner.as_ref().unwrap().name, "the kernel");
         // The configuration's interrupt is moved if it can be.
         let rest = found.iter().filter_map(|item| item.change());
-        assert!(rest.clone().count() <= 1 && rest.clone().all(|c| c.need == Need::Try));
+        assert!(
+            rest.clone().count() <= 1
+                && rest.clone().all(|c| c.requirement == Requirement::BestEffort)
+        );
     }
     // perftune.py tries all.
     let like = items(&blind, &devices(&["vda"], perftune()), "disk_irqs");

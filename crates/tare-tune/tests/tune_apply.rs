@@ -2,7 +2,7 @@
 
 mod tune_support;
 
-use tare_tune::plan::{Action, EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::plan::{Action, EthtoolSetting, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
     OnDrift, Outcome, Purpose, RevertOutcome, SettingError, SettingErrorClass, SnapshotHost,
@@ -19,9 +19,9 @@ fn three(tree: &Tree) -> Vec<Item> {
     tree.put("/sys/a/scheduler", "[mq-deadline] none");
     tree.put("/proc/sys/b", "1\t2\t3");
     vec![
-        item("/sys/a/rps_cpus", Form::Mask, "00000000,00000003", Need::Should),
-        item("/sys/a/scheduler", Form::Text, "none", Need::Should),
-        item("/proc/sys/b", Form::Words, "4 5 6", Need::Must),
+        item("/sys/a/rps_cpus", ValueFormat::Mask, "00000000,00000003", Requirement::Wanted),
+        item("/sys/a/scheduler", ValueFormat::Text, "none", Requirement::Wanted),
+        item("/proc/sys/b", ValueFormat::Words, "4 5 6", Requirement::Required),
     ]
 }
 
@@ -112,7 +112,7 @@ fn failures_are_classed_and_the_rest_is_done() {
         text("/sys/good", "2"),
         text("/sys/ignored", "2"),
         text("/sys/refused", "2"),
-        item("/sys/tried", Form::Text, "2", Need::Try),
+        item("/sys/tried", ValueFormat::Text, "2", Requirement::BestEffort),
         text("/sys/none", "2"),
     ];
     let applied = begin(&tree).apply(&mut tree, &items).unwrap();
@@ -251,10 +251,10 @@ fn channels_take_their_queues_with_them_and_bring_them_back() {
     let before = tree.all();
     let setting = EthtoolSetting::ChannelsCombined;
     let key = Key::Ethtool { nic: "eth0".into(), setting };
-    let mut channels = with_key(key, Form::Text, "2", Need::Must);
+    let mut channels = with_key(key, ValueFormat::Text, "2", Requirement::Required);
     let Action::Change(change) = &mut channels.action else { panic!() };
     change.stage = 0;
-    let rps = item(&format!("{queues}/rx-0/rps_cpus"), Form::Mask, "3", Need::Should);
+    let rps = item(&format!("{queues}/rx-0/rps_cpus"), ValueFormat::Mask, "3", Requirement::Wanted);
     let mut tuning = begin(&tree);
     for _ in 0..2 {
         tuning.apply(&mut tree, std::slice::from_ref(&channels)).unwrap();
@@ -309,8 +309,10 @@ fn what_was_refused_and_wanted_as_it_was_is_whole() {
     let mut snapshot = Snapshot::default();
     snapshot.insert(path, Node::File("f".into()));
     let mut store = SnapshotHost::new(snapshot.clone()).failing("rx-0/", SettingErrorClass::Failed);
-    let there_and_back =
-        [item(path, Form::Mask, "0", Need::Must), item(path, Form::Mask, "f", Need::Must)];
+    let there_and_back = [
+        item(path, ValueFormat::Mask, "0", Requirement::Required),
+        item(path, ValueFormat::Mask, "f", Requirement::Required),
+    ];
     let mut tuning = Tuning::begin(&tree.state(), &store, Purpose::Keep).unwrap();
     match tuning.apply(&mut store, &there_and_back) {
         Err(TuneError::RolledBack { reverted, .. }) => {

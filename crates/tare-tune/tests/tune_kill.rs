@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use tare_tune::plan::{EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::plan::{EthtoolSetting, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::Snapshot;
 use tare_tune::{LiveHost, OnDrift, Purpose, SettingError, SettingStore, Tuning, revert_all};
 
@@ -155,7 +155,7 @@ fn a_child_that_is_killed() {
             let read = |item: &Item| {
                 let change = item.change().unwrap();
                 let value = store.read(&change.key).unwrap_or_else(|error| error.text);
-                (item.what.clone(), change.form.tidy(&value))
+                (item.what.clone(), change.form.normalize(&value))
             };
             let values: BTreeMap<String, String> = items.iter().map(read).collect();
             fs::write(folder.join("values"), serde_json::to_string(&values).unwrap()).unwrap();
@@ -208,7 +208,7 @@ fn killed_on_a_directory_at_fifty_points() {
         let file = root.join(&path[1..]);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, format!("{number:x}\n")).unwrap();
-        items.push(item(&path, Form::Mask, "ff,00000001", Need::Must));
+        items.push(item(&path, ValueFormat::Mask, "ff,00000001", Requirement::Required));
     }
     let work = Work { folder: scratch.0.clone(), root, namespace: None, pause_us: 100 };
     work.items(&items);
@@ -239,18 +239,18 @@ fn killed_on_veth_and_loop_at_fifty_points() {
          peer name tare-tv1 numtxqueues 4 numrxqueues 4"
     ));
     let mut items = Vec::new();
-    let mut add = |path: String, form: Form, wanted: &str| {
-        items.push(item(&path, form, wanted, Need::Must));
+    let mut add = |path: String, form: ValueFormat, wanted: &str| {
+        items.push(item(&path, form, wanted, Requirement::Required));
     };
     for device in ["tare-tv0", "tare-tv1"] {
         let folder = format!("/sys/class/net/{device}");
         for queue in 0..4 {
-            add(format!("{folder}/queues/rx-{queue}/rps_cpus"), Form::Mask, "3");
-            add(format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), Form::Text, "64");
-            add(format!("{folder}/queues/tx-{queue}/xps_cpus"), Form::Mask, "1");
+            add(format!("{folder}/queues/rx-{queue}/rps_cpus"), ValueFormat::Mask, "3");
+            add(format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), ValueFormat::Text, "64");
+            add(format!("{folder}/queues/tx-{queue}/xps_cpus"), ValueFormat::Mask, "1");
         }
-        add(format!("{folder}/gro_flush_timeout"), Form::Text, "20000");
-        add(format!("{folder}/napi_defer_hard_irqs"), Form::Text, "2");
+        add(format!("{folder}/gro_flush_timeout"), ValueFormat::Text, "20000");
+        add(format!("{folder}/napi_defer_hard_irqs"), ValueFormat::Text, "2");
     }
     let image = scratch.0.join("image");
     fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
@@ -262,11 +262,11 @@ fn killed_on_veth_and_loop_at_fifty_points() {
         let now = fs::read_to_string(format!("{queue}/scheduler")).unwrap();
         let other = if now.contains("[none]") { "mq-deadline" } else { "none" };
         if now.contains(other) {
-            add(format!("{queue}/scheduler"), Form::Choice, other);
+            add(format!("{queue}/scheduler"), ValueFormat::Choice, other);
         }
-        add(format!("{queue}/nomerges"), Form::Text, "2");
-        add(format!("{queue}/rq_affinity"), Form::Text, "2");
-        add(format!("{queue}/read_ahead_kb"), Form::Text, "64");
+        add(format!("{queue}/nomerges"), ValueFormat::Text, "2");
+        add(format!("{queue}/rq_affinity"), ValueFormat::Text, "2");
+        add(format!("{queue}/read_ahead_kb"), ValueFormat::Text, "64");
     } else {
         let said = String::from_utf8_lossy(&attached.stderr).into_owned();
         tare_testkit::skip(name, tare_testkit::Reason::no_loop_device(&said));
@@ -305,14 +305,14 @@ fn channels_of_a_veth_come_back_with_their_queues() {
     };
     let rps = |queue: u32, wanted: &str| {
         let path = format!("/sys/class/net/tare-tv0/queues/rx-{queue}/rps_cpus");
-        item(&path, Form::Mask, wanted, Need::Must)
+        item(&path, ValueFormat::Mask, wanted, Requirement::Required)
     };
     // The user has set CPUs for every queue.
     work.items(&[rps(0, "2"), rps(1, "1"), rps(2, "2"), rps(3, "3")]);
     work.run("apply");
     fs::remove_dir_all(scratch.0.join("state")).unwrap();
     let key = Key::Ethtool { nic: "tare-tv0".into(), setting: EthtoolSetting::ChannelsRx };
-    let channels = |wanted| with_key(key.clone(), Form::Text, wanted, Need::Must);
+    let channels = |wanted| with_key(key.clone(), ValueFormat::Text, wanted, Requirement::Required);
     work.items(&[channels("4"), rps(0, ""), rps(1, ""), rps(2, ""), rps(3, "")]);
     let before = work.values();
     work.items(&[channels("2"), rps(0, "3")]);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tare_tune::fixture::{Disk, DiskKind, Host, Nic};
-use tare_tune::plan::{Form, Item, Key, Need, Options};
+use tare_tune::plan::{Item, Key, Options, Requirement, ValueFormat};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
@@ -50,10 +50,10 @@ proptest! {
             };
             store = store.failing(&format!("rx-{file}/"), class);
         }
-        let needs = [Need::Must, Need::Try, Need::Should];
+        let needs = [Requirement::Required, Requirement::BestEffort, Requirement::Wanted];
         let items: Vec<Item> = wanted.iter().map(|(file, value, need)| {
             let need = needs[usize::from(*need).min(2)];
-            item(&path(*file), Form::Mask, &format!("{value:08x}"), need)
+            item(&path(*file), ValueFormat::Mask, &format!("{value:08x}"), need)
         }).collect();
         let mut tuning = Tuning::begin(&scratch.state(), &store, Purpose::Keep).unwrap();
         for _ in 0..3 {
@@ -142,7 +142,7 @@ fn an_interrupt_is_found_again_by_its_name() {
         snapshot
     };
     let mut store = SnapshotHost::new(host(38, 39));
-    let mut one = item("/proc/irq/38/smp_affinity", Form::Mask, "1", Need::Must);
+    let mut one = item("/proc/irq/38/smp_affinity", ValueFormat::Mask, "1", Requirement::Required);
     if let tare_tune::plan::Action::Change(change) = &mut one.action {
         change.identity.pci = Some("0000:00:03.0".into());
         change.identity.irq_name = Some("virtio2-input.0".into());

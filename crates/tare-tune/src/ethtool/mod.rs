@@ -31,7 +31,7 @@ pub enum EthtoolError {
     Write { nic: String, file: &'static str, name: String, value: String, errno: Errno },
     #[error("network device {nic} has no {name} in its {file}")]
     Missing { nic: String, file: &'static str, name: String },
-    #[error("{value:?} is no value for {name} of network device {nic}")]
+    #[error("{value:?} is not a value for {name} of network device {nic}")]
     Value { nic: String, name: String, value: String },
     #[error("cannot list the {file} of the network devices: {errno}")]
     List { file: &'static str, errno: Errno },

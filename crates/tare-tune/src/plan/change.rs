@@ -2,16 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::setting::{Form, Identity, Key};
+use crate::setting::{Identity, Key, ValueFormat};
 
 /// A write that the plan contains.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
     pub key: Key,
-    pub form: Form,
+    pub form: ValueFormat,
     pub now: String,
     pub wanted: String,
-    pub need: Need,
+    #[serde(rename = "need")]
+    pub requirement: Requirement,
     pub identity: Identity,
     /// 0: applied first, after which the host is read and planned again (channels); 1: the rest.
     pub stage: u8,
@@ -19,12 +20,14 @@ pub struct Change {
 
 /// What a failed write means for the tuning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Need {
+pub enum Requirement {
     /// The tuning is useless without it: everything is rolled back.
-    Must,
+    #[serde(rename = "must")]
+    Required,
     /// The rest is useful without it; the failure is reported.
-    Should,
+    #[serde(rename = "should")]
+    Wanted,
     /// The kernel usually refuses it (affinity of an NVMe queue); a refusal is no failure.
-    Try,
+    #[serde(rename = "try")]
+    BestEffort,
 }

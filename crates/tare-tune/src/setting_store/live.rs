@@ -1,7 +1,7 @@
 //! The running host, or a directory with the files of a host.
 //!
-//! Files of the kernel are written with one write(2) each, as they require. Files below another
-//! root are replaced by renaming, so that a killed test leaves the old value or the new one.
+//! Kernel files are written with one write(2) each, as they require. Files below another root are
+//! replaced by renaming, so that a killed test leaves the old value or the new one.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -17,9 +17,9 @@ use crate::snapshot::Snapshot;
 
 /// Reads and writes a host.
 ///
-/// Below `/` ethtool's settings go over netlink, in the network namespace of the calling thread,
-/// and irqbalance's over its socket. Below any other root both are in the pseudo files of a
-/// snapshot, `ROOT/tare/...`.
+/// With root `/`, ethtool's settings are accessed over netlink, in the network namespace of the
+/// calling thread, and irqbalance's over its socket. With any other root both are in the pseudo
+/// files of a snapshot, `ROOT/tare/...`.
 #[derive(Clone, Debug)]
 pub struct LiveHost {
     root: PathBuf,
@@ -41,7 +41,7 @@ impl LiveHost {
             path[1.min(path.len())..].split('/').all(|part| !matches!(part, "" | "." | ".."));
         if !below || !plain || path.contains('\0') {
             let text = format!(
-                "{path:?} is no setting of a host: only files below /proc and /sys are tuned"
+                "{path:?} is not a host setting: only files below /proc and /sys are tuned"
             );
             return Err(SettingError { class: SettingErrorClass::Failed, text });
         }
@@ -52,15 +52,14 @@ impl LiveHost {
         self.root.join("tare").join(path)
     }
 
-    /// Replaces a file, also through a link. The new file is first created at the root, where
-    /// nothing is read, so that a killed test leaves the tree unchanged.
+    /// Replaces a file and follows links. The new file is first created at the root, where nothing
+    /// reads it, so that a killed test leaves the tree unchanged.
     fn replace(&self, place: &Path, value: &str) -> Result<(), SettingError> {
         let shown = place.display().to_string();
         let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;
         let new = self.root.join(".tare-new");
         let written = fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, &place));
         written.map_err(|error| {
-            // The new file is useless when it could not be renamed.
             let _ = fs::remove_file(&new);
             of_write(&shown, value, &error)
         })
@@ -69,7 +68,7 @@ impl LiveHost {
     /// Reads an ethtool setting from its pseudo file.
     fn pseudo_setting(&self, nic: &str, setting: &EthtoolSetting) -> Result<Pseudo, SettingError> {
         if nic.contains('/') || nic == ".." {
-            return Err(absent(format!("{nic:?} is no name of a network device")));
+            return Err(absent(format!("{nic:?} is not the name of a network device")));
         }
         let (file, name) = setting.pseudo();
         let place = self.pseudo(&format!("ethtool/{nic}/{file}"));
@@ -131,7 +130,7 @@ impl SettingStore for LiveHost {
             Key::IrqbalanceBans if self.is_living() => {
                 let wrong = || SettingError {
                     class: SettingErrorClass::Failed,
-                    text: format!("{value:?} is no list of interrupt numbers"),
+                    text: format!("{value:?} is not a list of interrupt numbers"),
                 };
                 let numbers = value.split_whitespace().map(|word| word.parse::<u32>());
                 let numbers = numbers.collect::<Result<Vec<u32>, _>>().map_err(|_| wrong())?;
@@ -144,8 +143,8 @@ impl SettingStore for LiveHost {
     fn may_write(&self, key: &Key) -> Result<(), SettingError> {
         match key {
             Key::File { path } => {
-                // Opening finds missing rights and a read-only mount. The write reports missing
-                // files.
+                // Opening fails without permission or on a read-only mount. Other errors are
+                // reported by the write.
                 let opened = OpenOptions::new().write(true).open(self.place(path)?);
                 match opened.map_err(|error| of_open(path, &error)) {
                     Err(error) if error.class == SettingErrorClass::Permission => Err(error),
@@ -155,8 +154,7 @@ impl SettingStore for LiveHost {
             Key::Ethtool { .. } | Key::IrqbalanceBans
                 if self.is_living() && !rustix::process::geteuid().is_root() =>
             {
-                let text = "cannot change settings of network devices and of irqbalance: this \
-                            needs root"
+                let text = "cannot change settings of network devices and irqbalance; run as root"
                     .to_string();
                 Err(SettingError { class: SettingErrorClass::Permission, text })
             }
@@ -174,7 +172,8 @@ impl SettingStore for LiveHost {
     }
 }
 
-/// Whether a file is the kernel's own, also where its file systems are mounted below another root.
+/// Whether a file is a kernel file, also where the kernel's file systems are mounted below another
+/// root.
 fn is_of_kernel(place: &Path) -> bool {
     // PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, CGROUP2_SUPER_MAGIC (linux/magic.h).
     const KINDS: [i64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
@@ -193,7 +192,7 @@ fn read(place: &Path) -> Result<String, SettingError> {
     Ok(text.trim().to_string())
 }
 
-/// One write(2): a file of the kernel takes each as a whole value.
+/// Writes a value with one write(2), because a kernel file takes each write as a whole value.
 fn write_once(place: &Path, path: &str, value: &str) -> Result<(), SettingError> {
     let opened = OpenOptions::new().write(true).open(place);
     let mut file = opened.map_err(|error| of_open(path, &error))?;
@@ -202,13 +201,13 @@ fn write_once(place: &Path, path: &str, value: &str) -> Result<(), SettingError>
         Ok(written) if written == line.len() => Ok(()),
         Ok(_) => Err(SettingError {
             class: SettingErrorClass::NotTaken,
-            text: format!("cannot write {value:?} to {path}: the kernel took only a part of it"),
+            text: format!("cannot write {value:?} to {path}: the kernel took only part of it"),
         }),
         Err(error) => Err(of_write(path, value, &error)),
     }
 }
 
-/// Why a file could not be opened for writing.
+/// Returns the error of a file that could not be opened for writing.
 fn of_open(path: &str, error: &std::io::Error) -> SettingError {
     let errno = Errno::from_io_error(error);
     let class = errno.map_or(SettingErrorClass::Failed, class_of);
@@ -223,20 +222,20 @@ fn of_open(path: &str, error: &std::io::Error) -> SettingError {
     SettingError { class, text: format!("cannot open {path} for writing: {error}{advice}") }
 }
 
-/// Why the kernel did not take a value.
+/// Returns the error of a value that the kernel did not take.
 fn of_write(path: &str, value: &str, error: &std::io::Error) -> SettingError {
     let errno = Errno::from_io_error(error);
-    // The kernel answers EIO, newer ones EPERM, for an interrupt whose affinity it manages itself
-    // (kernel/irq/proc.c), and ENOSPC when the CPUs have no vector free (arch/x86 apic/vector.c).
+    // The kernel returns EIO, newer kernels EPERM, for an interrupt whose affinity it manages
+    // (kernel/irq/proc.c), and ENOSPC when the CPUs have no free vector (arch/x86 apic/vector.c).
     let affinity = path.starts_with("/proc/irq/");
     let (class, reason) = match errno {
         Some(Errno::IO | Errno::PERM) if affinity => (
             SettingErrorClass::ManagedIrq,
-            "; the kernel manages the affinity of this interrupt, nobody can change it",
+            "; the kernel manages the affinity of this interrupt and refuses changes",
         ),
         Some(Errno::NOSPC) if affinity => (
             SettingErrorClass::NoVector,
-            "; the CPUs have no interrupt vector left: give more CPUs with --irq-cpus or fewer queues",
+            "; the CPUs have no interrupt vector left; use more CPUs (--irq-cpus) or fewer queues",
         ),
         Some(errno) => (class_of(errno), ""),
         None => (SettingErrorClass::Failed, ""),

@@ -4,10 +4,10 @@
 use super::patterns::BOOT_PARAMETERS;
 use crate::snapshot::Snapshot;
 
-/// Parts of a mount point that has no block device behind it, longer than which it is left out.
+/// The maximum length of a part of a mount point without a block device; longer ones are left out.
 const MOUNT_PART_LENGTH_MAX: usize = 32;
 
-/// Lines of /proc/meminfo that are kept.
+/// The lines of /proc/meminfo that are kept.
 const MEMORY: &[&str] = &["MemTotal", "MemFree", "MemAvailable", "SwapTotal", "SwapFree", "Huge"];
 
 /// Trims a snapshot that was just taken.
@@ -19,7 +19,7 @@ pub(super) fn trim(snapshot: &mut Snapshot) {
     });
     snapshot.edit("/proc/cmdline", boot_parameters);
     for process in ["1", "self"] {
-        // What the limits may be raised to; the rest is about the process, not the host.
+        // The capabilities show how far limits can be raised; the rest is about the process.
         let capabilities = |text: &str| keep_lines(text, |line| line.starts_with("CapBnd"));
         snapshot.edit(&format!("/proc/{process}/status"), capabilities);
     }
@@ -52,8 +52,9 @@ pub(super) fn trim(snapshot: &mut Snapshot) {
     }
 }
 
-/// Mounts without options and without sources that are no devices; mounts without a block device
-/// only where their names are plain, for the others lie in people's homes, in containers or pods.
+/// Keeps mounts without their options, and sources only if they are devices. Mounts without a block
+/// device are kept only if their names are plain: others are in home directories, containers or
+/// pods.
 fn mountinfo(text: &str) -> String {
     let lines = text.lines().filter_map(|line| {
         // id parent major:minor root mountpoint options optional* - fstype source superoptions
@@ -100,7 +101,7 @@ fn irqbalance_options(text: &str) -> String {
     })
 }
 
-/// Identifies the file of a loop device by its mount, which leads to its disk.
+/// Replaces the path of a loop device's file with its mount, which leads to the disk.
 fn backing_file(text: &str, mounts: &str) -> String {
     let points = mounts.lines().filter_map(|line| line.split(' ').nth(4));
     let over = |point: &&str| {
@@ -120,7 +121,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mounts_keep_what_leads_to_a_disk() {
+    fn keeps_parts_of_mounts_that_lead_to_disks() {
         let text = "22 1 259:1 / / rw,relatime shared:1 - ext4 /dev/nvme0n1p1 rw,seclabel\n\
             30 22 0:40 / /mnt/nfs rw shared:9 master:3 - nfs4 fileserver:/export rw,addr=10.1.2.3\n\
             31 22 0:41 / /home/alice/remote rw - fuse.sshfs alice@box:/ rw\n\
@@ -133,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn boot_parameters_that_matter_stay() {
+    fn keeps_relevant_boot_parameters() {
         let text = "BOOT_IMAGE=/vmlinuz root=UUID=8ea46ef1-4d2c-4ae7-a7bb-b86c9add4d7c isolcpus=2-3 \
             ip=10.0.0.1 hugepagesz=1G hugepages=4 nosmt password=secret nvme_core.io_timeout=9";
         assert_eq!(
@@ -143,14 +144,14 @@ mod tests {
     }
 
     #[test]
-    fn options_of_irqbalance_stay() {
+    fn keeps_irqbalance_options() {
         let text =
             "# called by ops@example.org\nIRQBALANCE_ARGS=\"--banirq=5\"\nTOKEN=x\nOPTIONS=\n";
         assert_eq!(irqbalance_options(text), "IRQBALANCE_ARGS=\"--banirq=5\"\nOPTIONS=");
     }
 
     #[test]
-    fn loop_file_is_identified_by_mount() {
+    fn replaces_loop_file_with_its_mount() {
         let mounts = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n32 22 8:2 / /data rw - xfs /dev/sdb rw";
         let check = |file: &str, expect: &str| assert_eq!(backing_file(file, mounts), expect);
         check("/data/images/bob.img", "/data/file");

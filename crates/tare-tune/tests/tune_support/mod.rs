@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_tune::plan::{Action, Change, Form, Group, Identity, Item, Key, Need};
+use tare_tune::plan::{Action, Change, Group, Identity, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{SettingError, SettingErrorClass, SettingStore};
 
@@ -208,11 +208,16 @@ impl Tree {
 }
 
 /// A change of a file.
-pub(crate) fn item(path: &str, form: Form, wanted: &str, need: Need) -> Item {
-    with_key(Key::file(path), form, wanted, need)
+pub(crate) fn item(path: &str, form: ValueFormat, wanted: &str, requirement: Requirement) -> Item {
+    with_key(Key::file(path), form, wanted, requirement)
 }
 
-pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
+pub(crate) fn with_key(
+    key: Key,
+    form: ValueFormat,
+    wanted: &str,
+    requirement: Requirement,
+) -> Item {
     Item {
         knob: "test".into(),
         group: Group::Disk,
@@ -223,7 +228,7 @@ pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
             form,
             now: String::new(),
             wanted: wanted.into(),
-            need,
+            requirement,
             identity: Identity::default(),
             stage: 1,
         }),
@@ -235,5 +240,5 @@ pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
 }
 
 pub(crate) fn text(path: &str, wanted: &str) -> Item {
-    item(path, Form::Text, wanted, Need::Should)
+    item(path, ValueFormat::Text, wanted, Requirement::Wanted)
 }

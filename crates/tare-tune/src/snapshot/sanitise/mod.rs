@@ -19,14 +19,14 @@ const HOST_NAME_LENGTH_MIN: usize = 4;
 const HEXADECIMAL_RUN: usize = 24;
 
 impl Snapshot {
-    /// The snapshot as it may leave the host: identifiers replaced, everywhere by the same
-    /// replacement. Nothing changes when it is done again.
+    /// Returns the snapshot as it may leave the host: each identifier is replaced by the same
+    /// replacement everywhere. Idempotent.
     pub fn sanitised(&self) -> Self {
         let name = match self.nodes.get(HOST_NAME) {
             Some(Node::File(text)) => Some(text.trim().to_string()),
             _ => None,
         };
-        let mut hider = Hider::new(name.as_deref());
+        let mut hider = Redactor::new(name.as_deref());
         let mut clean = Self::default();
         let kept = self.nodes().filter(|(path, _)| !path.starts_with("/tare/private"));
         for (path, node) in kept {
@@ -42,13 +42,13 @@ impl Snapshot {
 }
 
 /// Replaces identifiers in text.
-struct Hider {
+struct Redactor {
     host: Vec<String>,
-    /// Replacements of UUIDs and hexadecimal names, so that a path and the links to it stay one.
+    /// Replacements of UUIDs and hexadecimal names, so that links to a replaced path still work.
     known: BTreeMap<String, String>,
 }
 
-impl Hider {
+impl Redactor {
     fn new(host: Option<&str>) -> Self {
         let host = host.filter(|name| name.len() >= HOST_NAME_LENGTH_MIN && *name != "localhost");
         let names = host.into_iter().flat_map(|name| {
@@ -61,7 +61,7 @@ impl Hider {
     }
 
     fn hide(&mut self, text: &str) -> String {
-        // Masks of CPUs and counters of interrupts make most of the text; they hold none of it.
+        // CPU masks and interrupt counters are most of the text and contain no identifier.
         let suspect = |byte: u8| matches!(byte, b':' | b'.' | b'-');
         let long = text.len() >= HEXADECIMAL_RUN;
         if self.host.is_empty() && !long && !text.bytes().any(suspect) {
@@ -83,7 +83,7 @@ impl Hider {
         hidden
     }
 
-    /// A run of letters, digits and `.:-`.
+    /// Redacts a token: a run of letters, digits and `.:-`.
     fn token(&mut self, token: &str) -> String {
         if token.len() < 4 {
             return token.to_string();
@@ -110,7 +110,7 @@ impl Hider {
         hidden
     }
 
-    /// Zeros with a number at the end, in the shape of what they replace.
+    /// Returns zeros with a number at the end, in the shape of the identifier.
     fn replacement(&mut self, identifier: &str) -> String {
         let digits: String = identifier.chars().filter(char::is_ascii_hexdigit).collect();
         if digits.starts_with("0000000000000000") {
@@ -134,7 +134,7 @@ fn is_of_token(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '.' | ':' | '-')
 }
 
-/// Length of the UUID or long hexadecimal name at the start of a text; 0 when there is none.
+/// Returns the length of the UUID or long hexadecimal name at the start of a text; 0 for none.
 fn identifier(text: &str) -> usize {
     let bytes = text.as_bytes();
     let uuid = bytes.len() >= 36
@@ -146,7 +146,7 @@ fn identifier(text: &str) -> usize {
     let ends = |at: usize| bytes.get(at).is_none_or(|byte| !byte.is_ascii_hexdigit());
     match uuid && ends(36) {
         true => 36,
-        // A run of one digit is a mask or a number that is no identifier.
+        // A run of one repeated digit is a mask or a number, not an identifier.
         false if run >= HEXADECIMAL_RUN && bytes[..run].iter().any(|b| *b != bytes[0]) => run,
         false => 0,
     }
@@ -158,12 +158,13 @@ fn is_ipv4(token: &str) -> bool {
 }
 
 fn is_ipv6(token: &str) -> bool {
-    // Names of SCSI devices (`3:0:0:1`) are none.
+    // Names of SCSI devices (`3:0:0:1`) do not parse as addresses.
     token.bytes().filter(|byte| *byte == b':').count() >= 2
         && token.parse::<std::net::Ipv6Addr>().is_ok()
 }
 
-/// Six or more pairs of hexadecimal digits with one separator: Ethernet, InfiniBand, Fibre Channel.
+/// Whether a token is an address of Ethernet, InfiniBand or Fibre Channel: six or more pairs of
+/// hexadecimal digits with one separator.
 fn is_hardware_address(token: &str) -> bool {
     [':', '-'].iter().any(|separator| {
         let pair = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_hexdigit());
@@ -171,7 +172,7 @@ fn is_hardware_address(token: &str) -> bool {
     })
 }
 
-/// Replaces a word that is surrounded by characters other than letters and digits.
+/// Replaces a word with `host` where no letter or digit is next to it.
 fn replace_word(text: &str, word: &str) -> String {
     let mut replaced = String::with_capacity(text.len());
     let mut rest = text;

@@ -1,9 +1,9 @@
 use super::*;
 
 #[test]
-fn identifiers_are_hidden_and_nothing_else() {
+fn redacts_only_identifiers() {
     let check = |text: &str, expect: &str| {
-        let mut hider = Hider::new(Some("db-node.example.org"));
+        let mut hider = Redactor::new(Some("db-node.example.org"));
         assert_eq!(hider.hide(text), expect, "{text}");
         let expect = expect.to_string();
         assert_eq!(hider.hide(&expect), expect);
@@ -41,7 +41,7 @@ fn identifiers_are_hidden_and_nothing_else() {
 }
 
 #[test]
-fn a_path_and_its_links_are_hidden_alike() {
+fn redacts_path_and_its_links_alike() {
     let mut snapshot = Snapshot::default();
     let device = "devices/VMBUS:01/000d3a12-3456-000d-3a12-3456000d3a12/net/eth0";
     snapshot.insert(&format!("/sys/{device}/mtu"), Node::File("1500".into()));
@@ -55,7 +55,7 @@ fn a_path_and_its_links_are_hidden_alike() {
 
 proptest::proptest! {
     #[test]
-    fn hiding_again_changes_nothing(texts in proptest::collection::vec("[0-9a-f:. -]{0,90}", 1..6)) {
+    fn redacting_is_idempotent(texts in proptest::collection::vec("[0-9a-f:. -]{0,90}", 1..6)) {
         let mut snapshot = Snapshot::default();
         for (number, text) in texts.into_iter().enumerate() {
             snapshot.insert(&format!("/sys/{number}"), Node::File(text));
