@@ -39,7 +39,7 @@ fn main() {
     show(&format!("plan of {nics} NICs of 64 queues, {disks} disks (ms)"), &mut millis);
     println!("  changes in it: {changes}");
 
-    // The directory replaces files of the kernel, so it is in memory; the journal is on a disk.
+    // The directory replaces kernel files, so it is in memory; the journal is on a disk.
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
     let state = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..settings)

@@ -42,7 +42,7 @@ pub(super) fn apply(
             }
             Err(error) => failure(step.change.requirement, error),
         });
-        stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
+        roll_back_if_required(journal, store, &changing, &outcomes, step.index)?;
     }
     // Another program or a later write may have changed a written setting meanwhile.
     let last: HashMap<&Key, u64> = steps.iter().map(|step| (&step.key, step.number)).collect();
@@ -51,14 +51,14 @@ pub(super) fn apply(
             && !step.change.form.same(&now, &step.change.wanted)
         {
             let text = format!(
-                "{} took {:?} and is {:?} a moment later: another program writes it",
+                "{} took {:?} but is {:?} a moment later: another program writes it",
                 companions::place(&step.key),
                 step.change.wanted,
                 step.change.form.normalize(&now)
             );
             let error = SettingError { class: SettingErrorClass::ChangedByOther, text };
             outcomes[step.index] = Some(failure(step.change.requirement, error));
-            stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
+            roll_back_if_required(journal, store, &changing, &outcomes, step.index)?;
         }
     }
     if !steps.is_empty() {
@@ -118,7 +118,7 @@ fn prepare<'a>(
             Ok(read) => read,
             Err(error) => {
                 outcomes[index] = Some(failure(change.requirement, error));
-                stop_at_a_must(journal, store, changing, outcomes, index)?;
+                roll_back_if_required(journal, store, changing, outcomes, index)?;
                 continue;
             }
         };
@@ -158,7 +158,7 @@ fn prepare<'a>(
                     identity: change.identity.clone(),
                     earlier: Vec::new(),
                 };
-                // It was written before and not restored: a revert restores the first old value.
+                // It was written before and not restored, so a revert restores the first old value.
                 let in_batch = before.map(|(step, of)| match of {
                     Some(of) => Some(&writes[of]),
                     None => journal.entries.get(&steps[step].number).map(|entry| &entry.write),
@@ -186,7 +186,7 @@ fn prepare<'a>(
 
 fn away(change: &Change) -> SettingError {
     let text = format!(
-        "{} is not there any more: its device is away or got another number",
+        "{} does not exist any more: its device is absent or has another number",
         companions::place(&change.key)
     );
     SettingError { class: SettingErrorClass::Absent, text }
@@ -213,10 +213,10 @@ fn write(
         }
         (Ok(()), Ok(now)) => {
             let text = format!(
-                "{} was given {:?} and reads {:?}",
+                "{} reads {:?} after a write of {:?}",
                 companions::place(key),
-                change.wanted,
-                change.form.normalize(&now)
+                change.form.normalize(&now),
+                change.wanted
             );
             SettingError { class: SettingErrorClass::NotTaken, text }
         }
@@ -238,8 +238,8 @@ fn write(
     Err(result)
 }
 
-/// Reverts the whole tuning when this item failed and is a `Need::Must`.
-fn stop_at_a_must(
+/// Reverts the whole tuning when this item failed and is `Requirement::Required`.
+fn roll_back_if_required(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
     changing: &[(&Item, &Change)],

@@ -114,13 +114,13 @@ pub(super) fn put_back(
     for (index, companion) in companions.iter().enumerate() {
         let same = |value: &str| companion.form.same(value, &companion.old);
         let ours = match before.get(index).and_then(Option::as_ref) {
-            // It had vanished.
+            // It did not exist.
             None => true,
             Some(before) => match after.and_then(|after| after.get(index)) {
                 Some(Some(after)) => same(before) || companion.form.same(before, after),
-                // It had vanished and exists again: another program recreated it.
+                // It did not exist and now does: another program recreated it.
                 Some(None) => same(before),
-                // The tuning was interrupted before that was recorded.
+                // The tuning was interrupted before its value was recorded.
                 None => true,
             },
         };
@@ -149,6 +149,6 @@ pub(super) fn place(key: &Key) -> String {
             let (file, name) = setting.pseudo();
             format!("{name} of {nic} (ethtool, {file})")
         }
-        Key::IrqbalanceBans => "the interrupts that irqbalance leaves alone".into(),
+        Key::IrqbalanceBans => "the interrupts banned in irqbalance".into(),
     }
 }

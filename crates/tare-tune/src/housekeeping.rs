@@ -46,9 +46,9 @@ fn clean(state: &Path) -> Vec<Cleaned> {
 fn cleaned(id: String, outcome: Outcome) -> Cleaned {
     let line = match &outcome {
         Outcome::Cleaned { entries } => {
-            format!("tuning {id} of a dead run: put back ({entries} settings)")
+            format!("tuning {id} of a dead run: reverted ({entries} settings)")
         }
-        Outcome::Failed { errors } => format!("tuning {id}: not put back: {}", errors.join("; ")),
+        Outcome::Failed { errors } => format!("tuning {id}: not reverted: {}", errors.join("; ")),
         Outcome::Alive { pid } => format!("tuning {id}: alive (process {pid}); left alone"),
     };
     Cleaned { id, outcome, line }

@@ -39,7 +39,8 @@ pub(super) struct Header {
     pub(super) id: String,
     pub(super) pid: u32,
     pub(super) started_unix_s: u64,
-    /// The boot that the values belong to: a tuning lives within one process, so within one boot.
+    /// The boot that the values belong to. A tuning never spans a boot, because one process makes
+    /// it.
     pub(super) boot_id: String,
     pub(super) purpose: Purpose,
     pub(super) command: Vec<String>,
@@ -58,8 +59,7 @@ pub(super) struct Write {
     pub(super) old: String,
     pub(super) new: String,
     pub(super) identity: Identity,
-    /// Values that this tuning wrote to the same setting before: as good as `new` when it is
-    /// reverted.
+    /// Values that this tuning wrote to the same setting before. A revert treats them like `new`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) earlier: Vec<String>,
     /// Settings that the kernel resets when this one is written.
@@ -84,9 +84,9 @@ pub(super) struct Entry {
     pub(super) write: Write,
     /// The values of its companions after it; `None` until they are recorded.
     pub(super) after: Option<Vec<Option<String>>>,
-    /// Not restored yet.
+    /// Whether it is not restored yet.
     pub(super) live: bool,
-    /// Restoring has begun and may have reset its companions.
+    /// Whether restoring has started, which may have reset its companions.
     pub(super) restoring: bool,
 }
 
@@ -115,12 +115,12 @@ pub(super) struct Journal {
     pub(super) entries: BTreeMap<u64, Entry>,
     /// The newest entry of each setting.
     newest: HashMap<Key, u64>,
-    /// Its last batch is incomplete.
+    /// Whether its last batch is incomplete.
     pub(super) interrupted: bool,
 }
 
 impl Journal {
-    /// A journal with the next free id. The file is made with the first batch.
+    /// Returns a journal with the next free id. The file is created with the first batch.
     pub(super) fn new(folder: &Path, purpose: Purpose, boot_id: String) -> Result<Self, TuneError> {
         let numbers = ids(folder)?.into_iter().filter_map(|id| id[1..].parse::<u32>().ok());
         let id = format!("t{:04}", numbers.max().unwrap_or(0) + 1);
@@ -144,8 +144,8 @@ impl Journal {
         })
     }
 
-    /// Opens a journal to revert it. `None` when there is none, or its process died before the
-    /// first batch was on disk, so before it wrote any setting.
+    /// Opens a journal to revert it. `None` when it does not exist, or its process died before the
+    /// first batch was on disk, and so before it wrote any setting.
     pub(super) fn open(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match LineFile::open(&path) {
@@ -156,7 +156,7 @@ impl Journal {
     }
 
     /// Reads a journal without opening it for writing.
-    pub(super) fn look(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
+    pub(super) fn read(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(path, &text, None),
@@ -180,7 +180,7 @@ impl Journal {
             newest: HashMap::new(),
             interrupted: false,
         };
-        // A line in the middle that cannot be read was torn by a crash, and appended after.
+        // An unreadable line in the middle was torn by a crash; later lines were appended after it.
         for line in lines.filter_map(|line| serde_json::from_str(line).ok()) {
             journal.take(line);
         }
@@ -231,7 +231,7 @@ impl Journal {
         live.map(|(number, _)| *number).collect()
     }
 
-    /// The newest entry of a setting.
+    /// Returns the newest entry of a setting.
     pub(super) fn newest_of(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(self.newest.get(key)?)
     }
@@ -273,7 +273,7 @@ impl Journal {
         self.note(Line::After { number, values });
     }
 
-    /// Records that restoring a setting with companions begins.
+    /// Records that restoring a setting with companions starts.
     pub(super) fn restoring(&mut self, number: u64) {
         self.note(Line::Restoring(number));
     }
@@ -290,7 +290,7 @@ impl Journal {
         }
     }
 
-    /// Appends a line without a sync: if it is lost, the values themselves show the same.
+    /// Appends a line without a sync: if it is lost, the values themselves show the state.
     fn note(&mut self, line: Line) {
         if let Some(file) = &mut self.file {
             let _ = file.append(std::slice::from_ref(&line), false);
@@ -308,7 +308,7 @@ impl Journal {
     }
 }
 
-/// The ids of the journals in a folder, ascending.
+/// Returns the ids of the journals in a folder, ascending.
 pub(super) fn ids(folder: &Path) -> Result<Vec<String>, TuneError> {
     let paths = line_file::journals(folder)
         .map_err(|source| TuneError::Read { path: folder.into(), source })?;

@@ -29,7 +29,7 @@ pub enum Outcome {
     Written { old: String },
     /// The setting had the wanted value already.
     Already,
-    /// The kernel refused it, which was expected (`Need::Try`).
+    /// The kernel refused it, as expected (`Requirement::BestEffort`).
     Refused {
         #[serde(rename = "trouble")]
         error: SettingError,
@@ -50,7 +50,7 @@ impl Applied {
         })
     }
 
-    /// Returns the items whose write failed. Refusals of `Need::Try` items are not failures.
+    /// Returns the items whose write failed. Refusals of `BestEffort` items are not failures.
     pub fn failed(&self) -> impl Iterator<Item = (&Item, &SettingError)> {
         self.items.iter().filter_map(|applied| match &applied.outcome {
             Outcome::Failed { error } => Some((&applied.item, error)),
@@ -133,12 +133,11 @@ impl Reverted {
     pub fn left(&self) -> Vec<String> {
         let left = self.settings.iter().filter_map(|setting| match &setting.outcome {
             RevertOutcome::Drift { now, written, old } => Some(format!(
-                "{} is {now:?}, which is neither {written:?} as it was written nor {old:?} as it was \
-                 before; it was left alone",
+                "{} is {now:?}, neither the written {written:?} nor the old {old:?}; left alone",
                 setting.place
             )),
             RevertOutcome::Failed { error, old } => {
-                Some(format!("{} could not be put back to {old:?}: {error}", setting.place))
+                Some(format!("{} could not be restored to {old:?}: {error}", setting.place))
             }
             _ => None,
         });

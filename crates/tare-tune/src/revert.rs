@@ -26,7 +26,7 @@ pub(super) fn revert(
         });
     }
     // A write can reset another setting, or be possible only after another (an energy preference
-    // after its governor), so what was put back is looked at once more.
+    // after its governor), so restored settings are checked once more.
     for (number, outcome) in numbers.iter().zip(&mut outcomes) {
         match outcome {
             RevertOutcome::Failed { .. } => {
@@ -65,6 +65,7 @@ pub(super) fn revert(
     reverted
 }
 
+/// Restores one setting and its companions.
 fn put_back(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
@@ -90,14 +91,13 @@ fn put_back(
             old: write.old.clone(),
         };
     }
-    // A crash in between may have left the setting put back and its companions not.
+    // A crash may have restored the setting but not its companions.
     let begun = entry.restoring || entry.after.is_none();
     let before = match begun {
         true => vec![None; write.companions.len()],
         false => companions::read(store, &write.companions),
     };
-    // A step that was refused, of a tuning whose last step wants the old value, has changed
-    // nothing.
+    // A refused step of a tuning whose last step wants the old value has changed nothing.
     let outcome = match written && write.form.to_restore(&now) != write.old {
         true => {
             if !write.companions.is_empty() {
@@ -127,7 +127,7 @@ fn restore(store: &mut dyn SettingStore, key: &Key, write: &Write) -> RevertOutc
     match result {
         Ok(now) if write.form.same(&now, &old) => RevertOutcome::Restored { old },
         Ok(now) => {
-            let text = format!("{} was given {old:?} and reads {now:?}", companions::place(key));
+            let text = format!("{} reads {now:?} after a write of {old:?}", companions::place(key));
             RevertOutcome::Failed {
                 error: SettingError { class: SettingErrorClass::NotTaken, text },
                 old,

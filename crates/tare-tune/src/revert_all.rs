@@ -52,7 +52,7 @@ fn revert_persisted(folder: &Path) -> Option<Reverted> {
         knob: "persist".into(),
         group: Group::Limits,
         subject: "host".into(),
-        what: "what applies the plan at boot".into(),
+        what: "the unit that applies the plan at boot".into(),
         place,
         outcome,
     };

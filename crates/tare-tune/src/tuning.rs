@@ -22,7 +22,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Begins a tuning. This writes neither to the host nor to the journal.
+    /// Starts a tuning. This writes neither to the host nor to the journal.
     ///
     /// # Errors
     /// `Busy` when another tuning is in progress; when the state directory cannot be written.
@@ -47,8 +47,8 @@ impl Tuning {
     /// journal with one sync, then writes each setting and reads it back.
     ///
     /// # Errors
-    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed and the whole
-    /// tuning was reverted.
+    /// `NotAllowed` before the first write; `RolledBack` when a required setting failed and the
+    /// whole tuning was reverted.
     pub fn apply(
         &mut self,
         store: &mut dyn SettingStore,
@@ -146,7 +146,7 @@ pub(super) fn revert_one(
 pub(super) fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
     let mut dead = Vec::new();
     for id in journal::ids(folder)? {
-        if let Some(journal) = Journal::look(folder, &id)?
+        if let Some(journal) = Journal::read(folder, &id)?
             && journal.header.purpose != Purpose::Keep
         {
             dead.push(id);

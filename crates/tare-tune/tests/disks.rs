@@ -357,7 +357,7 @@ impl Drop for Loop {
 /// settings, reads them back and restores them. The disk below is only read.
 #[test]
 fn tunes_loop_device_of_this_machine() {
-    let Some(device) = Loop::attach("a_loop_device_of_this_machine") else { return };
+    let Some(device) = Loop::attach("tunes_loop_device_of_this_machine") else { return };
     let mut host = LiveHost::new("/");
     let snapshot = host.snapshot();
     let disks = find(&snapshot, &[], &[&device.name]).unwrap();
@@ -381,7 +381,7 @@ fn tunes_loop_device_of_this_machine() {
     for (_, change) in &changes {
         if let Err(error) = host.write(&change.key, &change.wanted) {
             return tare_testkit::skip(
-                "a_loop_device_of_this_machine",
+                "tunes_loop_device_of_this_machine",
                 Reason::Other(error.to_string()),
             );
         }

@@ -77,7 +77,7 @@ fn cases() -> Vec<Case> {
 
 #[test]
 fn spreads_like_hwloc_distrib() {
-    let test = "spreading_is_that_of_hwloc_distrib";
+    let test = "spreads_like_hwloc_distrib";
     if tare_testkit::skipped(test, &[tare_testkit::Need::Program("hwloc-distrib")]) {
         return;
     }

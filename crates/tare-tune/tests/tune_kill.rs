@@ -1,9 +1,8 @@
-//! A tuning killed with SIGKILL at random points, while it is applied and while it is reverted,
-//! then reverted: every value is as it was. On a directory, and on veth and loop devices of the
-//! kernel.
+//! Kills a tuning with SIGKILL at random points while it applies or reverts, then reverts it: every
+//! value is as before. On a directory, and on veth and loop devices of the kernel.
 //!
-//! Method: this test binary runs itself as the child that is killed, with what to do in variables
-//! of the environment.
+//! Method: this test binary runs itself as the child that is killed; environment variables select
+//! its task.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeMap;
@@ -21,13 +20,13 @@ mod tune_support;
 use tare_testkit::Need as Needed;
 use tune_support::{item, with_key};
 
-/// Kills that have to hit midway, of those while it applies and of those while it reverts.
+/// The number of kills that must hit midway, both while it applies and while it reverts.
 const HITS_MIN: u32 = 5;
 
-/// Kills at most.
+/// The maximum of kills.
 const ROUNDS_MAX: u32 = 400;
 
-/// A host whose writes take a while.
+/// A host with slow writes.
 struct Slow(LiveHost, Duration);
 
 impl SettingStore for Slow {
@@ -50,7 +49,7 @@ impl SettingStore for Slow {
 struct Work {
     folder: PathBuf,
     root: PathBuf,
-    /// Network namespace to run in.
+    /// The network namespace of the child.
     namespace: Option<String>,
     pause_us: u64,
 }
@@ -64,14 +63,14 @@ impl Work {
         let program = std::env::current_exe().unwrap();
         let mut command = match &self.namespace {
             None => Command::new(program),
-            // It executes the program in its own place, so the child is the one that is killed.
+            // `ip netns exec` executes the program in place, so the kill hits it.
             Some(name) => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", name]).arg(program);
                 command
             }
         };
-        command.args(["--exact", "a_child_that_is_killed"]);
+        command.args(["--exact", "killed_child"]);
         command.env("TARE_TEST_DO", what).env("TARE_TEST_FOLDER", &self.folder);
         command.env("TARE_TEST_ROOT", &self.root);
         command.env("TARE_TEST_PAUSE_US", pause_us.to_string());
@@ -83,20 +82,19 @@ impl Work {
         assert!(self.start(what, 0).wait().unwrap().success(), "{what}");
     }
 
-    /// Every value that the items are about.
+    /// Returns the value of every item.
     fn values(&self) -> BTreeMap<String, String> {
         self.run("values");
         serde_json::from_slice(&fs::read(self.folder.join("values")).unwrap()).unwrap()
     }
 
-    /// Kills a child at random points between its start and its end; half of the rounds while it
-    /// applies, half while it reverts. More rounds follow until enough of both were hit midway,
-    /// which fails the test where that takes too many. Returns the rounds, and how many of each
-    /// were hit.
+    /// Kills a child at random points between its start and its end, half of the time while it
+    /// applies, half while it reverts. Continues until enough of both kills hit midway, or fails
+    /// after too many. Returns the number of kills, and how many of each kind hit midway.
     fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
         let before = self.values();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        // How long a child takes that is left alone.
+        // How long a child takes that is not killed.
         let begin = std::time::Instant::now();
         assert!(self.start("apply", self.pause_us).wait().unwrap().success());
         let micros = u64::try_from(begin.elapsed().as_micros()).unwrap();
@@ -128,9 +126,9 @@ impl Work {
     }
 }
 
-/// The child; without its variables it is no test.
+/// The child process; without its variables it does nothing.
 #[test]
-fn a_child_that_is_killed() {
+fn killed_child() {
     let Ok(what) = std::env::var("TARE_TEST_DO") else { return };
     let variable = |name: &str| std::env::var(name).unwrap();
     let folder = PathBuf::from(variable("TARE_TEST_FOLDER"));
@@ -164,13 +162,13 @@ fn a_child_that_is_killed() {
     }
 }
 
-/// A folder that goes when the test ends, with what else was made.
+/// A folder that is removed at the end of the test, with everything else that was created.
 struct Scratch(PathBuf, Vec<Vec<String>>);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        // In memory where there is such a folder: files are replaced by renaming, which a disk
-        // takes as a wish to have them synced.
+        // In memory if there is such a folder: files are replaced by renaming, which a file system
+        // on a disk may sync.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let path = folder.join(format!("tare-test-{name}-{}", std::process::id()));
@@ -199,7 +197,7 @@ fn say(command: &str) -> String {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
-fn killed_on_a_directory_at_fifty_points() {
+fn survives_fifty_kills_on_directory() {
     let scratch = Scratch::new("kill");
     let root = scratch.0.join("host");
     let mut items = Vec::new();
@@ -221,8 +219,8 @@ fn killed_on_a_directory_at_fifty_points() {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
-fn killed_on_veth_and_loop_at_fifty_points() {
-    let name = "killed_on_veth_and_loop_at_fifty_points";
+fn survives_fifty_kills_on_veth_and_loop() {
+    let name = "survives_fifty_kills_on_veth_and_loop";
     if tare_testkit::skipped(
         name,
         &[Needed::Root, Needed::Program("ip"), Needed::Program("losetup")],
@@ -283,8 +281,8 @@ fn killed_on_veth_and_loop_at_fifty_points() {
 }
 
 #[test]
-fn channels_of_a_veth_come_back_with_their_queues() {
-    let name = "channels_of_a_veth_come_back_with_their_queues";
+fn revert_restores_channels_and_queues_of_veth() {
+    let name = "revert_restores_channels_and_queues_of_veth";
     if tare_testkit::skipped(name, &[Needed::Root, Needed::Program("ip")]) {
         return;
     }
@@ -307,7 +305,7 @@ fn channels_of_a_veth_come_back_with_their_queues() {
         let path = format!("/sys/class/net/tare-tv0/queues/rx-{queue}/rps_cpus");
         item(&path, ValueFormat::Mask, wanted, Requirement::Required)
     };
-    // The user has set CPUs for every queue.
+    // The user set CPUs for every queue.
     work.items(&[rps(0, "2"), rps(1, "1"), rps(2, "2"), rps(3, "3")]);
     work.run("apply");
     fs::remove_dir_all(scratch.0.join("state")).unwrap();

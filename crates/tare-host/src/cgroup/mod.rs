@@ -30,7 +30,7 @@ const FREEZE_LIMIT: Duration = Duration::from_secs(5);
 pub enum Version {
     None,
     V1,
-    /// v1 controllers, and a v2 tree beside them.
+    /// v1 controllers and a v2 tree.
     Hybrid,
     V2,
 }
@@ -50,7 +50,7 @@ pub enum CgroupError {
     Layout { path: PathBuf, source: io::Error },
     #[error("this host has no {controller} cgroup controller; {}", advice(.controller))]
     NoController { controller: &'static str },
-    #[error("cannot make cgroup {}; this needs root and a writable cgroup tree", .path.display())]
+    #[error("cannot create cgroup {}; this needs root and a writable cgroup tree", .path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("cannot write {value:?} to {}", .path.display())]
     Write { path: PathBuf, value: String, source: io::Error },
@@ -97,6 +97,7 @@ impl Layout {
         layout
     }
 
+    /// Returns the cgroup version of the host.
     pub fn version(&self) -> Version {
         match (self.v1.is_empty(), &self.v2) {
             (true, None) => Version::None,
@@ -106,7 +107,7 @@ impl Layout {
         }
     }
 
-    /// Where the v2 tree is mounted, on v2 and hybrid hosts.
+    /// Returns the mount point of the v2 tree on v2 and hybrid hosts.
     pub fn unified(&self) -> Option<&Path> {
         self.v2.as_deref()
     }
@@ -273,6 +274,7 @@ impl Cgroup {
         self.layout.version() == Version::V2
     }
 
+    /// Restricts the cgroup to these CPUs.
     pub fn set_cpuset(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
         write(&self.folder("cpuset")?.join("cpuset.cpus"), &cpus.to_string())
     }
@@ -306,6 +308,7 @@ impl Cgroup {
         Ok(format!("{} {period}", if quota == "-1" { "max" } else { quota.as_str() }))
     }
 
+    /// Limits the memory, in bytes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), CgroupError> {
         let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
         write(&self.folder("memory")?.join(file), &bytes.to_string())
@@ -360,7 +363,7 @@ impl Cgroup {
             if self.is_v2() { ("cgroup.freeze", "1") } else { ("freezer.state", "FROZEN") };
         write(&folder.join(file), value)?;
         let deadline = Instant::now() + FREEZE_LIMIT;
-        for look in 1.. {
+        for attempt in 1.. {
             if is_frozen(&folder)? {
                 break;
             }
@@ -373,7 +376,7 @@ impl Cgroup {
             // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and
             // retry.
             if !self.is_v2() {
-                if look % 50 == 0 {
+                if attempt % 50 == 0 {
                     cgroup_folder::thaw(&folder);
                     thread::sleep(Duration::from_millis(2));
                 }
@@ -383,6 +386,7 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Thaws every process in the cgroup.
     pub fn thaw(&self) -> Result<(), CgroupError> {
         let folder = self.folder("freezer")?;
         let (file, value) =

@@ -20,7 +20,7 @@ const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The kinds of entries of this crate, as they are written in a journal.
 ///
-/// Every name begins with `tare-RUN`; undoing checks that before it touches anything.
+/// Every name starts with `tare-RUN`; undoing checks that before it touches anything.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum HostEntry {
@@ -70,7 +70,7 @@ enum HostEntry {
     NvmeTarget {
         name: String,
     },
-    /// The controllers that a connection of this name made.
+    /// The controllers of a connection of this name.
     NvmeController {
         name: String,
     },
@@ -78,7 +78,7 @@ enum HostEntry {
     RdmaDevice {
         name: String,
     },
-    /// A directory with all in it.
+    /// A directory with its content.
     Directory {
         path: PathBuf,
     },
@@ -87,7 +87,7 @@ enum HostEntry {
     },
 }
 
-/// Entries of this crate's kinds.
+/// Creates entries of this crate's kinds.
 impl Entry {
     /// Processes with `TARE_RUN=RUN` in their environment.
     pub fn processes() -> Self {
@@ -119,12 +119,12 @@ impl Entry {
         Self::new(&HostEntry::SubtreeControl { path, controllers })
     }
 
-    /// What is mounted at a path and below it.
+    /// All mounts at a path and below it.
     pub fn mount(path: PathBuf) -> Self {
         Self::new(&HostEntry::Mount { path })
     }
 
-    /// What is mounted on a path in the mount namespace of another process, such as an engine.
+    /// A mount on a path in the mount namespace of another process, such as an engine.
     pub fn mount_elsewhere(path: PathBuf, pid: u32) -> Self {
         Self::new(&HostEntry::MountElsewhere { path, pid })
     }
@@ -144,7 +144,7 @@ impl Entry {
         Self::new(&HostEntry::NvmeTarget { name })
     }
 
-    /// The controllers that a connection of this name made.
+    /// The controllers of a connection of this name.
     pub fn nvme_controller(name: String) -> Self {
         Self::new(&HostEntry::NvmeController { name })
     }
@@ -154,7 +154,7 @@ impl Entry {
         Self::new(&HostEntry::RdmaDevice { name })
     }
 
-    /// A directory with all in it.
+    /// A directory with its content.
     pub fn directory(path: PathBuf) -> Self {
         Self::new(&HostEntry::Directory { path })
     }
@@ -165,7 +165,7 @@ impl Entry {
     }
 }
 
-/// How the kinds of this crate are undone. Every journal knows them.
+/// Undoes the kinds of this crate, which every journal accepts.
 #[derive(Debug)]
 pub(crate) struct HostKinds;
 
@@ -288,7 +288,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
     }
 }
 
-/// Passes a result on, without the error that the path is gone already.
+/// Returns a result without the error that the path is gone already.
 fn gone(path: &Path, result: io::Result<()>) -> Result<(), UndoError> {
     match result {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {

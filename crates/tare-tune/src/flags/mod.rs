@@ -261,7 +261,8 @@ impl Context<'_> {
         self.request.image.as_deref().unwrap_or(self.engine.image())
     }
 
-    /// Returns the memory of each instance: as requested, or a share if there are several instances.
+    /// Returns the memory of each instance: as requested, or a share if there are several
+    /// instances.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
         let shared = self.request.instances > 1;
         self.request.memory_bytes.or_else(|| self.memory_share().filter(|_| shared))

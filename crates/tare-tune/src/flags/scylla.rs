@@ -1,4 +1,5 @@
-//! Scylla: the engine's own options, for the command line of a container and the files of a package.
+//! Scylla: the engine's own options, for the command line of a container and the files of a
+//! package.
 
 use super::{Consumer, Context, Engine, Flags, FlagsError, Instance, InstanceFlags, Text};
 use super::{comment, quote, wrap};

@@ -2,9 +2,9 @@
 //!
 //! irqbalance moves an interrupt that Tare placed again within its interval (10 s by default),
 //! unless the interrupt is banned. Bans through its socket take effect at once: no file is edited,
-//! the daemon is not restarted, and restoring the old list undoes them. (Restarts are limited: after
-//! six within 10 s systemd stops restarting the service, cri-o #9405.) A build without a socket
-//! needs its options file (`options_file`).
+//! the daemon is not restarted, and restoring the old list undoes them. (Restarts are limited:
+//! after six within 10 s systemd stops restarting the service, cri-o #9405.) A build without a
+//! socket needs its options file (`options_file`).
 //!
 //! Limits: bans through the socket end with the process. A message has at most 500 bytes
 //! (`MESSAGE_BYTES_MAX`), room for about 120 interrupts of three digits.

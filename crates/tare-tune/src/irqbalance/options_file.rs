@@ -1,9 +1,9 @@
 //! irqbalance's options file, for banning interrupts where it has no socket.
 //!
-//! Tare does not write this file: a wrong line keeps irqbalance from starting; its path, its key and
-//! the restart of the service differ by distribution; and other tools edit it too (cri-o, tuned,
-//! perftune.py). The plan prints the line with a mark above it. The next printed line replaces the
-//! previous one, so bans of interrupts whose numbers have changed do not pile up.
+//! Tare does not write this file: a wrong line keeps irqbalance from starting; its path, its key
+//! and the restart of the service differ by distribution; and other tools edit it too (cri-o,
+//! tuned, perftune.py). The plan prints the line with a mark above it. The next printed line
+//! replaces the previous one, so bans of interrupts whose numbers have changed do not pile up.
 
 use crate::snapshot::Snapshot;
 

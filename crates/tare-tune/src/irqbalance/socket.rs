@@ -7,8 +7,8 @@
 //! (irqbalance answers only uid 0), and ends when irqbalance closes it.
 //!
 //! **Invariant:** every connection sends a request and stays open until the answer. If a connection
-//! is closed at once, irqbalance 1.9.2 takes its previous request for the new one, writes the answer
-//! to a closed socket and dies of SIGPIPE (observed).
+//! is closed at once, irqbalance 1.9.2 takes its previous request for the new one, writes the
+//! answer to a closed socket and dies of SIGPIPE (observed).
 
 use std::fs;
 use std::io::{self, IoSlice, Read};

@@ -29,8 +29,7 @@ impl Knob for CpuGovernor {
     }
 
     fn why(&self) -> &'static str {
-        "each burst starts slowly under other governors, which raise the frequency only after the \
-         load has risen"
+        "other governors raise the frequency only after the load has risen, so each burst starts slowly"
     }
 
     fn risk(&self) -> &'static str {

@@ -1,8 +1,8 @@
 //! The hint between energy and performance.
 //!
 //! What: `energy_performance_preference` of every CPU of the plan: `performance`.
-//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) this hint, not the governor, decides
-//! how eagerly the CPU speeds up.
+//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) this hint, not the governor,
+//! decides how eagerly the CPU speeds up.
 //! Source: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst.
 //! Risk: more power and heat.
 //!
@@ -32,7 +32,7 @@ impl Knob for EnergyPreference {
     }
 
     fn why(&self) -> &'static str {
-        "the CPU speeds up as eagerly as this hint says, where the hardware chooses the frequency"
+        "this hint decides how eagerly a CPU with hardware-managed frequencies speeds up"
     }
 
     fn risk(&self) -> &'static str {

@@ -2,8 +2,8 @@
 //!
 //! What: advice only. Limits of open files, locked memory and threads belong to the service or
 //! container, not to the host, and are set where it is started.
-//! Why: an engine that runs out of files fails during a compaction; one that may not lock its memory
-//! is swapped, and some then cannot use io_uring's registered buffers.
+//! Why: an engine that runs out of files fails during a compaction; one that may not lock its
+//! memory is swapped, and some then cannot use io_uring's registered buffers.
 //! Source: systemd.exec(5) (`LimitNOFILE`, `LimitMEMLOCK`), getrlimit(2).
 //! Risk: none known.
 

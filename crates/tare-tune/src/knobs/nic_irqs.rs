@@ -4,7 +4,8 @@
 //! - unused queues are never spread together with used ones (perftune.py checks that only where it
 //!   set channels or the device's hash is known to feed fewer);
 //! - interrupts of flow direction or configuration stay where they are;
-//! - an interrupt that the kernel manages is reported and left alone, instead of a write that fails.
+//! - an interrupt that the kernel manages is reported and left alone, instead of a write that
+//!   fails.
 
 use tare_std::cpus::CpuSet;
 
@@ -32,7 +33,7 @@ impl Knob for NicIrqs {
     }
 
     fn why(&self) -> &'static str {
-        "compute CPUs are not interrupted, and every interrupt CPU serves the same number of queues"
+        "compute CPUs are not interrupted, and no interrupt CPU serves more queues than another"
     }
 
     fn risk(&self) -> &'static str {

@@ -1,7 +1,7 @@
 //! Receive flow steering: a packet goes to the CPU where its socket was last used.
 //!
-//! Like perftune.py, except for the written number: the kernel rounds the entries of a queue up to a
-//! power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the rounded number.
+//! Like perftune.py, except for the written number: the kernel rounds the entries of a queue up to
+//! a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the rounded number.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;

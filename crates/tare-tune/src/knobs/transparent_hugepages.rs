@@ -2,8 +2,8 @@
 //!
 //! What: `enabled` from `always` to `madvise`, `defrag` from `always` to `madvise`.
 //! Why: with `always` every engine gets them, requested or not: Redis copies 2 MiB for one changed
-//! byte after a fork, MongoDB and Cassandra had stalls; and `defrag always` compacts memory inside a
-//! page fault. With `madvise` only engines that gain (Seastar, JVMs with UseTransparentHugePages)
+//! byte after a fork, MongoDB and Cassandra had stalls; and `defrag always` compacts memory inside
+//! a page fault. With `madvise` only engines that gain (Seastar, JVMs with UseTransparentHugePages)
 //! request them.
 //! Source: the kernel's Documentation/admin-guide/mm/transhuge.rst; Redis, "Diagnosing latency
 //! issues"; Seastar's memory allocator calls madvise.

@@ -1,7 +1,7 @@
 //! The scheduler's wakeup granularity on old kernels.
 //!
-//! What: `sched_wakeup_granularity_ns` is set to 4 ms where it is 15 ms or more. Kernels from 6.6 on
-//! (EEVDF) do not have it.
+//! What: `sched_wakeup_granularity_ns` is set to 4 ms where it is 15 ms or more. Kernels from 6.6
+//! on (EEVDF) do not have it.
 //! Why: with such a high value the kernel's worker that completes direct writes does not preempt a
 //! polling shard: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
 //! Source: seastar #2696 and #2715; tuned set 15 ms until 2.16.
@@ -41,7 +41,7 @@ impl Knob for WakeupGranularity {
     }
 
     fn why(&self) -> &'static str {
-        "a polling shard starves the kernel's workers that complete its writes from 15 ms on"
+        "at 15 ms or more a polling shard starves the kernel's workers that complete its writes"
     }
 
     fn risk(&self) -> &'static str {

@@ -3,17 +3,18 @@
 //! Moving the interrupts of many queues to few CPUs made a database's writes 6 times slower
 //! (seastar #2350: 32 queues on one CPU of 32). The first of three checks that applies decides:
 //! 1. The share of time that interrupts and softirqs of all CPUs took during the snapshot, divided
-//!    among the interrupt CPUs. Above 0.7 of one CPU the plan is refused, above 0.5 there is a note.
-//!    It is an upper bound, because it includes softirqs that the plan may steer to other CPUs, and
-//!    those of disks. Below 0.1 of an interrupt CPU the host was idle and the figure is not used.
+//!    among the interrupt CPUs. Above 0.7 of one CPU the plan is refused, above 0.5 there is a
+//!    note. It is an upper bound, because it includes softirqs that the plan may steer to other
+//!    CPUs, and those of disks. Below 0.1 of an interrupt CPU the host was idle and the figure is
+//!    not used.
 //! 2. A policy for hosts without a measurement: at most 8 receive queues per interrupt CPU, counted
 //!    after the channels are set. A queue under load is polled 64 packets at a time and a softirq
 //!    pass ends after 300 (`netdev_budget`, Documentation/admin-guide/sysctl/net.rst), so with 8
 //!    queues each is polled within two passes.
 //! 3. A second policy without a measurement: at most 30 compute CPUs per interrupt CPU, twice the
 //!    maximum of the automatic rule (16 cores with two threads, one of these cores for interrupts).
-//!    Fewer queues do not mean fewer packets: in seastar #2350 one CPU took the interrupts of the 31
-//!    compute CPUs.
+//!    Fewer queues do not mean fewer packets: in seastar #2350 one CPU took the interrupts of the
+//!    31 compute CPUs.
 //!
 //! With perftune.py's rules (`like_perftune`) a plan that would be refused only gets a note.
 

@@ -229,7 +229,7 @@ fn isolated_cpus_are_not_steered_to() {
     let isolated = BTreeSet::from([6, 7, 14, 15]);
     assert!(steered(&options()).is_disjoint(&isolated));
     assert!(steered(&like_perftune()).is_disjoint(&isolated), "the kernel would take them out");
-    // Asked for by hand: a line that says why not.
+    // On request: a line with the reason against it.
     let only = Options { cpus: Some("6-7,14-15".parse().unwrap()), ..options() };
     let plan = planned(&snapshot, &only);
     for item in items(&plan, "rps") {
@@ -239,7 +239,7 @@ fn isolated_cpus_are_not_steered_to() {
 }
 
 #[test]
-fn a_large_host_is_planned_on_the_queues_of_all_its_devices() {
+fn plans_queues_of_all_devices_of_large_host() {
     let mut host = Host::new(2, 64, 2);
     host.nics = (0..8).map(|i| Nic::new(&format!("eth{i}"), "mlx5_core", 64)).collect();
     let snapshot = host.build();

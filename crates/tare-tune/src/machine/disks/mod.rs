@@ -1,9 +1,9 @@
 //! Finds the physical disks below a directory or a device, through md, dm, LVM and loop.
 //!
 //! Method: a directory's mount is found in /proc/self/mountinfo and its device in /sys/class/block.
-//! From there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe subsystem
-//! lead down to devices with hardware. A loop device has its own queue with a scheduler, so it
-//! counts as a disk, and so does the disk that holds its file.
+//! From there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe
+//! subsystem lead down to devices with hardware. A loop device has its own queue with a scheduler,
+//! so it counts as a disk, and so does the disk that holds its file.
 //!
 //! Limits: the directory must be named by its real path (a snapshot has no links outside of /sys);
 //! the devices of ZFS and network file systems are not found.

@@ -2,13 +2,14 @@
 //!
 //! Method: a device with `/sys/class/net/NAME/device` has its own hardware (or paravirtual device).
 //! Any other is followed down to devices with hardware: a bond to its slaves, others (VLAN, team,
-//! bridge) by their `lower_*` links. A synthetic device of Hyper-V passes its traffic to the virtual
-//! function below it, so the function is tuned if there is one. A device without any hardware below
-//! it is tuned only if it is named, and only its queue files: a veth has RPS and XPS.
+//! bridge) by their `lower_*` links. A synthetic device of Hyper-V passes its traffic to the
+//! virtual function below it, so the function is tuned if there is one. A device without any
+//! hardware below it is tuned only if it is named, and only its queue files: a veth has RPS and
+//! XPS.
 //!
-//! Interrupts come from the device's `msi_irqs` or `irq`; for virtio from the names `virtioN-...` of
-//! exactly this device; for Xen from the names that start with the device's. If `msi_irqs` is empty
-//! (rpk #10838), the PCI address in /proc/interrupts is used.
+//! Interrupts come from the device's `msi_irqs` or `irq`; for virtio from the names `virtioN-...`
+//! of exactly this device; for Xen from the names that start with the device's. If `msi_irqs` is
+//! empty (rpk #10838), the PCI address in /proc/interrupts is used.
 
 pub mod names;
 mod resolve;

@@ -1,9 +1,9 @@
 //! Finds other programs that tune this host: irqbalance, tuned, kubelet, the Scylla operator's
 //! NodeConfig, cri-o, cloud agents, files that are applied at boot, leftovers of perftune.py.
 //!
-//! Each is found by evidence on the host: a process, a file, a setting. Limits: a program that tunes
-//! from a container or over ssh and leaves no file is not found; neither is a job of a cluster that
-//! has not run on this host yet.
+//! Each is found by evidence on the host: a process, a file, a setting. Limits: a program that
+//! tunes from a container or over ssh and leaves no file is not found; neither is a job of a
+//! cluster that has not run on this host yet.
 
 mod collect;
 mod files;

@@ -1,8 +1,8 @@
 //! tuned: the active profile and the settings that it writes.
 //!
 //! Method: the outlines of the profiles (a snapshot keeps sections and keys) are read with the
-//! profiles that they include. If a profile's file was not found, a table of tuned's own profiles is
-//! used; a profile that is in neither is reported as unknown.
+//! profiles that they include. If a profile's file was not found, a table of tuned's own profiles
+//! is used; a profile that is in neither is reported as unknown.
 
 use std::collections::BTreeSet;
 
@@ -129,8 +129,9 @@ impl Written {
         }
     }
 
-    /// Adds included profiles, also those in `${f:virt_check:virtual-guest:throughput-performance}`.
-    /// tuned uses one of them; which one is unknown here, so all count.
+    /// Adds included profiles, also those in
+    /// `${f:virt_check:virtual-guest:throughput-performance}`. tuned uses one of them; which one is
+    /// unknown here, so all count.
     fn include(&mut self, snapshot: &Snapshot, include: &str) {
         let part_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let function = include.contains("${");
