@@ -52,7 +52,7 @@ pub(super) fn apply(
         {
             let text = format!(
                 "{} took {:?} but is {:?} a moment later: another program writes it",
-                companions::place(&step.key),
+                companions::describe_location(&step.key),
                 step.change.wanted,
                 step.change.form.normalize(&now)
             );
@@ -187,7 +187,7 @@ fn prepare<'a>(
 fn away(change: &Change) -> SettingError {
     let text = format!(
         "{} does not exist any more: its device is absent or has another number",
-        companions::place(&change.key)
+        companions::describe_location(&change.key)
     );
     SettingError { class: SettingErrorClass::Absent, text }
 }
@@ -214,7 +214,7 @@ fn write(
         (Ok(()), Ok(now)) => {
             let text = format!(
                 "{} reads {:?} after a write of {:?}",
-                companions::place(key),
+                companions::describe_location(key),
                 change.form.normalize(&now),
                 change.wanted
             );
@@ -232,7 +232,7 @@ fn write(
         && entry.write.earlier.is_empty()
     {
         let companions = &entry.write.companions;
-        companions::put_back(store, companions, &vec![None; companions.len()], None);
+        companions::restore(store, companions, &vec![None; companions.len()], None);
         journal.done(vec![*number]);
     }
     Err(result)

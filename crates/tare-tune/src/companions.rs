@@ -103,7 +103,7 @@ pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Op
 /// `before` are their values just before that, `after` those just after the setting was written. A
 /// value that is neither of these nor the old value comes from another program, and stays unless
 /// the kernel has reset it. Returns the errors.
-pub(super) fn put_back(
+pub(super) fn restore(
     store: &mut dyn SettingStore,
     companions: &[Companion],
     before: &[Option<String>],
@@ -142,7 +142,7 @@ pub(super) fn put_back(
 }
 
 /// Returns the location of a setting for messages.
-pub(super) fn place(key: &Key) -> String {
+pub(super) fn describe_location(key: &Key) -> String {
     match key {
         Key::File { path } => path.clone(),
         Key::Ethtool { nic, setting } => {

@@ -133,13 +133,13 @@ impl SettingLocator {
     }
 }
 
-/// `38` and the rest of a line of /proc/interrupts.
+/// Splits a line of /proc/interrupts into its number and the rest.
 fn number_and_rest(line: &str) -> Option<(u32, String)> {
     let (number, rest) = line.split_once(':')?;
     Some((number.trim().parse().ok()?, rest.to_string()))
 }
 
-/// Number and file of `/proc/irq/N/FILE`.
+/// Returns number and file of a path `/proc/irq/N/FILE`.
 pub(super) fn irq_of(path: &str) -> Option<(u32, &str)> {
     let (number, file) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
     Some((number.parse().ok()?, file))

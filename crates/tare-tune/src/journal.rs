@@ -182,12 +182,12 @@ impl Journal {
         };
         // An unreadable line in the middle was torn by a crash; later lines were appended after it.
         for line in lines.filter_map(|line| serde_json::from_str(line).ok()) {
-            journal.take(line);
+            journal.apply_line(line);
         }
         Ok(Some(journal))
     }
 
-    fn take(&mut self, line: Line) {
+    fn apply_line(&mut self, line: Line) {
         match line {
             Line::Write(write) => {
                 let newest = self.newest.insert(write.key.clone(), write.number);
@@ -264,7 +264,7 @@ impl Journal {
             })(),
         };
         wrote.map_err(|source| TuneError::Write { path: self.path.clone(), source })?;
-        batch.into_iter().for_each(|line| self.take(line));
+        batch.into_iter().for_each(|line| self.apply_line(line));
         Ok(())
     }
 
@@ -295,7 +295,7 @@ impl Journal {
         if let Some(file) = &mut self.file {
             let _ = file.append(std::slice::from_ref(&line), false);
         }
-        self.take(line);
+        self.apply_line(line);
     }
 
     /// Removes the file if nothing is left to restore.

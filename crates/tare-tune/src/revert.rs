@@ -22,7 +22,7 @@ pub(super) fn revert(
     for number in &numbers {
         outcomes.push(match rebooted {
             true => RevertOutcome::Rebooted,
-            false => put_back(journal, store, &mut finder, *number),
+            false => restore_with_companions(journal, store, &mut finder, *number),
         });
     }
     // A write can reset another setting, or be possible only after another (an energy preference
@@ -30,7 +30,7 @@ pub(super) fn revert(
     for (number, outcome) in numbers.iter().zip(&mut outcomes) {
         match outcome {
             RevertOutcome::Failed { .. } => {
-                *outcome = put_back(journal, store, &mut finder, *number);
+                *outcome = restore_with_companions(journal, store, &mut finder, *number);
             }
             RevertOutcome::Restored { .. } => {
                 let write = &journal.entries[number].write;
@@ -56,7 +56,7 @@ pub(super) fn revert(
             group: *group,
             subject: subject.clone(),
             what: what.clone(),
-            place: companions::place(key),
+            place: companions::describe_location(key),
             outcome,
         }
     });
@@ -66,7 +66,7 @@ pub(super) fn revert(
 }
 
 /// Restores one setting and its companions.
-fn put_back(
+fn restore_with_companions(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
     finder: &mut SettingLocator,
@@ -110,7 +110,7 @@ fn put_back(
     if !outcome.is_done() || write.companions.is_empty() || !(written || begun) {
         return outcome;
     }
-    let failed = companions::put_back(store, &write.companions, &before, entry.after.as_ref());
+    let failed = companions::restore(store, &write.companions, &before, entry.after.as_ref());
     match failed.is_empty() {
         true => outcome,
         false => {
@@ -127,7 +127,10 @@ fn restore(store: &mut dyn SettingStore, key: &Key, write: &Write) -> RevertOutc
     match result {
         Ok(now) if write.form.same(&now, &old) => RevertOutcome::Restored { old },
         Ok(now) => {
-            let text = format!("{} reads {now:?} after a write of {old:?}", companions::place(key));
+            let text = format!(
+                "{} reads {now:?} after a write of {old:?}",
+                companions::describe_location(key)
+            );
             RevertOutcome::Failed {
                 error: SettingError { class: SettingErrorClass::NotTaken, text },
                 old,

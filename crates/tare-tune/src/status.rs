@@ -156,7 +156,7 @@ fn of(write: &Write, state: SettingState) -> SettingStatus {
         what: write.what.clone(),
         key: write.key.clone(),
         identity: write.identity.clone(),
-        place: companions::place(&write.key),
+        place: companions::describe_location(&write.key),
         old: write.old.clone(),
         written: write.new.clone(),
         state,
@@ -172,7 +172,7 @@ fn holder(folder: &Path) -> Option<u32> {
 
 /// Describes each tuning from its journal alone, in one line, for `doctor`. The second part is the
 /// command that repairs it, if any.
-pub(crate) fn brief(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
+pub(crate) fn summaries(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
     let folder = folder(state);
     let holder = holder(&folder);
     let mut lines = Vec::new();

@@ -108,7 +108,7 @@ fn compute_cpus_match_published_examples() {
     assert_eq!(cpus.compute.to_mask(), "0xfffefffe");
     assert_eq!(
         cpus.why,
-        "16 cores with 32 threads: one core takes the interrupts, as up to 16 cores need no second"
+        "16 cores with 32 threads: one core takes the interrupts; up to 16 cores need no second one"
     );
     let cpus = both(&host("i3.2xlarge"), &Options::default()).unwrap();
     assert_eq!(cpus.compute.to_mask(), "0x000000fe");
@@ -172,8 +172,7 @@ fn uses_cpus_named_by_user() {
     let error = |cpus: Option<&str>, irq: Option<&str>| by_hand(cpus, irq).unwrap_err().to_string();
     assert_eq!(
         error(Some("1-7"), Some("0-2")),
-        "CPUs 0 of --irq-cpus are not among the CPUs 1-7 that may be used; leave them out or add \
-         them to --cpus"
+        "CPUs 0 of --irq-cpus are not among the usable CPUs 1-7; leave them out or add them to --cpus"
     );
     assert_eq!(
         error(Some("30-33"), None),
@@ -210,8 +209,8 @@ fn refuses_uneven_nodes_with_suggestion() {
     let error = both(&host("i3.16xlarge"), &options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the NUMA nodes are uneven (node 0: 16 cores, node 1: 8 cores), so the automatic rule does \
-         not divide them; give the CPUs of interrupts by hand, such as --irq-cpus 0,16"
+        "the automatic rule does not divide uneven NUMA nodes (node 0: 16 cores, node 1: 8 cores); \
+         name the interrupt CPUs, such as --irq-cpus 0,16"
     );
     // The suggestion works.
     let CpuSetsError::Uneven { suggestion, .. } = error else { panic!("another error") };
@@ -231,10 +230,7 @@ fn offline_cpus_and_smt_off() {
     let cpus = both(&host, &Options::default()).unwrap();
     assert_eq!((cpus.irq.to_string().as_str(), cpus.compute.to_string().as_str()), ("0", "1-15"));
     let said = notes(&machine(&host), &Options::default(), &cpus);
-    assert_eq!(
-        said,
-        ["CPUs 16-31 are offline: they take part in nothing; plan again when they come back"]
-    );
+    assert_eq!(said, ["CPUs 16-31 are offline and not used; plan again when they are online"]);
     let options = Options { cpus: Some(list("15-16")), ..Options::default() };
     let error = both(&host, &options).unwrap_err().to_string();
     assert_eq!(error, "CPUs 16 of --cpus are offline; online are 0-15");
@@ -258,10 +254,12 @@ fn isolated_cpus_are_left_out_unless_requested() {
     let like = Options { like_perftune: true, ..options };
     assert_eq!(divide(&host, &like).unwrap().universe.len(), 32);
     // On request they are used, and interrupts go to CPUs that are not isolated.
-    let asked = Options { cpus: Some(list("7-15,23-31")), ..Options::default() };
-    let cpus = divide(&host, &asked).unwrap();
+    let requested = Options { cpus: Some(list("7-15,23-31")), ..Options::default() };
+    let cpus = divide(&host, &requested).unwrap();
     assert_eq!(cpus.irq.to_string(), "7,23");
-    assert!(notes(&machine(&host), &asked, &cpus)[0].contains("right for a database that pins"));
+    assert!(
+        notes(&machine(&host), &requested, &cpus)[0].contains("right for a database that pins")
+    );
     let only = Options { cpus: Some(list("8-15,24-31")), ..Options::default() };
     assert_eq!(divide(&host, &only).unwrap().irq.to_string(), "8,24");
     // A cpuset partition isolates at run time.
@@ -319,11 +317,11 @@ fn efficiency_cores_take_interrupts_only_on_request() {
         said,
         [
             "CPUs 0-7 are efficiency cores: a shard there is slower than the others; leave them out with \
-         --cpus 8-23; interrupts go to them only when asked (--irq-cpus 0-1)"
+         --cpus 8-23; interrupts go to them only on request (--irq-cpus 0-1)"
         ]
     );
-    let asked = Options { irq_cpus: Some(list("0-1")), ..Options::default() };
-    assert_eq!(divide(&host, &asked).unwrap().compute.to_string(), "2-23");
+    let requested = Options { irq_cpus: Some(list("0-1")), ..Options::default() };
+    assert_eq!(divide(&host, &requested).unwrap().compute.to_string(), "2-23");
     let like = Options { like_perftune: true, ..options };
     assert_eq!(divide(&host, &like).unwrap().irq.to_string(), "0-1");
 }

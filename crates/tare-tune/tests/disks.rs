@@ -79,12 +79,12 @@ fn directories_lead_to_disks() {
     for (directory, expected) in cases {
         let disks = find(&snapshot, &[directory], &[]).unwrap();
         assert_eq!(chains(&disks), *expected, "{directory}");
-        assert!(disks.iter().all(|disk| disk.asked == *directory), "{directory}");
+        assert!(disks.iter().all(|disk| disk.requested == *directory), "{directory}");
     }
     // Each disk once, for the first request.
     let disks = find(&snapshot, &["/home", "/mnt/slow"], &["sda2"]).unwrap();
     assert_eq!(chains(&disks), ["sda"]);
-    assert_eq!(disks[0].asked, "/home");
+    assert_eq!(disks[0].requested, "/home");
 }
 
 #[test]

@@ -216,14 +216,14 @@ fn plans_added_queues_after_the_change() {
 #[test]
 fn plans_requested_values() {
     let snapshot = host(16, "ixgbe", 16).build();
-    let asked = Options {
+    let requested = Options {
         ring: Some(16_384),
         coalesce_us: Some(8),
         rx_queues: Some(4),
         arfs: Some(true),
         ..options()
     };
-    let plan = planned(&snapshot, &asked);
+    let plan = planned(&snapshot, &requested);
     assert_eq!(changes(&plan, "nic_channels"), ["eth0 combined channels = 4"]);
     assert_eq!(changes(&plan, "rings"), ["eth0 rx ring = 8192", "eth0 tx ring = 8192"]);
     assert_eq!(changes(&plan, "ntuple"), ["eth0 ntuple filters = on"]);
@@ -261,9 +261,9 @@ fn bonds_and_vlans_lead_to_physical_devices() {
     let find = |names: &[&str]| {
         let names: Vec<String> = on(names);
         let found = nics::find(&snapshot, &Interrupts::read(&snapshot), &names).unwrap();
-        found.into_iter().map(|nic| (nic.name, nic.asked)).collect::<Vec<_>>()
+        found.into_iter().map(|nic| (nic.name, nic.requested)).collect::<Vec<_>>()
     };
-    let pair = |name: &str, asked: &str| (name.to_string(), asked.to_string());
+    let pair = |name: &str, requested: &str| (name.to_string(), requested.to_string());
     for upper in ["bond0", "bond0.7"] {
         assert_eq!(find(&[upper]), [pair("eth0", upper), pair("eth1", upper)]);
     }
@@ -289,16 +289,18 @@ fn tunes_virtual_device_only_if_named() {
     snapshot.insert(&format!("{folder}/operstate"), file("up"));
     snapshot.insert(&format!("{folder}/queues/rx-0/rps_cpus"), file("00"));
     snapshot.insert(&format!("{folder}/queues/rx-0/rps_flow_cnt"), file("0"));
-    let asked = Options { nics: vec!["veth0".into()], ..options() };
-    let plan = planned(&snapshot, &asked);
+    let requested = Options { nics: vec!["veth0".into()], ..options() };
+    let plan = planned(&snapshot, &requested);
     assert_eq!(changes(&plan, "rps"), ["veth0 rps_cpus of rx-0 = 000000fe"]);
     assert_eq!(items(&plan, "nic_irqs").len() + items(&plan, "nic_channels").len(), 0);
     let machine = planner::read_machine(&snapshot, &options()).unwrap();
     assert_eq!(machine.nics.len(), 1, "not without its name");
-    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..asked });
+    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..requested });
     assert!(like.unwrap_err().to_string().contains("has no hardware"), "perftune.py refuses it");
     snapshot.remove(&format!("{folder}/queues"));
-    let asked = Options { nics: vec!["veth0".into()], ..options() };
-    assert!(planner::plan(&snapshot, &asked).unwrap_err().to_string().contains("neither hardware"));
+    let requested = Options { nics: vec!["veth0".into()], ..options() };
+    assert!(
+        planner::plan(&snapshot, &requested).unwrap_err().to_string().contains("neither hardware")
+    );
     assert!(machine::interrupt_share(&snapshot).is_empty());
 }

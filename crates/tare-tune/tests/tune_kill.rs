@@ -24,7 +24,7 @@ use tune_support::{item, with_key};
 const HITS_MIN: u32 = 5;
 
 /// The maximum of kills.
-const ROUNDS_MAX: u32 = 400;
+const KILLS_MAX: u32 = 400;
 
 /// A host with slow writes.
 struct Slow(LiveHost, Duration);
@@ -91,7 +91,7 @@ impl Work {
     /// Kills a child at random points between its start and its end, half of the time while it
     /// applies, half while it reverts. Continues until enough of both kills hit midway, or fails
     /// after too many. Returns the number of kills, and how many of each kind hit midway.
-    fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
+    fn kill_often(&self, kills: u32) -> (u32, [u32; 2]) {
         let before = self.values();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
         // How long a child takes that is not killed.
@@ -101,10 +101,10 @@ impl Work {
         let after = self.values();
         self.run("revert");
         assert_eq!(self.values(), before);
-        let (mut midway, mut round) = ([0, 0], 0);
-        while round < rounds || midway.iter().any(|hits| *hits < HITS_MIN) {
-            assert!(round < ROUNDS_MAX, "{midway:?} of {round} kills hit midway");
-            let what = if round % 2 == 0 { "apply" } else { "revert" };
+        let (mut midway, mut kill) = ([0, 0], 0);
+        while kill < kills || midway.iter().any(|hits| *hits < HITS_MIN) {
+            assert!(kill < KILLS_MAX, "{midway:?} of {kill} kills hit midway");
+            let what = if kill % 2 == 0 { "apply" } else { "revert" };
             if what == "revert" {
                 self.run("apply");
             }
@@ -116,13 +116,13 @@ impl Work {
             child.kill().unwrap();
             child.wait().unwrap();
             let now = self.values();
-            midway[round as usize % 2] += u32::from(now != before && now != after);
+            midway[kill as usize % 2] += u32::from(now != before && now != after);
             self.run("revert");
-            assert_eq!(self.values(), before, "killed in round {round} ({what})");
-            assert!(!self.folder.join("state/tune").exists(), "round {round}");
-            round += 1;
+            assert_eq!(self.values(), before, "after kill {kill} during {what}");
+            assert!(!self.folder.join("state/tune").exists(), "after kill {kill}");
+            kill += 1;
         }
-        (round, midway)
+        (kill, midway)
     }
 }
 
@@ -187,7 +187,7 @@ impl Drop for Scratch {
     }
 }
 
-fn say(command: &str) -> String {
+fn run_command(command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -212,9 +212,9 @@ fn survives_fifty_kills_on_directory() {
     work.items(&items);
     let bytes = |path: &str| fs::read(scratch.0.join("host").join(&path[1..])).unwrap();
     let path = "/sys/class/net/eth3/queues/rx-255/rps_cpus";
-    let (rounds, [applying, reverting]) = work.kill_often(50);
+    let (kills, [applying, reverting]) = work.kill_often(50);
     assert_eq!(bytes(&path.replace("eth3", &format!("eth{}", 255 % 7))), b"ff\n");
-    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {kills}");
 }
 
 #[test]
@@ -229,10 +229,10 @@ fn survives_fifty_kills_on_veth_and_loop() {
     }
     let mut scratch = Scratch::new("kill-real");
     let namespace = format!("tare-test{}", std::process::id());
-    say(&format!("ip netns add {namespace}"));
+    run_command(&format!("ip netns add {namespace}"));
     let words = |text: String| text.split(' ').map(str::to_string).collect::<Vec<_>>();
     scratch.1.push(words(format!("ip netns delete {namespace}")));
-    say(&format!(
+    run_command(&format!(
         "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
          peer name tare-tv1 numtxqueues 4 numrxqueues 4"
     ));
@@ -276,8 +276,8 @@ fn survives_fifty_kills_on_veth_and_loop() {
         pause_us: 1000,
     };
     work.items(&items);
-    let (rounds, [applying, reverting]) = work.kill_often(50);
-    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+    let (kills, [applying, reverting]) = work.kill_often(50);
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {kills}");
 }
 
 #[test]
@@ -288,10 +288,10 @@ fn revert_restores_channels_and_queues_of_veth() {
     }
     let mut scratch = Scratch::new("channels-real");
     let namespace = format!("tare-testc{}", std::process::id());
-    say(&format!("ip netns add {namespace}"));
+    run_command(&format!("ip netns add {namespace}"));
     let delete = ["ip", "netns", "delete", &namespace];
     scratch.1.push(delete.map(str::to_string).to_vec());
-    say(&format!(
+    run_command(&format!(
         "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
          peer name tare-tv1 numtxqueues 4 numrxqueues 4"
     ));

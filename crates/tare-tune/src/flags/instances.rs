@@ -24,10 +24,10 @@ pub enum InstancesError {
     #[error("no CPU is left for the database; use fewer for interrupts")]
     NoCpus,
     #[error(
-        "{asked} instances need a core each, but CPUs {cpus} are {cores} {}; use at most {cores}",
+        "{requested} instances need a core each, but CPUs {cpus} are {cores} {}; use at most {cores}",
         if *cores == 1 { "core" } else { "cores" }
     )]
-    TooMany { asked: u32, cpus: CpuSet, cores: usize },
+    TooMany { requested: u32, cpus: CpuSet, cores: usize },
 }
 
 /// Divides CPUs of a topology.
@@ -45,19 +45,19 @@ pub fn divide(
 ) -> Result<Vec<Instance>, InstancesError> {
     let part = topology.restrict(cpus);
     let cores: usize = part.nodes.iter().map(|node| node.cores.len()).sum();
-    let asked = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
+    let requested = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
     if cores == 0 {
         return Err(InstancesError::NoCpus);
     }
-    if asked > cores {
-        return Err(InstancesError::TooMany { asked: instances, cpus: part.cpus(), cores });
+    if requested > cores {
+        return Err(InstancesError::TooMany { requested: instances, cpus: part.cpus(), cores });
     }
-    let sets: Vec<CpuSet> = if asked <= part.nodes.len() {
-        runs(part.nodes.len(), asked)
+    let sets: Vec<CpuSet> = if requested <= part.nodes.len() {
+        runs(part.nodes.len(), requested)
             .map(|nodes| part.nodes[nodes].iter().map(|n| n.cpus()).fold(CpuSet::new(), union))
             .collect()
     } else {
-        let counts = apportion(&part, asked);
+        let counts = apportion(&part, requested);
         let nodes = part.nodes.iter().zip(counts);
         nodes
             .flat_map(|(node, count)| {

@@ -145,7 +145,7 @@ pub fn numbers(irqs: &[u32]) -> String {
 }
 
 /// Whether a list of bans fits into one message.
-pub fn fits(irqs: &[u32]) -> bool {
+pub fn fits_in_message(irqs: &[u32]) -> bool {
     request(irqs).len() <= MESSAGE_BYTES_MAX
 }
 
@@ -220,7 +220,7 @@ mod tests {
         assert_eq!(request(&[]), "settings ban irqs NONE");
         assert_eq!(request(&[39, 38, 39]), "settings ban irqs 38 39");
         let irqs: Vec<u32> = (100..220).collect();
-        assert!(fits(&irqs));
-        assert!(!fits(&(100..240).collect::<Vec<_>>()));
+        assert!(fits_in_message(&irqs));
+        assert!(!fits_in_message(&(100..240).collect::<Vec<_>>()));
     }
 }

@@ -95,7 +95,7 @@ impl Irqbalance {
     /// # Errors
     /// When the list is too long for a message, or was not taken.
     pub fn set_bans(&self, irqs: &[u32]) -> Result<(), IrqbalanceError> {
-        if !super::fits(irqs) {
+        if !super::fits_in_message(irqs) {
             return Err(IrqbalanceError::TooMany { count: irqs.len() });
         }
         self.send(&request(irqs))?;

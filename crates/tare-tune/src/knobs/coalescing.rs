@@ -43,17 +43,17 @@ impl Knob for Coalescing {
             let adaptive = value("adaptive-rx").is_some_and(|adaptive| adaptive == "on");
             let what = "receive interrupt delay, µs";
             let shown = if adaptive { format!("{now}, adaptive") } else { now };
-            let Some(asked) = context.options.coalesce_us else {
+            let Some(requested) = context.options.coalesce_us else {
                 let reason = "changed only on request, with --coalesce".into();
                 let action = Action::Leave { now: shown, reason };
                 items.push(context.line(self, &nic.name, what, action));
                 continue;
             };
-            let wanted = asked.to_string();
+            let wanted = requested.to_string();
             if adaptive {
                 let how = format!(
                     "the driver adapts the delay and would overwrite it; run ethtool -C {} \
-                     adaptive-rx off rx-usecs {asked}",
+                     adaptive-rx off rx-usecs {requested}",
                     nic.name
                 );
                 let action = Action::Advise { now: shown, wanted, how };
@@ -67,7 +67,7 @@ impl Knob for Coalescing {
             if let Action::Change(change) = &mut item.action {
                 change.identity = identity(context.snapshot, nic);
             }
-            item.why = format!("--coalesce {asked}; {}", self.why());
+            item.why = format!("--coalesce {requested}; {}", self.why());
             items.push(item);
         }
         items

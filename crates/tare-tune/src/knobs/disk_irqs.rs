@@ -74,10 +74,10 @@ impl Knob for DiskIrqs {
                 _ => {}
             }
         }
-        let mut items = self.place(context, &few, &cpus.irq);
-        items.extend(self.place(context, &nvme, &cpus.universe));
+        let mut items = self.spread_over(context, &few, &cpus.irq);
+        items.extend(self.spread_over(context, &nvme, &cpus.universe));
         for group in managed.chunk_by(|(a, _), (b, _)| a.path == b.path) {
-            items.push(self.left(context, group));
+            items.push(self.left_to_kernel(context, group));
         }
         items
     }
@@ -85,7 +85,12 @@ impl Knob for DiskIrqs {
 
 impl DiskIrqs {
     /// Spreads interrupts over CPUs.
-    fn place(&self, context: &Context<'_>, irqs: &[(&Disk, &Irq)], cpus: &CpuSet) -> Vec<Item> {
+    fn spread_over(
+        &self,
+        context: &Context<'_>,
+        irqs: &[(&Disk, &Irq)],
+        cpus: &CpuSet,
+    ) -> Vec<Item> {
         let slots = spread(&context.machine.topology, cpus, irqs.len());
         let nvme = irqs.first().is_some_and(|(disk, _)| disk.nvme);
         let over = if nvme { "all CPUs" } else { "the interrupt CPUs" };
@@ -120,7 +125,7 @@ impl DiskIrqs {
 
     /// Returns one item for all interrupts of a disk that the kernel places. There may be one
     /// interrupt per CPU.
-    fn left(&self, context: &Context<'_>, group: &[(&Disk, &Irq)]) -> Item {
+    fn left_to_kernel(&self, context: &Context<'_>, group: &[(&Disk, &Irq)]) -> Item {
         let (disk, first) = group[0];
         let (_, last) = group[group.len() - 1];
         let action = Action::Leave {

@@ -11,7 +11,7 @@ use crate::knobs::Context;
 use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
-use super::disk_scheduler::of_disk;
+use super::disk_scheduler::with_disk_identity;
 
 #[derive(Debug)]
 pub(super) struct DiskNomerges;
@@ -60,7 +60,7 @@ impl Knob for DiskNomerges {
             }
             let key = Key::file(path);
             let item = context.item(self, &disk.name, "nomerges", key, ValueFormat::Text, "2");
-            items.extend(item.map(|item| of_disk(context, disk, item)));
+            items.extend(item.map(|item| with_disk_identity(context, disk, item)));
         }
         items
     }

@@ -76,14 +76,14 @@ impl Knob for DiskScheduler {
                 ValueFormat::Choice,
                 wanted,
             );
-            items.extend(item.map(|item| of_disk(context, disk, item)));
+            items.extend(item.map(|item| with_disk_identity(context, disk, item)));
         }
         items
     }
 }
 
 /// Adds the identity of the disk to a change. It stays the same when the disk gets another name.
-pub(super) fn of_disk(context: &Context<'_>, disk: &Disk, mut item: Item) -> Item {
+pub(super) fn with_disk_identity(context: &Context<'_>, disk: &Disk, mut item: Item) -> Item {
     if let Action::Change(change) = &mut item.action {
         change.identity = Identity {
             pci: disk.pci.clone(),

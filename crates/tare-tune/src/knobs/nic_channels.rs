@@ -63,9 +63,9 @@ impl Knob for NicChannels {
             let mut item = context.line(self, &nic.name, &what, action);
             let irq = &context.cpus.irq;
             item.why = match context.options.rx_queues {
-                Some(asked) => format!(
+                Some(requested) => format!(
                     "{} requested, the device has up to {}",
-                    counted(asked as usize, "channel"),
+                    counted(requested as usize, "channel"),
                     channels.max
                 ),
                 None => format!(

@@ -66,7 +66,7 @@ impl Knob for Ntuple {
                 change.identity = identity(context.snapshot, nic);
             }
             item.why = match (options.arfs, shared) {
-                (Some(asked), _) => format!("--arfs {asked}"),
+                (Some(requested), _) => format!("--arfs {requested}"),
                 (None, true) => {
                     "all CPUs take interrupts: a flow can arrive on the CPU that reads it".into()
                 }

@@ -45,14 +45,14 @@ impl Knob for Rings {
                 let Some(now) = value(kind).filter(|now| *now > 0) else { continue };
                 let max = value(&format!("{kind}-max")).unwrap_or(now).max(now);
                 let what = format!("{kind} ring");
-                let Some(asked) = context.options.ring else {
+                let Some(requested) = context.options.ring else {
                     let now = format!("{now} of {max}");
                     let reason = "changed only on request, with --ring".into();
                     let action = Action::Leave { now, reason };
                     items.push(context.line(self, &nic.name, &what, action));
                     continue;
                 };
-                let wanted = asked.clamp(1, max).to_string();
+                let wanted = requested.clamp(1, max).to_string();
                 let key = Key::Ethtool { nic: nic.name.clone(), setting };
                 let item = context.item(self, &nic.name, &what, key, ValueFormat::Text, &wanted);
                 let Some(mut item) = item else { continue };
@@ -61,7 +61,7 @@ impl Knob for Rings {
                     // Like channels: the driver may recreate interrupts with the rings.
                     change.stage = 0;
                 }
-                item.why = format!("{asked} entries requested, the device has up to {max}");
+                item.why = format!("{requested} entries requested, the device has up to {max}");
                 items.push(item);
             }
         }

@@ -66,7 +66,7 @@ const TABLE: &[Sysctl] = &[
     },
     Sysctl {
         name: "fs.aio-max-nr",
-        // Scylla wants 50,000 control blocks of the network, 1,024 of storage and 2 for each shard.
+        // Scylla needs 50,000 control blocks of the network, 1,024 of storage and 2 for each shard.
         rule: Rule::AtLeastPerCpu(1 << 20, 51_026),
         why: "an engine on linux-aio that gets no context does not start, or uses a slower method",
         risk: "any process may keep more kernel memory in aio contexts",
@@ -207,7 +207,8 @@ impl Sysctls {
     }
 }
 
-/// `net.core.somaxconn` is /proc/sys/net/core/somaxconn (proc_sys(5)).
+/// Returns the path of a sysctl: `net.core.somaxconn` is /proc/sys/net/core/somaxconn
+/// (proc_sys(5)).
 fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }

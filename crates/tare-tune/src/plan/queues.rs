@@ -85,8 +85,8 @@ pub fn predict<'a>(nic: &'a Nic, options: &Options, cpus: &CpuSets) -> Queues<'a
         None => numbers.is_empty(),
     };
     // perftune.py checks queues only where it set channels or the hash cannot feed all of them.
-    let looks = !options.like_perftune || channels.is_some() || most < irqs.len();
-    let (irqs, mut rest): (Vec<&Irq>, Vec<&Irq>) = match looks && !rx.is_empty() {
+    let separates = !options.like_perftune || channels.is_some() || most < irqs.len();
+    let (irqs, mut rest): (Vec<&Irq>, Vec<&Irq>) = match separates && !rx.is_empty() {
         true => irqs.into_iter().partition(serves),
         false => (irqs, Vec::new()),
     };
@@ -137,12 +137,12 @@ fn channels(nic: &Nic, options: &Options, cpus: &CpuSets) -> Option<ChannelsWant
         true => (EthtoolSetting::ChannelsRx, has.rx, has.rx_max),
         false => (EthtoolSetting::ChannelsCombined, has.combined, has.combined_max),
     };
-    let asked = options.rx_queues.unwrap_or(u32::try_from(cpus.irq.len()).unwrap_or(u32::MAX));
-    let refused = options.like_perftune && asked > max;
-    if max == 0 || asked == 0 || now == 0 || refused {
+    let requested = options.rx_queues.unwrap_or(u32::try_from(cpus.irq.len()).unwrap_or(u32::MAX));
+    let refused = options.like_perftune && requested > max;
+    if max == 0 || requested == 0 || now == 0 || refused {
         return None;
     }
-    Some(ChannelsWanted { setting, now, wanted: asked.min(max), max })
+    Some(ChannelsWanted { setting, now, wanted: requested.min(max), max })
 }
 
 /// Whether the options keep a knob in the plan.

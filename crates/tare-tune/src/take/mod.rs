@@ -33,7 +33,7 @@ const FILE_MAX: usize = 16 << 20;
 const BUFFER: usize = 64 << 10;
 
 /// The time over which the load of the CPUs is measured.
-const LOAD_STRETCH: Duration = Duration::from_millis(500);
+const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
 /// The maximum length of a process's name in the kernel (`TASK_COMM_LEN` without the zero byte).
 const PROCESS_NAME_MAX: usize = 15;
@@ -43,37 +43,37 @@ impl Snapshot {
     /// irqbalance are queried, and the load is measured for half a second. Below any other root the
     /// pseudo files are in `tare/`.
     pub fn take(root: &Path) -> Self {
-        let living = root == Path::new("/");
-        let before = living.then(|| cpu_lines(root));
-        let mut taking = SnapshotReader::new(root, Self::default());
+        let live = root == Path::new("/");
+        let before = live.then(|| cpu_lines(root));
+        let mut reader = SnapshotReader::new(root, Self::default());
         for pattern in HOST.iter().chain(crate::irqbalance::options_file::FILES) {
-            taking.pattern("", pattern);
+            reader.add_pattern("", pattern);
         }
-        for folder in taking.pci_devices() {
+        for folder in reader.pci_devices() {
             for pattern in PCI {
-                taking.pattern(&folder, pattern);
+                reader.add_pattern(&folder, pattern);
             }
             // Drivers and users identify the device by its address.
             if let Some(address) = folder.rsplit('/').next() {
                 let target = format!("../../..{}", folder.trim_start_matches("/sys"));
-                taking.put(&format!("/sys/bus/pci/devices/{address}"), Node::Link(target));
+                reader.put(&format!("/sys/bus/pci/devices/{address}"), Node::Link(target));
             }
         }
         for path in FIXED {
-            if let Ok(text) = fs::read_to_string(taking.on_host(path)) {
-                taking.put_file(path, &text);
+            if let Ok(text) = fs::read_to_string(reader.on_host(path)) {
+                reader.put_file(path, &text);
             }
         }
-        taking.processes();
-        if let Ok(name) = fs::read_to_string(taking.on_host("/proc/sys/kernel/hostname")) {
-            taking.put_file(HOST_NAME, &name);
+        reader.add_processes();
+        if let Ok(name) = fs::read_to_string(reader.on_host("/proc/sys/kernel/hostname")) {
+            reader.put_file(HOST_NAME, &name);
         }
-        let mut snapshot = taking.snapshot;
+        let mut snapshot = reader.snapshot;
         match before {
             None => {
-                let mut taking = SnapshotReader::new(root, snapshot);
-                taking.everything("/tare");
-                snapshot = taking.snapshot;
+                let mut reader = SnapshotReader::new(root, snapshot);
+                reader.add_folder("/tare");
+                snapshot = reader.snapshot;
             }
             Some(before) => {
                 snapshot.keep_ends_of_links();
@@ -82,7 +82,7 @@ impl Snapshot {
                 for (path, text) in crate::irqbalance::describe().into_iter().chain(owners) {
                     snapshot.insert(&path, Node::File(text));
                 }
-                std::thread::sleep(LOAD_STRETCH);
+                std::thread::sleep(LOAD_WINDOW);
                 snapshot.insert("/tare/load/stat-0", Node::File(before));
                 snapshot.insert("/tare/load/stat-1", Node::File(cpu_lines(root)));
             }
@@ -119,7 +119,7 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// Adds everything below a folder that a pattern matches.
-    fn pattern(&mut self, folder: &str, pattern: &str) {
+    fn add_pattern(&mut self, folder: &str, pattern: &str) {
         let parts: Vec<&str> = pattern.split('/').skip_while(|part| part.is_empty()).collect();
         let rest: Vec<Part> = parts.iter().rev().map(|part| Part::pattern(part)).collect();
         self.walk(folder.to_string(), rest, LINKS_MAX);
@@ -262,21 +262,21 @@ impl<'a> SnapshotReader<'a> {
     }
 
     /// Adds a whole folder, for the pseudo files of a host on disk.
-    fn everything(&mut self, folder: &str) {
+    fn add_folder(&mut self, folder: &str) {
         for name in self.matching(folder, &["*".to_string()]) {
             let path = format!("{folder}/{name}");
             match self.node_at(&path) {
                 Some(Found::File(text)) => self.put_file(&path, &text),
                 Some(Found::Folder) => {
                     self.put(&path, Node::Directory);
-                    self.everything(&path);
+                    self.add_folder(&path);
                 }
                 Some(Found::Link(_)) | None => {}
             }
         }
     }
 
-    fn processes(&mut self) {
+    fn add_processes(&mut self) {
         for id in self.matching("/proc", &["#".to_string()]) {
             let Ok(name) = fs::read_to_string(self.on_host(&format!("/proc/{id}/comm"))) else {
                 continue;

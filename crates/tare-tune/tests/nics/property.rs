@@ -34,7 +34,7 @@ fn hosts() -> impl Strategy<Value = Host> {
     })
 }
 
-fn asked() -> impl Strategy<Value = Options> {
+fn requested() -> impl Strategy<Value = Options> {
     let modes = [Mode::Auto, Mode::Mq, Mode::Sq, Mode::SqSplit, Mode::None];
     let mode = prop::sample::select(modes.to_vec());
     let part = prop::sample::select(vec![
@@ -59,7 +59,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn applied_plan_leaves_no_changes(host in hosts(), options in asked()) {
+    fn applied_plan_leaves_no_changes(host in hosts(), options in requested()) {
         let mut snapshot = host.build();
         match planner::plan(&snapshot, &options) {
             Ok(_) => {}
@@ -74,7 +74,7 @@ proptest! {
     }
 
     #[test]
-    fn interrupts_are_even_on_interrupt_cpus(host in hosts(), mut options in asked()) {
+    fn interrupts_are_even_on_interrupt_cpus(host in hosts(), mut options in requested()) {
         options.only.clear();
         let snapshot = host.build();
         let Ok(plan) = planner::plan(&snapshot, &options) else { return Ok(()) };

@@ -153,7 +153,7 @@ fn seastar_2534_synthetic_device_leads_to_its_function() {
     for names in [&["eth0"][..], &[]] {
         let nics = found(&snapshot, names).unwrap();
         assert_eq!(nics.len(), 1, "{names:?}");
-        assert_eq!((nics[0].name.as_str(), nics[0].asked.as_str()), ("enP1s1", "eth0"));
+        assert_eq!((nics[0].name.as_str(), nics[0].requested.as_str()), ("enP1s1", "eth0"));
         assert_eq!(nics[0].irqs_of_queues, 8);
     }
     // Without a function below it, only its own queue files are tuned.

@@ -2,7 +2,7 @@
 
 use super::Knob;
 use crate::irqbalance::options_file::OptionsFile;
-use crate::irqbalance::{fits, numbers};
+use crate::irqbalance::{fits_in_message, numbers};
 use crate::knobs::Context;
 use crate::plan::{Action, Change, Group, Identity, Item, Key, Mode, Requirement, ValueFormat};
 
@@ -92,7 +92,7 @@ fn live(context: &Context<'_>, now: &str, ours: &[u32]) -> Action {
     let mut wanted: Vec<u32> = banned.iter().filter(here).chain(ours).copied().collect();
     wanted.sort_unstable();
     wanted.dedup();
-    if !fits(&wanted) {
+    if !fits_in_message(&wanted) {
         let why = format!("{} interrupts do not fit in one message to its socket", wanted.len());
         return advise(context, &numbers(&banned), ours, &why);
     }

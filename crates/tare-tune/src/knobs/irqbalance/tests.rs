@@ -16,7 +16,7 @@ fn host(irqs: std::ops::Range<u32>) -> Machine {
     };
     let nic = Nic {
         name: "eth0".into(),
-        asked: "eth0".into(),
+        requested: "eth0".into(),
         driver: "ixgbe".into(),
         pci: None,
         rx_queues: vec![0, 1],

@@ -12,10 +12,10 @@ const DEPTH_MAX: usize = 16;
 pub(super) fn disks(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
-    asked: &str,
+    requested: &str,
     tops: &[String],
 ) -> Result<Vec<Disk>, DiskError> {
-    let mut walk = Walk { snapshot, interrupts, asked, disks: Vec::new() };
+    let mut walk = Walk { snapshot, interrupts, requested, disks: Vec::new() };
     for top in tops {
         walk.down(top, &mut Vec::new())?;
     }
@@ -25,7 +25,7 @@ pub(super) fn disks(
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     interrupts: &'a Interrupts,
-    asked: &'a str,
+    requested: &'a str,
     disks: Vec<Disk>,
 }
 
@@ -91,7 +91,7 @@ impl Walk<'_> {
         }
         self.disks.push(Disk {
             name: name.to_string(),
-            asked: self.asked.to_string(),
+            requested: self.requested.to_string(),
             above,
             pci: last_pci_address(&path).map(str::to_string),
             nvme: name.starts_with("nvme"),

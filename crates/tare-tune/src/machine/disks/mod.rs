@@ -21,7 +21,7 @@ pub struct Disk {
     /// `nvme0n1`, `vda`, `sda`.
     pub name: String,
     /// The directory or device that was requested, for which it was found.
-    pub asked: String,
+    pub requested: String,
     /// Real path of its folder in sysfs: `/sys/devices/.../block/nvme0n1`.
     pub path: String,
     /// Devices between the requested one and this disk, the topmost first: `dm-0`, `md0`.
@@ -113,9 +113,9 @@ pub fn find(
 }
 
 /// Returns notes about the choice of disks for the user.
-pub fn notes(asked: bool, disks: &[Disk]) -> Vec<String> {
+pub fn notes(requested: bool, disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
-    if disks.is_empty() && !asked {
+    if disks.is_empty() && !requested {
         notes.push(
             "no disk is tuned: none of the default data directories of databases is a mount of its \
              own; name one with --dir or --dev"

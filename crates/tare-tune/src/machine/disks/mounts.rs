@@ -67,8 +67,8 @@ pub(super) fn devices(
 
 /// Returns the kernel's name of a block device given as `nvme0n1`, `/dev/nvme0n1`,
 /// `/dev/mapper/data` or `/dev/vg/data`.
-pub(super) fn device(snapshot: &Snapshot, asked: &str) -> Result<String, DiskError> {
-    let short = asked.strip_prefix("/dev/").unwrap_or(asked);
+pub(super) fn device(snapshot: &Snapshot, requested: &str) -> Result<String, DiskError> {
+    let short = requested.strip_prefix("/dev/").unwrap_or(requested);
     // sysfs writes `cciss/c0d0` as `cciss!c0d0`.
     let name = short.replace('/', "!");
     let exists = |name: &str| snapshot.exists(&format!("/sys/class/block/{name}"));
@@ -98,7 +98,7 @@ pub(super) fn device(snapshot: &Snapshot, asked: &str) -> Result<String, DiskErr
             };
             let nearest = names.iter().find(near).filter(|_| !short.is_empty());
             let nearest = nearest.map(|name| name.to_string());
-            Err(DiskError::UnknownDevice { name: asked.into(), nearest })
+            Err(DiskError::UnknownDevice { name: requested.into(), nearest })
         }
     }
 }

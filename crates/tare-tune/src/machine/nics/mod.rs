@@ -26,7 +26,7 @@ pub struct Nic {
     pub name: String,
     /// The requested name: the bond, VLAN or synthetic device that this one serves; otherwise its
     /// own name.
-    pub asked: String,
+    pub requested: String,
     /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ... Empty if unknown.
     pub driver: String,
     /// PCI address, if it has one.
@@ -94,7 +94,10 @@ pub fn find(
         true => resolve::all(snapshot),
         false => resolve::named(snapshot, names)?,
     };
-    Ok(found.into_iter().map(|(name, asked)| read(snapshot, interrupts, name, asked)).collect())
+    Ok(found
+        .into_iter()
+        .map(|(name, requested)| read(snapshot, interrupts, name, requested))
+        .collect())
 }
 
 /// Whether a device has its own hardware or paravirtual device.
@@ -102,7 +105,7 @@ pub fn has_hardware(snapshot: &Snapshot, name: &str) -> bool {
     snapshot.exists(&format!("/sys/class/net/{name}/device"))
 }
 
-fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: String) -> Nic {
+fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, requested: String) -> Nic {
     let device = snapshot.real(&format!("/sys/class/net/{name}/device"));
     let pci = device.as_deref().and_then(last_pci_address).map(str::to_string);
     let irqs = match &device {
@@ -115,7 +118,7 @@ fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: Strin
         tx_queues: queues(snapshot, &name, "tx-"),
         channels: channels(snapshot, &name),
         name,
-        asked,
+        requested,
         pci,
         irqs_of_queues: irqs.len(),
         irqs,

@@ -15,7 +15,7 @@ pub(super) fn all(snapshot: &Snapshot) -> Vec<Found> {
     let up = devices.iter().filter(|name| has_hardware(snapshot, name) && is_up(snapshot, name));
     let found: Vec<Found> = up.flat_map(|name| below(snapshot, name)).collect();
     // A virtual function is also found by itself. The entry that names the device it serves stays.
-    let serves = |(name, asked): &Found| name != asked;
+    let serves = |(name, requested): &Found| name != requested;
     let of_others: BTreeSet<&String> =
         found.iter().filter(|device| serves(device)).map(|(name, _)| name).collect();
     let kept = found.iter().filter(|device| serves(device) || !of_others.contains(&device.0));
@@ -42,10 +42,10 @@ pub(super) fn named(snapshot: &Snapshot, names: &[String]) -> Result<Vec<Found>,
 }
 
 /// Returns the devices with hardware at or below a name, each with that name.
-fn below(snapshot: &Snapshot, asked: &str) -> Vec<Found> {
+fn below(snapshot: &Snapshot, requested: &str) -> Vec<Found> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    let mut waiting = vec![asked.to_string()];
+    let mut waiting = vec![requested.to_string()];
     while let Some(name) = waiting.pop() {
         if !seen.insert(name.clone()) {
             continue;
@@ -58,7 +58,7 @@ fn below(snapshot: &Snapshot, asked: &str) -> Vec<Found> {
             false => lower(snapshot, &name),
         };
         if hardware && lower.is_empty() {
-            found.push((name, asked.to_string()));
+            found.push((name, requested.to_string()));
         }
         // The last is popped first, so this keeps the order.
         lower.reverse();

@@ -33,12 +33,12 @@ pub struct Owner {
 /// The owners in a snapshot, those that write soonest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    pub list: Vec<Owned>,
+    pub list: Vec<OwnedSettings>,
 }
 
 /// An owner with the settings that it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedSettings {
     pub owner: Owner,
     /// Names of the knobs that it also writes.
     pub knobs: Vec<&'static str>,
@@ -180,7 +180,7 @@ impl Owners {
     /// Returns the first other program that writes one setting of a knob; `what` names it as in an
     /// item of a plan.
     pub fn of_setting(&self, knob: &str, what: &str) -> Option<&Owner> {
-        let writes = |owned: &&Owned| {
+        let writes = |owned: &&OwnedSettings| {
             owned.knobs.contains(&knob)
                 && (knob != "sysctls"
                     || owned.settings.is_empty()
@@ -191,7 +191,7 @@ impl Owners {
 }
 
 impl Rule {
-    fn owner(&self, snapshot: &Snapshot) -> Option<Owned> {
+    fn owner(&self, snapshot: &Snapshot) -> Option<OwnedSettings> {
         let file = self.files.iter().find(|file| is_present(snapshot, file));
         let process = self.processes.iter().find(|process| runs(snapshot, process));
         let evidence = match (file, process) {
@@ -200,11 +200,11 @@ impl Rule {
             (None, None) => return None,
         };
         let owner = Owner { name: self.name.into(), evidence, effect: self.effect.into() };
-        Some(Owned { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
+        Some(OwnedSettings { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
     }
 }
 
-fn irqbalance(snapshot: &Snapshot) -> Option<Owned> {
+fn irqbalance(snapshot: &Snapshot) -> Option<OwnedSettings> {
     let pid = snapshot.read("/tare/irqbalance/pid")?;
     let setup = snapshot.read("/tare/irqbalance/setup").and_then(|text| Setup::parse(text).ok());
     let interval = setup.map_or("10 s".into(), |setup| format!("{} s", setup.interval_s));
@@ -214,7 +214,7 @@ fn irqbalance(snapshot: &Snapshot) -> Option<Owned> {
         evidence: socket.unwrap_or_else(|| format!("process {pid}")),
         effect: format!("moves interrupts every {interval} unless they are banned"),
     };
-    Some(Owned { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
+    Some(OwnedSettings { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
 }
 
 /// Whether a process of this name was running.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_std::cpus::CpuSet;
 
-use super::{Owned, Owner, settings};
+use super::{OwnedSettings, Owner, settings};
 use crate::machine::Machine;
 use crate::snapshot::Snapshot;
 
@@ -88,16 +88,16 @@ fn plain(value: &str) -> String {
 fn at_each_start(snapshot: &Snapshot) -> bool {
     let text = snapshot.read("/tare/owners/settings").unwrap_or_default();
     let mut settings = settings::parse(text).filter(|setting| setting.kind == "scylla");
-    let asked = settings.any(|setting| {
+    let requested = settings.any(|setting| {
         ["SET_NIC", "SET_NIC_AND_DISKS"].contains(&setting.key)
             && setting.value.eq_ignore_ascii_case("yes")
     });
     let service = super::present(snapshot).any(|path| path.ends_with("/scylla-server.service"));
-    asked && service
+    requested && service
 }
 
 /// Returns perftune.py as the owner of the settings that it writes at each start.
-pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
+pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
     if !at_each_start(snapshot) {
         return None;
     }
@@ -126,7 +126,7 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
     };
     let settings =
         ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"].map(String::from).to_vec();
-    Some(Owned { owner, knobs, settings })
+    Some(OwnedSettings { owner, knobs, settings })
 }
 
 /// Returns notes about wrong options and about contradictions to the plan.
@@ -178,7 +178,8 @@ pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) ->
              or give --irq-cpus {irq}"
         ));
     }
-    let of_plan = |nic: &&str| machine.nics.iter().any(|is| is.name == **nic || is.asked == **nic);
+    let of_plan =
+        |nic: &&str| machine.nics.iter().any(|is| is.name == **nic || is.requested == **nic);
     let others: Vec<&str> =
         nics.iter().filter(there).filter(|nic| !of_plan(nic)).copied().collect();
     if !others.is_empty() && !machine.nics.is_empty() {

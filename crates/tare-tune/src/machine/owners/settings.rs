@@ -7,7 +7,7 @@ use std::fs;
 use std::path::Path;
 
 use super::files::entries;
-use super::{Owned, Owner};
+use super::{OwnedSettings, Owner};
 
 /// A kind of file and how its lines are read.
 struct Kind {
@@ -164,7 +164,7 @@ pub(super) fn parse(text: &str) -> impl Iterator<Item = Setting<'_>> {
 
 /// Returns the owners of settings. Of the files of sysctl.d the one that is read last comes first,
 /// because it wins.
-pub(super) fn owners(text: &str) -> Vec<Owned> {
+pub(super) fn owners(text: &str) -> Vec<OwnedSettings> {
     let mut settings: Vec<Setting<'_>> = parse(text).collect();
     let name = |setting: &Setting<'_>| match setting.path {
         "/etc/sysctl.conf" => "99-sysctl.conf".to_string(),
@@ -174,7 +174,7 @@ pub(super) fn owners(text: &str) -> Vec<Owned> {
     settings.iter().filter_map(owner).collect()
 }
 
-fn owner(setting: &Setting<'_>) -> Option<Owned> {
+fn owner(setting: &Setting<'_>) -> Option<OwnedSettings> {
     let Setting { kind, path, key, value } = *setting;
     let (name, effect, knob) = match kind {
         "sysctl" => {
@@ -201,7 +201,7 @@ fn owner(setting: &Setting<'_>) -> Option<Owned> {
     };
     let owner = Owner { name: name.into(), evidence: path.into(), effect };
     let settings = if kind == "sysctl" { vec![key.to_string()] } else { Vec::new() };
-    Some(Owned { owner, knobs: vec![knob], settings })
+    Some(OwnedSettings { owner, knobs: vec![knob], settings })
 }
 
 /// Returns the knob that writes a sysctl.

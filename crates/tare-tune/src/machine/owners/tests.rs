@@ -37,10 +37,10 @@ const ALL: &[&str] = &[
     "limits",
 ];
 
-/// `NAME (EVIDENCE): knobs` of each owner.
+/// Formats each owner as `NAME (EVIDENCE): knobs`.
 fn owners(files: &[(&str, &str)]) -> Vec<String> {
     let owners = Owners::read(&host(files));
-    let line = |owned: &Owned| {
+    let line = |owned: &OwnedSettings| {
         for knob in &owned.knobs {
             assert!(ALL.contains(knob), "unknown knob {knob}");
         }
@@ -236,7 +236,7 @@ fn machine() -> (Machine, CpuSet, CpuSet) {
     };
     let nic = Nic {
         name: "eth0".into(),
-        asked: "eth0".into(),
+        requested: "eth0".into(),
         driver: "ena".into(),
         pci: None,
         rx_queues: vec![0],

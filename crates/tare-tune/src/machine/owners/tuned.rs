@@ -7,7 +7,7 @@
 use std::collections::BTreeSet;
 
 use super::settings::knob_of_sysctl;
-use super::{Owned, Owner};
+use super::{OwnedSettings, Owner};
 use crate::snapshot::Snapshot;
 
 /// The profiles of tuned 2.20 to 2.24: name, included profile, further knobs that it writes.
@@ -52,7 +52,7 @@ struct Written {
 }
 
 /// Returns tuned as an owner if it runs.
-pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
+pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
     let profile = snapshot.read("/etc/tuned/active_profile").unwrap_or_default();
     if !super::runs(snapshot, "tuned") {
         return None;
@@ -81,7 +81,7 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
         true => Vec::new(),
         false => written.sysctls.into_iter().collect(),
     };
-    Some(Owned { owner, knobs: written.knobs.into_iter().collect(), settings })
+    Some(OwnedSettings { owner, knobs: written.knobs.into_iter().collect(), settings })
 }
 
 impl Written {

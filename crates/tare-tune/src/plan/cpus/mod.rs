@@ -115,7 +115,7 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
     let part = topology.restrict(&universe);
     let (irq, why) = match (&options.irq_cpus, options.mode) {
         (Some(_), mode) if mode != Mode::Auto => return Err(CpuSetsError::TwoRules { mode }),
-        (Some(irq), _) => (given(irq, &universe)?, "chosen with --irq-cpus".to_string()),
+        (Some(irq), _) => (checked_irq_cpus(irq, &universe)?, "chosen with --irq-cpus".to_string()),
         (None, Mode::Auto) => auto(&part, options, ratio as usize)?,
         (None, Mode::Mq) => {
             (universe.clone(), "mode mq: interrupts and compute share all CPUs".into())
@@ -145,11 +145,11 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
 
 fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsError> {
     let online = topology.cpus();
-    let Some(asked) = &options.cpus else {
+    let Some(requested) = &options.cpus else {
         if options.like_perftune {
             return Ok(online);
         }
-        let universe = online.difference(&kept_free(topology));
+        let universe = online.difference(&reserved(topology));
         return match universe.is_empty() {
             true => Err(CpuSetsError::NoUniverse {
                 reason: format!("all of {online} are isolated (isolcpus= or a cpuset partition)"),
@@ -157,8 +157,8 @@ fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsErr
             false => Ok(universe),
         };
     };
-    let missing = asked.difference(&online);
-    if asked.is_empty() {
+    let missing = requested.difference(&online);
+    if requested.is_empty() {
         return Err(CpuSetsError::NoUniverse { reason: "--cpus is empty".into() });
     }
     if !missing.is_empty() {
@@ -166,15 +166,15 @@ fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsErr
         let state = if off { "offline" } else { "not on this machine" };
         return Err(CpuSetsError::NotOnline { missing, state, online });
     }
-    Ok(asked.clone())
+    Ok(requested.clone())
 }
 
 /// Returns the CPUs that an administrator reserved for pinned tasks.
-fn kept_free(topology: &Topology) -> CpuSet {
+fn reserved(topology: &Topology) -> CpuSet {
     topology.isolated.union(&topology.partitioned)
 }
 
-fn given(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
+fn checked_irq_cpus(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
     let outside = irq.difference(universe);
     if irq.is_empty() {
         return Err(CpuSetsError::NoIrq);
@@ -194,20 +194,20 @@ fn auto(
     let all = part.cpus();
     let threads = all.len();
     let cores = part.cores().count();
-    let takers = match options.like_perftune {
+    let candidates = match options.like_perftune {
         true => part.clone(),
-        false => part.restrict(&takers(part)?),
+        false => part.restrict(&irq_candidates(part)?),
     };
     if !is_even(part) {
         let nodes = part.nodes.iter().map(|node| {
             format!("node {}: {}", node.id, shape(node.cores.len(), node.cpus().len()))
         });
         let nodes = nodes.collect::<Vec<_>>().join(", ");
-        return Err(CpuSetsError::Uneven { nodes, suggestion: by_node(part, &takers, ratio) });
+        return Err(CpuSetsError::Uneven { nodes, suggestion: by_node(part, &candidates, ratio) });
     }
     let shape = shape(cores, threads);
     if threads <= SHARED_THREADS_MAX {
-        let irq = takers.cpus();
+        let irq = candidates.cpus();
         let why = match irq == all {
             true => format!("{shape}: too few to reserve some for interrupts"),
             false => format!("{shape}: interrupts go to those with a scheduler tick"),
@@ -215,16 +215,16 @@ fn auto(
         return Ok((irq, why));
     }
     if cores <= SINGLE_CORES_MAX {
-        let irq = first_core(&takers).iter().take(1).collect();
+        let irq = first_core(&candidates).iter().take(1).collect();
         return Ok((irq, format!("{shape}: one thread takes the interrupts")));
     }
     if cores <= ratio {
         let why = format!(
             "{shape}: one core takes the interrupts; up to {ratio} cores need no second one"
         );
-        return Ok((first_core(&takers), why));
+        return Ok((first_core(&candidates), why));
     }
-    let irq = by_node(part, &takers, ratio);
+    let irq = by_node(part, &candidates, ratio);
     let of_each = part.nodes.first().map_or(0, |node| node.cores.len().div_ceil(ratio));
     let noun = if of_each == 1 { "core takes" } else { "cores take" };
     let whose = match part.nodes.len() {
@@ -238,28 +238,28 @@ fn auto(
 
 /// Returns the CPUs that may take interrupts by default: those with a tick, and among these, if
 /// there are any, those that are neither isolated nor efficiency cores.
-fn takers(part: &Topology) -> Result<CpuSet, CpuSetsError> {
+fn irq_candidates(part: &Topology) -> Result<CpuSet, CpuSetsError> {
     let all = part.cpus();
-    let mut takers = all.difference(&part.nohz_full);
-    if takers.is_empty() {
+    let mut candidates = all.difference(&part.nohz_full);
+    if candidates.is_empty() {
         return Err(CpuSetsError::OnlyTickless { cpus: all });
     }
     // Where all CPUs are shared, efficiency cores are too.
     let efficiency =
         if all.len() <= SHARED_THREADS_MAX { CpuSet::new() } else { part.efficiency.clone() };
-    for avoided in [kept_free(part), efficiency] {
-        let rest = takers.difference(&avoided);
+    for avoided in [reserved(part), efficiency] {
+        let rest = candidates.difference(&avoided);
         if !rest.is_empty() {
-            takers = rest;
+            candidates = rest;
         }
     }
-    Ok(takers)
+    Ok(candidates)
 }
 
 /// Returns, in every node, one core for each `ratio` of the node's cores: the first cores that may
 /// take interrupts.
-fn by_node(part: &Topology, takers: &Topology, ratio: usize) -> CpuSet {
-    let nodes = takers.nodes.iter().flat_map(|node| {
+fn by_node(part: &Topology, candidates: &Topology, ratio: usize) -> CpuSet {
+    let nodes = candidates.nodes.iter().flat_map(|node| {
         let whole = part.nodes.iter().find(|whole| whole.id == node.id);
         let count = whole.map_or(0, |whole| whole.cores.len().div_ceil(ratio));
         node.cores.iter().take(count)

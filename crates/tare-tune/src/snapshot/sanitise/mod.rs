@@ -26,16 +26,16 @@ impl Snapshot {
             Some(Node::File(text)) => Some(text.trim().to_string()),
             _ => None,
         };
-        let mut hider = Redactor::new(name.as_deref());
+        let mut redactor = Redactor::new(name.as_deref());
         let mut clean = Self::default();
         let kept = self.nodes().filter(|(path, _)| !path.starts_with("/tare/private"));
         for (path, node) in kept {
             let node = match node {
-                Node::File(text) => Node::File(hider.hide(text)),
-                Node::Link(target) => Node::Link(hider.hide(target)),
+                Node::File(text) => Node::File(redactor.redact(text)),
+                Node::Link(target) => Node::Link(redactor.redact(target)),
                 Node::Directory => Node::Directory,
             };
-            clean.nodes.insert(hider.hide(path), node);
+            clean.nodes.insert(redactor.redact(path), node);
         }
         clean
     }
@@ -60,7 +60,7 @@ impl Redactor {
         Self { host, known: BTreeMap::new() }
     }
 
-    fn hide(&mut self, text: &str) -> String {
+    fn redact(&mut self, text: &str) -> String {
         // CPU masks and interrupt counters are most of the text and contain no identifier.
         let suspect = |byte: u8| matches!(byte, b':' | b'.' | b'-');
         let long = text.len() >= HEXADECIMAL_RUN;

@@ -3,10 +3,10 @@ use super::*;
 #[test]
 fn redacts_only_identifiers() {
     let check = |text: &str, expect: &str| {
-        let mut hider = Redactor::new(Some("db-node.example.org"));
-        assert_eq!(hider.hide(text), expect, "{text}");
+        let mut redactor = Redactor::new(Some("db-node.example.org"));
+        assert_eq!(redactor.redact(text), expect, "{text}");
         let expect = expect.to_string();
-        assert_eq!(hider.hide(&expect), expect);
+        assert_eq!(redactor.redact(&expect), expect);
     };
     check("inet 10.1.2.3/24 up", "inet hidden/24 up");
     check("listen 10.1.2.3:9042", "listen hidden");
