@@ -19,10 +19,10 @@ pub const SECTOR_BYTES: u64 = 512;
 /// How long a detached device may stay in use by a file system that is being unmounted.
 const DETACH_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a block device could not be made or removed.
+/// Why a block device could not be created or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlockError {
-    #[error("cannot make a loop device of {}", .file.display())]
+    #[error("cannot create a loop device of {}", .file.display())]
     Attach { file: PathBuf, source: ExecError },
     #[error("losetup named no device for {}, but said {said:?}", .file.display())]
     NoDevice { file: PathBuf, said: String },
@@ -36,7 +36,7 @@ pub enum BlockError {
     InUse { file: PathBuf, device: String },
     #[error("cannot remove the mapping {name}")]
     Unmap { name: String, source: ExecError },
-    #[error("cannot make the mapping {name}")]
+    #[error("cannot create the mapping {name}")]
     Map { name: String, source: ExecError },
 }
 

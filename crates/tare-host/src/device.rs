@@ -20,9 +20,9 @@ pub enum DeviceError {
         .device.display(), .device.display()
     )]
     NotNamed { device: PathBuf },
-    #[error("{} is no block device", .device.display())]
+    #[error("{} is not a block device", .device.display())]
     NoBlockDevice { device: PathBuf },
-    #[error("cannot look at {}", .device.display())]
+    #[error("cannot inspect {}", .device.display())]
     Look { device: PathBuf, source: io::Error },
     #[error("{} is left alone: {part} is mounted on {point}", .device.display())]
     Mounted { device: PathBuf, part: String, point: String },
@@ -34,7 +34,7 @@ pub enum DeviceError {
     Held { device: PathBuf, part: String, holder: String },
     #[error("{} is left alone: it is read-only", .device.display())]
     ReadOnly { device: PathBuf },
-    #[error("{} is left alone: the kernel says that it is in use", .device.display())]
+    #[error("{} is left alone: the kernel reports that it is in use", .device.display())]
     InUse { device: PathBuf, source: io::Error },
 }
 

@@ -55,10 +55,10 @@ fn root() -> Check {
     let missing: Vec<&str> =
         needed.iter().filter(|(_, bit)| set & (1 << bit) == 0).map(|(name, _)| *name).collect();
     match missing.as_slice() {
-        [] => check(what, Verdict::Ok, "root with all that is needed", ""),
+        [] => check(what, Verdict::Ok, "root with all needed capabilities", ""),
         ["CAP_SYS_RESOURCE"] => {
             let detail = "root without CAP_SYS_RESOURCE: limits on open files cannot be raised";
-            check(what, Verdict::Limited, detail, "start Tare where the capability is kept")
+            check(what, Verdict::Limited, detail, "start Tare where the capability is not dropped")
         }
         missing => {
             let detail = format!("root without {}", missing.join(", "));
@@ -89,7 +89,7 @@ fn cgroups() -> Check {
             return check(what, Verdict::Missing, "none mounted", remedy);
         }
         Version::V1 => "v1",
-        Version::Hybrid => "v1 with a v2 tree beside it (hybrid)",
+        Version::Hybrid => "v1 with a v2 tree (hybrid)",
         Version::V2 => "v2",
     };
     let controllers = layout.controllers();
@@ -175,7 +175,7 @@ fn nvme_of() -> Check {
     check("storage nvme-of", verdict, words.join("; "), remedy)
 }
 
-/// Checks whether dead runs left something on the host.
+/// Checks for leftovers of dead runs on the host.
 pub fn leftovers(found: &[Leftover]) -> Check {
     let what = "leftovers";
     let dead = found.iter().filter(|left| left.alive.is_none());

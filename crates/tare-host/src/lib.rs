@@ -7,6 +7,7 @@
 pub mod account;
 pub mod block;
 pub mod cgroup;
+mod cgroup_folder;
 pub mod clean;
 pub mod device;
 pub mod doctor;

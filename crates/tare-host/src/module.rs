@@ -5,7 +5,7 @@
 //! arguments. So the host's own arrangement (another path, a guest without kmod) applies here too.
 //!
 //! Limits: a loaded module stays loaded. Another program may use it by the end of the run, and the
-//! kernel does not record who asked for it.
+//! kernel does not record which program loaded it.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,7 @@ pub enum ModuleError {
     Load { name: String, source: ExecError },
     #[error("cannot load the kernel module {name}: this kernel loads none (kernel.modprobe)")]
     NoLoader { name: String, source: io::Error },
-    #[error("the kernel module {name} was loaded, but is not there")]
+    #[error("the kernel module {name} was loaded but does not exist")]
     NotThere { name: String },
 }
 

@@ -17,10 +17,10 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 /// The directory of named network namespaces. It is compiled into `ip`.
 pub const FOLDER: &str = "/run/netns";
 
-/// Why a network namespace could not be made, entered or removed.
+/// Why a network namespace could not be created, entered or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum NetnsError {
-    #[error("cannot make network namespace {name}; this needs root (CAP_SYS_ADMIN)")]
+    #[error("cannot create network namespace {name}; this needs root (CAP_SYS_ADMIN)")]
     Make { name: String, source: io::Error },
     #[error("cannot enter network namespace {}", .path.display())]
     Enter { path: PathBuf, source: io::Error },

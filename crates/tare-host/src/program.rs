@@ -37,9 +37,9 @@ pub enum ProgramError {
     NotInstalled { name: String },
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} is no 64-bit ELF program; name the program, not a script that starts it", .path.display())]
+    #[error("{} is not a 64-bit ELF program; name the program, not a script that starts it", .path.display())]
     Form { path: PathBuf },
-    #[error("cannot ask the loader of {} for its libraries", .path.display())]
+    #[error("cannot query the loader of {} for its libraries", .path.display())]
     Loader { path: PathBuf, source: ExecError },
     #[error(
         "{} needs the library {library}, which is not on this host; reinstall its package",
@@ -140,7 +140,7 @@ struct Elf {
 }
 
 impl Elf {
-    /// Reads a header; `None` when the file is no 64-bit ELF file of this machine's byte order.
+    /// Reads a header; `None` when the file is not a 64-bit ELF file of this machine's byte order.
     fn read(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         let mut head = [0; 64];

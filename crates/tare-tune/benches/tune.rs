@@ -6,7 +6,9 @@ use std::fs;
 use std::time::Instant;
 
 use tare_tune::fixture::{Disk, DiskKind, Host, Nic};
-use tare_tune::plan::{Action, Change, Form, Group, Identity, Item, Key, Need, Options};
+use tare_tune::plan::{
+    Action, Change, Group, Identity, Item, Key, Options, Requirement, ValueFormat,
+};
 use tare_tune::planner::plan;
 use tare_tune::{LiveHost, Purpose, Tuning};
 
@@ -37,7 +39,7 @@ fn main() {
     show(&format!("plan of {nics} NICs of 64 queues, {disks} disks (ms)"), &mut millis);
     println!("  changes in it: {changes}");
 
-    // The directory replaces files of the kernel, so it is in memory; the journal is on a disk.
+    // The directory replaces kernel files, so it is in memory; the journal is on a disk.
     let root = tempfile::tempdir_in("/dev/shm").unwrap();
     let state = tempfile::tempdir().unwrap();
     let files: Vec<String> = (0..settings)
@@ -82,10 +84,10 @@ fn item(path: &str) -> Item {
         what: path.into(),
         action: Action::Change(Change {
             key: Key::file(path),
-            form: Form::Mask,
+            form: ValueFormat::Mask,
             now: "0".into(),
             wanted: "ffffffff,ffffffff".into(),
-            need: Need::Must,
+            requirement: Requirement::Required,
             identity: Identity::default(),
             stage: 1,
         }),

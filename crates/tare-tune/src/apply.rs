@@ -3,67 +3,12 @@
 
 use std::collections::HashMap;
 
-use serde::{Deserialize, Serialize};
-
 use super::companions::{self, Companion};
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use super::journal::{Journal, Write};
-use super::{OnDrift, Reverted, SettingError, SettingErrorClass, SettingStore, TuneError, revert};
-use crate::plan::{Change, Item, Key, Need};
-
-/// The outcomes of the changes of a plan.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Applied {
-    /// The tuning's id; empty when nothing had to be written, so that no journal exists.
-    pub id: String,
-    /// In the order of the plan.
-    pub items: Vec<AppliedItem>,
-}
-
-/// One item with its outcome.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AppliedItem {
-    pub item: Item,
-    pub outcome: Outcome,
-}
-
-/// How a write ended.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
-    /// It was written and reads back as wanted.
-    Written { old: String },
-    /// The setting had the wanted value already.
-    Already,
-    /// The kernel refused it, which was expected (`Need::Try`).
-    Refused {
-        #[serde(rename = "trouble")]
-        error: SettingError,
-    },
-    /// The write failed.
-    Failed {
-        #[serde(rename = "trouble")]
-        error: SettingError,
-    },
-}
-
-impl Applied {
-    /// Returns the items that were written.
-    pub fn written(&self) -> impl Iterator<Item = &Item> {
-        self.items.iter().filter_map(|applied| match applied.outcome {
-            Outcome::Written { .. } => Some(&applied.item),
-            _ => None,
-        })
-    }
-
-    /// Returns the items whose write failed. Refusals of `Need::Try` items are not failures.
-    pub fn failed(&self) -> impl Iterator<Item = (&Item, &SettingError)> {
-        self.items.iter().filter_map(|applied| match &applied.outcome {
-            Outcome::Failed { error } => Some((&applied.item, error)),
-            _ => None,
-        })
-    }
-}
+use super::outcome::{Applied, AppliedItem, OnDrift, Outcome, Reverted};
+use super::{SettingError, SettingErrorClass, SettingStore, TuneError, revert};
+use crate::plan::{Change, Item, Key, Requirement};
 
 /// One write of a batch.
 struct Step<'a> {
@@ -95,9 +40,9 @@ pub(super) fn apply(
                 taken.push(step);
                 Outcome::Written { old: step.old.clone() }
             }
-            Err(error) => failure(step.change.need, error),
+            Err(error) => failure(step.change.requirement, error),
         });
-        stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
+        roll_back_if_required(journal, store, &changing, &outcomes, step.index)?;
     }
     // Another program or a later write may have changed a written setting meanwhile.
     let last: HashMap<&Key, u64> = steps.iter().map(|step| (&step.key, step.number)).collect();
@@ -106,14 +51,14 @@ pub(super) fn apply(
             && !step.change.form.same(&now, &step.change.wanted)
         {
             let text = format!(
-                "{} took {:?} and is {:?} a moment later: another program writes it",
-                companions::place(&step.key),
+                "{} took {:?} but is {:?} a moment later: another program writes it",
+                companions::describe_location(&step.key),
                 step.change.wanted,
-                step.change.form.tidy(&now)
+                step.change.form.normalize(&now)
             );
             let error = SettingError { class: SettingErrorClass::ChangedByOther, text };
-            outcomes[step.index] = Some(failure(step.change.need, error));
-            stop_at_a_must(journal, store, &changing, &outcomes, step.index)?;
+            outcomes[step.index] = Some(failure(step.change.requirement, error));
+            roll_back_if_required(journal, store, &changing, &outcomes, step.index)?;
         }
     }
     if !steps.is_empty() {
@@ -127,10 +72,10 @@ pub(super) fn apply(
     Ok(Applied { id, items: changing.iter().zip(outcomes).map(of).collect() })
 }
 
-fn failure(need: Need, error: SettingError) -> Outcome {
-    match need {
-        Need::Try => Outcome::Refused { error },
-        Need::Must | Need::Should => Outcome::Failed { error },
+fn failure(requirement: Requirement, error: SettingError) -> Outcome {
+    match requirement {
+        Requirement::BestEffort => Outcome::Refused { error },
+        Requirement::Required | Requirement::Wanted => Outcome::Failed { error },
     }
 }
 
@@ -138,7 +83,9 @@ fn failure(need: Need, error: SettingError) -> Outcome {
 fn may_write(store: &dyn SettingStore, changing: &[(&Item, &Change)]) -> Result<(), TuneError> {
     let mut reason = String::new();
     let mut what = Vec::new();
-    for (item, change) in changing.iter().filter(|(_, change)| change.need != Need::Try) {
+    for (item, change) in
+        changing.iter().filter(|(_, change)| change.requirement != Requirement::BestEffort)
+    {
         if let Err(error) = store.may_write(&change.key) {
             if reason.is_empty() {
                 reason = error.text;
@@ -159,7 +106,7 @@ fn prepare<'a>(
     changing: &[(&'a Item, &'a Change)],
     outcomes: &mut [Option<Outcome>],
 ) -> Result<Vec<Step<'a>>, TuneError> {
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut steps: Vec<Step<'_>> = Vec::new();
     let (mut writes, mut again): (Vec<Write>, Vec<u64>) = (Vec::new(), Vec::new());
     // The last step of each setting, and its index among the writes if it has one.
@@ -170,8 +117,8 @@ fn prepare<'a>(
         let (now, key) = match read {
             Ok(read) => read,
             Err(error) => {
-                outcomes[index] = Some(failure(change.need, error));
-                stop_at_a_must(journal, store, changing, outcomes, index)?;
+                outcomes[index] = Some(failure(change.requirement, error));
+                roll_back_if_required(journal, store, changing, outcomes, index)?;
                 continue;
             }
         };
@@ -211,7 +158,7 @@ fn prepare<'a>(
                     identity: change.identity.clone(),
                     earlier: Vec::new(),
                 };
-                // It was written before and not restored: a revert restores the first old value.
+                // It was written before and not restored, so a revert restores the first old value.
                 let in_batch = before.map(|(step, of)| match of {
                     Some(of) => Some(&writes[of]),
                     None => journal.entries.get(&steps[step].number).map(|entry| &entry.write),
@@ -239,8 +186,8 @@ fn prepare<'a>(
 
 fn away(change: &Change) -> SettingError {
     let text = format!(
-        "{} is not there any more: its device is away or got another number",
-        companions::place(&change.key)
+        "{} does not exist any more: its device is absent or has another number",
+        companions::describe_location(&change.key)
     );
     SettingError { class: SettingErrorClass::Absent, text }
 }
@@ -266,10 +213,10 @@ fn write(
         }
         (Ok(()), Ok(now)) => {
             let text = format!(
-                "{} was given {:?} and reads {:?}",
-                companions::place(key),
-                change.wanted,
-                change.form.tidy(&now)
+                "{} reads {:?} after a write of {:?}",
+                companions::describe_location(key),
+                change.form.normalize(&now),
+                change.wanted
             );
             SettingError { class: SettingErrorClass::NotTaken, text }
         }
@@ -285,14 +232,14 @@ fn write(
         && entry.write.earlier.is_empty()
     {
         let companions = &entry.write.companions;
-        companions::put_back(store, companions, &vec![None; companions.len()], None);
+        companions::restore(store, companions, &vec![None; companions.len()], None);
         journal.done(vec![*number]);
     }
     Err(result)
 }
 
-/// Reverts the whole tuning when this item failed and is a `Need::Must`.
-fn stop_at_a_must(
+/// Reverts the whole tuning when this item failed and is `Requirement::Required`.
+fn roll_back_if_required(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
     changing: &[(&Item, &Change)],
@@ -301,7 +248,7 @@ fn stop_at_a_must(
 ) -> Result<(), TuneError> {
     let (item, change) = changing[index];
     let Some(Outcome::Failed { error }) = &outcomes[index] else { return Ok(()) };
-    if change.need != Need::Must {
+    if change.requirement != Requirement::Required {
         return Ok(());
     }
     let reverted: Reverted = revert::revert(journal, store, OnDrift::Keep);

@@ -8,9 +8,9 @@
 pub(super) use super::journal::Companion;
 
 use super::SettingStore;
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use crate::machine::Interrupts;
-use crate::plan::{EthtoolSetting, Form, Identity, Key};
+use crate::plan::{EthtoolSetting, Identity, Key, ValueFormat};
 
 /// Settings below `queue/` that go with `queue/scheduler`.
 const OF_SCHEDULER: &[&str] = &[
@@ -41,7 +41,7 @@ pub(super) fn of(store: &dyn SettingStore, key: &Key, identity: &Identity) -> Ve
         Key::File { path } => {
             let Some(folder) = path.strip_suffix("/queue/scheduler") else { return Vec::new() };
             let of = |name: &&str| {
-                with(Key::file(format!("{folder}/queue/{name}")), Form::Text, identity)
+                with(Key::file(format!("{folder}/queue/{name}")), ValueFormat::Text, identity)
             };
             OF_SCHEDULER.iter().filter_map(of).collect()
         }
@@ -61,14 +61,16 @@ fn of_channels(
     store: &dyn SettingStore,
     nic: &str,
     identity: &Identity,
-) -> Vec<(Key, Form, Identity)> {
+) -> Vec<(Key, ValueFormat, Identity)> {
     let snapshot = store.snapshot();
     let mut keys = Vec::new();
     let queues = format!("/sys/class/net/{nic}/queues");
     for queue in snapshot.names(&queues) {
-        for (file, form) in
-            [("rps_cpus", Form::Mask), ("rps_flow_cnt", Form::Text), ("xps_cpus", Form::Mask)]
-        {
+        for (file, form) in [
+            ("rps_cpus", ValueFormat::Mask),
+            ("rps_flow_cnt", ValueFormat::Text),
+            ("xps_cpus", ValueFormat::Mask),
+        ] {
             keys.push((Key::file(format!("{queues}/{queue}/{file}")), form, identity.clone()));
         }
     }
@@ -80,7 +82,7 @@ fn of_channels(
             let identity =
                 Identity { pci: Some(pci.into()), irq_name: Some(irq.name.clone()), device: None };
             let path = format!("/proc/irq/{}/smp_affinity", irq.number);
-            keys.push((Key::file(path), Form::Mask, identity));
+            keys.push((Key::file(path), ValueFormat::Mask, identity));
         }
     }
     keys
@@ -88,7 +90,7 @@ fn of_channels(
 
 /// Reads the current values of companions; `None` for one that has vanished.
 pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Option<String>> {
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let read = |companion: &Companion| {
         let key = finder.locate(store, &companion.key, &companion.identity)?;
         Some(store.read(&key).ok()?.trim().to_string())
@@ -101,24 +103,24 @@ pub(super) fn read(store: &dyn SettingStore, companions: &[Companion]) -> Vec<Op
 /// `before` are their values just before that, `after` those just after the setting was written. A
 /// value that is neither of these nor the old value comes from another program, and stays unless
 /// the kernel has reset it. Returns the errors.
-pub(super) fn put_back(
+pub(super) fn restore(
     store: &mut dyn SettingStore,
     companions: &[Companion],
     before: &[Option<String>],
     after: Option<&Vec<Option<String>>>,
 ) -> Vec<String> {
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut failed = Vec::new();
     for (index, companion) in companions.iter().enumerate() {
         let same = |value: &str| companion.form.same(value, &companion.old);
         let ours = match before.get(index).and_then(Option::as_ref) {
-            // It had vanished.
+            // It did not exist.
             None => true,
             Some(before) => match after.and_then(|after| after.get(index)) {
                 Some(Some(after)) => same(before) || companion.form.same(before, after),
-                // It had vanished and exists again: another program recreated it.
+                // It did not exist and now does: another program recreated it.
                 Some(None) => same(before),
-                // The tuning was interrupted before that was recorded.
+                // The tuning was interrupted before its value was recorded.
                 None => true,
             },
         };
@@ -128,7 +130,7 @@ pub(super) fn put_back(
             continue;
         }
         let old = match companion.form {
-            Form::Choice => companion.form.tidy(&companion.old),
+            ValueFormat::Choice => companion.form.normalize(&companion.old),
             _ => companion.old.clone(),
         };
         let result = store.write(&key, &old);
@@ -140,13 +142,13 @@ pub(super) fn put_back(
 }
 
 /// Returns the location of a setting for messages.
-pub(super) fn place(key: &Key) -> String {
+pub(super) fn describe_location(key: &Key) -> String {
     match key {
         Key::File { path } => path.clone(),
         Key::Ethtool { nic, setting } => {
             let (file, name) = setting.pseudo();
             format!("{name} of {nic} (ethtool, {file})")
         }
-        Key::IrqbalanceBans => "the interrupts that irqbalance leaves alone".into(),
+        Key::IrqbalanceBans => "the interrupts banned in irqbalance".into(),
     }
 }

@@ -3,27 +3,28 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::{Reverted, SettingError};
+use super::outcome::Reverted;
 use crate::plan::PlanError;
+use crate::setting::SettingError;
 
 /// Why a tuning could not be applied, inspected or reverted.
 #[derive(Debug, thiserror::Error)]
 pub enum TuneError {
     #[error("cannot take the lock {}; run as root or choose another directory with --state", .path.display())]
     Lock { path: PathBuf, source: io::Error },
-    #[error("another tuning of this host is under way (process {pid} holds {}); wait until it has ended", .path.display())]
+    #[error("another tuning of this host is in progress (process {pid} holds {}); wait for it to end", .path.display())]
     Busy { pid: u32, path: PathBuf },
     #[error("cannot read the journal {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot write the journal {}; nothing was changed", .path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("the journal {} has no header that this version understands; the version that wrote it can revert it", .path.display())]
+    #[error("the journal {} has no header that this version can read; revert it with the version that wrote it", .path.display())]
     Header { path: PathBuf },
-    #[error("there is no tuning {id:?}; applied are: {known}")]
+    #[error("there is no tuning {id:?}; applied: {known}")]
     Unknown { id: String, known: String },
-    #[error("nothing was changed: {reason}; this holds for {} of {of} settings ({}); leave them out with --except, or run as root outside of a container", .what.len(), first(.what))]
+    #[error("nothing was changed: {reason}; {} of {of} settings cannot be written ({}); leave them out with --except, or run as root outside of a container", .what.len(), first(.what))]
     NotAllowed { reason: String, of: usize, what: Vec<String> },
-    #[error("{what} is a must and failed: {error}; {}", rolled_back(.reverted))]
+    #[error("required setting failed ({what}): {error}; {}", rolled_back(.reverted))]
     RolledBack { what: String, error: SettingError, reverted: Box<Reverted> },
     #[error(transparent)]
     Plan(#[from] PlanError),
@@ -37,7 +38,7 @@ fn first(what: &[String]) -> String {
 fn rolled_back(reverted: &Reverted) -> String {
     let left = reverted.settings.iter().filter(|setting| !setting.outcome.is_done()).count();
     match left {
-        0 => "everything was put back".into(),
-        left => format!("{left} settings could not be put back: see tare tune status"),
+        0 => "everything was rolled back".into(),
+        left => format!("{left} settings could not be restored: see tare tune status"),
     }
 }

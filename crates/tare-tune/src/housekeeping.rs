@@ -7,7 +7,7 @@ use tare_host::doctor::{Check, Verdict};
 use tare_host::error_line;
 use tare_host::housekeeping::{Cleaned, Cleanup, Housekeeping};
 
-use crate::status::brief;
+use crate::status::summaries;
 use crate::{LiveHost, Reverted};
 
 /// Checks whether `tare tune` has changed this host.
@@ -15,7 +15,7 @@ fn checks(state: &Path) -> Vec<Check> {
     let check = |verdict, detail: String, remedy: &str| {
         vec![Check { what: "tuning".into(), verdict, detail, remedy: remedy.into() }]
     };
-    match brief(state) {
+    match summaries(state) {
         Ok(found) if found.is_empty() => check(Verdict::Ok, "none applied".into(), ""),
         Ok(found) => {
             let remedy = found.iter().filter_map(|(_, remedy)| *remedy).next();
@@ -46,9 +46,9 @@ fn clean(state: &Path) -> Vec<Cleaned> {
 fn cleaned(id: String, outcome: Outcome) -> Cleaned {
     let line = match &outcome {
         Outcome::Cleaned { entries } => {
-            format!("tuning {id} of a dead run: put back ({entries} settings)")
+            format!("tuning {id} of a dead run: reverted ({entries} settings)")
         }
-        Outcome::Failed { errors } => format!("tuning {id}: not put back: {}", errors.join("; ")),
+        Outcome::Failed { errors } => format!("tuning {id}: not reverted: {}", errors.join("; ")),
         Outcome::Alive { pid } => format!("tuning {id}: alive (process {pid}); left alone"),
     };
     Cleaned { id, outcome, line }

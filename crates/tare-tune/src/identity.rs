@@ -14,7 +14,7 @@ use crate::snapshot::Snapshot;
 
 /// Finds settings on one host at one time.
 #[derive(Default)]
-pub(super) struct Finder {
+pub(super) struct SettingLocator {
     /// /proc/interrupts, read on first use.
     interrupts: Option<HashMap<u32, String>>,
     /// The current folder of each device that was checked, by recorded folder.
@@ -22,7 +22,7 @@ pub(super) struct Finder {
     snapshot: Option<Snapshot>,
 }
 
-impl Finder {
+impl SettingLocator {
     /// Returns the current location of a setting; `None` when its device is absent.
     pub(super) fn locate(
         &mut self,
@@ -133,13 +133,13 @@ impl Finder {
     }
 }
 
-/// `38` and the rest of a line of /proc/interrupts.
+/// Splits a line of /proc/interrupts into its number and the rest.
 fn number_and_rest(line: &str) -> Option<(u32, String)> {
     let (number, rest) = line.split_once(':')?;
     Some((number.trim().parse().ok()?, rest.to_string()))
 }
 
-/// Number and file of `/proc/irq/N/FILE`.
+/// Returns number and file of a path `/proc/irq/N/FILE`.
 pub(super) fn irq_of(path: &str) -> Option<(u32, &str)> {
     let (number, file) = path.strip_prefix("/proc/irq/")?.split_once('/')?;
     Some((number.parse().ok()?, file))

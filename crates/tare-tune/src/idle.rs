@@ -26,14 +26,16 @@ pub struct IdleLimit {
 /// Why idle states could not be limited.
 #[derive(Debug, thiserror::Error)]
 pub enum IdleError {
-    #[error("cannot ask for shallow idle states through {path}; run as root, or without it")]
+    #[error(
+        "cannot request shallow idle states through {path}; run as root, or without this option"
+    )]
     Open { path: String, source: std::io::Error },
 }
 
 impl IdleLimit {
     /// Limits the CPUs of this host to the first state that saves energy (C1), like tuned's
-    /// latency-performance does. Polling instead would cost turbo and time of the sibling thread.
-    /// `None` when no driver of idle states is active, as in most guests.
+    /// latency-performance. Polling instead would cost turbo frequency and time of the sibling
+    /// thread. `None` when no driver of idle states is active, as in most guests.
     ///
     /// # Errors
     /// When the device is absent or cannot be written, which needs root.

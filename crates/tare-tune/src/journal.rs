@@ -14,12 +14,23 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Purpose, TuneError};
-use crate::plan::{Form, Group, Identity, Key};
+use super::TuneError;
+use crate::plan::{Group, Identity, Key, ValueFormat};
 use tare_host::line_file::{self, LineFile};
 
 /// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
+
+/// The lifetime of a tuning.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Purpose {
+    /// It lasts until it is reverted or the host reboots.
+    Keep,
+    /// It lasts as long as the process of its run. After that process has died, `tare clean` or the
+    /// next tuning reverts it.
+    Temporary { run: String },
+}
 
 /// The first line of a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,7 +39,8 @@ pub(super) struct Header {
     pub(super) id: String,
     pub(super) pid: u32,
     pub(super) started_unix_s: u64,
-    /// The boot that the values belong to: a tuning lives within one process, so within one boot.
+    /// The boot that the values belong to. A tuning never spans a boot, because one process makes
+    /// it.
     pub(super) boot_id: String,
     pub(super) purpose: Purpose,
     pub(super) command: Vec<String>,
@@ -43,12 +55,11 @@ pub(super) struct Write {
     pub(super) subject: String,
     pub(super) what: String,
     pub(super) key: Key,
-    pub(super) form: Form,
+    pub(super) form: ValueFormat,
     pub(super) old: String,
     pub(super) new: String,
     pub(super) identity: Identity,
-    /// Values that this tuning wrote to the same setting before: as good as `new` when it is
-    /// reverted.
+    /// Values that this tuning wrote to the same setting before. A revert treats them like `new`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) earlier: Vec<String>,
     /// Settings that the kernel resets when this one is written.
@@ -61,7 +72,7 @@ pub(super) struct Write {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Companion {
     pub(super) key: Key,
-    pub(super) form: Form,
+    pub(super) form: ValueFormat,
     pub(super) old: String,
     #[serde(default)]
     pub(super) identity: Identity,
@@ -73,9 +84,9 @@ pub(super) struct Entry {
     pub(super) write: Write,
     /// The values of its companions after it; `None` until they are recorded.
     pub(super) after: Option<Vec<Option<String>>>,
-    /// Not restored yet.
+    /// Whether it is not restored yet.
     pub(super) live: bool,
-    /// Restoring has begun and may have reset its companions.
+    /// Whether restoring has started, which may have reset its companions.
     pub(super) restoring: bool,
 }
 
@@ -90,6 +101,11 @@ enum Line {
     Again(Vec<u64>),
 }
 
+/// Returns the directory of tunings below a state directory.
+pub fn folder(state: &Path) -> PathBuf {
+    state.join("tune")
+}
+
 /// A journal in memory and, from its first batch on, on disk.
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -99,12 +115,12 @@ pub(super) struct Journal {
     pub(super) entries: BTreeMap<u64, Entry>,
     /// The newest entry of each setting.
     newest: HashMap<Key, u64>,
-    /// Its last batch is incomplete.
+    /// Whether its last batch is incomplete.
     pub(super) interrupted: bool,
 }
 
 impl Journal {
-    /// A journal with the next free id. The file is made with the first batch.
+    /// Returns a journal with the next free id. The file is created with the first batch.
     pub(super) fn new(folder: &Path, purpose: Purpose, boot_id: String) -> Result<Self, TuneError> {
         let numbers = ids(folder)?.into_iter().filter_map(|id| id[1..].parse::<u32>().ok());
         let id = format!("t{:04}", numbers.max().unwrap_or(0) + 1);
@@ -128,8 +144,8 @@ impl Journal {
         })
     }
 
-    /// Opens a journal to revert it. `None` when there is none, or its process died before the
-    /// first batch was on disk, so before it wrote any setting.
+    /// Opens a journal to revert it. `None` when it does not exist, or its process died before the
+    /// first batch was on disk, and so before it wrote any setting.
     pub(super) fn open(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match LineFile::open(&path) {
@@ -140,7 +156,7 @@ impl Journal {
     }
 
     /// Reads a journal without opening it for writing.
-    pub(super) fn look(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
+    pub(super) fn read(folder: &Path, id: &str) -> Result<Option<Self>, TuneError> {
         let path = folder.join(format!("{id}.journal"));
         match fs::read_to_string(&path) {
             Ok(text) => Self::parse(path, &text, None),
@@ -164,14 +180,14 @@ impl Journal {
             newest: HashMap::new(),
             interrupted: false,
         };
-        // A line in the middle that cannot be read was torn by a crash, and appended after.
+        // An unreadable line in the middle was torn by a crash; later lines were appended after it.
         for line in lines.filter_map(|line| serde_json::from_str(line).ok()) {
-            journal.take(line);
+            journal.apply_line(line);
         }
         Ok(Some(journal))
     }
 
-    fn take(&mut self, line: Line) {
+    fn apply_line(&mut self, line: Line) {
         match line {
             Line::Write(write) => {
                 let newest = self.newest.insert(write.key.clone(), write.number);
@@ -215,7 +231,7 @@ impl Journal {
         live.map(|(number, _)| *number).collect()
     }
 
-    /// The newest entry of a setting.
+    /// Returns the newest entry of a setting.
     pub(super) fn newest_of(&self, key: &Key) -> Option<&Entry> {
         self.entries.get(self.newest.get(key)?)
     }
@@ -248,7 +264,7 @@ impl Journal {
             })(),
         };
         wrote.map_err(|source| TuneError::Write { path: self.path.clone(), source })?;
-        batch.into_iter().for_each(|line| self.take(line));
+        batch.into_iter().for_each(|line| self.apply_line(line));
         Ok(())
     }
 
@@ -257,7 +273,7 @@ impl Journal {
         self.note(Line::After { number, values });
     }
 
-    /// Records that restoring a setting with companions begins.
+    /// Records that restoring a setting with companions starts.
     pub(super) fn restoring(&mut self, number: u64) {
         self.note(Line::Restoring(number));
     }
@@ -274,12 +290,12 @@ impl Journal {
         }
     }
 
-    /// Appends a line without a sync: if it is lost, the values themselves show the same.
+    /// Appends a line without a sync: if it is lost, the values themselves show the state.
     fn note(&mut self, line: Line) {
         if let Some(file) = &mut self.file {
             let _ = file.append(std::slice::from_ref(&line), false);
         }
-        self.take(line);
+        self.apply_line(line);
     }
 
     /// Removes the file if nothing is left to restore.
@@ -292,7 +308,7 @@ impl Journal {
     }
 }
 
-/// The ids of the journals in a folder, ascending.
+/// Returns the ids of the journals in a folder, ascending.
 pub(super) fn ids(folder: &Path) -> Result<Vec<String>, TuneError> {
     let paths = line_file::journals(folder)
         .map_err(|source| TuneError::Read { path: folder.into(), source })?;

@@ -1,6 +1,6 @@
-//! Tuning a host: a host as text ([`snapshot`]), what it has ([`machine`]), what should change
-//! ([`plan`], [`planner`], one file per knob in [`knobs`]), and applying a plan, verifying it and
-//! putting the old values back.
+//! Tunes a host: reads it as text ([`snapshot`]), finds its devices and topology ([`machine`]),
+//! plans changes ([`plan`], [`planner`], one file per knob in [`knobs`]), and applies, verifies and
+//! reverts them.
 //!
 //! **Invariant:** nothing is written before its old value is in the journal, synced.
 #![forbid(unsafe_code)]
@@ -19,26 +19,34 @@ mod journal;
 pub mod knobs;
 mod lock;
 pub mod machine;
+mod outcome;
 mod persist;
 pub mod plan;
 pub mod planner;
 mod revert;
+mod revert_all;
+mod setting;
 mod setting_store;
 pub mod snapshot;
 mod status;
 mod stored;
+mod take;
 mod tuning;
 mod verify;
 
-pub use apply::{Applied, AppliedItem, Outcome};
 pub use error::TuneError;
 pub use housekeeping::HOUSEKEEPING;
-pub use persist::{PersistError, UNIT, Units, persist, remove, unit};
-pub use revert::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
-pub use setting_store::{
-    Failure, LiveHost, SettingError, SettingErrorClass, SettingStore, SnapshotHost,
+pub use journal::{Purpose, folder};
+pub use outcome::{
+    Applied, AppliedItem, OnDrift, Outcome, RevertOutcome, Reverted, RevertedSetting,
 };
+pub use persist::{UNIT, Units, persist, remove, unit};
+pub use revert_all::{clean, revert_all};
+pub use setting::{SettingError, SettingErrorClass};
+pub use setting_store::{Failure, LiveHost, SettingStore, SnapshotHost};
 pub use status::{SettingState, SettingStatus, TuningStatus, status};
-pub use stored::{StoredApplied, apply_stored};
-pub use tuning::{Purpose, Tuning, apply_plan, clean, folder, revert_all};
-pub use verify::{CpuShare, InterruptCheck, LoadCheck, Moved, Stray, Verification, verify};
+pub use stored::{PersistError, StoredApplied, apply_stored};
+pub use tuning::{Tuning, apply_plan};
+pub use verify::{
+    CpuShare, InterruptCheck, LoadCheck, MisroutedInterrupt, MovedInterrupt, Verification, verify,
+};

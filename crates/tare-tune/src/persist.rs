@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::SettingStore;
+use super::journal::folder;
 use super::lock::Lock;
-use super::stored::{Hardware, Stored};
-use super::tuning::folder;
-use super::{SettingStore, TuneError};
-use crate::plan::{Options, PlanError};
+use super::stored::{Hardware, PersistError, Stored, stored_path};
+use crate::plan::Options;
 use crate::planner::plan;
-use tare_host::exec::{Command, ExecError};
+use tare_host::exec::Command;
 use tare_host::line_file::{self, LineFile};
 
 /// Name of the unit.
@@ -30,40 +30,13 @@ const MARK: &str = "# Made by tare tune persist; tare tune persist --remove remo
 #[derive(Clone, Debug)]
 pub struct Units {
     folder: PathBuf,
-    tell: bool,
-}
-
-/// Why a plan was not stored, installed or removed.
-#[derive(Debug, thiserror::Error)]
-pub enum PersistError {
-    #[error(
-        "this host does not run systemd, so nothing applies the plan at boot; see the unit with --print and start its command from what does run at boot"
-    )]
-    NoSystemd,
-    #[error("{} is there and was not made by Tare; move it away first", .path.display())]
-    Foreign { path: PathBuf },
-    #[error("cannot write {}; run as root", .path.display())]
-    Write { path: PathBuf, source: io::Error },
-    #[error("cannot remove {}; run as root", .path.display())]
-    Remove { path: PathBuf, source: io::Error },
-    #[error("systemd could not be reloaded for its new unit")]
-    Tell(#[from] ExecError),
-    #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
-    NotStored { path: PathBuf },
-    #[error("the stored plan {} cannot be used; store it again with tare tune persist", .path.display())]
-    Unusable { path: PathBuf, source: serde_json::Error },
-    #[error("cannot read {}", .path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error(transparent)]
-    Plan(#[from] PlanError),
-    #[error(transparent)]
-    Tune(#[from] TuneError),
+    reload: bool,
 }
 
 /// A file or link outside of the state directory.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum Made {
+enum Installed {
     File(PathBuf),
     Link(PathBuf),
 }
@@ -75,14 +48,14 @@ impl Units {
     /// `NoSystemd` when systemd does not run (sd_booted(3): /run/systemd/system is no directory).
     pub fn of_host() -> Result<Self, PersistError> {
         match Path::new("/run/systemd/system").is_dir() {
-            true => Ok(Self { folder: "/etc/systemd/system".into(), tell: true }),
+            true => Ok(Self { folder: "/etc/systemd/system".into(), reload: true }),
             false => Err(PersistError::NoSystemd),
         }
     }
 
     /// Uses another directory and never reloads systemd.
     pub fn at(folder: &Path) -> Self {
-        Self { folder: folder.into(), tell: false }
+        Self { folder: folder.into(), reload: false }
     }
 }
 
@@ -92,7 +65,7 @@ impl Units {
 /// also write these settings at boot, and before databases and container engines, which read limits
 /// when they start. A failed tuning blocks none of them.
 pub fn unit(tare: &Path, state: &Path) -> String {
-    // Variables are not put into the program's own path, but into its arguments.
+    // systemd expands variables in arguments, but not in the program's path.
     let (tare, state) = (quoted(tare), quoted(state).replace('$', "$$"));
     let before = [
         "scylla-server",
@@ -132,7 +105,7 @@ pub fn unit(tare: &Path, state: &Path) -> String {
     )
 }
 
-/// A path as a word of a command line in a unit (systemd.service(5), systemd.unit(5) "Specifiers").
+/// Quotes a path for a command line in a unit (systemd.service(5), systemd.unit(5) "Specifiers").
 fn quoted(path: &Path) -> String {
     let text = path.display().to_string();
     let escaped = text.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%");
@@ -143,8 +116,8 @@ fn quoted(path: &Path) -> String {
 /// second call replaces the stored plan.
 ///
 /// # Errors
-/// When no plan can be made, another tuning is under way, or a file cannot be written; then no unit
-/// and no stored plan is left.
+/// When no plan can be made, another tuning is in progress, or a file cannot be written. Then
+/// neither the unit nor the stored plan remains.
 pub fn persist(
     store: &dyn SettingStore,
     state: &Path,
@@ -167,9 +140,9 @@ pub fn persist(
         write_whole(&stored_path(state), &Stored::new(options, plan, hardware).to_json())?;
         let wants = units.folder.join("multi-user.target.wants");
         let link = wants.join(UNIT);
-        note(&folder, &[Made::File(path.clone()), Made::Link(link.clone())])?;
+        note(&folder, &[Installed::File(path.clone()), Installed::Link(link.clone())])?;
         write_whole(&path, &text)?;
-        // Like `systemctl enable`, but by hand: the journal must list the link before it exists.
+        // Not with `systemctl enable`, because the journal must list the link before it exists.
         fs::create_dir_all(&wants).map_err(|source| fail(&wants, source))?;
         match symlink(&path, &link) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
@@ -177,10 +150,10 @@ pub fn persist(
             }
             _ => {}
         }
-        tell(units.tell)
+        reload(units.reload)
     };
     if let Err(error) = install() {
-        let _ = uninstall(&folder, units.tell);
+        let _ = uninstall(&folder, units.reload);
         return Err(error);
     }
     Ok(text)
@@ -190,7 +163,7 @@ pub fn persist(
 /// persisted.
 ///
 /// # Errors
-/// When another tuning is under way or a file cannot be removed.
+/// When another tuning is in progress or a file cannot be removed.
 pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
     let folder = folder(state);
     if !folder.exists() {
@@ -200,36 +173,32 @@ pub fn remove(state: &Path) -> Result<Vec<PathBuf>, PersistError> {
     uninstall(&folder, Path::new("/run/systemd/system").is_dir())
 }
 
-/// Returns the path of the stored plan.
-pub(super) fn stored_path(state: &Path) -> PathBuf {
-    folder(state).join("plan.json")
-}
-
-/// Removes what was installed; the lock must be held.
-pub(super) fn uninstall(folder: &Path, tell_it: bool) -> Result<Vec<PathBuf>, PersistError> {
+/// Removes the installed files and the stored plan. The caller must hold the lock.
+pub(super) fn uninstall(folder: &Path, reload_it: bool) -> Result<Vec<PathBuf>, PersistError> {
     let journal = folder.join("persist.journal");
     let text = match fs::read_to_string(&journal) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         text => text.map_err(|source| PersistError::Read { path: journal.clone(), source })?,
     };
     let mut removed = Vec::new();
-    let made: Vec<Made> = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    for made in made.iter().rev() {
-        let path = match made {
+    let installed: Vec<Installed> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    for file in installed.iter().rev() {
+        let path = match file {
             // A third-party file of the same name stays.
-            Made::File(path) => match fs::read_to_string(path) {
+            Installed::File(path) => match fs::read_to_string(path) {
                 Ok(text) if text.starts_with(MARK) => path,
                 _ => continue,
             },
-            Made::Link(path) if path.is_symlink() => path,
-            Made::Link(_) => continue,
+            Installed::Link(path) if path.is_symlink() => path,
+            Installed::Link(_) => continue,
         };
         fs::remove_file(path)
             .map_err(|source| PersistError::Remove { path: path.clone(), source })?;
         removed.push(path.clone());
     }
     if removed.iter().any(|path| path.starts_with("/etc/systemd")) {
-        tell(tell_it)?;
+        reload(reload_it)?;
     }
     for path in [journal, folder.join("plan.json")] {
         match fs::remove_file(&path) {
@@ -241,28 +210,28 @@ pub(super) fn uninstall(folder: &Path, tell_it: bool) -> Result<Vec<PathBuf>, Pe
     Ok(removed)
 }
 
-fn tell(tell: bool) -> Result<(), PersistError> {
-    if tell {
+fn reload(reload: bool) -> Result<(), PersistError> {
+    if reload {
         Command::new("systemctl").arg("daemon-reload").run()?;
     }
     Ok(())
 }
 
 /// Records files before they are created.
-fn note(folder: &Path, made: &[Made]) -> Result<(), PersistError> {
+fn note(folder: &Path, files: &[Installed]) -> Result<(), PersistError> {
     let path = folder.join("persist.journal");
     let write = || -> io::Result<()> {
         let mut file = match LineFile::create_new(&path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => LineFile::open(&path)?.0,
             file => file?,
         };
-        file.append(made, true)?;
+        file.append(files, true)?;
         line_file::sync_folder(folder)
     };
     write().map_err(|source| fail(&path, source))
 }
 
-/// Replaces a file whole: a crash leaves the old one or the new one.
+/// Replaces a file atomically: a crash leaves the old content or the new.
 fn write_whole(path: &Path, text: &str) -> Result<(), PersistError> {
     let beside = path.with_extension("new");
     let write = || -> io::Result<()> {

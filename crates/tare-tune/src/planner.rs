@@ -1,4 +1,4 @@
-//! The planner: from a snapshot and what is asked of it to the plan. Pure.
+//! The planner: makes a plan from a snapshot and options. Pure.
 
 use crate::knobs::{self, Context, Knob};
 use crate::machine::nics::NicError;
@@ -8,12 +8,13 @@ use crate::snapshot::Snapshot;
 
 /// Makes the plan of a host.
 ///
-/// Channels come first: a device that changes its number of queues recreates its interrupts. What
-/// follows is planned on the queues that will be there; where they will be more than now, the rest
-/// is planned again after the change (`Change::stage`).
+/// Channels come first, because a device that changes its number of queues recreates its
+/// interrupts. The rest is planned for the queues after that change; where queues are added, it is
+/// planned again once they exist (`Change::stage`).
 ///
 /// # Errors
-/// When devices are not there, CPU sets make no sense, or the plan would overload an interrupt CPU.
+/// When a device does not exist, the CPUs cannot be divided, or the plan would overload an
+/// interrupt CPU.
 pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     let chosen = chosen(options)?;
     let machine = read_machine(snapshot, options)?;
@@ -28,25 +29,25 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     for knob in chosen {
         items.extend(knob.plan(&context));
     }
-    // The sort is stable: within a stage the order of the knobs stays.
+    // The sort is stable: within a stage the order of the knobs does not change.
     items.sort_by_key(|item| item.change().map_or(u8::MAX, |change| change.stage));
     Ok(Plan { cpus, items, notes })
 }
 
-/// The machine of a snapshot with the devices that the options name.
+/// Returns the machine of a snapshot with the devices that the options name.
 ///
 /// # Errors
-/// When devices are not there or the topology cannot be read.
+/// When a device does not exist or the topology cannot be read.
 pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, PlanError> {
     let interrupts = machine::Interrupts::read(snapshot);
-    // CPUs that are given by hand can be used without a topology (scylladb #11639).
+    // CPUs named by the user can be used without a topology (scylladb #11639).
     let by_hand = options.irq_cpus.is_some() || matches!(options.mode, Mode::Mq | Mode::None);
     let topology = match machine::Topology::read(snapshot) {
         Err(TopologyError::Missing { .. }) if by_hand => machine::Topology::flat(snapshot)?,
         topology => topology?,
     };
     let nics = machine::nics::find(snapshot, &interrupts, &options.nics)?;
-    // perftune.py tunes nothing without hardware; Tare does where it is named.
+    // perftune.py refuses devices without hardware; Tare tunes them if they are named.
     let without = nics.iter().find(|nic| !machine::nics::has_hardware(snapshot, &nic.name));
     if let Some(nic) = without.filter(|_| options.like_perftune) {
         return Err(NicError::VirtualForPerftune { name: nic.name.clone() }.into());
@@ -58,7 +59,7 @@ pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, P
     Ok(Machine { topology, interrupts, nics, disks, owners, interrupt_share })
 }
 
-/// The knobs that `only` and `except` leave.
+/// Returns the knobs that `only` and `except` select.
 fn chosen(options: &Options) -> Result<Vec<&'static dyn Knob>, PlanError> {
     let names = |knob: &dyn Knob, list: &[String]| {
         list.iter().any(|name| name == knob.name() || name == knob.group().name())

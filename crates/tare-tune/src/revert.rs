@@ -1,100 +1,12 @@
 //! Reverts a tuning: restores, in reverse order, every setting that still has the written value. A
 //! setting that another program has changed since has drifted and stays.
 
-use serde::{Deserialize, Serialize};
-
 use super::companions;
-use super::identity::Finder;
+use super::identity::SettingLocator;
 use super::journal::{Journal, Write};
+use super::outcome::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
 use super::{SettingError, SettingErrorClass, SettingStore};
-use crate::plan::{Group, Key};
-
-/// The outcomes of reverting a tuning.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Reverted {
-    /// The tuning's id.
-    pub id: String,
-    /// The settings in the order of restoring: the last written first.
-    pub settings: Vec<RevertedSetting>,
-}
-
-/// One setting of a tuning that was reverted.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RevertedSetting {
-    pub knob: String,
-    pub group: Group,
-    pub subject: String,
-    /// The setting in words.
-    pub what: String,
-    /// The location of the setting.
-    pub place: String,
-    pub outcome: RevertOutcome,
-}
-
-/// The outcome of restoring one setting.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum RevertOutcome {
-    /// The old value was written and reads back.
-    Restored { old: String },
-    /// It had the old value already.
-    Already,
-    /// The host has rebooted since, and the kernel has lost the setting.
-    Rebooted,
-    /// Its device is absent.
-    Gone,
-    /// Another program has changed it since, so it stays. Reverting would have restored `old`.
-    Drift { now: String, written: String, old: String },
-    /// It could not be restored.
-    Failed {
-        #[serde(rename = "trouble")]
-        error: SettingError,
-        old: String,
-    },
-}
-
-/// What to do about a setting that another program has changed since.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum OnDrift {
-    /// Keep its value and keep it in the journal.
-    #[default]
-    Keep,
-    /// Keep its value and drop it from the journal: it belongs to its new owner.
-    Forget,
-}
-
-impl RevertOutcome {
-    /// Whether nothing is left to restore.
-    pub fn is_done(&self) -> bool {
-        match self {
-            Self::Restored { .. } | Self::Already | Self::Rebooted | Self::Gone => true,
-            Self::Drift { .. } | Self::Failed { .. } => false,
-        }
-    }
-}
-
-impl Reverted {
-    /// Whether every setting is as before the tuning.
-    pub fn is_whole(&self) -> bool {
-        self.settings.iter().all(|setting| setting.outcome.is_done())
-    }
-
-    /// Describes the settings that were not restored, one line each.
-    pub fn left(&self) -> Vec<String> {
-        let left = self.settings.iter().filter_map(|setting| match &setting.outcome {
-            RevertOutcome::Drift { now, written, old } => Some(format!(
-                "{} is {now:?}, which is neither {written:?} as it was written nor {old:?} as it was \
-                 before; it was left alone",
-                setting.place
-            )),
-            RevertOutcome::Failed { error, old } => {
-                Some(format!("{} could not be put back to {old:?}: {error}", setting.place))
-            }
-            _ => None,
-        });
-        left.collect()
-    }
-}
+use crate::plan::Key;
 
 /// Restores what is not restored yet and records it.
 pub(super) fn revert(
@@ -103,22 +15,22 @@ pub(super) fn revert(
     drift: OnDrift,
 ) -> Reverted {
     let rebooted = journal.header.boot_id != store.boot_id();
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut numbers = journal.live();
     numbers.reverse();
     let mut outcomes = Vec::with_capacity(numbers.len());
     for number in &numbers {
         outcomes.push(match rebooted {
             true => RevertOutcome::Rebooted,
-            false => put_back(journal, store, &mut finder, *number),
+            false => restore_with_companions(journal, store, &mut finder, *number),
         });
     }
     // A write can reset another setting, or be possible only after another (an energy preference
-    // after its governor), so what was put back is looked at once more.
+    // after its governor), so restored settings are checked once more.
     for (number, outcome) in numbers.iter().zip(&mut outcomes) {
         match outcome {
             RevertOutcome::Failed { .. } => {
-                *outcome = put_back(journal, store, &mut finder, *number);
+                *outcome = restore_with_companions(journal, store, &mut finder, *number);
             }
             RevertOutcome::Restored { .. } => {
                 let write = &journal.entries[number].write;
@@ -144,7 +56,7 @@ pub(super) fn revert(
             group: *group,
             subject: subject.clone(),
             what: what.clone(),
-            place: companions::place(key),
+            place: companions::describe_location(key),
             outcome,
         }
     });
@@ -153,10 +65,11 @@ pub(super) fn revert(
     reverted
 }
 
-fn put_back(
+/// Restores one setting and its companions.
+fn restore_with_companions(
     journal: &mut Journal,
     store: &mut dyn SettingStore,
-    finder: &mut Finder,
+    finder: &mut SettingLocator,
     number: u64,
 ) -> RevertOutcome {
     let entry = journal.entries[&number].clone();
@@ -173,19 +86,18 @@ fn put_back(
     let written = same(&write.new) || write.earlier.iter().any(same);
     if !written && !same(&write.old) {
         return RevertOutcome::Drift {
-            now: write.form.tidy(&now),
+            now: write.form.normalize(&now),
             written: write.new.clone(),
             old: write.old.clone(),
         };
     }
-    // A crash in between may have left the setting put back and its companions not.
+    // A crash may have restored the setting but not its companions.
     let begun = entry.restoring || entry.after.is_none();
     let before = match begun {
         true => vec![None; write.companions.len()],
         false => companions::read(store, &write.companions),
     };
-    // A step that was refused, of a tuning whose last step wants the old value, has changed
-    // nothing.
+    // A refused step of a tuning whose last step wants the old value has changed nothing.
     let outcome = match written && write.form.to_restore(&now) != write.old {
         true => {
             if !write.companions.is_empty() {
@@ -198,7 +110,7 @@ fn put_back(
     if !outcome.is_done() || write.companions.is_empty() || !(written || begun) {
         return outcome;
     }
-    let failed = companions::put_back(store, &write.companions, &before, entry.after.as_ref());
+    let failed = companions::restore(store, &write.companions, &before, entry.after.as_ref());
     match failed.is_empty() {
         true => outcome,
         false => {
@@ -215,7 +127,10 @@ fn restore(store: &mut dyn SettingStore, key: &Key, write: &Write) -> RevertOutc
     match result {
         Ok(now) if write.form.same(&now, &old) => RevertOutcome::Restored { old },
         Ok(now) => {
-            let text = format!("{} was given {old:?} and reads {now:?}", companions::place(key));
+            let text = format!(
+                "{} reads {now:?} after a write of {old:?}",
+                companions::describe_location(key)
+            );
             RevertOutcome::Failed {
                 error: SettingError { class: SettingErrorClass::NotTaken, text },
                 old,

@@ -7,10 +7,9 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
-use super::identity::Finder;
-use super::journal::{self, Journal, Write};
-use super::tuning::folder;
-use super::{Purpose, SettingErrorClass, SettingStore, TuneError, companions};
+use super::identity::SettingLocator;
+use super::journal::{self, Journal, Purpose, Write, folder};
+use super::{SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
 use tare_host::process::ProcessHandle;
 
@@ -97,9 +96,9 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
     let holder = holder(&folder);
     let mut newer: BTreeMap<Key, String> = BTreeMap::new();
     let mut tunings = Vec::new();
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     for id in journal::ids(&folder)?.iter().rev() {
-        let Some(journal) = Journal::look(&folder, id)? else { continue };
+        let Some(journal) = Journal::read(&folder, id)? else { continue };
         let rebooted = journal.header.boot_id != store.boot_id();
         let mut settings = Vec::new();
         for number in journal.live().iter().rev() {
@@ -107,7 +106,7 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
             let state = match newer.get(&write.key) {
                 _ if rebooted => SettingState::Rebooted,
                 Some(by) => SettingState::Superseded { by: by.clone() },
-                None => look(store, &mut finder, write),
+                None => state_of(store, &mut finder, write),
             };
             if !rebooted {
                 newer.insert(write.key.clone(), id.clone());
@@ -135,14 +134,15 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
     Ok(tunings)
 }
 
-fn look(store: &dyn SettingStore, finder: &mut Finder, write: &Write) -> SettingState {
+/// Compares a setting's current value with the written and the old one.
+fn state_of(store: &dyn SettingStore, finder: &mut SettingLocator, write: &Write) -> SettingState {
     let Some(key) = finder.locate(store, &write.key, &write.identity) else {
         return SettingState::Gone;
     };
     match store.read(&key) {
         Ok(now) if write.form.same(&now, &write.new) => SettingState::InForce,
         Ok(now) if write.form.same(&now, &write.old) => SettingState::Undone,
-        Ok(now) => SettingState::Drifted { now: write.form.tidy(&now) },
+        Ok(now) => SettingState::Drifted { now: write.form.normalize(&now) },
         Err(error) if error.class == SettingErrorClass::Absent => SettingState::Gone,
         Err(error) => SettingState::Unreadable { reason: error.text },
     }
@@ -156,7 +156,7 @@ fn of(write: &Write, state: SettingState) -> SettingStatus {
         what: write.what.clone(),
         key: write.key.clone(),
         identity: write.identity.clone(),
-        place: companions::place(&write.key),
+        place: companions::describe_location(&write.key),
         old: write.old.clone(),
         written: write.new.clone(),
         state,
@@ -171,13 +171,13 @@ fn holder(folder: &Path) -> Option<u32> {
 }
 
 /// Describes each tuning from its journal alone, in one line, for `doctor`. The second part is the
-/// command that mends it, if any.
-pub(crate) fn brief(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
+/// command that repairs it, if any.
+pub(crate) fn summaries(state: &Path) -> Result<Vec<(String, Option<&'static str>)>, TuneError> {
     let folder = folder(state);
     let holder = holder(&folder);
     let mut lines = Vec::new();
     for id in journal::ids(&folder)? {
-        let Some(journal) = Journal::look(&folder, &id)? else { continue };
+        let Some(journal) = Journal::read(&folder, &id)? else { continue };
         let count = journal.live().len();
         if count == 0 {
             continue;
@@ -186,7 +186,7 @@ pub(crate) fn brief(state: &Path) -> Result<Vec<(String, Option<&'static str>)>,
         let line = format!("{id} ({count} {settings}");
         let alive = holder == Some(journal.header.pid);
         lines.push(match &journal.header.purpose {
-            _ if alive => (format!("{line}, process {} is at it)", journal.header.pid), None),
+            _ if alive => (format!("{line}, in progress in process {})", journal.header.pid), None),
             Purpose::Temporary { run } => {
                 (format!("{line} left by run {run}, which is dead)"), Some("tare clean"))
             }

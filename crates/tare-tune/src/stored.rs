@@ -3,15 +3,45 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::persist::{PersistError, stored_path};
-use super::{Applied, Purpose, SettingStore, Tuning};
+use super::journal::{Purpose, folder};
+use super::outcome::Applied;
+use super::tuning::Tuning;
+use super::{SettingStore, TuneError};
 use crate::plan::{Action, Item, Options, Plan, PlanError};
 use crate::planner::read_machine;
 use crate::snapshot::Snapshot;
+use tare_host::exec::ExecError;
+
+/// Why a plan was not stored, installed or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum PersistError {
+    #[error(
+        "this host does not run systemd, which applies the plan at boot; print the unit with --print and run its command from your init system"
+    )]
+    NoSystemd,
+    #[error("{} exists and was not created by Tare; move it away first", .path.display())]
+    Foreign { path: PathBuf },
+    #[error("cannot write {}; run as root", .path.display())]
+    Write { path: PathBuf, source: io::Error },
+    #[error("cannot remove {}; run as root", .path.display())]
+    Remove { path: PathBuf, source: io::Error },
+    #[error("cannot reload systemd for the changed unit")]
+    Reload(#[from] ExecError),
+    #[error("no plan is stored in {}; store one with tare tune persist", .path.display())]
+    NotStored { path: PathBuf },
+    #[error("the stored plan {} cannot be used; store it again with tare tune persist", .path.display())]
+    Unusable { path: PathBuf, source: serde_json::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Plan(#[from] PlanError),
+    #[error(transparent)]
+    Tune(#[from] TuneError),
+}
 
 /// Content of `STATE/tune/plan.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -36,13 +66,13 @@ pub(super) struct Hardware {
 /// The outcome of applying a stored plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StoredApplied {
-    /// The differences between the current hardware and that of the stored plan, one line each;
-    /// with any, a new plan was made with the stored options. Empty when the hardware is the same.
+    /// The differences between the current hardware and that of the stored plan, one line each. If
+    /// there are any, a new plan was made with the stored options.
     pub changed: Vec<String>,
     /// The applied plan.
     pub plan: Plan,
     pub applied: Applied,
-    /// Changes that a new plan has but the stored plan has not. They were not made.
+    /// Changes in a new plan that are not in the stored plan. They were not applied.
     pub left_out: Vec<Item>,
 }
 
@@ -76,12 +106,12 @@ impl Hardware {
     fn differences(&self, now: &Self) -> Vec<String> {
         let mut lines = Vec::new();
         if self.cpus != now.cpus {
-            lines.push("the CPUs are others, or are numbered otherwise".to_string());
+            lines.push("the CPUs or their numbers have changed".to_string());
         }
         for (what, then, now) in
             [("network device", &self.nics, &now.nics), ("disk", &self.disks, &now.disks)]
         {
-            lines.extend(then.difference(now).map(|name| format!("{what} {name} is away")));
+            lines.extend(then.difference(now).map(|name| format!("{what} {name} is absent")));
             lines.extend(now.difference(then).map(|name| format!("{what} {name} is new")));
         }
         lines
@@ -95,7 +125,8 @@ fn name(item: &Item) -> (String, String, String) {
     (item.knob.clone(), item.subject.clone(), what)
 }
 
-/// `CPUs of interrupt 38 (virtio2-input.0)` without the 38, and only what is in the brackets.
+/// Returns the name in brackets of a text like `CPUs of interrupt 38 (virtio2-input.0)`; any other
+/// text is unchanged.
 fn without_number(what: &str) -> String {
     let irq = what.contains("interrupt ").then(|| what.split_once('('));
     match irq.flatten() {
@@ -104,11 +135,16 @@ fn without_number(what: &str) -> String {
     }
 }
 
-/// Applies the stored plan: on the same hardware only what it holds, on other hardware what the
-/// stored options plan there.
+/// Returns the path of the stored plan.
+pub(super) fn stored_path(state: &Path) -> PathBuf {
+    folder(state).join("plan.json")
+}
+
+/// Applies the stored plan. On the same hardware only its changes are applied; on other hardware a
+/// new plan with the stored options.
 ///
 /// # Errors
-/// `NotStored`; as `Tuning::apply_plan`.
+/// `NotStored`; those of `Tuning::apply_plan`.
 pub fn apply_stored(
     store: &mut dyn SettingStore,
     state: &Path,
@@ -128,7 +164,7 @@ pub fn apply_stored(
         .items
         .iter()
         .filter(|item| match item.action {
-            Action::Change(_) | Action::Right { .. } => true,
+            Action::Change(_) | Action::AlreadySet { .. } => true,
             Action::Leave { .. } | Action::Advise { .. } => false,
         })
         .map(name)
@@ -146,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn interrupts_are_known_without_their_numbers() {
+    fn names_interrupts_without_numbers() {
         let check = |what, expect| assert_eq!(without_number(what), expect);
         check("CPUs of interrupt 38 (virtio2-input.0)", "virtio2-input.0");
         check("rps_cpus of rx-0", "rps_cpus of rx-0");

@@ -2,27 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use serde::{Deserialize, Serialize};
-
-use super::journal::{self, Journal};
+use super::journal::{self, Journal, Purpose, folder};
 use super::lock::Lock;
-use super::{
-    Applied, OnDrift, RevertOutcome, Reverted, RevertedSetting, SettingError, SettingErrorClass,
-    SettingStore, TuneError, apply, persist, revert,
-};
-use crate::plan::{Group, Item, Options, Plan};
+use super::outcome::{Applied, OnDrift, Reverted};
+use super::{SettingStore, TuneError, apply, revert};
+use crate::plan::{Item, Options, Plan};
 use crate::planner::plan;
-
-/// The lifetime of a tuning.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Purpose {
-    /// It lasts until it is reverted or the host reboots.
-    Keep,
-    /// It lasts as long as the process of its run. After that process has died, `tare clean` or the
-    /// next tuning reverts it.
-    Temporary { run: String },
-}
 
 /// A tuning. It holds the lock of its state directory. A temporary tuning that is dropped without a
 /// revert counts as dead.
@@ -36,13 +21,8 @@ pub struct Tuning {
     _lock: Lock,
 }
 
-/// Returns the directory of tunings below a state directory.
-pub fn folder(state: &Path) -> PathBuf {
-    state.join("tune")
-}
-
 impl Tuning {
-    /// Begins a tuning. This writes neither to the host nor to the journal.
+    /// Starts a tuning. This writes neither to the host nor to the journal.
     ///
     /// # Errors
     /// `Busy` when another tuning is in progress; when the state directory cannot be written.
@@ -67,8 +47,8 @@ impl Tuning {
     /// journal with one sync, then writes each setting and reads it back.
     ///
     /// # Errors
-    /// `NotAllowed` before the first write; `RolledBack` when a must-have failed and the whole
-    /// tuning was reverted.
+    /// `NotAllowed` before the first write; `RolledBack` when a required setting failed and the
+    /// whole tuning was reverted.
     pub fn apply(
         &mut self,
         store: &mut dyn SettingStore,
@@ -146,7 +126,7 @@ impl Drop for Tuning {
 }
 
 /// Reverts a journal without a live owner. The caller must hold the lock.
-fn revert_one(
+pub(super) fn revert_one(
     folder: &Path,
     store: &mut dyn SettingStore,
     id: &str,
@@ -163,10 +143,10 @@ fn revert_one(
 }
 
 /// Lists the temporary tunings in a directory. All are dead, because the caller holds the lock.
-fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
+pub(super) fn dead_temporary(folder: &Path) -> Result<Vec<String>, TuneError> {
     let mut dead = Vec::new();
     for id in journal::ids(folder)? {
-        if let Some(journal) = Journal::look(folder, &id)?
+        if let Some(journal) = Journal::read(folder, &id)?
             && journal.header.purpose != Purpose::Keep
         {
             dead.push(id);
@@ -186,89 +166,4 @@ pub fn apply_plan(
     purpose: Purpose,
 ) -> Result<(Plan, Applied), TuneError> {
     Tuning::begin(state, store, purpose)?.apply_plan(store, options)
-}
-
-/// Reverts tunings, the newest first: either all of them together with the unit that applies a plan
-/// at boot, or those newer than `to`, which restores the host's state right after `to`.
-///
-/// # Errors
-/// `Busy`, `Unknown`, or when a journal cannot be read. Drift is no error but an outcome.
-pub fn revert_all(
-    store: &mut dyn SettingStore,
-    state: &Path,
-    to: Option<&str>,
-    drift: OnDrift,
-) -> Result<Vec<Reverted>, TuneError> {
-    let folder = folder(state);
-    if !folder.exists() {
-        return match to {
-            Some(to) => Err(TuneError::Unknown { id: to.into(), known: "none".into() }),
-            None => Ok(Vec::new()),
-        };
-    }
-    let _lock = Lock::take(&folder)?;
-    let mut ids = journal::ids(&folder)?;
-    if let Some(to) = to {
-        let Some(at) = ids.iter().position(|id| id == to) else {
-            let known = if ids.is_empty() { "none".into() } else { ids.join(", ") };
-            return Err(TuneError::Unknown { id: to.into(), known });
-        };
-        ids.drain(..=at);
-    }
-    let mut all: Vec<Reverted> = Vec::new();
-    if to.is_none() {
-        all.extend(revert_persisted(&folder));
-    }
-    for id in ids.iter().rev() {
-        all.extend(revert_one(&folder, store, id, drift)?);
-    }
-    Ok(all)
-}
-
-/// Removes the unit and the stored plan and reports them as settings of a tuning.
-fn revert_persisted(folder: &Path) -> Option<Reverted> {
-    let setting = |place: String, outcome: RevertOutcome| RevertedSetting {
-        knob: "persist".into(),
-        group: Group::Limits,
-        subject: "host".into(),
-        what: "what applies the plan at boot".into(),
-        place,
-        outcome,
-    };
-    let settings = match persist::uninstall(folder, Path::new("/run/systemd/system").is_dir()) {
-        Ok(removed) => removed
-            .iter()
-            .map(|path| {
-                let old = "absent".to_string();
-                setting(path.display().to_string(), RevertOutcome::Restored { old })
-            })
-            .collect::<Vec<_>>(),
-        Err(error) => {
-            let text = tare_host::error_line(&error);
-            let error = SettingError { class: SettingErrorClass::Failed, text };
-            let old = "absent".to_string();
-            vec![setting(persist::UNIT.into(), RevertOutcome::Failed { error, old })]
-        }
-    };
-    (!settings.is_empty()).then(|| Reverted { id: "persist".into(), settings })
-}
-
-/// Reverts temporary tunings whose process died. Does nothing while a tuning is in progress.
-///
-/// # Errors
-/// When a journal cannot be read.
-pub fn clean(store: &mut dyn SettingStore, state: &Path) -> Result<Vec<Reverted>, TuneError> {
-    let folder = folder(state);
-    if !folder.exists() {
-        return Ok(Vec::new());
-    }
-    let _lock = match Lock::take(&folder) {
-        Err(TuneError::Busy { .. }) => return Ok(Vec::new()),
-        lock => lock?,
-    };
-    let dead = dead_temporary(&folder)?;
-    dead.iter()
-        .rev()
-        .filter_map(|id| revert_one(&folder, store, id, OnDrift::Keep).transpose())
-        .collect()
 }

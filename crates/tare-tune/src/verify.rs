@@ -1,5 +1,5 @@
-//! Whether what was applied is in force: the settings now, and, from two looks at a host under
-//! load, where interrupts arrived and who moved them.
+//! Checks whether applied settings are in force: their current values and, from two snapshots of a
+//! host under load, where interrupts arrived and which were moved.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,14 +7,14 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
-use super::identity::{Finder, irq_of};
+use super::identity::{SettingLocator, irq_of};
 use super::status::{SettingState, TuningStatus, status};
 use super::{SettingStore, TuneError};
 use crate::machine::{Interrupts, interrupt_share};
 use crate::plan::Key;
 use crate::snapshot::{Node, Snapshot};
 
-/// What is in force now.
+/// The state of every applied setting.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verification {
     pub tunings: Vec<TuningStatus>,
@@ -25,30 +25,30 @@ pub struct Verification {
 /// An interrupt whose CPUs were set.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct InterruptCheck {
-    /// Its number now.
+    /// Its current number.
     pub number: u32,
     pub name: String,
     /// The CPUs that were written.
     pub wanted: CpuSet,
     /// The CPUs to which the kernel delivers it; `None` when the kernel does not show them. The
-    /// value may lag, because an interrupt moves when it arrives the next time.
+    /// value may lag, because an interrupt moves only when it next arrives.
     pub effective: Option<CpuSet>,
 }
 
 impl InterruptCheck {
-    /// It is delivered to the CPUs that were written.
+    /// Whether it is delivered to the CPUs that were written.
     pub fn is_right(&self) -> bool {
         self.effective.as_ref().is_none_or(|cpus| cpus.is_subset(&self.wanted))
     }
 }
 
 impl Verification {
-    /// Every setting of every tuning is as it was written.
+    /// Whether every setting of every tuning has the written value.
     pub fn is_in_force(&self) -> bool {
         self.tunings.iter().all(TuningStatus::is_in_force)
     }
 
-    /// The CPUs that were given interrupts; empty when no interrupt was moved.
+    /// Returns the CPUs to which interrupts were moved; empty when none was moved.
     pub fn irq_cpus(&self) -> CpuSet {
         let all = self.interrupts.iter();
         all.fold(CpuSet::new(), |cpus, interrupt| cpus.union(&interrupt.wanted))
@@ -61,7 +61,7 @@ impl Verification {
 /// When a journal cannot be read.
 pub fn verify(store: &dyn SettingStore, state: &Path) -> Result<Verification, TuneError> {
     let tunings = status(store, state)?;
-    let mut finder = Finder::default();
+    let mut finder = SettingLocator::default();
     let mut interrupts = Vec::new();
     for setting in tunings.iter().flat_map(|tuning| &tuning.settings) {
         if setting.state != SettingState::InForce {
@@ -82,38 +82,39 @@ pub fn verify(store: &dyn SettingStore, state: &Path) -> Result<Verification, Tu
 /// The interrupt load between two snapshots of a host.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadCheck {
-    /// Interrupts of devices that arrived on CPUs outside of the interrupt CPUs, the most first.
-    /// Empty when no interrupt was moved.
-    pub stray: Vec<Stray>,
+    /// Interrupts of devices that arrived on other CPUs than the interrupt CPUs, the most frequent
+    /// first. Empty when no interrupt was moved.
+    #[serde(rename = "stray")]
+    pub misrouted: Vec<MisroutedInterrupt>,
     /// Share of the wall clock that each CPU spent in interrupts and softirqs, 0 to 1.
     pub cpus: Vec<CpuShare>,
     /// Interrupts whose CPUs irqbalance or another program changed meanwhile.
-    pub moved: Vec<Moved>,
+    pub moved: Vec<MovedInterrupt>,
 }
 
-/// Interrupts that arrived on a wrong CPU.
+/// Arrivals of an interrupt on a wrong CPU.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stray {
+pub struct MisroutedInterrupt {
     pub number: u32,
     pub name: String,
     pub cpu: u32,
     pub count: u64,
-    /// How many of this interrupt arrived on all CPUs.
+    /// How often this interrupt arrived on all CPUs.
     pub of: u64,
 }
 
-/// The load of a CPU by interrupts.
+/// The interrupt load of a CPU.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CpuShare {
     pub cpu: u32,
     pub share: f64,
-    /// It is one of the CPUs that were given interrupts.
+    /// Whether it is one of the CPUs to which interrupts were moved.
     pub takes_interrupts: bool,
 }
 
 /// An interrupt whose CPUs were changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moved {
+pub struct MovedInterrupt {
     pub number: u32,
     pub name: String,
     pub from: CpuSet,
@@ -121,7 +122,8 @@ pub struct Moved {
 }
 
 impl LoadCheck {
-    /// Compares two looks, `--after` apart. `irq_cpus`: the CPUs that were given interrupts.
+    /// Compares two snapshots, `--after` apart. `irq_cpus` are the CPUs to which interrupts were
+    /// moved.
     pub fn between(before: &Snapshot, after: &Snapshot, irq_cpus: &CpuSet) -> Self {
         let (then, now) = (Interrupts::read(before), Interrupts::read(after));
         let (counts_then, counts_now) = (counts(before), counts(after));
@@ -134,7 +136,7 @@ impl LoadCheck {
             if let (Some(from), Some(to)) = (&earlier.affinity, &irq.affinity)
                 && from != to
             {
-                check.moved.push(Moved {
+                check.moved.push(MovedInterrupt {
                     number: irq.number,
                     name: irq.name.clone(),
                     from: from.clone(),
@@ -152,11 +154,17 @@ impl LoadCheck {
                 let count = arrived(cpu, count);
                 if count > 0 && !irq_cpus.is_empty() && !irq_cpus.contains(*cpu) {
                     let name = irq.name.clone();
-                    check.stray.push(Stray { number: irq.number, name, cpu: *cpu, count, of });
+                    check.misrouted.push(MisroutedInterrupt {
+                        number: irq.number,
+                        name,
+                        cpu: *cpu,
+                        count,
+                        of,
+                    });
                 }
             }
         }
-        check.stray.sort_by_key(|stray| std::cmp::Reverse(stray.count));
+        check.misrouted.sort_by_key(|irq| std::cmp::Reverse(irq.count));
         let mut load = Snapshot::default();
         for (path, from) in [("/tare/load/stat-0", before), ("/tare/load/stat-1", after)] {
             load.insert(path, Node::File(from.read(path).unwrap_or_default().to_string()));
@@ -169,7 +177,7 @@ impl LoadCheck {
     }
 }
 
-/// How often each numbered interrupt arrived on each CPU, since boot.
+/// Returns how often each numbered interrupt arrived on each CPU since boot.
 fn counts(snapshot: &Snapshot) -> BTreeMap<u32, BTreeMap<u32, u64>> {
     let text = snapshot.read("/proc/interrupts").unwrap_or_default();
     let mut lines = text.lines();
@@ -197,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_stray_and_moved_interrupts() {
+    fn finds_misrouted_and_moved_interrupts() {
         let head = "       CPU0 CPU1\n";
         let line =
             |a, b| format!("{head} 24: {a} {b} PCI-MSIX-0000:00:03.0 1-edge virtio2-input.0");
@@ -206,8 +214,9 @@ mod tests {
             host(&line(150, 15), "2", "cpu0 0 0 0 150 0 10 40 0\ncpu1 0 0 0 200 0 0 0 0", 1);
         let check = LoadCheck::between(&before, &after, &CpuSet::parse_list("0").unwrap());
         let name = "virtio2-input.0".to_string();
-        let stray = Stray { number: 24, name: name.clone(), cpu: 1, count: 10, of: 60 };
-        assert_eq!(check.stray, [stray]);
+        let misrouted =
+            MisroutedInterrupt { number: 24, name: name.clone(), cpu: 1, count: 10, of: 60 };
+        assert_eq!(check.misrouted, [misrouted]);
         assert_eq!((check.moved.len(), check.moved[0].name.as_str()), (1, name.as_str()));
         let shares: Vec<(u32, f64, bool)> =
             check.cpus.iter().map(|c| (c.cpu, c.share, c.takes_interrupts)).collect();

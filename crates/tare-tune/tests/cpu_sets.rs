@@ -1,4 +1,4 @@
-//! The division of the CPUs on known machines (`fixtures/hosts`) and on made ones.
+//! The division of the CPUs on known machines (`fixtures/hosts`) and on generated ones.
 //!
 //! The masks are public: scylla-cluster-tests #6192 and #11639, scylladb #25320.
 #![expect(clippy::unwrap_used, reason = "a test says what it could not do, and stops")]
@@ -43,7 +43,7 @@ fn divide(host: &Host, options: &Options) -> Result<CpuSets, CpuSetsError> {
     choose(&machine(host), options)
 }
 
-/// Tare's own division and perftune's are the same where nothing is isolated or hybrid.
+/// Divides with Tare's and perftune.py's rules, which agree where nothing is isolated or hybrid.
 fn both(host: &Host, options: &Options) -> Result<CpuSets, CpuSetsError> {
     let own = divide(host, options);
     let like = divide(host, &Options { like_perftune: true, ..options.clone() });
@@ -52,8 +52,8 @@ fn both(host: &Host, options: &Options) -> Result<CpuSets, CpuSetsError> {
 }
 
 #[test]
-fn golden_machines() {
-    // Description, mask of interrupts as perftune.py prints it, CPUs of interrupts.
+fn divides_known_machines() {
+    // Description, interrupt mask as perftune.py prints it, interrupt CPUs.
     let goldens = [
         ("i3.large", "0x00000003", "0-1"),
         ("i3.xlarge", "0x0000000f", "0-3"),
@@ -90,7 +90,7 @@ fn golden_machines() {
         let compute = if rest.is_empty() { &cpus.universe } else { &rest };
         assert_eq!(&cpus.compute, compute, "{name}");
     }
-    // Every machine that is described is in the list, or has a test of its own.
+    // Every described machine is in the list or has its own test.
     for entry in std::fs::read_dir(fixtures()).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap().to_string();
@@ -102,20 +102,20 @@ fn golden_machines() {
 }
 
 #[test]
-fn compute_of_the_machines_in_the_blog() {
+fn compute_cpus_match_published_examples() {
     let cpus = both(&host("i3.8xlarge"), &Options::default()).unwrap();
     assert_eq!(cpus.compute.to_string(), "1-15,17-31");
     assert_eq!(cpus.compute.to_mask(), "0xfffefffe");
     assert_eq!(
         cpus.why,
-        "16 cores with 32 threads: one core takes the interrupts, as up to 16 cores need no second"
+        "16 cores with 32 threads: one core takes the interrupts; up to 16 cores need no second one"
     );
     let cpus = both(&host("i3.2xlarge"), &Options::default()).unwrap();
     assert_eq!(cpus.compute.to_mask(), "0x000000fe");
 }
 
 #[test]
-fn ratios() {
+fn ratio_sets_interrupt_cores() {
     let host = host("i4i.24xlarge");
     let check = |ratio: u32, irq: &str| {
         let options = Options { ratio: Some(ratio), ..Options::default() };
@@ -133,7 +133,7 @@ fn ratios() {
 }
 
 #[test]
-fn modes() {
+fn modes_set_interrupt_cpus() {
     let check = |name: &str, mode: Mode, irq: &str, compute: &str| {
         let cpus = both(&host(name), &Options { mode, ..Options::default() }).unwrap();
         let name = format!("{name} {}: {}", mode.name(), cpus.why);
@@ -155,7 +155,7 @@ fn modes() {
 }
 
 #[test]
-fn cpus_given_by_hand() {
+fn uses_cpus_named_by_user() {
     let host = host("i3.8xlarge");
     let by_hand = |cpus: Option<&str>, irq: Option<&str>| {
         let options =
@@ -172,8 +172,7 @@ fn cpus_given_by_hand() {
     let error = |cpus: Option<&str>, irq: Option<&str>| by_hand(cpus, irq).unwrap_err().to_string();
     assert_eq!(
         error(Some("1-7"), Some("0-2")),
-        "CPUs 0 of --irq-cpus are not among the CPUs 1-7 that may be used; leave them out or add \
-         them to --cpus"
+        "CPUs 0 of --irq-cpus are not among the usable CPUs 1-7; leave them out or add them to --cpus"
     );
     assert_eq!(
         error(Some("30-33"), None),
@@ -186,8 +185,8 @@ fn cpus_given_by_hand() {
     assert_eq!(error, CpuSetsError::TwoRules { mode: Mode::Sq });
 }
 
-/// tuning defect 4: perftune.py takes the node's number before it restricts the machine to the
-/// mask, and waits forever on more than 16 cores of another socket than the first.
+/// Tuning defect 4: perftune.py uses the node's number before it restricts the machine to the mask,
+/// and hangs on more than 16 cores of a socket other than the first.
 #[test]
 fn defect_4_cpus_of_one_socket() {
     let check = |name: &str, cpus: &str, irq: &str| {
@@ -204,16 +203,16 @@ fn defect_4_cpus_of_one_socket() {
 }
 
 #[test]
-fn uneven_nodes_are_an_error_that_says_what_to_give() {
+fn refuses_uneven_nodes_with_suggestion() {
     // The first 24 CPUs of 2 nodes with 16 cores: 16 cores here, 8 there.
     let options = Options { cpus: Some(list("0xffffff")), ..Options::default() };
     let error = both(&host("i3.16xlarge"), &options).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the NUMA nodes are uneven (node 0: 16 cores, node 1: 8 cores), so the automatic rule does \
-         not divide them; give the CPUs of interrupts by hand, such as --irq-cpus 0,16"
+        "the automatic rule does not divide uneven NUMA nodes (node 0: 16 cores, node 1: 8 cores); \
+         name the interrupt CPUs, such as --irq-cpus 0,16"
     );
-    // What it says can be done.
+    // The suggestion works.
     let CpuSetsError::Uneven { suggestion, .. } = error else { panic!("another error") };
     let by_hand = Options { irq_cpus: Some(suggestion), ..options };
     assert!(both(&host("i3.16xlarge"), &by_hand).is_ok());
@@ -231,20 +230,17 @@ fn offline_cpus_and_smt_off() {
     let cpus = both(&host, &Options::default()).unwrap();
     assert_eq!((cpus.irq.to_string().as_str(), cpus.compute.to_string().as_str()), ("0", "1-15"));
     let said = notes(&machine(&host), &Options::default(), &cpus);
-    assert_eq!(
-        said,
-        ["CPUs 16-31 are offline: they take part in nothing; plan again when they come back"]
-    );
+    assert_eq!(said, ["CPUs 16-31 are offline and not used; plan again when they are online"]);
     let options = Options { cpus: Some(list("15-16")), ..Options::default() };
     let error = both(&host, &options).unwrap_err().to_string();
     assert_eq!(error, "CPUs 16 of --cpus are offline; online are 0-15");
-    // The first core is gone: the next one takes its place.
+    // The first core is offline, so the next one is used.
     host.cpus.offline = list("0,16");
     assert_eq!(both(&host, &Options::default()).unwrap().irq.to_string(), "1,17");
 }
 
 #[test]
-fn isolated_cpus_are_left_out_unless_asked() {
+fn isolated_cpus_are_left_out_unless_requested() {
     let mut host = host("i3.8xlarge");
     host.cpus.isolated = list("8-15,24-31");
     let options = Options::default();
@@ -254,17 +250,19 @@ fn isolated_cpus_are_left_out_unless_asked() {
     let said = notes(&machine(&host), &options, &cpus);
     assert!(said[0].contains("8-15,24-31 are isolated (isolcpus=) and left out"), "{said:?}");
     assert!(said[0].contains("does not balance"), "{said:?}");
-    // perftune.py does not look.
+    // perftune.py ignores isolation.
     let like = Options { like_perftune: true, ..options };
     assert_eq!(divide(&host, &like).unwrap().universe.len(), 32);
-    // Asked for: used, and interrupts go to what is not isolated.
-    let asked = Options { cpus: Some(list("7-15,23-31")), ..Options::default() };
-    let cpus = divide(&host, &asked).unwrap();
+    // On request they are used, and interrupts go to CPUs that are not isolated.
+    let requested = Options { cpus: Some(list("7-15,23-31")), ..Options::default() };
+    let cpus = divide(&host, &requested).unwrap();
     assert_eq!(cpus.irq.to_string(), "7,23");
-    assert!(notes(&machine(&host), &asked, &cpus)[0].contains("right for a database that pins"));
+    assert!(
+        notes(&machine(&host), &requested, &cpus)[0].contains("right for a database that pins")
+    );
     let only = Options { cpus: Some(list("8-15,24-31")), ..Options::default() };
     assert_eq!(divide(&host, &only).unwrap().irq.to_string(), "8,24");
-    // A partition is the same at run time.
+    // A cpuset partition isolates at run time.
     host.cpus.isolated = CpuSet::new();
     host.cpus.partitioned = list("4-7,20-23");
     let cpus = divide(&host, &Options::default()).unwrap();
@@ -293,22 +291,22 @@ fn cpus_without_a_tick_take_no_interrupts() {
     let options = Options::default();
     let cpus = divide(&host, &options).unwrap();
     let said = notes(&machine(&host), &options, &cpus);
-    assert!(said[0].contains("kept free of interrupts"), "{said:?}");
-    // A node without a tick takes no interrupt, which is said.
+    assert!(said[0].contains("so they get no interrupts"), "{said:?}");
+    // A node without a tick takes no interrupts, and a note reports it.
     let mut two_nodes = crate::host("i3.16xlarge");
     two_nodes.cpus.nohz_full = list("16-31,48-63");
     let cpus = divide(&two_nodes, &options).unwrap();
     assert_eq!(cpus.irq.to_string(), "0,32");
     let said = notes(&machine(&two_nodes), &options, &cpus);
-    assert!(said[1].contains("NUMA node 1 takes no interrupt"), "{said:?}");
-    // Insisted on: done and said.
+    assert!(said[1].contains("NUMA node 1 takes no interrupts"), "{said:?}");
+    // On request they take interrupts, with a note.
     let insisted = Options { irq_cpus: Some(list("1,17")), ..Options::default() };
     let cpus = divide(&host, &insisted).unwrap();
-    assert!(notes(&machine(&host), &insisted, &cpus)[0].contains("undoes what that is for"));
+    assert!(notes(&machine(&host), &insisted, &cpus)[0].contains("which defeats its purpose"));
 }
 
 #[test]
-fn efficiency_cores_take_interrupts_only_when_asked() {
+fn efficiency_cores_take_interrupts_only_on_request() {
     let mut host = Host::new(1, 24, 1);
     host.cpus.efficiency = list("0-7");
     let options = Options::default();
@@ -319,18 +317,18 @@ fn efficiency_cores_take_interrupts_only_when_asked() {
         said,
         [
             "CPUs 0-7 are efficiency cores: a shard there is slower than the others; leave them out with \
-         --cpus 8-23; interrupts go to them only when asked (--irq-cpus 0-1)"
+         --cpus 8-23; interrupts go to them only on request (--irq-cpus 0-1)"
         ]
     );
-    let asked = Options { irq_cpus: Some(list("0-1")), ..Options::default() };
-    assert_eq!(divide(&host, &asked).unwrap().compute.to_string(), "2-23");
+    let requested = Options { irq_cpus: Some(list("0-1")), ..Options::default() };
+    assert_eq!(divide(&host, &requested).unwrap().compute.to_string(), "2-23");
     let like = Options { like_perftune: true, ..options };
     assert_eq!(divide(&host, &like).unwrap().irq.to_string(), "0-1");
 }
 
 /// scylladb #11639: im4gn shows no topology; perftune.py exits with 3.
 #[test]
-fn a_machine_without_topology_needs_irq_cpus() {
+fn machine_without_topology_needs_irq_cpus() {
     let snapshot = host("im4gn.4xlarge").build();
     let error = Topology::read(&snapshot).unwrap_err();
     let path = "/sys/devices/system/cpu/cpu0/topology".to_string();
@@ -372,7 +370,7 @@ proptest! {
         prop_assert!(apart || cpus.irq == cpus.compute);
         prop_assert_eq!(&cpus.irq.union(&cpus.compute), &cpus.universe);
         prop_assert_eq!(&cpus.universe, &host.cpus.online());
-        // On a big machine every node serves its own, with as many cores.
+        // On a big machine every node has the same number of interrupt cores.
         let cores: usize = machine.topology.nodes.iter().map(|node| node.cores.len()).sum();
         if cores > ratio as usize && cpus.universe.len() > 4 {
             for node in &machine.topology.nodes {

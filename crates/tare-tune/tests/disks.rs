@@ -1,4 +1,4 @@
-//! From directories and devices to disks, on described hosts and on this one.
+//! Finding the disks of directories and devices, on described hosts and on this one.
 
 use tare_testkit::Reason;
 use tare_tune::fixture::{Disk, DiskKind, Host, Stack};
@@ -17,7 +17,7 @@ fn find(
     disks::find(snapshot, &Interrupts::read(snapshot), &texts(directories), &texts(devices))
 }
 
-/// `NAME<ABOVE<ABOVE`, the disk first.
+/// Formats disks as `NAME<ABOVE<ABOVE`, the disk first.
 fn chains(disks: &[machine::Disk]) -> Vec<String> {
     let chain = |disk: &machine::Disk| {
         let above = disk.above.iter().rev();
@@ -31,8 +31,8 @@ fn stack(name: &str, on: &[&str], mapped: &str, backing: &str) -> Stack {
     Stack { name: name.into(), on, mapped: mapped.into(), backing: backing.into() }
 }
 
-/// A host with disks of every kind: the system on a partition, data on an array, a volume on an
-/// array, a loop device on the system's disk, a target on the network.
+/// Returns a host with disks of every kind: the system on a partition, data on an array, a volume
+/// on an array, a loop device on the system's disk, a target on the network.
 fn host() -> Host {
     let mut host = Host::new(1, 16, 2);
     let mut system = Disk::new("sda", DiskKind::Scsi, 2);
@@ -70,7 +70,7 @@ fn directories_lead_to_disks() {
         ("/home/someone", &["sda"]),
         ("/var/lib/scylla", &["nvme0n1<md0<dm-0", "nvme1n1<md0<dm-0"]),
         ("/var/lib/scylla/data/not/there/yet", &["nvme0n1<md0<dm-0", "nvme1n1<md0<dm-0"]),
-        // Not below the mount, although the text begins with it.
+        // Not below the mount, although its path starts with the mount point.
         ("/var/lib/scylla-old", &["sda"]),
         ("/mnt/loop/data", &["loop0", "sda<loop0"]),
         ("/mnt/slow", &["sda<dm-1"]),
@@ -79,12 +79,12 @@ fn directories_lead_to_disks() {
     for (directory, expected) in cases {
         let disks = find(&snapshot, &[directory], &[]).unwrap();
         assert_eq!(chains(&disks), *expected, "{directory}");
-        assert!(disks.iter().all(|disk| disk.asked == *directory), "{directory}");
+        assert!(disks.iter().all(|disk| disk.requested == *directory), "{directory}");
     }
-    // Each disk once, for what was asked first.
+    // Each disk once, for the first request.
     let disks = find(&snapshot, &["/home", "/mnt/slow"], &["sda2"]).unwrap();
     assert_eq!(chains(&disks), ["sda"]);
-    assert_eq!(disks[0].asked, "/home");
+    assert_eq!(disks[0].requested, "/home");
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn devices_lead_to_disks() {
 }
 
 #[test]
-fn controllers_and_their_interrupts() {
+fn finds_interrupts_of_controllers() {
     let snapshot = host().build();
     let one = |name: &str| find(&snapshot, &[], &[name]).unwrap().remove(0);
     let names = |disk: &machine::Disk| -> Vec<String> {
@@ -133,10 +133,10 @@ fn controllers_and_their_interrupts() {
     assert!(far.remote && far.irqs.is_empty() && far.pci.is_none(), "{far:?}");
 }
 
-/// perftune matches `virtio1` within `virtio10`, and takes all devices of the driver (seastar
+/// perftune.py matches `virtio1` within `virtio10` and takes all devices of the driver (seastar
 /// #244).
 #[test]
-fn defect_5_a_virtio_disk_has_its_own_interrupts_only() {
+fn defect_5_virtio_disk_has_only_its_own_interrupts() {
     let mut host = Host::new(1, 8, 2);
     host.disks = (b'a'..=b'm')
         .map(|letter| Disk::new(&format!("vd{}", char::from(letter)), DiskKind::VirtioBlk, 2))
@@ -153,7 +153,7 @@ fn defect_5_a_virtio_disk_has_its_own_interrupts_only() {
 }
 
 #[test]
-fn disks_of_xen_share_a_name() {
+fn xen_disks_share_interrupt_name() {
     let mut host = Host::new(1, 4, 2);
     host.virtualization = tare_tune::fixture::Virtualization::Xen;
     host.disks = vec![Disk::new("xvda", DiskKind::Xen, 2), Disk::new("xvdb", DiskKind::Xen, 2)];
@@ -164,7 +164,7 @@ fn disks_of_xen_share_a_name() {
 }
 
 #[test]
-fn without_a_wish_only_data_mounts_are_taken() {
+fn takes_only_data_mounts_by_default() {
     let snapshot = host().build();
     let disks = find(&snapshot, &[], &[]).unwrap();
     let mut found = chains(&disks);
@@ -194,7 +194,7 @@ fn file_systems_without_a_device_number() {
         "32 26 0:42 / /far rw - nfs4 server:/export rw",
         "33 26 0:43 / /mem rw - tmpfs tmpfs rw",
         r"34 26 254:0 / /my\040data rw - xfs /dev/vda rw",
-        // Mounted over the same point: this one counts.
+        // Mounted later at the same point, so it is on top.
         "35 26 0:44 / /twice rw - tmpfs tmpfs rw",
         "36 35 254:0 / /twice rw - xfs /dev/vda rw",
         "37 26 0:45 / /tank rw - zfs tank/data rw",
@@ -220,12 +220,12 @@ fn file_systems_without_a_device_number() {
         assert!(refusal(at).contains(says), "{at}: {}", refusal(at));
     }
     assert!(find(&Snapshot::default(), &["/"], &[]).is_err());
-    // A default data directory on a file system without a disk is no error.
+    // A default data directory on a file system without a disk is not an error.
     assert!(find(&snapshot, &[], &[]).unwrap().is_empty());
 }
 
 #[test]
-fn loops_of_loops_end() {
+fn cycle_of_loop_devices_is_an_error() {
     let mut host = host();
     host.stacks = (0..20).map(|n| stack(&format!("loop{n}"), &[], "", "/dev/loop0")).collect();
     for n in 0..20 {
@@ -235,17 +235,17 @@ fn loops_of_loops_end() {
     let snapshot = host.build();
     let error = find(&snapshot, &[], &["loop0"]).unwrap_err();
     assert!(matches!(error, DiskError::TooDeep { .. }), "{error}");
-    // On memory there is nothing below.
+    // A file in memory has no disk below it.
     host.stacks = vec![stack("loop0", &[], "", "/mem/file (deleted)")];
     let mut snapshot = host.build();
     snapshot.write("/proc/self/mountinfo", "33 26 0:43 / /mem rw - tmpfs tmpfs rw");
     assert_eq!(chains(&find(&snapshot, &[], &["loop0"]).unwrap()), ["loop0"]);
 }
 
-/// A namespace of a subsystem with two controllers: the device on top has no hardware, the hidden
-/// ones below the controllers have it.
+/// A namespace of a subsystem with two controllers: the device on top has no hardware, but the
+/// hidden devices below the controllers do.
 #[test]
-fn paths_of_nvme_multipath() {
+fn finds_paths_of_nvme_multipath() {
     let mut snapshot = host().build();
     let head = "/sys/devices/virtual/nvme-subsystem/nvme-subsys4";
     let mut file = |path: &str, text: &str| snapshot.insert(path, Node::File(text.into()));
@@ -270,13 +270,13 @@ fn paths_of_nvme_multipath() {
 }
 
 #[test]
-fn disks_beyond_a_network() {
+fn recognises_network_disks() {
     let mut snapshot = host().build();
     for (name, path) in [
         ("nvme7n1", "/sys/devices/virtual/nvme-fabrics/ctl/nvme7/nvme7n1"),
         ("nbd0", "/sys/devices/virtual/block/nbd0"),
         ("rbd0", "/sys/devices/rbd/0/block/rbd0"),
-        // An adapter that speaks iSCSI itself.
+        // An adapter with its own iSCSI initiator.
         (
             "sdx",
             "/sys/devices/pci0000:00/0000:00:03.0/host5/session2/target5:0:0/5:0:0:0/block/sdx",
@@ -292,7 +292,7 @@ fn disks_beyond_a_network() {
 }
 
 #[test]
-fn a_setting_is_the_nearest_one_upwards() {
+fn setting_is_found_in_nearest_parent() {
     let mut snapshot = host().build();
     let disk = find(&snapshot, &[], &["sda"]).unwrap().remove(0);
     let own = format!("{}/queue/nomerges", disk.path);
@@ -306,20 +306,20 @@ fn a_setting_is_the_nearest_one_upwards() {
         snapshot.write(&format!("{}/queue/rotational", disk.path), rotational);
         assert_eq!(disk.is_rotational(&snapshot), turns);
     }
-    // A guest cannot know it: virtio-blk says 1 by default.
+    // A guest does not see it: virtio-blk reports 1 by default.
     let disk = find(&snapshot, &[], &["vda"]).unwrap().remove(0);
     snapshot.write(&format!("{}/queue/rotational", disk.path), "1");
     assert!(!disk.is_rotational(&snapshot));
 }
 
-/// A loop device on a file of this machine, and the file. Both go with it.
+/// A loop device on a file of this machine. Dropping it removes both.
 struct Loop {
     name: String,
     folder: std::path::PathBuf,
 }
 
 impl Loop {
-    /// `None` where none can be attached; the test is then reported as skipped.
+    /// Attaches a loop device; `None` if that is impossible, and the test is reported as skipped.
     #[expect(clippy::unwrap_used, reason = "without its temporary folder the test cannot go on")]
     fn attach(test: &str) -> Option<Self> {
         let skip = |said: &str| {
@@ -353,11 +353,11 @@ impl Drop for Loop {
     }
 }
 
-/// On this machine: the loop device itself, then what its file lies on; its settings are written,
-/// read back and put back. The disk below is only read.
+/// On this machine: finds the loop device and the disk of its file; writes the loop device's
+/// settings, reads them back and restores them. The disk below is only read.
 #[test]
-fn a_loop_device_of_this_machine() {
-    let Some(device) = Loop::attach("a_loop_device_of_this_machine") else { return };
+fn tunes_loop_device_of_this_machine() {
+    let Some(device) = Loop::attach("tunes_loop_device_of_this_machine") else { return };
     let mut host = LiveHost::new("/");
     let snapshot = host.snapshot();
     let disks = find(&snapshot, &[], &[&device.name]).unwrap();
@@ -365,7 +365,7 @@ fn a_loop_device_of_this_machine() {
     assert_eq!(disks[0].name, name);
     assert!(disks[0].irqs.is_empty() && disks[0].pci.is_none());
     let folder = device.folder.to_str().unwrap();
-    // Where the temporary folder lies on memory or on a network there is no disk below.
+    // If the temporary folder is in memory or on a network there is no disk below.
     let below = find(&snapshot, &[folder], &[]).unwrap_or_default();
     let paths = |disks: &[machine::Disk]| disks.iter().map(|d| d.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&disks[1..]), paths(&below));
@@ -381,7 +381,7 @@ fn a_loop_device_of_this_machine() {
     for (_, change) in &changes {
         if let Err(error) = host.write(&change.key, &change.wanted) {
             return tare_testkit::skip(
-                "a_loop_device_of_this_machine",
+                "tunes_loop_device_of_this_machine",
                 Reason::Other(error.to_string()),
             );
         }

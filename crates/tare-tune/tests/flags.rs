@@ -1,4 +1,4 @@
-//! The texts of all consumers, checked by those who read them: bash, a parser of YAML's structure,
+//! Checks the texts of all consumers with their readers: bash, a parser of YAML's structure,
 //! systemd.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 
 use tare_std::cpus::CpuSet;
 use tare_testkit::{Need, skipped};
-use tare_tune::flags::{self, Ask, Host};
+use tare_tune::flags::{self, Host, Request};
 use tare_tune::machine::Topology;
 use tare_tune::machine::topology::{Core, Node};
 use tare_tune::plan::CpuSets;
@@ -27,24 +27,26 @@ fn machine() -> (Topology, CpuSets, Host) {
     (topology, CpuSets { universe, irq, compute, why: String::new() }, host)
 }
 
-/// Every consumer's text for one and for several instances, with and without options.
+/// Returns a consumer's texts for one and for several instances, with and without options.
 fn texts(consumer: &str) -> Vec<String> {
     let (topology, cpus, host) = machine();
     let consumer = flags::consumer(consumer).unwrap();
-    let text = |ask: &Ask| flags::write(consumer, ask, &topology, &cpus, &host).unwrap().text();
+    let text = |request: &Request| {
+        flags::write(consumer, request, &topology, &cpus, &host).unwrap().text()
+    };
     let images = [None, Some("tare:1"), Some("cassandra:5"), Some("postgres:17"), Some("redis")];
     let mut texts = Vec::new();
     for instances in [1, 2, 3] {
         for image in images {
             let seccomp = (instances == 2).then(|| "/etc/tare/seccomp.json".to_string());
             let image = image.map(str::to_string);
-            texts.push(text(&Ask { instances, image, seccomp, ..Ask::default() }));
+            texts.push(text(&Request { instances, image, seccomp, ..Request::default() }));
         }
     }
     texts
 }
 
-/// Runs a script in bash, or only reads it, and returns what it printed.
+/// Runs a script in bash, or only parses it, and returns its output.
 fn bash(arguments: &[&str], script: &str) -> String {
     let mut child = Command::new("bash")
         .args(arguments)
@@ -60,8 +62,8 @@ fn bash(arguments: &[&str], script: &str) -> String {
 }
 
 #[test]
-fn bash_reads_the_scripts() {
-    if skipped("bash_reads_the_scripts", &[Need::Program("bash")]) {
+fn bash_parses_scripts() {
+    if skipped("bash_parses_scripts", &[Need::Program("bash")]) {
         return;
     }
     for consumer in ["docker", "podman", "nerdctl", "scylla", "tare-db"] {
@@ -72,15 +74,16 @@ fn bash_reads_the_scripts() {
 }
 
 #[test]
-fn the_engine_gets_every_word_as_it_is_meant() {
-    if skipped("the_engine_gets_every_word_as_it_is_meant", &[Need::Program("bash")]) {
+fn bash_passes_every_argument_unchanged() {
+    if skipped("bash_passes_every_argument_unchanged", &[Need::Program("bash")]) {
         return;
     }
     let (topology, cpus, host) = machine();
     let path = "/tmp/a b/it's $(touch /tmp/x); \"q\".json";
-    let ask = Ask { seccomp: Some(path.into()), image: Some("tare:1".into()), ..Ask::default() };
+    let request =
+        Request { seccomp: Some(path.into()), image: Some("tare:1".into()), ..Request::default() };
     let docker = flags::consumer("docker").unwrap();
-    let script = flags::write(docker, &ask, &topology, &cpus, &host).unwrap().text();
+    let script = flags::write(docker, &request, &topology, &cpus, &host).unwrap().text();
     // A function in place of the engine prints its arguments, one a line.
     let words = bash(&[], &format!("docker() {{ printf '%s\\n' \"$@\"; }}\n{script}"));
     let words: Vec<&str> = words.lines().collect();
@@ -93,8 +96,8 @@ fn the_engine_gets_every_word_as_it_is_meant() {
     assert!(words.iter().all(|word| !word.starts_with('#')), "{words:?}");
 }
 
-/// Checks what these documents use of YAML: blocks by indentation, `- ` items, `key:` and `key:
-/// value`, scalars plain or in double quotes. Returns how many keys and items there were.
+/// Checks the YAML that these documents use: blocks by indentation, `- ` items, `key:` and `key:
+/// value`, scalars plain or in double quotes. Returns the number of keys and items.
 fn yaml(text: &str) -> usize {
     let mut open: Vec<usize> = Vec::new();
     let mut previous: Option<(usize, bool)> = None;
@@ -111,7 +114,7 @@ fn yaml(text: &str) -> usize {
         let indent = line.len() - body.len();
         let item = body.starts_with("- ");
         let content = body.strip_prefix("- ").unwrap_or(body);
-        // What is deeper must follow a key that has no value yet, or be inside an item.
+        // A deeper line must follow a key without a value, or be inside an item.
         if let Some((last, awaits)) = previous {
             if indent > last {
                 assert!(awaits, "unexpected indentation: {line:?}\n{text}");
@@ -137,7 +140,7 @@ fn yaml(text: &str) -> usize {
         } else {
             assert!(!value.contains(": ") && !value.contains(" #"), "must be quoted: {line:?}");
         }
-        // Keys of an item's mapping stand where its content begins.
+        // Keys of an item's mapping are aligned with the start of its content.
         let at = if item && key.is_some() { indent + 2 } else { indent };
         if at != indent {
             open.push(at);
@@ -158,7 +161,7 @@ fn compose_and_kubernetes_are_yaml() {
 }
 
 #[test]
-fn units_have_sections_and_settings_only() {
+fn units_have_only_sections_and_settings() {
     for consumer in ["quadlet", "systemd"] {
         for text in texts(consumer) {
             for line in text.lines().filter(|line| !line.is_empty() && !line.starts_with('#')) {
@@ -174,8 +177,8 @@ fn units_have_sections_and_settings_only() {
 }
 
 #[test]
-fn systemd_accepts_the_drop_in() {
-    if skipped("systemd_accepts_the_drop_in", &[Need::Program("systemd-analyze")]) {
+fn systemd_accepts_drop_in() {
+    if skipped("systemd_accepts_drop_in", &[Need::Program("systemd-analyze")]) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

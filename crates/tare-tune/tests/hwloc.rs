@@ -1,7 +1,7 @@
-//! Spreading against the real `hwloc-distrib` (Debian package `hwloc`) on random topologies.
+//! Compares spreading with the real `hwloc-distrib` (Debian package `hwloc`) on random topologies.
 //!
-//! hwloc is given a synthetic topology, Tare the snapshot of a host of the same shape. The
-//! numbering is passed to hwloc as its list of PU indexes, so that both mean the same CPUs.
+//! hwloc gets a synthetic topology, Tare the snapshot of a host of the same shape. The numbering is
+//! passed to hwloc as its list of PU indexes, so that both mean the same CPUs.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::process::Command;
@@ -13,7 +13,7 @@ use tare_tune::fixture::{Cpus, Host, Numbering};
 use tare_tune::machine::Topology;
 use tare_tune::plan::spread::{spread, spread_sets};
 
-/// Random topologies that are compared.
+/// The number of random topologies.
 const CASES: usize = 500;
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ struct Case {
     count: usize,
 }
 
-/// The topology in hwloc's words: `pack:2 [numa] l3:2 core:4 pu:2(indexes=0,8,1,9,...)`.
+/// Returns the topology in hwloc's syntax: `pack:2 [numa] l3:2 core:4 pu:2(indexes=0,8,1,9,...)`.
 fn synthetic(cpus: &Cpus) -> String {
     let places =
         (0..cpus.nodes * cpus.cores).flat_map(|core| (0..cpus.threads).map(move |t| (core, t)));
@@ -69,15 +69,15 @@ fn cases() -> Vec<Case> {
         }
         Case { host: Host { cpus, ..Host::default() }, universe, count }
     });
-    // The same cases every time: a difference that is found is found again.
+    // The same cases every time, so that a difference is reproducible.
     let rng = TestRng::deterministic_rng(RngAlgorithm::ChaCha);
     let mut runner = TestRunner::new_with_rng(Config::default(), rng);
     (0..CASES).map(|_| strategy.new_tree(&mut runner).unwrap().current()).collect()
 }
 
 #[test]
-fn spreading_is_that_of_hwloc_distrib() {
-    let test = "spreading_is_that_of_hwloc_distrib";
+fn spreads_like_hwloc_distrib() {
+    let test = "spreads_like_hwloc_distrib";
     if tare_testkit::skipped(test, &[tare_testkit::Need::Program("hwloc-distrib")]) {
         return;
     }
@@ -85,7 +85,7 @@ fn spreading_is_that_of_hwloc_distrib() {
         let topology = Topology::read(&case.host.build()).unwrap();
         let own = spread_sets(&topology, &case.universe, case.count);
         assert_eq!(own, hwloc_distrib(case, false), "{index}: {case:?}");
-        // Each slot's first CPU is what --single gives: asked of hwloc too for some.
+        // --single prints each slot's first CPU; some cases compare that with hwloc too.
         let singles = spread(&topology, &case.universe, case.count);
         let first: Vec<u32> = own.iter().filter_map(|slot| slot.iter().next()).collect();
         assert_eq!(singles, first, "{index}: {case:?}");
@@ -99,7 +99,7 @@ fn spreading_is_that_of_hwloc_distrib() {
 }
 
 #[test]
-fn golden_spreads() {
+fn spreads_known_cases() {
     let check = |cpus: Cpus, universe: &str, count: usize, expect: &str| {
         let host = Host { cpus, ..Host::default() };
         let topology = Topology::read(&host.build()).unwrap();

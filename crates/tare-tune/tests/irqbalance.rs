@@ -1,5 +1,5 @@
-//! The real irqbalance, if it is installed: started by the test with an interval that never passes,
-//! so that it moves nothing, controlled through its socket in both places where that may be.
+//! Tests with the real irqbalance, if it is installed. The test starts it with an interval that
+//! never passes, so that it moves nothing, and controls it through both kinds of socket.
 
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -20,8 +20,8 @@ const FOLDER: &str = "/run/irqbalance";
 /// Interrupts that are banned by the command line.
 const BANNED: [u32; 2] = [24, 31];
 
-/// A living irqbalance. When it is dropped, the process ends, the folder of the socket goes if the
-/// test made it, and every interrupt has the CPUs that it had.
+/// A running irqbalance. Dropping it ends the process, removes the folder of the socket if the test
+/// created it, and restores the CPUs of every interrupt.
 struct Started {
     child: Child,
     made_folder: bool,
@@ -42,7 +42,7 @@ impl Started {
         Self { child, made_folder, affinity }
     }
 
-    /// Its socket, as soon as it is there.
+    /// Waits for its socket.
     fn socket(&self) -> Irqbalance {
         let start = Instant::now();
         loop {
@@ -78,7 +78,7 @@ fn affinity() -> BTreeMap<String, String> {
     files.filter_map(|path| Some((path.clone(), fs::read_to_string(path).ok()?))).collect()
 }
 
-/// Why the test cannot run here.
+/// Returns why the test cannot run here.
 fn missing() -> Option<Reason> {
     let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
     if !rustix::process::geteuid().is_root() {
@@ -124,7 +124,7 @@ fn converse(irqbalance: &Irqbalance) {
     assert_eq!(bans(), [38, 39]);
     irqbalance.set_bans(&[]).unwrap();
     assert!(bans().is_empty());
-    // As many as fit; one message more would be cut in the middle of a number.
+    // As many as fit; a longer message would be cut in the middle of a number.
     let mut many: Vec<u32> = (100..).take(120).collect();
     irqbalance.set_bans(&many).unwrap();
     assert_eq!(bans(), many);
@@ -136,7 +136,7 @@ fn converse(irqbalance: &Irqbalance) {
     assert_eq!(bans(), BANNED);
 }
 
-/// What a snapshot keeps, where no other irqbalance is older.
+/// Checks the files of a snapshot, if no other irqbalance has a lower process id.
 fn describe(irqbalance: &Irqbalance) {
     let files: BTreeMap<String, String> = irqbalance::describe().into_iter().collect();
     let file = |name: &str| files.get(&format!("/tare/irqbalance/{name}")).cloned();
@@ -150,8 +150,8 @@ fn describe(irqbalance: &Irqbalance) {
     assert_eq!(irqbalance::bans().unwrap(), BANNED);
 }
 
-/// The plan of this machine bans the interrupts of its devices beside those that were banned, and
-/// once they are it has nothing to change.
+/// The plan of this machine adds the interrupts of its devices to the bans; once they are banned it
+/// has nothing to change.
 fn plan_and_apply(irqbalance: &Irqbalance) {
     let options = Options { only: vec!["irqbalance".into()], ..Options::default() };
     let action = || {
@@ -169,10 +169,10 @@ fn plan_and_apply(irqbalance: &Irqbalance) {
         }
     };
     let wanted: Vec<u32> = change.wanted.split(' ').map(|irq| irq.parse().unwrap()).collect();
-    // Bans of interrupts that this machine does not have are not kept.
+    // Bans of interrupts that this machine does not have are dropped.
     let here = |irq: &&u32| Path::new(&format!("/proc/irq/{irq}")).exists();
     assert!(BANNED.iter().filter(here).all(|irq| wanted.contains(irq)), "{wanted:?}");
     assert!(wanted.iter().any(|irq| !BANNED.contains(irq)), "{wanted:?}");
     irqbalance::set_bans(&wanted).unwrap();
-    assert_eq!(action(), Some(Action::Right { now: change.wanted }));
+    assert_eq!(action(), Some(Action::AlreadySet { now: change.wanted }));
 }

@@ -1,5 +1,5 @@
-//! Planning of network devices: every driver's naming, the defects of perftune.py that Tare must
-//! not have, the threads in which people met them, and what perftune.py itself would do.
+//! Plans network devices: the naming of every driver, the defects of perftune.py that Tare must not
+//! have, the threads that report them, and the plan of perftune.py itself.
 #![expect(clippy::unwrap_used, reason = "a test says what failed by failing")]
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use tare_std::cpus::CpuSet;
 use tare_tune::fixture::{Host, Nic, Upper, UpperKind};
 use tare_tune::machine::{self, Interrupts, nics};
-use tare_tune::plan::{self, Action, EthtoolSetting, Item, Key, Mode, Need, Options, Plan};
+use tare_tune::plan::{self, Action, EthtoolSetting, Item, Key, Mode, Options, Plan, Requirement};
 use tare_tune::planner;
 use tare_tune::snapshot::{Node, Snapshot};
 
@@ -20,12 +20,12 @@ mod property;
 #[path = "nics/threads.rs"]
 mod threads;
 
-/// A machine of one node with two threads a core and one device.
+/// Returns a machine with one node, two threads per core and one device.
 fn host(cores: u32, driver: &str, queues: u32) -> Host {
     Host { nics: vec![Nic::new("eth0", driver, queues)], ..Host::new(1, cores, 2) }
 }
 
-/// Only what this file is about.
+/// Returns options for the knobs of this file.
 fn options() -> Options {
     Options { only: vec!["network".into(), "nic_irqs".into()], ..Options::default() }
 }
@@ -42,7 +42,7 @@ fn items<'a>(plan: &'a Plan, knob: &str) -> Vec<&'a Item> {
     plan.items.iter().filter(|item| item.knob == knob).collect()
 }
 
-/// `subject what = wanted` of each change of a knob.
+/// Formats each change of a knob as `subject what = wanted`.
 fn changes(plan: &Plan, knob: &str) -> Vec<String> {
     let changes = plan.changes().filter(|(item, _)| item.knob == knob);
     changes
@@ -50,7 +50,7 @@ fn changes(plan: &Plan, knob: &str) -> Vec<String> {
         .collect()
 }
 
-/// The CPU of each interrupt that is changed, in the order of the plan, with its name.
+/// Returns name and CPU of each changed interrupt, in the order of the plan.
 fn placed(plan: &Plan) -> Vec<(String, u32)> {
     let changes = plan.changes().filter(|(item, _)| item.knob == "nic_irqs");
     let placed = changes.map(|(_, change)| {
@@ -61,7 +61,7 @@ fn placed(plan: &Plan) -> Vec<(String, u32)> {
     placed.collect()
 }
 
-/// Applies a plan as `tune` does: stage 0, the driver's part, a new plan, the rest.
+/// Applies a plan like a tuning: stage 0, the driver's reaction, a new plan, the rest.
 fn apply(snapshot: &mut Snapshot, options: &Options) {
     let before = planned(snapshot, options);
     let mut channels_changed = false;
@@ -77,7 +77,7 @@ fn apply(snapshot: &mut Snapshot, options: &Options) {
 }
 
 #[test]
-fn every_driver_is_planned_and_a_plan_that_was_applied_is_empty() {
+fn plans_every_driver_and_nothing_after_applying() {
     let drivers = [
         "virtio_net",
         "ena",
@@ -126,12 +126,15 @@ fn i3_8xlarge_with_ena_like_perftune() {
     assert_eq!(before.cpus.irq.to_string(), "0,16");
     assert_eq!(before.cpus.compute.to_string(), "1-15,17-31");
     let (item, change) = before.changes().next().unwrap();
-    assert_eq!((item.knob.as_str(), change.stage, change.need), ("nic_channels", 0, Need::Should));
+    assert_eq!(
+        (item.knob.as_str(), change.stage, change.requirement),
+        ("nic_channels", 0, Requirement::Wanted)
+    );
     let setting = EthtoolSetting::ChannelsCombined;
     assert_eq!(change.key, Key::Ethtool { nic: "eth0".into(), setting });
     assert_eq!((change.now.as_str(), change.wanted.as_str()), ("8", "2"));
     assert!(change.identity.pci.is_some());
-    // Planned before the change on the queues that stay ...
+    // Planned before the change for the queues that stay ...
     let queues = [("eth0-Tx-Rx-0".to_string(), 0), ("eth0-Tx-Rx-1".to_string(), 16)];
     assert_eq!(placed(&before), queues);
     assert_eq!(items(&before, "rps").len(), 2);
@@ -154,14 +157,14 @@ fn i3_8xlarge_with_ena_like_perftune() {
 }
 
 #[test]
-fn tares_own_plan_differs_where_its_knobs_say_so() {
+fn own_plan_differs_from_perftune_as_documented() {
     let mut snapshot = host(16, "ena", 2).build();
     let own = planned(&snapshot, &options());
-    // RPS goes to the CPUs that compute.
+    // RPS goes to the compute CPUs.
     let rps = ["eth0 rps_cpus of rx-0 = fffefffe", "eth0 rps_cpus of rx-1 = fffefffe"];
     assert_eq!(changes(&own, "rps"), rps);
     assert_eq!(placed(&own), placed(&planned(&snapshot, &like_perftune())));
-    // XPS divides the universe only.
+    // XPS divides only the universe.
     let cpus = Some("0-7,16-23".parse().unwrap());
     let part = Options { cpus: cpus.clone(), ..options() };
     let xps = ["eth0 xps_cpus of tx-0 = 000f000f", "eth0 xps_cpus of tx-1 = 00f000f0"];
@@ -176,7 +179,7 @@ fn tares_own_plan_differs_where_its_knobs_say_so() {
             assert!(matches!(item.action, Action::Leave { .. }), "{item:?}");
         }
     }
-    // A queue for every CPU: RPS is redundant, and goes where it was on.
+    // A queue for every CPU: RPS is redundant and is switched off where it was on.
     let four = host(2, "ena", 4);
     snapshot = four.build();
     snapshot.write("/sys/class/net/eth0/queues/rx-1/rps_cpus", "f");
@@ -188,7 +191,7 @@ fn tares_own_plan_differs_where_its_knobs_say_so() {
 }
 
 #[test]
-fn more_queues_than_there_are_now_are_planned_after_the_change() {
+fn plans_added_queues_after_the_change() {
     let mut host = host(2, "ena", 1);
     host.nics[0].channels_max = 8;
     let mut snapshot = host.build();
@@ -200,7 +203,7 @@ fn more_queues_than_there_are_now_are_planned_after_the_change() {
     let after = planned(&snapshot, &options());
     assert_eq!(after.changes().count(), 0);
     assert_eq!(items(&after, "nic_irqs").len(), 4);
-    // Own: no more than the device has. perftune.py asks, is refused, and leaves them.
+    // Tare requests no more than the device has. perftune.py is refused and leaves them.
     host.nics[0].channels_max = 2;
     let snapshot = host.build();
     assert_eq!(
@@ -211,16 +214,16 @@ fn more_queues_than_there_are_now_are_planned_after_the_change() {
 }
 
 #[test]
-fn what_is_asked_for_is_planned() {
+fn plans_requested_values() {
     let snapshot = host(16, "ixgbe", 16).build();
-    let asked = Options {
+    let requested = Options {
         ring: Some(16_384),
         coalesce_us: Some(8),
         rx_queues: Some(4),
         arfs: Some(true),
         ..options()
     };
-    let plan = planned(&snapshot, &asked);
+    let plan = planned(&snapshot, &requested);
     assert_eq!(changes(&plan, "nic_channels"), ["eth0 combined channels = 4"]);
     assert_eq!(changes(&plan, "rings"), ["eth0 rx ring = 8192", "eth0 tx ring = 8192"]);
     assert_eq!(changes(&plan, "ntuple"), ["eth0 ntuple filters = on"]);
@@ -246,7 +249,7 @@ fn with_mode_none_interrupts_stay() {
 }
 
 #[test]
-fn bonds_and_vlans_lead_to_what_carries_them() {
+fn bonds_and_vlans_lead_to_physical_devices() {
     let mut host = Host::new(1, 16, 2);
     host.nics = vec![Nic::new("eth1", "i40e", 4), Nic::new("eth0", "i40e", 4)];
     let on = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
@@ -258,15 +261,15 @@ fn bonds_and_vlans_lead_to_what_carries_them() {
     let find = |names: &[&str]| {
         let names: Vec<String> = on(names);
         let found = nics::find(&snapshot, &Interrupts::read(&snapshot), &names).unwrap();
-        found.into_iter().map(|nic| (nic.name, nic.asked)).collect::<Vec<_>>()
+        found.into_iter().map(|nic| (nic.name, nic.requested)).collect::<Vec<_>>()
     };
-    let pair = |name: &str, asked: &str| (name.to_string(), asked.to_string());
+    let pair = |name: &str, requested: &str| (name.to_string(), requested.to_string());
     for upper in ["bond0", "bond0.7"] {
         assert_eq!(find(&[upper]), [pair("eth0", upper), pair("eth1", upper)]);
     }
     assert_eq!(find(&["bond0.7", "eth1"]).len(), 2, "each once");
     assert_eq!(find(&[]).len(), 2);
-    // Steering of the physical devices only.
+    // Only the physical devices are steered.
     let plan = planned(&snapshot, &Options { nics: on(&["bond0.7"]), ..options() });
     let subjects: BTreeSet<&str> = plan
         .items
@@ -278,7 +281,7 @@ fn bonds_and_vlans_lead_to_what_carries_them() {
 }
 
 #[test]
-fn a_virtual_device_is_tuned_when_it_is_named() {
+fn tunes_virtual_device_only_if_named() {
     let mut snapshot = host(4, "ena", 4).build();
     let folder = "/sys/devices/virtual/net/veth0";
     let file = |text: &str| Node::File(text.into());
@@ -286,16 +289,18 @@ fn a_virtual_device_is_tuned_when_it_is_named() {
     snapshot.insert(&format!("{folder}/operstate"), file("up"));
     snapshot.insert(&format!("{folder}/queues/rx-0/rps_cpus"), file("00"));
     snapshot.insert(&format!("{folder}/queues/rx-0/rps_flow_cnt"), file("0"));
-    let asked = Options { nics: vec!["veth0".into()], ..options() };
-    let plan = planned(&snapshot, &asked);
+    let requested = Options { nics: vec!["veth0".into()], ..options() };
+    let plan = planned(&snapshot, &requested);
     assert_eq!(changes(&plan, "rps"), ["veth0 rps_cpus of rx-0 = 000000fe"]);
     assert_eq!(items(&plan, "nic_irqs").len() + items(&plan, "nic_channels").len(), 0);
     let machine = planner::read_machine(&snapshot, &options()).unwrap();
-    assert_eq!(machine.nics.len(), 1, "not by itself");
-    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..asked });
-    assert!(like.unwrap_err().to_string().contains("no hardware"), "perftune.py refuses it");
+    assert_eq!(machine.nics.len(), 1, "not without its name");
+    let like = planner::plan(&snapshot, &Options { like_perftune: true, ..requested });
+    assert!(like.unwrap_err().to_string().contains("has no hardware"), "perftune.py refuses it");
     snapshot.remove(&format!("{folder}/queues"));
-    let asked = Options { nics: vec!["veth0".into()], ..options() };
-    assert!(planner::plan(&snapshot, &asked).unwrap_err().to_string().contains("no hardware"));
+    let requested = Options { nics: vec!["veth0".into()], ..options() };
+    assert!(
+        planner::plan(&snapshot, &requested).unwrap_err().to_string().contains("neither hardware")
+    );
     assert!(machine::interrupt_share(&snapshot).is_empty());
 }

@@ -1,7 +1,7 @@
-//! Snapshots of folders and of this machine, and the living store on devices that the tests make.
+//! Snapshots of folders and of this machine, and the live store on devices that the tests create.
 //!
-//! Devices of a network are made in a namespace of the test's own, with a sysfs of its own, on a
-//! thread that ends with the test; a loop device is attached to a file of the test. Both are gone
+//! Network devices are created in the test's own namespace with its own sysfs, on a thread that
+//! ends with the test; a loop device is attached to a file of the test. Both are removed
 //! afterwards, also when a test fails.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
@@ -40,7 +40,7 @@ fn link(root: &Path, path: &str, target: &str) {
     symlink(target, place).unwrap();
 }
 
-/// A host in a folder: one network device and one disk.
+/// Writes a host into a folder: one network device and one disk.
 fn host(root: &Path) {
     let pci = "/sys/devices/pci0000:00/0000:00:03.0";
     for (file, text) in [
@@ -85,7 +85,7 @@ fn host(root: &Path) {
 }
 
 #[test]
-fn a_folder_is_taken_by_the_table() {
+fn takes_files_of_folder_in_table() {
     let folder = tempfile::tempdir().unwrap();
     host(folder.path());
     let snapshot = Snapshot::take(folder.path());
@@ -117,7 +117,7 @@ fn a_folder_is_taken_by_the_table() {
 }
 
 #[test]
-fn a_folder_is_written_as_a_host() {
+fn writes_settings_of_folder() {
     let folder = tempfile::tempdir().unwrap();
     host(folder.path());
     let mut store = LiveHost::new(folder.path());
@@ -129,7 +129,7 @@ fn a_folder_is_written_as_a_host() {
     let rps = Key::file("/sys/class/net/eth0/queues/rx-0/rps_cpus");
     store.write(&rps, "2").unwrap();
     assert_eq!(store.read(&rps).unwrap(), "2");
-    // The link to the device is still one.
+    // The link to the device is still a link.
     assert!(fs::symlink_metadata(folder.path().join("sys/class/net/eth0")).unwrap().is_symlink());
     let ethtool = |setting| Key::Ethtool { nic: "eth0".into(), setting };
     let channels = ethtool(EthtoolSetting::ChannelsCombined);
@@ -154,7 +154,7 @@ fn a_folder_is_written_as_a_host() {
     assert_eq!(after, Snapshot::take(folder.path()));
 }
 
-/// Every word of this machine that must not leave it.
+/// Returns every identifier of this machine.
 fn secrets() -> Vec<String> {
     let mut secrets = Vec::new();
     let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
@@ -171,12 +171,12 @@ fn secrets() -> Vec<String> {
         secrets.push(text(path));
     }
     let trimmed = secrets.iter().map(|secret| secret.trim().to_string());
-    // `::1` and the address of a device that has none tell nothing.
+    // `::1` and the zero address of a device without one identify nothing.
     trimmed.filter(|secret| secret.len() > 4 && secret != "00:00:00:00:00:00").collect()
 }
 
 #[test]
-fn this_machine_is_recorded_without_what_identifies_it() {
+fn records_this_machine_without_identifiers() {
     let snapshot = Snapshot::take(Path::new("/"));
     let folder = tempfile::tempdir().unwrap();
     snapshot.save(folder.path()).unwrap();
@@ -191,7 +191,7 @@ fn this_machine_is_recorded_without_what_identifies_it() {
     let check = |text: &str, of: &str| {
         for secret in &secrets {
             let places = text.match_indices(secret.as_str());
-            // A short name may be a part of another word.
+            // A short name may be part of another word.
             let whole = places.filter(|(at, _)| {
                 let letter = |c: Option<char>| c.is_some_and(char::is_alphanumeric);
                 let (before, after) = (&text[..*at], &text[at + secret.len()..]);
@@ -210,7 +210,7 @@ fn this_machine_is_recorded_without_what_identifies_it() {
     }
 }
 
-/// Runs a test in a network namespace of its own with a sysfs that shows it.
+/// Runs a test in its own network namespace with a sysfs for it.
 fn in_own_network(test: impl FnOnce() + Send) -> io::Result<()> {
     netns::on_own_thread(|| {
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
@@ -226,8 +226,8 @@ fn in_own_network(test: impl FnOnce() + Send) -> io::Result<()> {
 }
 
 #[test]
-fn a_device_of_the_network_is_set_and_read_back() {
-    let name = "a_device_of_the_network_is_set_and_read_back";
+fn sets_network_device_and_reads_back() {
+    let name = "sets_network_device_and_reads_back";
     if skipped(name, &[Need::Root, Need::Program("ip")]) {
         return;
     }
@@ -254,7 +254,7 @@ fn a_device_of_the_network_is_set_and_read_back() {
         assert_eq!(store.read(&rx).unwrap(), "2");
         store.write(&rx, "1").unwrap();
         assert_eq!(store.read(&rx).unwrap(), "1");
-        // More than it has.
+        // More than the device has.
         assert_eq!(store.write(&rx, "64").unwrap_err().class, SettingErrorClass::Absent);
         assert_eq!(store.write(&rx, "many").unwrap_err().class, SettingErrorClass::Failed);
         let gro = of(EthtoolSetting::Feature("generic-receive-offload".into()));
@@ -285,7 +285,7 @@ fn a_device_of_the_network_is_set_and_read_back() {
     }
 }
 
-/// Compares with ethtool, where it is installed: values and what cannot be changed.
+/// Compares values and fixed features with ethtool, if it is installed.
 fn same_features_as_ethtool(nic: &str) {
     let Ok(theirs) = run("ethtool", &format!("-k {nic}")) else {
         skip("same_features_as_ethtool", Reason::not_installed("ethtool"));
@@ -311,8 +311,8 @@ fn same_features_as_ethtool(nic: &str) {
 }
 
 #[test]
-fn a_disk_is_set_and_put_back() {
-    let name = "a_disk_is_set_and_put_back";
+fn sets_disk_and_restores_it() {
+    let name = "sets_disk_and_restores_it";
     if skipped(name, &[Need::Root, Need::Program("losetup")]) {
         return;
     }

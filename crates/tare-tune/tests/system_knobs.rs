@@ -4,7 +4,7 @@
 
 use tare_tune::fixture::{Disk, DiskKind, Host, Nic, Virtualization};
 use tare_tune::knobs;
-use tare_tune::plan::{Action, Item, Mode, Need, Options};
+use tare_tune::plan::{Action, Item, Mode, Options, Requirement};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::{Node, Snapshot};
 
@@ -13,18 +13,19 @@ fn items(snapshot: &Snapshot, options: &Options, knob: &str) -> Vec<Item> {
     plan(snapshot, &options).unwrap().items
 }
 
-/// `WHAT: NOW > WANTED`, `WHAT: NOW` where it is right, with `(leave)` or `(advise)`.
+/// Formats an item as `WHAT: NOW > WANTED`, or `WHAT: NOW` without a change, with `(leave)` or
+/// `(advise)`.
 fn text(item: &Item) -> String {
     let what = &item.what;
     match &item.action {
         Action::Change(change) => format!("{what}: {} > {}", change.now, change.wanted),
-        Action::Right { now } => format!("{what}: {now}"),
+        Action::AlreadySet { now } => format!("{what}: {now}"),
         Action::Leave { now, .. } => format!("{what}: {now} (leave)"),
         Action::Advise { now, wanted, .. } => format!("{what}: {now} > {wanted} (advise)"),
     }
 }
 
-/// Changes come first in a plan, whatever the order of the devices.
+/// Returns the sorted texts of a knob's items, because a plan lists changes first.
 fn texts(snapshot: &Snapshot, options: &Options, knob: &str) -> Vec<String> {
     items(snapshot, options, knob).iter().map(text).collect()
 }
@@ -53,31 +54,31 @@ fn devices(names: &[&str], options: Options) -> Options {
 }
 
 #[test]
-fn every_knob_says_what_it_is() {
+fn every_knob_has_texts() {
     let mut names = std::collections::BTreeSet::new();
     for knob in knobs::ALL {
         assert!(names.insert(knob.name()), "{}", knob.name());
         assert!(!knob.help().is_empty() && !knob.why().is_empty(), "{}", knob.name());
         assert!(!knob.source().is_empty(), "{}", knob.name());
     }
-    // While the governor is `performance`, drivers refuse any other preference, also at the undo.
+    // While the governor is `performance`, drivers refuse any other preference, also on revert.
     let at = |name: &str| knobs::ALL.iter().position(|knob| knob.name() == name).unwrap();
     assert!(at("energy_preference") < at("cpu_governor"));
 }
 
 #[test]
-fn schedulers() {
+fn sets_disk_schedulers() {
     let mut snapshot = bare_metal().build();
     let options = devices(&["nvme0n1", "sda"], own());
     let found = texts(&snapshot, &options, "disk_scheduler");
     assert_eq!(found, ["I/O scheduler: mq-deadline > none", "I/O scheduler: none"]);
     let sda = snapshot.real("/sys/class/block/sda").unwrap();
-    // Before blk-mq the one that does nothing was called noop.
+    // Before blk-mq, the scheduler that does nothing was `noop`.
     snapshot.write(&format!("{sda}/queue/scheduler"), "noop [deadline] cfq");
     assert_eq!(texts(&snapshot, &options, "disk_scheduler")[0], "I/O scheduler: deadline > noop");
     snapshot.write(&format!("{sda}/queue/scheduler"), "[mq-deadline]");
     assert_eq!(texts(&snapshot, &options, "disk_scheduler").len(), 1);
-    // A disk that turns keeps its own; perftune does not ask.
+    // A rotational disk keeps its scheduler; perftune.py does not check.
     snapshot.write(&format!("{sda}/queue/scheduler"), "none [mq-deadline]");
     snapshot.write(&format!("{sda}/queue/rotational"), "1");
     let found = texts(&snapshot, &options, "disk_scheduler");
@@ -92,7 +93,7 @@ fn schedulers() {
 }
 
 #[test]
-fn the_write_cache_is_changed_only_when_asked() {
+fn write_cache_changes_only_on_request() {
     let snapshot = bare_metal().build();
     let options = devices(&["sda"], own());
     let knob = "disk_write_cache";
@@ -105,7 +106,7 @@ fn the_write_cache_is_changed_only_when_asked() {
 }
 
 #[test]
-fn disk_interrupts_of_hardware() {
+fn spreads_disk_interrupts_of_hardware() {
     let snapshot = bare_metal().build();
     let options = devices(&["nvme0n1", "nvme1n1", "sda"], own());
     let plan_of = |options: &Options| {
@@ -124,26 +125,26 @@ fn disk_interrupts_of_hardware() {
     assert_eq!(left, expected);
     for (item, change) in plan.changes() {
         assert_eq!(item.subject, "sda");
-        assert_eq!(change.need, Need::Try);
+        assert_eq!(change.requirement, Requirement::BestEffort);
         assert!(change.identity.irq_name.as_deref().unwrap().starts_with("mpt3sas0-msix"));
         let cpu = tare_std::cpus::CpuSet::parse_mask(&change.wanted).unwrap();
         assert!(plan.cpus.irq.iter().any(|irq| cpu.contains(irq)), "{}", change.wanted);
     }
-    // perftune: all queues of NVMe over all CPUs, the kernel may refuse.
+    // perftune.py spreads all NVMe queues over all CPUs; the kernel may refuse.
     let like = plan_of(&devices(&["nvme0n1", "nvme1n1"], perftune()));
     let all = like.items.len();
     assert_eq!(all, 66);
     let cpus: std::collections::BTreeSet<String> =
         like.changes().map(|(_, change)| change.wanted.clone()).collect();
     assert!(cpus.len() > 20, "{cpus:?}");
-    // Interrupts are left where they are when that is asked.
+    // On request interrupts stay where they are.
     let none = Options { mode: Mode::None, ..devices(&["sda"], own()) };
     assert!(plan_of(&none).items.is_empty());
 }
 
 /// seastar #3003: request queues of virtio-blk on OCI are managed and cannot be moved.
 #[test]
-fn managed_queues_of_virtio_are_left() {
+fn leaves_managed_virtio_queues_alone() {
     let mut host = Host::new(1, 16, 2);
     host.virtualization = Virtualization::Kvm;
     host.disks = vec![Disk::new("vda", DiskKind::VirtioBlk, 4)];
@@ -151,7 +152,7 @@ fn managed_queues_of_virtio_are_left() {
     host.irq_debugfs = true;
     let seeing = host.build();
     let options = devices(&["vda"], own());
-    // Where debugfs does not tell, the driver's name does.
+    // Without debugfs, the driver's name shows it.
     for snapshot in [&blind, &seeing] {
         let found = items(snapshot, &options, "disk_irqs");
         let left: Vec<&Item> =
@@ -159,25 +160,28 @@ fn managed_queues_of_virtio_are_left() {
         assert_eq!(left.len(), 1, "{found:?}");
         assert!(left[0].what.starts_with("CPUs of 4 interrupts"), "{left:?}");
         assert_eq!(left[0].owner.as_ref().unwrap().name, "the kernel");
-        // The configuration's interrupt is moved if it can be.
+        // The configuration interrupt is moved if possible.
         let rest = found.iter().filter_map(|item| item.change());
-        assert!(rest.clone().count() <= 1 && rest.clone().all(|c| c.need == Need::Try));
+        assert!(
+            rest.clone().count() <= 1
+                && rest.clone().all(|c| c.requirement == Requirement::BestEffort)
+        );
     }
     // perftune.py tries all.
     let like = items(&blind, &devices(&["vda"], perftune()), "disk_irqs");
     assert_eq!(like.len(), 5, "{like:?}");
 }
 
-/// AWS i3 that is not metal: a guest of Xen, whose NVMe interrupts the kernel does not manage.
+/// AWS i3 (not metal) is a Xen guest, whose NVMe interrupts the kernel does not manage.
 #[test]
-fn nvme_in_xen_is_spread_over_all_cpus() {
+fn spreads_nvme_in_xen_over_all_cpus() {
     let mut host = Host::new(1, 16, 2);
     host.virtualization = Virtualization::Xen;
     host.disks = vec![Disk::new("nvme0n1", DiskKind::Nvme, 32)];
     let snapshot = host.build();
     for options in [own(), perftune()] {
         let found = items(&snapshot, &devices(&["nvme0n1"], options), "disk_irqs");
-        // Queue 0, of administration, is not among them.
+        // The admin queue 0 is not included.
         assert_eq!(found.len(), 32);
         assert!(!found.iter().any(|item| item.what.ends_with("(nvme0q0)")));
     }
@@ -185,7 +189,7 @@ fn nvme_in_xen_is_spread_over_all_cpus() {
 
 /// redpanda #10838: `msi_irqs` was empty after an update, and spreading none over the CPUs failed.
 #[test]
-fn a_controller_without_interrupts_is_no_trouble() {
+fn accepts_controller_without_interrupts() {
     let snapshot = bare_metal().build();
     let mut bare = snapshot.clone();
     for (path, _) in snapshot.nodes().filter(|(path, _)| path.contains("/msi_irqs/")) {
@@ -200,7 +204,7 @@ fn a_controller_without_interrupts_is_no_trouble() {
 }
 
 #[test]
-fn clock_sources() {
+fn plans_clock_source() {
     let knob = "clock_source";
     let with_clock = |options: Options| Options { clock: true, ..options };
     let of = |virtualization| {
@@ -223,14 +227,14 @@ fn clock_sources() {
         assert_eq!(texts(&snapshot, &with_clock(perftune()), knob), [like], "{virtualization:?}");
         assert!(texts(&snapshot, &perftune(), knob).is_empty());
     }
-    // Unasked it is advice; not offered, advice too.
+    // Without a request, or if it is not offered, there is only advice.
     let mut snapshot = of(Virtualization::Xen);
     assert_eq!(texts(&snapshot, &own(), knob), ["clock source: xen > tsc (advise)"]);
     let folder = "/sys/devices/system/clocksource/clocksource0";
     snapshot.write(&format!("{folder}/available_clocksource"), "xen hpet acpi_pm");
     let found = items(&snapshot, &with_clock(own()), knob);
     assert_eq!(text(&found[0]), "clock source: xen > tsc (advise)");
-    // arm64 has one.
+    // arm64 has only one clock source.
     snapshot.write(&format!("{folder}/available_clocksource"), "arch_sys_counter");
     snapshot.write(&format!("{folder}/current_clocksource"), "arch_sys_counter");
     assert_eq!(texts(&snapshot, &own(), knob), ["clock source: arch_sys_counter"]);
@@ -238,14 +242,14 @@ fn clock_sources() {
 }
 
 #[test]
-fn frequencies_and_idle_states() {
+fn plans_frequencies_and_idle_states() {
     let mut snapshot = bare_metal().build();
     assert_eq!(texts(&snapshot, &own(), "cpu_governor").len(), 32);
     assert_eq!(
         texts(&snapshot, &own(), "energy_preference")[0],
         "energy_performance_preference: balance_performance > performance"
     );
-    // CPUs of one policy share its file.
+    // CPUs of one policy share a file.
     snapshot.remove("/sys/devices/system/cpu/cpufreq");
     for cpu in 0..32 {
         let folder = format!("/sys/devices/system/cpu/cpu{cpu}/cpufreq");
@@ -274,7 +278,7 @@ fn frequencies_and_idle_states() {
     snapshot.write("/sys/devices/system/cpu/cpu3/cpuidle/state2/disable", "1");
     let found = texts(&snapshot, &own(), "idle_states");
     assert_eq!(found, ["idle states: down to C1, 2 µs to wake"]);
-    // A guest has none of it.
+    // A guest has none of these files.
     let mut host = Host::new(1, 4, 2);
     host.virtualization = Virtualization::Kvm;
     for knob in ["cpu_governor", "energy_preference", "idle_states"] {
@@ -284,7 +288,7 @@ fn frequencies_and_idle_states() {
 
 /// seastar #2696: 91 writes a second instead of more than 10,000.
 #[test]
-fn wakeup_granularity_of_old_kernels() {
+fn lowers_wakeup_granularity_of_old_kernels() {
     let knob = "wakeup_granularity";
     let mut snapshot = bare_metal().build();
     assert!(texts(&snapshot, &own(), knob).is_empty());
@@ -302,7 +306,7 @@ fn wakeup_granularity_of_old_kernels() {
 }
 
 #[test]
-fn memory() {
+fn plans_memory_settings() {
     let mut snapshot = bare_metal().build();
     let numa = "kernel.numa_balancing";
     assert_eq!(texts(&snapshot, &own(), "numa_balancing"), [format!("{numa}: 1 > 0")]);
@@ -334,7 +338,7 @@ fn memory() {
 }
 
 #[test]
-fn memory_of_tcp() {
+fn limits_tcp_memory() {
     let snapshot = bare_metal().build();
     let wanted = |options: &Options| {
         let items = items(&snapshot, options, "tcp_memory");
@@ -345,7 +349,7 @@ fn memory_of_tcp() {
     assert_eq!(wanted(&perftune()), "251659 335545 503317");
     let twice = Options { tcp_memory_share: Some(0.06), ..own() };
     assert_eq!(wanted(&twice), "503317 671089 1006633");
-    // Of tabs and blanks the kernel makes no difference.
+    // Tabs and spaces are equal for the kernel.
     let mut snapshot = snapshot.clone();
     snapshot.write("/proc/sys/net/ipv4/tcp_mem", "251659\t335545\t503317");
     let found = texts(&snapshot, &own(), "tcp_memory");
@@ -353,7 +357,7 @@ fn memory_of_tcp() {
 }
 
 #[test]
-fn sysctls_are_raised_only() {
+fn only_raises_sysctls() {
     let cases: &[(&str, &str, &str)] = &[
         ("net.core.somaxconn", "128", "128 > 4096"),
         ("net.core.somaxconn", "4096", "4096"),
@@ -377,14 +381,14 @@ fn sysctls_are_raised_only() {
         let found = texts(&host.build(), &own(), "sysctls");
         assert!(found.contains(&format!("{name}: {expected}")), "{name} {now}: {found:?}");
     }
-    // perftune writes its value, also over a higher one, and only two of them.
+    // perftune.py writes only two of them, also over a higher value.
     let mut host = base.clone();
     host.sysctls.insert("net.core.somaxconn".into(), "65535".into());
     let found = texts(&host.build(), &perftune(), "sysctls");
     assert_eq!(found, ["net.core.somaxconn: 65535 > 4096", "net.ipv4.tcp_max_syn_backlog: 4096"]);
     host.nics.clear();
     assert!(texts(&host.build(), &perftune(), "sysctls").is_empty());
-    // What is a decision of security is only said.
+    // A security decision only gets advice.
     let mut host = base;
     host.sysctls.insert("kernel.io_uring_disabled".into(), "2".into());
     let found = items(&host.build(), &own(), "sysctls");
@@ -392,9 +396,9 @@ fn sysctls_are_raised_only() {
     assert!(matches!(item.action, Action::Advise { .. }));
 }
 
-/// What is changed is right afterwards: a second plan changes nothing.
+/// After a plan is applied, a second plan changes nothing.
 #[test]
-fn a_plan_that_was_written_is_empty() {
+fn applied_plan_leaves_nothing_to_change() {
     let mut host = bare_metal();
     host.sysctls.insert("net.core.somaxconn".into(), "128".into());
     host.files.insert("/proc/sys/kernel/sched_wakeup_granularity_ns".into(), "15000000".into());

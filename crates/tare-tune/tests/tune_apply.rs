@@ -1,8 +1,8 @@
-//! Applying and reverting on directories that stand for hosts.
+//! Applies and reverts on directories with the files of a host.
 
 mod tune_support;
 
-use tare_tune::plan::{Action, EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::plan::{Action, EthtoolSetting, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
     OnDrift, Outcome, Purpose, RevertOutcome, SettingError, SettingErrorClass, SnapshotHost,
@@ -19,14 +19,14 @@ fn three(tree: &Tree) -> Vec<Item> {
     tree.put("/sys/a/scheduler", "[mq-deadline] none");
     tree.put("/proc/sys/b", "1\t2\t3");
     vec![
-        item("/sys/a/rps_cpus", Form::Mask, "00000000,00000003", Need::Should),
-        item("/sys/a/scheduler", Form::Text, "none", Need::Should),
-        item("/proc/sys/b", Form::Words, "4 5 6", Need::Must),
+        item("/sys/a/rps_cpus", ValueFormat::Mask, "00000000,00000003", Requirement::Wanted),
+        item("/sys/a/scheduler", ValueFormat::Text, "none", Requirement::Wanted),
+        item("/proc/sys/b", ValueFormat::Words, "4 5 6", Requirement::Required),
     ]
 }
 
 #[test]
-fn what_was_applied_is_put_back_byte_for_byte() {
+fn revert_restores_every_byte() {
     let mut tree = Tree::new("identity");
     let items = three(&tree);
     let before = tree.all();
@@ -39,7 +39,7 @@ fn what_was_applied_is_put_back_byte_for_byte() {
     assert!(tree.state().join("tune/t0001.journal").exists());
     assert!(!tree.state().join("tune/lock").exists());
 
-    // The second finds everything as wanted and leaves no journal.
+    // The second tuning finds the wanted values and leaves no journal.
     let again = begin(&tree).apply(&mut tree, &items).unwrap();
     assert!(again.id.is_empty() && again.items.iter().all(|i| i.outcome == Outcome::Already));
     assert!(!tree.state().join("tune/t0002.journal").exists());
@@ -53,7 +53,7 @@ fn what_was_applied_is_put_back_byte_for_byte() {
 }
 
 #[test]
-fn a_temporary_tuning_goes_back_and_forth() {
+fn temporary_tuning_applies_and_reverts_repeatedly() {
     let mut tree = Tree::new("toggle");
     let items = three(&tree);
     let before = tree.all();
@@ -71,7 +71,7 @@ fn a_temporary_tuning_goes_back_and_forth() {
     assert_eq!(tuning.apply(&mut tree, &items[..1]).unwrap().written().count(), 1);
     assert_eq!(tuning.apply(&mut tree, &items).unwrap().written().count(), 2);
     drop(tuning);
-    // It died: the next tuning and `clean` put it back.
+    // Its process died: the next tuning and `clean` revert it.
     let state = tree.state();
     assert_ne!(tree.all(), before);
     let reverted = clean(&mut tree, &state).unwrap();
@@ -81,14 +81,14 @@ fn a_temporary_tuning_goes_back_and_forth() {
 }
 
 #[test]
-fn a_must_have_that_fails_rolls_everything_back() {
+fn failed_required_setting_rolls_everything_back() {
     let mut tree = Tree::new("rollback");
     let items = three(&tree);
     let before = tree.all();
     tree.refused = vec![("/proc/sys/b".into(), SettingErrorClass::Failed)];
     let error = begin(&tree).apply(&mut tree, &items).unwrap_err();
     let text = error.to_string();
-    assert!(text.contains("is a must and failed") && text.contains("put back"), "{text}");
+    assert!(text.contains("required setting failed") && text.contains("rolled back"), "{text}");
     let TuneError::RolledBack { reverted, .. } = error else { panic!("{text}") };
     assert!(reverted.is_whole() && reverted.settings.len() == 2);
     assert_eq!(tree.all(), before);
@@ -96,7 +96,7 @@ fn a_must_have_that_fails_rolls_everything_back() {
 }
 
 #[test]
-fn failures_are_classed_and_the_rest_is_done() {
+fn classifies_failures_and_applies_the_rest() {
     let mut tree = Tree::new("classes");
     for name in ["good", "ignored", "refused", "tried", "odd"] {
         tree.put(&format!("/sys/{name}"), "1");
@@ -112,7 +112,7 @@ fn failures_are_classed_and_the_rest_is_done() {
         text("/sys/good", "2"),
         text("/sys/ignored", "2"),
         text("/sys/refused", "2"),
-        item("/sys/tried", Form::Text, "2", Need::Try),
+        item("/sys/tried", ValueFormat::Text, "2", Requirement::BestEffort),
         text("/sys/none", "2"),
     ];
     let applied = begin(&tree).apply(&mut tree, &items).unwrap();
@@ -127,7 +127,7 @@ fn failures_are_classed_and_the_rest_is_done() {
     assert_eq!(*class, SettingErrorClass::ManagedIrq);
     let state = tree.state();
     let reverted = revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap();
-    assert_eq!(reverted[0].settings.len(), 1, "what was not taken has nothing to put back");
+    assert_eq!(reverted[0].settings.len(), 1, "a refused setting needs no revert");
     assert_eq!(tree.all(), before);
 }
 
@@ -161,7 +161,7 @@ fn drift_stays_and_is_reported() {
 }
 
 #[test]
-fn newer_tunings_are_reverted_down_to_one() {
+fn reverts_tunings_newer_than_one() {
     let mut tree = Tree::new("stack");
     tree.put("/sys/x", "0");
     tree.put("/sys/y", "0");
@@ -193,7 +193,7 @@ fn second_tuning_is_refused_with_owner() {
 }
 
 #[test]
-fn after_a_reboot_nothing_is_written() {
+fn writes_nothing_after_reboot() {
     let mut tree = Tree::new("reboot");
     let items = three(&tree);
     begin(&tree).apply(&mut tree, &items).unwrap();
@@ -219,7 +219,7 @@ fn missing_rights_are_found_before_first_write() {
 }
 
 #[test]
-fn a_torn_journal_is_read_up_to_the_tear() {
+fn reads_torn_journal_up_to_the_tear() {
     let mut tree = Tree::new("torn");
     let items = three(&tree);
     let before = tree.all();
@@ -232,7 +232,7 @@ fn a_torn_journal_is_read_up_to_the_tear() {
     let state = tree.state();
     assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
     assert_eq!(tree.all(), before);
-    // A header that was cut off: nothing had been written.
+    // A truncated header: no setting was written.
     std::fs::create_dir_all(tree.state().join("tune")).unwrap();
     std::fs::write(&journal, &whole[..20]).unwrap();
     assert!(revert_all(&mut tree, &state, None, OnDrift::Keep).unwrap().is_empty());
@@ -240,7 +240,7 @@ fn a_torn_journal_is_read_up_to_the_tear() {
 }
 
 #[test]
-fn channels_take_their_queues_with_them_and_bring_them_back() {
+fn revert_of_channels_restores_their_queues() {
     let mut tree = Tree::new("channels");
     let queues = "/sys/class/net/eth0/queues";
     tree.put("/tare/ethtool/eth0/channels", "combined 4\ncombined-max 8");
@@ -251,10 +251,10 @@ fn channels_take_their_queues_with_them_and_bring_them_back() {
     let before = tree.all();
     let setting = EthtoolSetting::ChannelsCombined;
     let key = Key::Ethtool { nic: "eth0".into(), setting };
-    let mut channels = with_key(key, Form::Text, "2", Need::Must);
+    let mut channels = with_key(key, ValueFormat::Text, "2", Requirement::Required);
     let Action::Change(change) = &mut channels.action else { panic!() };
     change.stage = 0;
-    let rps = item(&format!("{queues}/rx-0/rps_cpus"), Form::Mask, "3", Need::Should);
+    let rps = item(&format!("{queues}/rx-0/rps_cpus"), ValueFormat::Mask, "3", Requirement::Wanted);
     let mut tuning = begin(&tree);
     for _ in 0..2 {
         tuning.apply(&mut tree, std::slice::from_ref(&channels)).unwrap();
@@ -268,7 +268,7 @@ fn channels_take_their_queues_with_them_and_bring_them_back() {
 }
 
 #[test]
-fn what_the_kernel_resets_with_a_scheduler_is_put_back_too() {
+fn revert_of_scheduler_restores_its_companions() {
     let mut tree = Tree::new("scheduler");
     tree.put("/sys/block/vda/queue/scheduler", "none");
     tree.put("/sys/block/vda/queue/nr_requests", "777");
@@ -289,7 +289,7 @@ fn what_the_kernel_resets_with_a_scheduler_is_put_back_too() {
 }
 
 #[test]
-fn drift_can_be_left_to_its_new_owner() {
+fn forgets_drift_on_request() {
     let mut tree = Tree::new("forget");
     let items = three(&tree);
     let state = tree.state();
@@ -301,16 +301,18 @@ fn drift_can_be_left_to_its_new_owner() {
     assert!(!state.join("tune").exists(), "nothing is left to revert");
 }
 
-/// A setting that a plan changes and then wants as it was is not written to be put back.
+/// Reverting does not write a setting that a plan changed and then set back to its old value.
 #[test]
-fn what_was_refused_and_wanted_as_it_was_is_whole() {
+fn refused_setting_with_old_value_is_whole() {
     let tree = Tree::new("as-it-was");
     let path = "/sys/class/net/eth0/queues/rx-0/rps_cpus";
     let mut snapshot = Snapshot::default();
     snapshot.insert(path, Node::File("f".into()));
     let mut store = SnapshotHost::new(snapshot.clone()).failing("rx-0/", SettingErrorClass::Failed);
-    let there_and_back =
-        [item(path, Form::Mask, "0", Need::Must), item(path, Form::Mask, "f", Need::Must)];
+    let there_and_back = [
+        item(path, ValueFormat::Mask, "0", Requirement::Required),
+        item(path, ValueFormat::Mask, "f", Requirement::Required),
+    ];
     let mut tuning = Tuning::begin(&tree.state(), &store, Purpose::Keep).unwrap();
     match tuning.apply(&mut store, &there_and_back) {
         Err(TuneError::RolledBack { reverted, .. }) => {

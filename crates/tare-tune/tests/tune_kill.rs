@@ -1,9 +1,8 @@
-//! A tuning killed with SIGKILL at random points, while it is applied and while it is reverted,
-//! then reverted: every value is as it was. On a directory, and on veth and loop devices of the
-//! kernel.
+//! Kills a tuning with SIGKILL at random points while it applies or reverts, then reverts it: every
+//! value is as before. On a directory, and on veth and loop devices of the kernel.
 //!
-//! Method: this test binary runs itself as the child that is killed, with what to do in variables
-//! of the environment.
+//! Method: this test binary runs itself as the child that is killed; environment variables select
+//! its task.
 #![allow(clippy::unwrap_used, reason = "test code")]
 
 use std::collections::BTreeMap;
@@ -13,7 +12,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::Duration;
 
-use tare_tune::plan::{EthtoolSetting, Form, Item, Key, Need};
+use tare_tune::plan::{EthtoolSetting, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::Snapshot;
 use tare_tune::{LiveHost, OnDrift, Purpose, SettingError, SettingStore, Tuning, revert_all};
 
@@ -21,13 +20,13 @@ mod tune_support;
 use tare_testkit::Need as Needed;
 use tune_support::{item, with_key};
 
-/// Kills that have to hit midway, of those while it applies and of those while it reverts.
+/// The number of kills that must hit midway, both while it applies and while it reverts.
 const HITS_MIN: u32 = 5;
 
-/// Kills at most.
-const ROUNDS_MAX: u32 = 400;
+/// The maximum of kills.
+const KILLS_MAX: u32 = 400;
 
-/// A host whose writes take a while.
+/// A host with slow writes.
 struct Slow(LiveHost, Duration);
 
 impl SettingStore for Slow {
@@ -50,7 +49,7 @@ impl SettingStore for Slow {
 struct Work {
     folder: PathBuf,
     root: PathBuf,
-    /// Network namespace to run in.
+    /// The network namespace of the child.
     namespace: Option<String>,
     pause_us: u64,
 }
@@ -64,14 +63,14 @@ impl Work {
         let program = std::env::current_exe().unwrap();
         let mut command = match &self.namespace {
             None => Command::new(program),
-            // It executes the program in its own place, so the child is the one that is killed.
+            // `ip netns exec` executes the program in place, so the kill hits it.
             Some(name) => {
                 let mut command = Command::new("ip");
                 command.args(["netns", "exec", name]).arg(program);
                 command
             }
         };
-        command.args(["--exact", "a_child_that_is_killed"]);
+        command.args(["--exact", "killed_child"]);
         command.env("TARE_TEST_DO", what).env("TARE_TEST_FOLDER", &self.folder);
         command.env("TARE_TEST_ROOT", &self.root);
         command.env("TARE_TEST_PAUSE_US", pause_us.to_string());
@@ -83,30 +82,29 @@ impl Work {
         assert!(self.start(what, 0).wait().unwrap().success(), "{what}");
     }
 
-    /// Every value that the items are about.
+    /// Returns the value of every item.
     fn values(&self) -> BTreeMap<String, String> {
         self.run("values");
         serde_json::from_slice(&fs::read(self.folder.join("values")).unwrap()).unwrap()
     }
 
-    /// Kills a child at random points between its start and its end; half of the rounds while it
-    /// applies, half while it reverts. More rounds follow until enough of both were hit midway,
-    /// which fails the test where that takes too many. Returns the rounds, and how many of each
-    /// were hit.
-    fn kill_often(&self, rounds: u32) -> (u32, [u32; 2]) {
+    /// Kills a child at random points between its start and its end, half of the time while it
+    /// applies, half while it reverts. Continues until enough of both kills hit midway, or fails
+    /// after too many. Returns the number of kills, and how many of each kind hit midway.
+    fn kill_often(&self, kills: u32) -> (u32, [u32; 2]) {
         let before = self.values();
         let mut random = 0x9e37_79b9_7f4a_7c15_u64;
-        // How long a child takes that is left alone.
+        // How long a child takes that is not killed.
         let begin = std::time::Instant::now();
         assert!(self.start("apply", self.pause_us).wait().unwrap().success());
         let micros = u64::try_from(begin.elapsed().as_micros()).unwrap();
         let after = self.values();
         self.run("revert");
         assert_eq!(self.values(), before);
-        let (mut midway, mut round) = ([0, 0], 0);
-        while round < rounds || midway.iter().any(|hits| *hits < HITS_MIN) {
-            assert!(round < ROUNDS_MAX, "{midway:?} of {round} kills hit midway");
-            let what = if round % 2 == 0 { "apply" } else { "revert" };
+        let (mut midway, mut kill) = ([0, 0], 0);
+        while kill < kills || midway.iter().any(|hits| *hits < HITS_MIN) {
+            assert!(kill < KILLS_MAX, "{midway:?} of {kill} kills hit midway");
+            let what = if kill % 2 == 0 { "apply" } else { "revert" };
             if what == "revert" {
                 self.run("apply");
             }
@@ -118,19 +116,19 @@ impl Work {
             child.kill().unwrap();
             child.wait().unwrap();
             let now = self.values();
-            midway[round as usize % 2] += u32::from(now != before && now != after);
+            midway[kill as usize % 2] += u32::from(now != before && now != after);
             self.run("revert");
-            assert_eq!(self.values(), before, "killed in round {round} ({what})");
-            assert!(!self.folder.join("state/tune").exists(), "round {round}");
-            round += 1;
+            assert_eq!(self.values(), before, "after kill {kill} during {what}");
+            assert!(!self.folder.join("state/tune").exists(), "after kill {kill}");
+            kill += 1;
         }
-        (round, midway)
+        (kill, midway)
     }
 }
 
-/// The child; without its variables it is no test.
+/// The child process; without its variables it does nothing.
 #[test]
-fn a_child_that_is_killed() {
+fn killed_child() {
     let Ok(what) = std::env::var("TARE_TEST_DO") else { return };
     let variable = |name: &str| std::env::var(name).unwrap();
     let folder = PathBuf::from(variable("TARE_TEST_FOLDER"));
@@ -155,7 +153,7 @@ fn a_child_that_is_killed() {
             let read = |item: &Item| {
                 let change = item.change().unwrap();
                 let value = store.read(&change.key).unwrap_or_else(|error| error.text);
-                (item.what.clone(), change.form.tidy(&value))
+                (item.what.clone(), change.form.normalize(&value))
             };
             let values: BTreeMap<String, String> = items.iter().map(read).collect();
             fs::write(folder.join("values"), serde_json::to_string(&values).unwrap()).unwrap();
@@ -164,13 +162,13 @@ fn a_child_that_is_killed() {
     }
 }
 
-/// A folder that goes when the test ends, with what else was made.
+/// A folder that is removed at the end of the test, with everything else that was created.
 struct Scratch(PathBuf, Vec<Vec<String>>);
 
 impl Scratch {
     fn new(name: &str) -> Self {
-        // In memory where there is such a folder: files are replaced by renaming, which a disk
-        // takes as a wish to have them synced.
+        // In memory if there is such a folder: files are replaced by renaming, which a file system
+        // on a disk may sync.
         let memory = PathBuf::from("/dev/shm");
         let folder = if memory.is_dir() { memory } else { std::env::temp_dir() };
         let path = folder.join(format!("tare-test-{name}-{}", std::process::id()));
@@ -189,7 +187,7 @@ impl Drop for Scratch {
     }
 }
 
-fn say(command: &str) -> String {
+fn run_command(command: &str) -> String {
     let words: Vec<&str> = command.split_whitespace().collect();
     let output = Command::new(words[0]).args(&words[1..]).output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);
@@ -199,7 +197,7 @@ fn say(command: &str) -> String {
 
 #[test]
 #[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
-fn killed_on_a_directory_at_fifty_points() {
+fn survives_fifty_kills_on_directory() {
     let scratch = Scratch::new("kill");
     let root = scratch.0.join("host");
     let mut items = Vec::new();
@@ -208,21 +206,21 @@ fn killed_on_a_directory_at_fifty_points() {
         let file = root.join(&path[1..]);
         fs::create_dir_all(file.parent().unwrap()).unwrap();
         fs::write(file, format!("{number:x}\n")).unwrap();
-        items.push(item(&path, Form::Mask, "ff,00000001", Need::Must));
+        items.push(item(&path, ValueFormat::Mask, "ff,00000001", Requirement::Required));
     }
     let work = Work { folder: scratch.0.clone(), root, namespace: None, pause_us: 100 };
     work.items(&items);
     let bytes = |path: &str| fs::read(scratch.0.join("host").join(&path[1..])).unwrap();
     let path = "/sys/class/net/eth3/queues/rx-255/rps_cpus";
-    let (rounds, [applying, reverting]) = work.kill_often(50);
+    let (kills, [applying, reverting]) = work.kill_often(50);
     assert_eq!(bytes(&path.replace("eth3", &format!("eth{}", 255 % 7))), b"ff\n");
-    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {kills}");
 }
 
 #[test]
 #[expect(clippy::print_stderr, reason = "prints how many kills hit midway")]
-fn killed_on_veth_and_loop_at_fifty_points() {
-    let name = "killed_on_veth_and_loop_at_fifty_points";
+fn survives_fifty_kills_on_veth_and_loop() {
+    let name = "survives_fifty_kills_on_veth_and_loop";
     if tare_testkit::skipped(
         name,
         &[Needed::Root, Needed::Program("ip"), Needed::Program("losetup")],
@@ -231,26 +229,26 @@ fn killed_on_veth_and_loop_at_fifty_points() {
     }
     let mut scratch = Scratch::new("kill-real");
     let namespace = format!("tare-test{}", std::process::id());
-    say(&format!("ip netns add {namespace}"));
+    run_command(&format!("ip netns add {namespace}"));
     let words = |text: String| text.split(' ').map(str::to_string).collect::<Vec<_>>();
     scratch.1.push(words(format!("ip netns delete {namespace}")));
-    say(&format!(
+    run_command(&format!(
         "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
          peer name tare-tv1 numtxqueues 4 numrxqueues 4"
     ));
     let mut items = Vec::new();
-    let mut add = |path: String, form: Form, wanted: &str| {
-        items.push(item(&path, form, wanted, Need::Must));
+    let mut add = |path: String, form: ValueFormat, wanted: &str| {
+        items.push(item(&path, form, wanted, Requirement::Required));
     };
     for device in ["tare-tv0", "tare-tv1"] {
         let folder = format!("/sys/class/net/{device}");
         for queue in 0..4 {
-            add(format!("{folder}/queues/rx-{queue}/rps_cpus"), Form::Mask, "3");
-            add(format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), Form::Text, "64");
-            add(format!("{folder}/queues/tx-{queue}/xps_cpus"), Form::Mask, "1");
+            add(format!("{folder}/queues/rx-{queue}/rps_cpus"), ValueFormat::Mask, "3");
+            add(format!("{folder}/queues/rx-{queue}/rps_flow_cnt"), ValueFormat::Text, "64");
+            add(format!("{folder}/queues/tx-{queue}/xps_cpus"), ValueFormat::Mask, "1");
         }
-        add(format!("{folder}/gro_flush_timeout"), Form::Text, "20000");
-        add(format!("{folder}/napi_defer_hard_irqs"), Form::Text, "2");
+        add(format!("{folder}/gro_flush_timeout"), ValueFormat::Text, "20000");
+        add(format!("{folder}/napi_defer_hard_irqs"), ValueFormat::Text, "2");
     }
     let image = scratch.0.join("image");
     fs::File::create(&image).unwrap().set_len(4 << 20).unwrap();
@@ -262,11 +260,11 @@ fn killed_on_veth_and_loop_at_fifty_points() {
         let now = fs::read_to_string(format!("{queue}/scheduler")).unwrap();
         let other = if now.contains("[none]") { "mq-deadline" } else { "none" };
         if now.contains(other) {
-            add(format!("{queue}/scheduler"), Form::Choice, other);
+            add(format!("{queue}/scheduler"), ValueFormat::Choice, other);
         }
-        add(format!("{queue}/nomerges"), Form::Text, "2");
-        add(format!("{queue}/rq_affinity"), Form::Text, "2");
-        add(format!("{queue}/read_ahead_kb"), Form::Text, "64");
+        add(format!("{queue}/nomerges"), ValueFormat::Text, "2");
+        add(format!("{queue}/rq_affinity"), ValueFormat::Text, "2");
+        add(format!("{queue}/read_ahead_kb"), ValueFormat::Text, "64");
     } else {
         let said = String::from_utf8_lossy(&attached.stderr).into_owned();
         tare_testkit::skip(name, tare_testkit::Reason::no_loop_device(&said));
@@ -278,22 +276,22 @@ fn killed_on_veth_and_loop_at_fifty_points() {
         pause_us: 1000,
     };
     work.items(&items);
-    let (rounds, [applying, reverting]) = work.kill_often(50);
-    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {rounds}");
+    let (kills, [applying, reverting]) = work.kill_often(50);
+    eprintln!("killed midway: {applying} applying, {reverting} reverting, of {kills}");
 }
 
 #[test]
-fn channels_of_a_veth_come_back_with_their_queues() {
-    let name = "channels_of_a_veth_come_back_with_their_queues";
+fn revert_restores_channels_and_queues_of_veth() {
+    let name = "revert_restores_channels_and_queues_of_veth";
     if tare_testkit::skipped(name, &[Needed::Root, Needed::Program("ip")]) {
         return;
     }
     let mut scratch = Scratch::new("channels-real");
     let namespace = format!("tare-testc{}", std::process::id());
-    say(&format!("ip netns add {namespace}"));
+    run_command(&format!("ip netns add {namespace}"));
     let delete = ["ip", "netns", "delete", &namespace];
     scratch.1.push(delete.map(str::to_string).to_vec());
-    say(&format!(
+    run_command(&format!(
         "ip -netns {namespace} link add tare-tv0 numtxqueues 4 numrxqueues 4 type veth \
          peer name tare-tv1 numtxqueues 4 numrxqueues 4"
     ));
@@ -305,14 +303,14 @@ fn channels_of_a_veth_come_back_with_their_queues() {
     };
     let rps = |queue: u32, wanted: &str| {
         let path = format!("/sys/class/net/tare-tv0/queues/rx-{queue}/rps_cpus");
-        item(&path, Form::Mask, wanted, Need::Must)
+        item(&path, ValueFormat::Mask, wanted, Requirement::Required)
     };
-    // The user has set CPUs for every queue.
+    // The user set CPUs for every queue.
     work.items(&[rps(0, "2"), rps(1, "1"), rps(2, "2"), rps(3, "3")]);
     work.run("apply");
     fs::remove_dir_all(scratch.0.join("state")).unwrap();
     let key = Key::Ethtool { nic: "tare-tv0".into(), setting: EthtoolSetting::ChannelsRx };
-    let channels = |wanted| with_key(key.clone(), Form::Text, wanted, Need::Must);
+    let channels = |wanted| with_key(key.clone(), ValueFormat::Text, wanted, Requirement::Required);
     work.items(&[channels("4"), rps(0, ""), rps(1, ""), rps(2, ""), rps(3, "")]);
     let before = work.values();
     work.items(&[channels("2"), rps(0, "3")]);

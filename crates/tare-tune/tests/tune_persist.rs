@@ -1,4 +1,4 @@
-//! The unit that applies a stored plan at boot.
+//! Stores a plan and installs the unit that applies it at boot.
 
 mod tune_support;
 
@@ -14,7 +14,7 @@ use tare_tune::{
 };
 use tune_support::Tree;
 
-/// Four CPUs and a sysctl that every plan wants to change.
+/// Returns a host with CPUs and a sysctl that every plan changes.
 fn host(cpus: u32) -> SnapshotHost {
     let mut snapshot = Snapshot::default();
     let mut put = |path: String, text: String| snapshot.insert(&path, Node::File(text));
@@ -39,7 +39,7 @@ fn host(cpus: u32) -> SnapshotHost {
 }
 
 #[test]
-fn a_plan_is_stored_applied_at_boot_and_removed() {
+fn stores_applies_and_removes_plan() {
     let tree = Tree::new("persist");
     let (state, folder) = (tree.state(), tree.root.join("systemd"));
     fs::create_dir_all(&folder).unwrap();
@@ -52,7 +52,7 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
     assert!(folder.join("multi-user.target.wants").join(UNIT).is_symlink());
     assert!(!state.join("tune/lock").exists());
 
-    // Nothing else than what was stored is applied, on the same hardware.
+    // On the same hardware only the stored plan is applied.
     let before = store.snapshot.clone();
     let stored = apply_stored(&mut store, &state).unwrap();
     assert!(stored.changed.is_empty() && stored.left_out.is_empty(), "{stored:?}");
@@ -65,7 +65,7 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
     let stored = apply_stored(&mut other, &state).unwrap();
     assert!(stored.changed[0].contains("CPUs"), "{:?}", stored.changed);
 
-    // A revert of all takes the unit with it.
+    // Reverting everything removes the unit too.
     let mut reverted = revert_all(&mut store, &state, None, OnDrift::Keep).unwrap();
     assert_eq!(reverted.remove(0).id, "persist");
     assert_eq!(store.snapshot, before);
@@ -75,7 +75,7 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
     persist(&store, &state, &options, tare, &units).unwrap();
     assert_eq!(remove(&state).unwrap().len(), 4);
     assert!(remove(&state).unwrap().is_empty() && !state.join("tune").exists());
-    // Somebody's own unit of that name stays.
+    // The user's own unit of that name stays.
     fs::write(folder.join(UNIT), "[Unit]\n").unwrap();
     let error = persist(&store, &state, &options, tare, &units).unwrap_err();
     let PersistError::Foreign { .. } = error else { panic!("{error}") };
@@ -83,9 +83,9 @@ fn a_plan_is_stored_applied_at_boot_and_removed() {
 }
 
 #[test]
-fn systemd_takes_the_unit() {
+fn systemd_accepts_unit() {
     if tare_testkit::skipped(
-        "systemd_takes_the_unit",
+        "systemd_accepts_unit",
         &[tare_testkit::Need::Program("systemd-analyze")],
     ) {
         return;

@@ -1,4 +1,4 @@
-//! What holds for every host and every plan.
+//! Properties of applying and reverting on every host and every plan.
 
 mod tune_support;
 
@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 use tare_tune::fixture::{Disk, DiskKind, Host, Nic};
-use tare_tune::plan::{Form, Item, Key, Need, Options};
+use tare_tune::plan::{Item, Key, Options, Requirement, ValueFormat};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
@@ -15,7 +15,8 @@ use tare_tune::{
 };
 use tune_support::{Tree, item};
 
-/// Files with their values; what is wanted of some: file, value, need; files that are refused.
+/// Files with their values; changes of some files: file, value, requirement; files that refuse
+/// writes.
 type Changes = (BTreeMap<u8, u32>, Vec<(u8, u32, u8)>, Vec<u8>);
 
 fn changes() -> impl Strategy<Value = Changes> {
@@ -32,8 +33,8 @@ fn path(file: u8) -> String {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Applying and reverting leaves every host as it was, whatever failed in between; three times
-    /// in a row with one tuning, then with tunings on top of each other.
+    /// Applying and reverting leaves every host unchanged, whatever failed in between: three times
+    /// with one tuning, then with several tunings on top of each other.
     #[test]
     fn apply_then_revert_is_identity((files, wanted, refused) in changes()) {
         let scratch = Tree::new("property");
@@ -50,10 +51,10 @@ proptest! {
             };
             store = store.failing(&format!("rx-{file}/"), class);
         }
-        let needs = [Need::Must, Need::Try, Need::Should];
+        let needs = [Requirement::Required, Requirement::BestEffort, Requirement::Wanted];
         let items: Vec<Item> = wanted.iter().map(|(file, value, need)| {
             let need = needs[usize::from(*need).min(2)];
-            item(&path(*file), Form::Mask, &format!("{value:08x}"), need)
+            item(&path(*file), ValueFormat::Mask, &format!("{value:08x}"), need)
         }).collect();
         let mut tuning = Tuning::begin(&scratch.state(), &store, Purpose::Keep).unwrap();
         for _ in 0..3 {
@@ -91,10 +92,10 @@ proptest! {
     }
 }
 
-/// On hosts from descriptions: after a plan was applied there is nothing left to change, and a
-/// revert leaves the host as it was.
+/// On hosts from descriptions: an applied plan leaves nothing to change, and a revert leaves the
+/// host unchanged.
 #[test]
-fn plan_apply_plan_is_empty_and_revert_is_identity() {
+fn applied_plan_is_complete_and_revert_is_identity() {
     let scratch = Tree::new("plan");
     for (nodes, cores, threads) in [(1, 4, 1), (1, 16, 2), (2, 24, 2)] {
         let mut host = Host::new(nodes, cores, threads);
@@ -123,10 +124,9 @@ fn plan_apply_plan_is_empty_and_revert_is_identity() {
     }
 }
 
-/// An interrupt that got another number is found again by its name; one that is away is not
-/// written.
+/// An interrupt with a new number is found by its name; an absent one is not written.
 #[test]
-fn an_interrupt_is_found_again_by_its_name() {
+fn finds_renumbered_interrupt_by_name() {
     let scratch = Tree::new("renumbered");
     let host = |first: u32, second: u32| {
         let mut snapshot = Snapshot::default();
@@ -142,7 +142,7 @@ fn an_interrupt_is_found_again_by_its_name() {
         snapshot
     };
     let mut store = SnapshotHost::new(host(38, 39));
-    let mut one = item("/proc/irq/38/smp_affinity", Form::Mask, "1", Need::Must);
+    let mut one = item("/proc/irq/38/smp_affinity", ValueFormat::Mask, "1", Requirement::Required);
     if let tare_tune::plan::Action::Change(change) = &mut one.action {
         change.identity.pci = Some("0000:00:03.0".into());
         change.identity.irq_name = Some("virtio2-input.0".into());
@@ -153,7 +153,7 @@ fn an_interrupt_is_found_again_by_its_name() {
         tuning.apply(store, std::slice::from_ref(&one)).unwrap();
     };
     apply(&mut store);
-    // The driver has recreated its queues: 38 belongs to another device, ours is 57 and kept its
+    // The driver recreated its queues: 38 now belongs to another device; ours is 57 and kept its
     // CPUs.
     store.snapshot = host(57, 38);
     store.snapshot.write("/proc/irq/57/smp_affinity", "1");
@@ -172,5 +172,5 @@ fn an_interrupt_is_found_again_by_its_name() {
     store.snapshot.write("/proc/interrupts", &text);
     store.snapshot.write("/proc/irq/38/smp_affinity", "1");
     assert!(revert_all(&mut store, &state, None, OnDrift::Keep).unwrap()[0].is_whole());
-    assert_eq!(read(&store, 38), "1", "it is another's now");
+    assert_eq!(read(&store, 38), "1", "it belongs to another device now");
 }

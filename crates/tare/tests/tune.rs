@@ -51,7 +51,7 @@ fn an_overload_of_the_interrupt_cpus_is_refused() {
     let output = here(["tune", "plan", "--snapshot", gke, "--irq-cpus", "0"]);
     assert_eq!(output.status.code(), Some(1));
     let error = stderr(&output);
-    assert!(error.contains("31 CPUs that compute") && error.contains("--mode mq"), "{error}");
+    assert!(error.contains("31 compute CPUs") && error.contains("--mode mq"), "{error}");
     assert_eq!(error.lines().count(), 1, "{error}");
 }
 

@@ -36,7 +36,7 @@ fn json(output: &Output) -> serde_json::Value {
 /// The host of a test may not tell its topology, which is no fault of the flags.
 fn no_topology(test: &str, directory: &Path) -> bool {
     let output = flags(directory, &["--for", "tare-db"]);
-    let missing = stderr(&output).contains("does not tell its CPU topology");
+    let missing = stderr(&output).contains("does not report the CPU topology");
     if missing {
         tare_testkit::skip(test, Machine::NoCpuTopology);
     }
@@ -70,7 +70,7 @@ fn what_makes_no_sense_is_refused() {
         assert!(stderr(&output).contains(reason), "{}", stderr(&output));
     };
     refused(&["--for", "lxc"], 2, "docker, podman");
-    refused(&["--for", "docker", "--image", "a;reboot"], 2, "is no name of an image");
+    refused(&["--for", "docker", "--image", "a;reboot"], 2, "is not an image name");
     refused(&["--for", "docker", "--instances", "4000"], 1, "ask for at most");
     refused(&["--for", "docker", "--from", "missing.tare"], 3, "missing.tare");
 }

@@ -45,27 +45,6 @@ const EXCEPTIONS: &[Exception] = &[
         &["runtime::kata", "runtime::oci", "runtime::vm"],
         "layers, runtimes and guests know each other",
     ),
-    ("tare-host", &["cgroup", "journal", "undo"], "the journal undoes cgroups"),
-    (
-        "tare-tune",
-        &["ethtool", "irqbalance", "machine", "plan", "setting_store", "snapshot"],
-        "a snapshot reads what plans and stores name",
-    ),
-    (
-        "tare-tune",
-        &[
-            "apply",
-            "companions",
-            "error",
-            "journal",
-            "lock",
-            "persist",
-            "revert",
-            "stored",
-            "tuning",
-        ],
-        "a tuning and its journal",
-    ),
     (
         "tare-lab",
         &["doubt", "driver", "record", "stacks"],

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use tare_std::cpus::CpuSet;
 use tare_std::mountinfo;
 
+use crate::cgroup_folder;
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 
 /// Period of a CPU quota, in µs: the kernel's default, and docker's.
@@ -29,7 +30,7 @@ const FREEZE_LIMIT: Duration = Duration::from_secs(5);
 pub enum Version {
     None,
     V1,
-    /// v1 controllers, and a v2 tree beside them.
+    /// v1 controllers and a v2 tree.
     Hybrid,
     V2,
 }
@@ -49,7 +50,7 @@ pub enum CgroupError {
     Layout { path: PathBuf, source: io::Error },
     #[error("this host has no {controller} cgroup controller; {}", advice(.controller))]
     NoController { controller: &'static str },
-    #[error("cannot make cgroup {}; this needs root and a writable cgroup tree", .path.display())]
+    #[error("cannot create cgroup {}; this needs root and a writable cgroup tree", .path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("cannot write {value:?} to {}", .path.display())]
     Write { path: PathBuf, value: String, source: io::Error },
@@ -96,6 +97,7 @@ impl Layout {
         layout
     }
 
+    /// Returns the cgroup version of the host.
     pub fn version(&self) -> Version {
         match (self.v1.is_empty(), &self.v2) {
             (true, None) => Version::None,
@@ -105,7 +107,7 @@ impl Layout {
         }
     }
 
-    /// Where the v2 tree is mounted, on v2 and hybrid hosts.
+    /// Returns the mount point of the v2 tree on v2 and hybrid hosts.
     pub fn unified(&self) -> Option<&Path> {
         self.v2.as_deref()
     }
@@ -272,6 +274,7 @@ impl Cgroup {
         self.layout.version() == Version::V2
     }
 
+    /// Restricts the cgroup to these CPUs.
     pub fn set_cpuset(&self, cpus: &CpuSet) -> Result<(), CgroupError> {
         write(&self.folder("cpuset")?.join("cpuset.cpus"), &cpus.to_string())
     }
@@ -305,6 +308,7 @@ impl Cgroup {
         Ok(format!("{} {period}", if quota == "-1" { "max" } else { quota.as_str() }))
     }
 
+    /// Limits the memory, in bytes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), CgroupError> {
         let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
         write(&self.folder("memory")?.join(file), &bytes.to_string())
@@ -338,7 +342,7 @@ impl Cgroup {
         let folder = ["cpuset", "cpu", "freezer", "memory"]
             .into_iter()
             .find_map(|controller| self.folder(controller).ok());
-        folder.map(|folder| pids_of_tree(&folder)).unwrap_or_default()
+        folder.map(|folder| cgroup_folder::pids_of_tree(&folder)).unwrap_or_default()
     }
 
     /// Whether the kernel can freeze its processes.
@@ -359,12 +363,12 @@ impl Cgroup {
             if self.is_v2() { ("cgroup.freeze", "1") } else { ("freezer.state", "FROZEN") };
         write(&folder.join(file), value)?;
         let deadline = Instant::now() + FREEZE_LIMIT;
-        for look in 1.. {
+        for attempt in 1.. {
             if is_frozen(&folder)? {
                 break;
             }
             if Instant::now() > deadline {
-                thaw_folder(&folder);
+                cgroup_folder::thaw(&folder);
                 return Err(CgroupError::NotFrozen { path: folder });
             }
             thread::sleep(Duration::from_micros(200));
@@ -372,8 +376,8 @@ impl Cgroup {
             // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and
             // retry.
             if !self.is_v2() {
-                if look % 50 == 0 {
-                    thaw_folder(&folder);
+                if attempt % 50 == 0 {
+                    cgroup_folder::thaw(&folder);
                     thread::sleep(Duration::from_millis(2));
                 }
                 write(&folder.join(file), value)?;
@@ -382,6 +386,7 @@ impl Cgroup {
         Ok(())
     }
 
+    /// Thaws every process in the cgroup.
     pub fn thaw(&self) -> Result<(), CgroupError> {
         let folder = self.folder("freezer")?;
         let (file, value) =
@@ -418,32 +423,6 @@ fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {
         return Ok(read(&v1)?.trim() == "FROZEN");
     }
     Ok(read(&folder.join("cgroup.events"))?.lines().any(|line| line == "frozen 1"))
-}
-
-/// Thaws one cgroup directory of either version. On v1 a frozen process cannot be killed.
-pub(crate) fn thaw_folder(folder: &Path) {
-    for (file, value) in [("freezer.state", "THAWED"), ("cgroup.freeze", "0")] {
-        let path = folder.join(file);
-        if path.exists() {
-            // A process that cannot be thawed cannot be killed either, and killing reports it.
-            let _ = fs::write(path, value);
-        }
-    }
-}
-
-pub(crate) fn pids_of_folder(folder: &Path) -> Vec<u32> {
-    let text = fs::read_to_string(folder.join("cgroup.procs")).unwrap_or_default();
-    text.lines().filter_map(|line| line.parse().ok()).filter(|pid| *pid != 0).collect()
-}
-
-fn pids_of_tree(folder: &Path) -> Vec<u32> {
-    let mut pids = pids_of_folder(folder);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            pids.extend(pids_of_tree(&entry.path()));
-        }
-    }
-    pids
 }
 
 fn read(path: &Path) -> Result<String, CgroupError> {

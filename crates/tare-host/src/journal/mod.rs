@@ -21,9 +21,7 @@ use crate::NAME_PREFIX;
 use crate::line_file::{self, LineFile};
 use crate::undo::{self, HostKinds, KnownKinds, UndoError, UndoKinds};
 
-mod entry;
-
-pub use entry::Entry;
+pub use crate::undo::Entry;
 
 /// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
@@ -54,7 +52,7 @@ enum Line {
 pub enum JournalError {
     #[error("cannot keep a journal in {}; run as root or choose another directory with --state", .path.display())]
     Open { path: PathBuf, source: io::Error },
-    #[error("cannot write the journal {}; nothing was made", .path.display())]
+    #[error("cannot write the journal {}; nothing was created", .path.display())]
     Write { path: PathBuf, source: io::Error },
     #[error("cannot read the journal {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
@@ -64,7 +62,7 @@ pub enum JournalError {
     Alive { run: String, pid: u32 },
     #[error("no free run id was found in {}", .path.display())]
     NoFreeId { path: PathBuf },
-    #[error("a journal cannot hold an entry of the kind {kind:?}; nothing was made")]
+    #[error("a journal cannot hold an entry of the kind {kind:?}; nothing was created")]
     UnknownKind { kind: String },
 }
 
@@ -90,8 +88,8 @@ pub fn folder(state: &Path) -> PathBuf {
 }
 
 impl Journal {
-    /// Begins a run with an unused id of four hexadecimal digits. `kinds` are the kinds of other
-    /// crates that the run may write besides those of this crate.
+    /// Starts a run with an unused id of four hexadecimal digits. `kinds` are the kinds of other
+    /// crates that the run may write in addition to those of this crate.
     ///
     /// # Errors
     /// When the state directory cannot be written.

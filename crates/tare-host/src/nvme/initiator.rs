@@ -24,7 +24,7 @@ const SCAN_LIMIT: Duration = Duration::from_secs(20);
 /// just unmounted writes its last blocks. This is more than the longest of their time-outs.
 const DELETE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A connection to make.
+/// The options of a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Connect<'a> {
     /// The name of the connection on this host, the suffix of its host NQN.

@@ -7,7 +7,7 @@
 //! `tare-RUN...`, so that names alone suffice to undo both, even after `kill -9`.
 //!
 //! Limits: the kernel reconnects in the initial network namespace regardless of the namespace that
-//! connected (drivers/nvme/host/tcp.c), so all of this belongs into the host's own namespace.
+//! connected (drivers/nvme/host/tcp.c), so all of this belongs in the host's own namespace.
 
 mod initiator;
 pub mod soft_roce;
@@ -83,9 +83,9 @@ pub enum NvmeError {
     Configfs(#[source] io::Error),
     #[error("the module nvmet is loaded, but its tree in configfs is missing")]
     NoTree,
-    #[error("cannot make the NVMe target: writing {value:?} to {} failed", .path.display())]
+    #[error("cannot create the NVMe target: writing {value:?} to {} failed", .path.display())]
     Set { path: PathBuf, value: String, source: io::Error },
-    #[error("cannot make the NVMe target: {} cannot be made", .path.display())]
+    #[error("cannot create the NVMe target: {} cannot be created", .path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("cannot remove the NVMe target: {} stays", .path.display())]
     Remove { path: PathBuf, source: io::Error },

@@ -9,19 +9,18 @@ use std::time::{Duration, Instant};
 use rustix::mount::{UnmountFlags, unmount};
 use serde::{Deserialize, Serialize};
 
-use super::{UndoError, UndoKinds, check_name, check_path};
+use super::{Entry, UndoError, UndoKinds, check_name, check_path};
 use crate::exec::{Command, ExecError};
-use crate::journal::Entry;
 use crate::nvme::{self, Target, soft_roce};
 use crate::process::{self, ProcessHandle};
-use crate::{RUN_VARIABLE, block, cgroup, mounts, netns};
+use crate::{RUN_VARIABLE, block, cgroup_folder, mounts, netns};
 
 /// How long a killed process may take to end. Only disk I/O can delay it.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// The kinds of entries of this crate, as they are written in a journal.
 ///
-/// Every name begins with `tare-RUN`; undoing checks that before it touches anything.
+/// Every name starts with `tare-RUN`; undoing checks that before it touches anything.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 enum HostEntry {
@@ -71,7 +70,7 @@ enum HostEntry {
     NvmeTarget {
         name: String,
     },
-    /// The controllers that a connection of this name made.
+    /// The controllers of a connection of this name.
     NvmeController {
         name: String,
     },
@@ -79,7 +78,7 @@ enum HostEntry {
     RdmaDevice {
         name: String,
     },
-    /// A directory with all in it.
+    /// A directory with its content.
     Directory {
         path: PathBuf,
     },
@@ -88,7 +87,7 @@ enum HostEntry {
     },
 }
 
-/// Entries of this crate's kinds.
+/// Creates entries of this crate's kinds.
 impl Entry {
     /// Processes with `TARE_RUN=RUN` in their environment.
     pub fn processes() -> Self {
@@ -120,12 +119,12 @@ impl Entry {
         Self::new(&HostEntry::SubtreeControl { path, controllers })
     }
 
-    /// What is mounted at a path and below it.
+    /// All mounts at a path and below it.
     pub fn mount(path: PathBuf) -> Self {
         Self::new(&HostEntry::Mount { path })
     }
 
-    /// What is mounted on a path in the mount namespace of another process, such as an engine.
+    /// A mount on a path in the mount namespace of another process, such as an engine.
     pub fn mount_elsewhere(path: PathBuf, pid: u32) -> Self {
         Self::new(&HostEntry::MountElsewhere { path, pid })
     }
@@ -145,7 +144,7 @@ impl Entry {
         Self::new(&HostEntry::NvmeTarget { name })
     }
 
-    /// The controllers that a connection of this name made.
+    /// The controllers of a connection of this name.
     pub fn nvme_controller(name: String) -> Self {
         Self::new(&HostEntry::NvmeController { name })
     }
@@ -155,7 +154,7 @@ impl Entry {
         Self::new(&HostEntry::RdmaDevice { name })
     }
 
-    /// A directory with all in it.
+    /// A directory with its content.
     pub fn directory(path: PathBuf) -> Self {
         Self::new(&HostEntry::Directory { path })
     }
@@ -166,7 +165,7 @@ impl Entry {
     }
 }
 
-/// How the kinds of this crate are undone. Every journal knows them.
+/// Undoes the kinds of this crate, which every journal accepts.
 #[derive(Debug)]
 pub(crate) struct HostKinds;
 
@@ -205,7 +204,7 @@ pub(crate) fn end_processes(run: &str, entries: &[Entry]) -> Result<(), UndoErro
             Ok(HostEntry::Cgroup { paths }) => {
                 for path in &paths {
                     check_path(run, path)?;
-                    folders(path).iter().for_each(|folder| cgroup::thaw_folder(folder));
+                    folders(path).iter().for_each(|folder| cgroup_folder::thaw(folder));
                 }
             }
             Ok(HostEntry::Processes) => has_processes = true,
@@ -237,7 +236,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
             // All are thawed first: a process that one hierarchy freezes cannot be killed through
             // another.
             let folders: Vec<PathBuf> = paths.iter().flat_map(|path| folders(path)).collect();
-            folders.iter().for_each(|folder| cgroup::thaw_folder(folder));
+            folders.iter().for_each(|folder| cgroup_folder::thaw(folder));
             folders.iter().rev().try_for_each(|folder| remove_cgroup(run, folder))
         }
         HostEntry::SubtreeControl { path, controllers } => {
@@ -289,7 +288,7 @@ fn undo(run: &str, entry: &HostEntry) -> Result<(), UndoError> {
     }
 }
 
-/// Passes a result on, without the error that the path is gone already.
+/// Returns a result without the error that the path is gone already.
 fn gone(path: &Path, result: io::Result<()>) -> Result<(), UndoError> {
     match result {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -409,7 +408,7 @@ fn folders(path: &Path) -> Vec<PathBuf> {
 fn remove_cgroup(run: &str, folder: &Path) -> Result<(), UndoError> {
     let deadline = Instant::now() + KILL_LIMIT;
     loop {
-        let pids = cgroup::pids_of_folder(folder);
+        let pids = cgroup_folder::pids(folder);
         let alive = process::kill(&pids, KILL_LIMIT)
             .map_err(|source| UndoError::Signal { run: run.into(), source })?;
         if !alive.is_empty() {

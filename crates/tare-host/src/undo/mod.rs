@@ -10,12 +10,13 @@ use std::path::{Component, Path, PathBuf};
 use crate::NAME_PREFIX;
 use crate::block::BlockError;
 use crate::exec::ExecError;
-use crate::journal::Entry;
 use crate::netns::NetnsError;
 use crate::nvme::NvmeError;
 
+mod entry;
 mod host;
 
+pub use entry::Entry;
 pub(crate) use host::{HostKinds, end_processes};
 
 /// Undoes the entries of the kinds that one crate owns.

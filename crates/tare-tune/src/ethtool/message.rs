@@ -69,7 +69,7 @@ impl Request {
     }
 }
 
-/// One message of the kernel.
+/// A message from the kernel.
 #[derive(Debug, PartialEq)]
 pub(super) struct Reply<'a> {
     pub(super) kind: u16,
@@ -79,12 +79,12 @@ pub(super) struct Reply<'a> {
 }
 
 impl<'a> Reply<'a> {
-    /// Attributes of a generic netlink message.
+    /// Returns the attributes of a generic netlink message.
     pub(super) fn attributes(&self) -> impl Iterator<Item = (u16, &'a [u8])> + use<'a> {
         attributes(self.payload.get(GENERIC_HEADER..).unwrap_or_default())
     }
 
-    /// The error number of an error message; 0 is an acknowledgement.
+    /// Returns the error number of an error message; 0 is an acknowledgement.
     pub(super) fn error(&self) -> Option<i32> {
         let number = self.payload.first_chunk().map(|bytes| i32::from_ne_bytes(*bytes))?;
         Some(number.saturating_neg())
@@ -116,12 +116,12 @@ pub(super) fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])>
     })
 }
 
-/// An attribute that is one number of 32 bits.
+/// Parses an attribute of one 32-bit number.
 pub(super) fn number(value: &[u8]) -> Option<u32> {
     value.first_chunk().map(|bytes| u32::from_ne_bytes(*bytes))
 }
 
-/// An attribute that is text, without its zero byte.
+/// Parses a text attribute, without its zero byte.
 pub(super) fn text(value: &[u8]) -> Option<&str> {
     std::str::from_utf8(value).ok().map(|text| text.trim_end_matches('\0'))
 }

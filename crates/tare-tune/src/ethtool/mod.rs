@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use rustix::io::Errno;
 
-use crate::plan::EthtoolSetting;
+use crate::setting::EthtoolSetting;
 use message::{Reply, Request, attributes, number, text};
 use socket::{NAME_LENGTH_MAX, Socket};
 
@@ -31,7 +31,7 @@ pub enum EthtoolError {
     Write { nic: String, file: &'static str, name: String, value: String, errno: Errno },
     #[error("network device {nic} has no {name} in its {file}")]
     Missing { nic: String, file: &'static str, name: String },
-    #[error("{value:?} is no value for {name} of network device {nic}")]
+    #[error("{value:?} is not a value for {name} of network device {nic}")]
     Value { nic: String, name: String, value: String },
     #[error("cannot list the {file} of the network devices: {errno}")]
     List { file: &'static str, errno: Errno },
@@ -254,7 +254,7 @@ impl Table {
     }
 }
 
-/// `NAME on|off` for each feature, and `NAME-fixed yes` where it cannot be changed.
+/// Returns `NAME on|off` for each feature, and `NAME-fixed yes` for one that cannot be changed.
 fn features(reply: &Reply<'_>) -> Vec<(String, String)> {
     let set = |wanted: u16| {
         let mut sets = reply.attributes().filter(|(kind, _)| *kind == wanted);
@@ -278,7 +278,7 @@ fn features(reply: &Reply<'_>) -> Vec<(String, String)> {
     lines
 }
 
-/// Names in a set of bits with their values.
+/// Returns the names in a set of bits with their values.
 fn bits(set: &[u8]) -> Vec<(&str, bool)> {
     let bits = attributes(set).filter(|(kind, _)| *kind == BITS);
     let bits = bits.flat_map(|(_, bits)| attributes(bits)).filter(|(kind, _)| *kind == BIT);
@@ -313,13 +313,13 @@ fn on_or_off(on: bool) -> &'static str {
     if on { "on" } else { "off" }
 }
 
-/// The name that ethtool gives to a feature of the kernel.
+/// Returns ethtool's name of a kernel feature.
 fn ethtool_name(name: &str) -> &str {
     let mut names = FEATURE_NAMES.iter().filter(|(kernel, _)| *kernel == name);
     names.next().map_or(name, |(_, ethtool)| ethtool)
 }
 
-/// The name that the kernel gives to a feature of ethtool.
+/// Returns the kernel's name of a feature of ethtool.
 fn kernel_name(name: &str) -> &str {
     let mut names = FEATURE_NAMES.iter().filter(|(_, ethtool)| *ethtool == name);
     names.next().map_or(name, |(kernel, _)| kernel)

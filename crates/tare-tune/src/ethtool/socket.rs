@@ -12,8 +12,8 @@ use super::message::{
     FLAG_ACK, FLAG_DUMP, KIND_DONE, KIND_ERROR, Reply, Request, attributes, replies, text,
 };
 
-/// `GENL_ID_CTRL`, the family that knows the numbers of the others; `CTRL_CMD_GETFAMILY` and its
-/// attributes.
+/// `GENL_ID_CTRL`, the family that returns the numbers of other families; `CTRL_CMD_GETFAMILY` and
+/// its attributes.
 const CONTROL: u16 = 16;
 const CONTROL_GET_FAMILY: u8 = 3;
 const CONTROL_FAMILY_ID: u16 = 1;
@@ -24,7 +24,7 @@ const CONTROL_FAMILY_NAME: u16 = 2;
 const HEADER: u16 = 1;
 const HEADER_DEVICE_NAME: u16 = 2;
 
-/// More than a message of the kernel can be: dumps come in pieces of at most 32 KiB.
+/// Larger than any message of the kernel: dumps come in pieces of at most 32 KiB.
 const BUFFER: usize = 256 << 10;
 
 /// Longer than any driver needs to recreate its queues.

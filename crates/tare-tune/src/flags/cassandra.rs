@@ -1,4 +1,4 @@
-//! Cassandra: the JVM's options and cassandra-env.sh.
+//! Cassandra: options of the JVM and cassandra-env.sh.
 //!
 //! bin/cassandra sets NUMACTL to `numactl --interleave=all` and reads cassandra-env.sh after that
 //! (CASSANDRA-3245), so the file can override it.
@@ -28,14 +28,14 @@ impl Consumer for Cassandra {
         let each = instances.iter().map(|instance| one(context, instance)).collect();
         let mut notes = context.common_notes(&instances);
         notes.push(
-            "In a container whose CPU set is given (tare tune flags --for docker --image cassandra) \
-             leave numactl out: the container is bound already, and set_mempolicy is refused there \
-             without CAP_SYS_NICE."
+            "In a container with a CPU set (tare tune flags --for docker --image cassandra) omit \
+             numactl: the container is already bound, and set_mempolicy is refused there without \
+             CAP_SYS_NICE."
                 .into(),
         );
         notes.push(
-            "numactl is a package of its own; where it is missing: taskset --cpu-list in its place, or \
-             tare tune flags --for systemd."
+            "numactl is a separate package; without it, use taskset --cpu-list or tare tune flags \
+             --for systemd."
                 .into(),
         );
         Ok(Flags {
@@ -48,8 +48,8 @@ impl Consumer for Cassandra {
     }
 }
 
-/// The heap that cassandra-env.sh would compute from the machine's memory: the larger of half, up
-/// to 1 GiB, and a quarter, up to 8 GiB. MiB.
+/// Returns the heap in MiB as cassandra-env.sh computes it from the machine's memory: the larger of
+/// half, up to 1 GiB, and a quarter, up to 8 GiB.
 fn heap_mib(memory: u64) -> u64 {
     let half = (memory / 2).min(1 << 30);
     let quarter = (memory / 4).min(8 << 30);
@@ -59,8 +59,8 @@ fn heap_mib(memory: u64) -> u64 {
 fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     let mut jvm: Vec<Flag> = vec![context.flag(
         format!("-XX:ActiveProcessorCount={}", instance.cpus.len()),
-        "Collector, compiler and Netty size their pools by this number of CPUs instead of all the \
-         machine has.",
+        "Collector, compiler and Netty size their pools by this number of CPUs instead of by all CPUs \
+         of the machine.",
         "java: the java command, Advanced Runtime Options",
         None,
     )];
@@ -68,7 +68,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         let heap = heap_mib(bytes);
         jvm.push(context.flag(
             format!("-Xms{heap}M\n-Xmx{heap}M"),
-            "The heap by the instance's memory: cassandra-env.sh goes by the machine's, even in a \
+            "A heap for the instance's memory: cassandra-env.sh uses the machine's, even in a \
              container with a limit.",
             "cassandra-env.sh: calculate_heap_sizes",
             None,
@@ -82,8 +82,8 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     };
     let numactl = context.flag(
         format!("NUMACTL=\"numactl --physcpubind={}{policy}\"", instance.cpus),
-        "CPUs of its own, away from those of the interrupts, and memory from their NUMA nodes; the \
-         script's own default spreads it over all nodes.",
+        "Exclusive CPUs, separate from the interrupt CPUs, and memory from their NUMA nodes; by \
+         default the script spreads memory over all nodes.",
         "bin/cassandra; CASSANDRA-3245; man 8 numactl",
         Some(Layer::Cpu),
     );

@@ -41,7 +41,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     let (mut limits, mut limits_open) = (String::new(), false);
     for (setting, mut flag) in container::settings(context, instance, Kind::Compose)? {
         flag.text = key(&setting);
-        // All limits are below one key.
+        // All limits are under one key.
         let limit =
             matches!(setting, Setting::Files(_) | Setting::Processes(_) | Setting::LockedMemory(_));
         if limit {
@@ -79,7 +79,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     ))
 }
 
-/// A setting as keys of a service.
+/// Writes a setting as keys of a service.
 fn key(setting: &Setting) -> String {
     let limit = |name: &str, soft: String| format!("{name}:\n  soft: {soft}\n  hard: {soft}");
     match setting {

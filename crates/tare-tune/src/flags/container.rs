@@ -19,20 +19,20 @@ pub(super) enum Kind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Setting {
     Cpus(CpuSet),
-    /// NUMA nodes that memory may come from.
+    /// NUMA nodes for memory.
     Nodes(CpuSet),
     HostNetwork,
-    /// Soft and hard limit.
+    /// The limit on open files, soft and hard.
     Files(u64),
-    /// Processes of the user; soft and hard limit.
+    /// The limit on processes of the user, soft and hard.
     Processes(u64),
-    /// Bytes; `None` is unlimited.
+    /// In bytes; `None` means unlimited.
     LockedMemory(Option<u64>),
     Capability(&'static str),
     Seccomp(String),
     Pids(u32),
     SharedMemory(u64),
-    /// Bytes, page cache included; no swap beside it.
+    /// In bytes, page cache included, without swap.
     Memory(u64),
     Volume {
         host: String,
@@ -45,12 +45,12 @@ pub(super) enum Setting {
 /// A setting with its reason. The text of the flag is still empty.
 pub(super) type Wanted = (Setting, Flag);
 
-/// Threads and processes. Cassandra's recommended nproc (DataStax: recommended production
-/// settings).
+/// The limit on threads and processes: Cassandra's recommended nproc (DataStax: recommended
+/// production settings).
 const PIDS: u32 = 32_768;
 const SHARED_MEMORY: u64 = 1 << 30;
 
-/// The settings of one instance, in the order in which they are printed.
+/// Returns the settings of one instance, in the order of printing them.
 ///
 /// # Errors
 /// When the memory of an instance is too small for its engine.
@@ -91,19 +91,18 @@ impl Settings<'_> {
 
     /// Adds the CPUs and NUMA nodes.
     fn add_cpus(&mut self) {
-        let all = match self.context.ask.instances {
+        let all = match self.context.request.instances {
             1 => String::new(),
-            _ => {
-                " No other instance has them (scylladb #3336: all pinned to the same).".to_string()
-            }
+            _ => " No other instance uses them (scylladb #3336: all were pinned to the same)."
+                .to_string(),
         };
         self.add(
             Setting::Cpus(self.instance.cpus.clone()),
             format!(
-                "{}{} No CPU quota (--cpus) beside it: it throttles.{all}",
+                "{}{} Without a CPU quota (--cpus), which would throttle it.{all}",
                 self.context.own_cpus(),
                 match self.context.engine {
-                    Engine::Scylla | Engine::TareDb => " The database makes a shard for each.",
+                    Engine::Scylla | Engine::TareDb => " The database runs a shard on each.",
                     _ => "",
                 }
             ),
@@ -124,8 +123,8 @@ impl Settings<'_> {
     fn add_network(&mut self) {
         self.add(
             Setting::HostNetwork,
-            "No veth pair, bridge, NAT and userland proxy between client and database. The price: the \
-             container sees the host's interfaces, and ports are the host's.",
+            "No veth pair, bridge, NAT or userland proxy between client and database. The cost: the \
+             container sees the host's interfaces and uses its ports.",
             "moby #7857",
             Some(Layer::Network),
         );
@@ -134,21 +133,23 @@ impl Settings<'_> {
     /// Adds the limits on open files, locked memory and processes of the user.
     fn add_limits(&mut self) {
         let files = self.context.host.files();
-        let short = if files < 200_000 { " This host allows no more." } else { "" };
+        let short = if files < 200_000 { " This is the host's maximum." } else { "" };
         self.add(
             Setting::Files(files),
-            format!("Open files: a descriptor for each SSTable component and connection.{short}"),
+            format!("Open files: one descriptor per SSTable component and connection.{short}"),
             "scylla-server.service: LimitNOFILE",
             None,
         );
         if self.context.engine.locks_memory() {
             let capped = match self.context.host.locked_max {
-                Some(_) => " This host allows no more than its hard limit.",
+                Some(_) => " This is the host's hard limit.",
                 None => "",
             };
             self.add(
                 Setting::LockedMemory(self.context.host.locked_max),
-                format!("It locks its memory, so that none of it is swapped out.{capped}"),
+                format!(
+                    "The database locks its memory, so that none of it is swapped out.{capped}"
+                ),
                 "man 2 mlockall; DataStax: recommended production settings",
                 None,
             );
@@ -158,8 +159,8 @@ impl Settings<'_> {
         {
             self.add(
                 Setting::Processes(u64::from(PIDS).min(most / 2)),
-                "Podman raises this limit by itself, which this host forbids: without a lower one the \
-                 container does not start.",
+                "Podman raises this limit by default, which this host forbids: without a lower limit \
+                 the container does not start.",
                 "man 2 getrlimit: RLIMIT_NPROC, CAP_SYS_RESOURCE",
                 None,
             );
@@ -169,8 +170,10 @@ impl Settings<'_> {
     /// Adds capabilities and the seccomp profile.
     fn add_security(&mut self) {
         if !capabilities(self.context).is_empty() {
-            let needed =
-                if self.context.engine.binds_memory() { "It binds" } else { "For those that bind" };
+            let needed = match self.context.engine.binds_memory() {
+                true => "The database binds",
+                false => "For databases that bind",
+            };
             self.add(
                 Setting::Capability("SYS_NICE"),
                 format!(
@@ -181,7 +184,7 @@ impl Settings<'_> {
                 None,
             );
         }
-        if let Some(path) = &self.context.ask.seccomp {
+        if let Some(path) = &self.context.request.seccomp {
             self.add(
                 Setting::Seccomp(path.clone()),
                 seccomp_reason(self.context.engine, self.kind),
@@ -198,7 +201,7 @@ impl Settings<'_> {
         {
             self.add(
                 Setting::Pids(PIDS),
-                "Threads: Podman's default of 2048 is few for a thread per connection.",
+                "Threads: Podman's default of 2048 is too low for one thread per connection.",
                 "man podman-run: --pids-limit; DataStax: nproc 32768",
                 None,
             );
@@ -210,20 +213,20 @@ impl Settings<'_> {
         if self.context.engine.wants_shared_memory() {
             self.add(
                 Setting::SharedMemory(SHARED_MEMORY),
-                "Memory shared by processes; the default of 64 MiB makes parallel queries fail.",
+                "Shared memory of processes: parallel queries fail with the default of 64 MiB.",
                 "docker run: --shm-size; postgres image: shared memory",
                 None,
             );
         }
         if let Some(bytes) = self.context.memory_bytes() {
             if self.context.engine == Engine::Scylla {
-                // Says early that the engine's own part would be too small.
+                // Reports early that the engine's own part would be too small.
                 super::engine::inside(bytes, self.instance.cpus.len())?;
             }
             self.add(
                 Setting::Memory(bytes),
-                "All its memory, page cache included, and no swap beside it; the database sizes its \
-                 caches by it.",
+                "All memory of the instance, page cache included, without swap; the database sizes \
+                 its caches by it.",
                 "Documentation/admin-guide/cgroup-v2.rst: memory.max, memory.swap.max",
                 Some(Layer::Memory),
             );
@@ -238,28 +241,28 @@ impl Settings<'_> {
                 host: format!("/srv/{}", self.context.name(self.instance.number)),
                 inside: self.context.engine.data(self.context.image()),
             },
-            "Data on a directory of the host, best an XFS of its own: overlayfs copies a whole file up \
-             at its first write, and the data outlives the container.",
+            "Data in a directory of the host, preferably on its own XFS: overlayfs would copy a whole \
+             file at its first write, and the data outlives the container.",
             "Documentation/filesystems/overlayfs.rst",
             None,
         );
         self.add(
             Setting::Log,
-            "Logs that rotate; the default file grows without end.",
+            "Logs that rotate; the default file grows without limit.",
             "docker docs: configure logging drivers",
             None,
         );
         self.add(
             Setting::Restart,
-            "It comes back after a crash and a reboot with these very flags.",
+            "Restarts after a crash or a reboot with the same flags.",
             "docker docs: restart policies",
             None,
         );
     }
 }
 
-/// Capabilities besides the default ones: what binding memory to nodes needs, for engines that do
-/// so and for unknown ones where there is more than one node.
+/// Returns the capabilities in addition to the default ones: those for binding memory to nodes, for
+/// engines that do it, and for all engines but tare-db on a host with several nodes.
 pub(super) fn capabilities(context: &Context<'_>) -> Vec<&'static str> {
     let several = context.topology.nodes.len() > 1 && context.engine != Engine::TareDb;
     match context.engine.binds_memory() || several {
@@ -270,22 +273,22 @@ pub(super) fn capabilities(context: &Context<'_>) -> Vec<&'static str> {
 
 fn seccomp_reason(engine: Engine, kind: Kind) -> String {
     let refused = match kind {
-        Kind::Podman | Kind::Quadlet => "Podman's own profile answers io_uring with ENOSYS",
+        Kind::Podman | Kind::Quadlet => "Podman's own profile refuses io_uring with ENOSYS",
         Kind::Nerdctl => "containerd 2.0 and later refuse io_uring with EPERM",
         Kind::Docker | Kind::Compose => "Docker 25 and later refuse io_uring with EPERM",
     };
     let whom = match engine {
-        Engine::Scylla => "Scylla itself uses linux-aio, so it gains nothing by this",
-        Engine::Cassandra => "Cassandra makes no use of it, so it gains nothing by this",
-        Engine::TareDb => "without it the database does its I/O by epoll and threads",
+        Engine::Scylla => "Scylla uses linux-aio and gains nothing",
+        Engine::Cassandra => "Cassandra does not use it and gains nothing",
+        Engine::TareDb => "without it the database uses epoll and threads for I/O",
         Engine::PostgreSql => "PostgreSQL 18 has io_method = io_uring",
-        Engine::Other => "a database that finds none changes its I/O engine without a word",
+        Engine::Other => "a database may silently switch to another I/O engine without it",
     };
-    format!("The default filter with the three io_uring calls added: {refused}; {whom}.")
+    format!("The default filter plus the three io_uring calls: {refused}; {whom}.")
 }
 
-/// Returns notes on settings that no container can have, and on containers without the host's
-/// network.
+/// Returns notes about settings that containers cannot have, and about containers without the
+/// host's network.
 pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -> Vec<String> {
     let mut notes = context.common_notes(instances);
     let publish = match kind {
@@ -294,47 +297,45 @@ pub(super) fn notes(context: &Context<'_>, instances: &[Instance], kind: Kind) -
         _ => "--publish ADDRESS:9042:9042 and the sysctl in place of --network=host",
     };
     notes.push(format!(
-        "On the host's network net.core.somaxconn cannot be set per container: it is the host's, and \
-         tare tune apply sets it. Where the host's network is not wanted: {publish}, with \
-         net.core.somaxconn=4096, and let clients dial the container's address rather than a \
-         published port of 127.0.0.1, which is served by the userland proxy."
+        "On the host's network, net.core.somaxconn cannot be set per container: it belongs to the \
+         host, and tare tune apply sets it. Without the host's network: use {publish}, with \
+         net.core.somaxconn=4096, and let clients connect to the container's address, not to a \
+         published port on 127.0.0.1, which the userland proxy serves."
     ));
     notes.push(
-        "fs.aio-max-nr, vm.swappiness and the interrupts' CPUs belong to no container: tare tune plan \
-         shows them."
+        "fs.aio-max-nr, vm.swappiness and the interrupt CPUs belong to the host: tare tune plan shows \
+         them."
             .into(),
     );
-    notes.push(
-        "The data directories must be there and belong to the user that the image runs as.".into(),
-    );
-    if context.ask.instances > 1 && context.engine != Engine::TareDb {
+    notes.push("The data directories must exist and belong to the user of the image.".into());
+    if context.request.instances > 1 && context.engine != Engine::TareDb {
         notes.push(
-            "Several instances on the host's network need an address each (for Scylla \
-             --listen-address, --rpc-address and --api-address), or the second cannot bind its ports."
+            "Each instance on the host's network needs its own address (for Scylla --listen-address, \
+             --rpc-address and --api-address), or the second cannot bind its ports."
                 .into(),
         );
     }
-    if context.ask.seccomp.is_none() && context.engine.wants_io_uring() {
+    if context.request.seccomp.is_none() && context.engine.wants_io_uring() {
         notes.push(
-            "The default seccomp profile refuses io_uring: give --seccomp FILE to write one that \
-             allows it."
+            "The default seccomp profile refuses io_uring: write one that allows it with --seccomp \
+             FILE."
                 .into(),
         );
     }
     if context.topology.nodes.len() > 1 && kind == Kind::Compose {
         notes.push(
-            "Compose has no key for memory nodes (cpuset-mems): memory is taken from the node of the \
-             CPU that touches it first."
+            "Compose has no key for memory nodes (cpuset-mems): memory comes from the node of the CPU \
+             that first touches it."
                 .into(),
         );
     }
     if context.memory_bytes().is_none() {
-        notes.push("No memory limit is set, as none was asked for (--memory).".into());
+        notes.push("No memory limit is set; set one with --memory.".into());
     }
     if kind == Kind::Podman || kind == Kind::Quadlet {
         notes.push(
-            "For Podman as root: without root it may set CPU sets only where the cpuset controller \
-             is delegated to the user (systemd: Delegate=)."
+            "Run Podman as root: without root it can set CPU sets only if the cpuset controller is \
+             delegated to the user (systemd: Delegate=)."
                 .into(),
         );
     }

@@ -12,7 +12,7 @@ pub enum Engine {
     Cassandra,
     TareDb,
     PostgreSql,
-    /// Any other database: gets container flags, but no options of its own.
+    /// Any other database, which gets container flags but no options.
     Other,
 }
 
@@ -51,7 +51,7 @@ impl Engine {
         }
     }
 
-    /// Its data inside the container. PostgreSQL's image moved it with version 18.
+    /// Returns its data directory inside the container. PostgreSQL's image moved it in version 18.
     pub(super) fn data(self, image: &str) -> &'static str {
         let digits = |tag: &str| tag.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok();
         let version: Option<u32> = image.rsplit_once(':').and_then(|(_, tag)| digits(tag));
@@ -66,22 +66,22 @@ impl Engine {
         }
     }
 
-    /// It locks its memory.
+    /// Whether it locks its memory.
     pub(super) fn locks_memory(self) -> bool {
         matches!(self, Self::Scylla | Self::Cassandra)
     }
 
-    /// It calls mbind or set_mempolicy.
+    /// Whether it calls mbind or set_mempolicy.
     pub(super) fn binds_memory(self) -> bool {
         matches!(self, Self::Scylla)
     }
 
-    /// It asks for io_uring where it is allowed. Scylla itself forces linux-aio.
+    /// Whether it uses io_uring where it is allowed. Scylla always uses linux-aio.
     pub(super) fn wants_io_uring(self) -> bool {
         matches!(self, Self::TareDb | Self::PostgreSql | Self::Other)
     }
 
-    /// It shares memory among processes through /dev/shm.
+    /// Whether its processes share memory through /dev/shm.
     pub(super) fn wants_shared_memory(self) -> bool {
         matches!(self, Self::PostgreSql | Self::Other)
     }
@@ -93,15 +93,15 @@ pub(super) fn reserve_bytes(total: u64) -> u64 {
     (total / 100 * 7).max(3 << 29)
 }
 
-/// The memory an engine may use inside a limit, in whole MiB.
+/// Returns the memory that an engine may use within a limit, in whole MiB, as bytes.
 pub(super) fn inside(limit: u64, cpus: usize) -> Result<u64, FlagsError> {
     let reserve = reserve_bytes(limit);
-    // Scylla refuses to start with less for each shard, unless in developer mode (its main.cc).
+    // Scylla refuses to start with less per shard, except in developer mode (its main.cc).
     const SHARD_MIN: u64 = 1 << 30;
     let least = SHARD_MIN * cpus as u64;
     let left = limit.saturating_sub(reserve);
     if left < least {
-        // With 7 % or 1.5 GiB on top, whichever is more.
+        // Plus 7 % or 1.5 GiB, whichever is more.
         let least_bytes = (least + (3 << 29)).max(least / 93 * 100 + (1 << 20));
         return Err(FlagsError::MemoryTooLittle {
             memory_bytes: limit,
@@ -116,8 +116,8 @@ pub(super) fn inside(limit: u64, cpus: usize) -> Result<u64, FlagsError> {
 const ENTRYPOINT: &str = "scylladb: the image's entrypoint";
 
 impl Context<'_> {
-    /// The options of the engine inside a container, one argument each. `numbers`: whether the CPUs
-    /// have numbers that are known now (under Kubernetes the kubelet chooses them).
+    /// Returns the options of the engine inside a container, one argument each. `numbers`: whether
+    /// the CPU numbers are known now (under Kubernetes the kubelet chooses the CPUs).
     pub(super) fn engine_options(
         &self,
         instance: &Instance,
@@ -130,7 +130,7 @@ impl Context<'_> {
         }
     }
 
-    /// `tare db` inside a container, on the host's network, or on the host.
+    /// Returns the options of `tare db` inside a container on the host's network, or on the host.
     pub(super) fn tare_db_options(
         &self,
         instance: &Instance,
@@ -146,20 +146,20 @@ impl Context<'_> {
         let mut options = vec![
             self.flag(
                 format!("--data={data}"),
-                "The commit log, on a file system of its own device.",
+                "The directory of the commit log, on a file system with its own device.",
                 own,
                 None,
             ),
             self.flag(
                 "--listen=127.0.0.1",
-                "Clients of this host only; for others it demands passwords and TLS (--auth-file, \
+                "Only clients on this host; other clients need passwords and TLS (--auth-file, \
                  --tls-cert, --tls-key).",
                 own,
                 None,
             ),
             self.flag(
                 format!("--port={port}"),
-                "A port for each instance on the host's network.",
+                "A separate port for each instance on the host's network.",
                 own,
                 None,
             ),
@@ -171,7 +171,7 @@ impl Context<'_> {
             ),
             self.flag(
                 "--overprovisioned=no",
-                "The CPUs are its own: it polls instead of sleeping in the kernel.",
+                "The CPUs are exclusive: the database polls instead of sleeping in the kernel.",
                 own,
                 None,
             ),
@@ -183,13 +183,13 @@ impl Context<'_> {
         }
         if let Some(bytes) = self.memory_bytes() {
             let rows = (bytes / 2) >> 20;
-            let why = "Memory for rows: half of what the instance has, as it takes by itself.";
+            let why = "Memory for rows: half of the instance's memory, which is also the default.";
             options.push(self.flag(format!("--memory={rows}M"), why, own, None));
         }
         options
     }
 
-    /// Options of the Scylla image, and of the binary where they are the same.
+    /// Returns the options of the Scylla image, most of which the binary takes too.
     pub(super) fn scylla_options(
         &self,
         instance: &Instance,
@@ -197,7 +197,7 @@ impl Context<'_> {
     ) -> Result<Vec<Flag>, FlagsError> {
         let mut options = vec![self.flag(
             format!("--smp={}", instance.cpus.len()),
-            "As many shards as CPUs in the set; another number leaves CPUs idle or puts two shards \
+            "As many shards as CPUs in the set; any other number leaves CPUs idle or puts two shards \
              on one.",
             "scylladb #1848, seastar #712",
             None,
@@ -205,15 +205,15 @@ impl Context<'_> {
         if numbers {
             options.push(self.flag(
                 format!("--cpuset={}", instance.cpus),
-                "Each shard stays on its CPU. The container's own set lets it do so.",
+                "Each shard stays on its CPU. The container's CPU set allows it.",
                 "seastar: docs of --cpuset",
                 None,
             ));
         }
         options.push(self.flag(
             "--overprovisioned=0",
-            "The CPUs are its own: shards poll, stay pinned and bind their memory. Overprovisioned, a \
-             shard at queue depth 1 fell from 12.1k to 2.7k IOPS (seastar #3202).",
+            "The CPUs are exclusive: shards poll, stay pinned and bind their memory. Overprovisioned, \
+             a shard at queue depth 1 fell from 12.1k to 2.7k IOPS (seastar #3202).",
             ENTRYPOINT,
             None,
         ));
@@ -227,8 +227,8 @@ impl Context<'_> {
             let inside = inside(limit, instance.cpus.len())? >> 20;
             options.push(self.flag(
                 format!("--memory={inside}M"),
-                "What is left of the instance's memory after Seastar's reserve (7 %, at least \
-                 1.5 GiB), so that instances do not count the same memory twice.",
+                "The instance's memory without Seastar's reserve (7 %, at least 1.5 GiB), so that \
+                 instances do not count the same memory twice.",
                 "seastar: docs of --memory and --reserve-memory",
                 None,
             ));

@@ -9,10 +9,10 @@ const NR_OPEN_DEFAULT: u64 = 1_048_576;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Host {
     pub memory_bytes: Option<u64>,
-    /// `fs.nr_open`: no limit on open files may be above.
+    /// `fs.nr_open`: the maximum of any limit on open files.
     pub nr_open: Option<u64>,
-    /// The hard limit on open files where no process can raise it for lack of CAP_SYS_RESOURCE.
-    /// `None` when it can be raised.
+    /// The hard limit on open files if it cannot be raised for lack of CAP_SYS_RESOURCE; `None` if
+    /// it can be raised.
     pub files_max: Option<u64>,
     /// The same limit on locked memory, in bytes.
     pub locked_max: Option<u64>,
@@ -21,9 +21,9 @@ pub struct Host {
 }
 
 impl Host {
-    /// Reads a snapshot. The limits are those of process 1, or of the process that took the
-    /// snapshot, where it holds them (`/proc/1/{limits,status}`, `/proc/self/...`); a service of
-    /// the host is bound by what process 1 may give.
+    /// Reads the limits from a snapshot: the smaller of those of process 1, which limits every
+    /// service, and of the process that took the snapshot (`/proc/1/{limits,status}`,
+    /// `/proc/self/...`).
     pub fn read(snapshot: &Snapshot) -> Self {
         let memory = snapshot.read("/proc/meminfo").unwrap_or_default();
         let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -56,19 +56,20 @@ impl Host {
     }
 }
 
-/// The smaller of those that are known.
+/// Returns the smaller of the known values.
 fn least(one: Option<u64>, other: Option<u64>) -> Option<u64> {
     one.into_iter().chain(other).min()
 }
 
-/// CAP_SYS_RESOURCE (bit 24) is in the bounding set: limits can be raised (man 7 capabilities).
+/// Whether limits can be raised: CAP_SYS_RESOURCE (bit 24) is in the bounding set (man 7
+/// capabilities).
 fn may_raise(status: &str) -> bool {
     let set = status.lines().find_map(|line| line.strip_prefix("CapBnd:"));
     let bits = set.and_then(|text| u64::from_str_radix(text.trim(), 16).ok());
     bits.is_none_or(|bits| bits & (1 << 24) != 0)
 }
 
-/// The hard limit in a line of /proc/PID/limits; `None` is unlimited or unknown.
+/// Returns the hard limit in a line of /proc/PID/limits; `None` if unlimited or unknown.
 fn hard_limit(limits: &str, name: &str) -> Option<u64> {
     let line = limits.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().nth(1)?.parse().ok()

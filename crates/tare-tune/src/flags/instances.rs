@@ -1,7 +1,7 @@
 //! Divides the compute CPUs among instances: disjoint, in whole cores, and within NUMA nodes where
 //! possible.
 //!
-//! Without this, containers that each ask for the first N CPUs share them (scylladb #3336).
+//! Otherwise containers that each request the first N CPUs would share them (scylladb #3336).
 
 use tare_std::cpus::CpuSet;
 
@@ -21,20 +21,20 @@ pub struct Instance {
 /// Why the CPUs cannot be divided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InstancesError {
-    #[error("no CPU is left for the database; take fewer for interrupts")]
+    #[error("no CPU is left for the database; use fewer for interrupts")]
     NoCpus,
     #[error(
-        "{asked} instances need a core each, and CPUs {cpus} are {cores} {}; ask for at most {cores}",
+        "{requested} instances need a core each, but CPUs {cpus} are {cores} {}; use at most {cores}",
         if *cores == 1 { "core" } else { "cores" }
     )]
-    TooMany { asked: u32, cpus: CpuSet, cores: usize },
+    TooMany { requested: u32, cpus: CpuSet, cores: usize },
 }
 
 /// Divides CPUs of a topology.
 ///
 /// With fewer instances than nodes, each gets whole nodes. Otherwise every node gets one instance
-/// and a share of the others in proportion to its cores (highest averages), and divides its cores
-/// among its instances so that they differ by one core at most.
+/// and a share of the others in proportion to its cores (highest averages method), and divides its
+/// cores among its instances so that they differ by at most one core.
 ///
 /// # Errors
 /// When there are more instances than cores, or no CPU.
@@ -45,19 +45,19 @@ pub fn divide(
 ) -> Result<Vec<Instance>, InstancesError> {
     let part = topology.restrict(cpus);
     let cores: usize = part.nodes.iter().map(|node| node.cores.len()).sum();
-    let asked = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
+    let requested = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
     if cores == 0 {
         return Err(InstancesError::NoCpus);
     }
-    if asked > cores {
-        return Err(InstancesError::TooMany { asked: instances, cpus: part.cpus(), cores });
+    if requested > cores {
+        return Err(InstancesError::TooMany { requested: instances, cpus: part.cpus(), cores });
     }
-    let sets: Vec<CpuSet> = if asked <= part.nodes.len() {
-        runs(part.nodes.len(), asked)
+    let sets: Vec<CpuSet> = if requested <= part.nodes.len() {
+        runs(part.nodes.len(), requested)
             .map(|nodes| part.nodes[nodes].iter().map(|n| n.cpus()).fold(CpuSet::new(), union))
             .collect()
     } else {
-        let counts = apportion(&part, asked);
+        let counts = apportion(&part, requested);
         let nodes = part.nodes.iter().zip(counts);
         nodes
             .flat_map(|(node, count)| {
@@ -73,18 +73,18 @@ pub fn divide(
     Ok(sets.into_iter().enumerate().map(instance).collect())
 }
 
-/// Numbers of the NUMA nodes that hold the CPUs.
+/// Returns the numbers of the NUMA nodes that have the CPUs.
 pub fn nodes_of(topology: &Topology, cpus: &CpuSet) -> CpuSet {
     let nodes = topology.nodes.iter();
     nodes.filter(|n| !n.cpus().intersection(cpus).is_empty()).map(|n| n.id).collect()
 }
 
-/// How many instances each node gets; none gets more than it has cores.
+/// Returns how many instances each node gets; no node gets more than it has cores.
 fn apportion(part: &Topology, instances: usize) -> Vec<usize> {
     let cores: Vec<usize> = part.nodes.iter().map(|node| node.cores.len()).collect();
     let mut counts = vec![1; cores.len()];
     for _ in cores.len()..instances {
-        // The largest cores / (count + 1); of equal ones the first.
+        // The node with the largest cores / (count + 1); of equal ones the first.
         let best = (0..cores.len()).reduce(|best, next| {
             let more = cores[next] * (counts[best] + 1) > cores[best] * (counts[next] + 1);
             if more { next } else { best }
@@ -96,7 +96,7 @@ fn apportion(part: &Topology, instances: usize) -> Vec<usize> {
     counts
 }
 
-/// `length` things in `parts` runs, the longer ones first.
+/// Splits `length` items into `parts` ranges, the longer ones first.
 fn runs(length: usize, parts: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
     let (least, longer) = (length / parts, length % parts);
     let start = move |part: usize| part * least + part.min(longer);
@@ -107,7 +107,7 @@ fn cpus_of(cores: &[Core]) -> CpuSet {
     cores.iter().map(|core| core.cpus.clone()).fold(CpuSet::new(), union)
 }
 
-#[expect(clippy::needless_pass_by_value, reason = "the shape that fold wants")]
+#[expect(clippy::needless_pass_by_value, reason = "fold needs this signature")]
 fn union(all: CpuSet, more: CpuSet) -> CpuSet {
     all.union(&more)
 }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn too_many_instances_name_limit() {
         let error = divide(&machine(1, 16, 2), &list("1-15,17-31"), 16).unwrap_err();
-        assert!(error.to_string().ends_with("are 15 cores; ask for at most 15"), "{error}");
+        assert!(error.to_string().ends_with("are 15 cores; use at most 15"), "{error}");
         assert_eq!(divide(&machine(1, 2, 1), &CpuSet::new(), 1), Err(InstancesError::NoCpus));
     }
 

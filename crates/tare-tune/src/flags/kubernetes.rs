@@ -1,8 +1,8 @@
 //! Kubernetes: a Guaranteed pod for each instance and the kubelet's configuration.
 //!
-//! The kubelet itself chooses the CPUs of a pod. So each pod requests a number of CPUs, and the
-//! kubelet's configuration reserves the cores of the interrupts. Limits: the set of a pod is known
-//! only after it runs (`Cpus_allowed_list` in /proc/PID/status).
+//! The kubelet chooses the CPUs of a pod. So each pod requests a number of CPUs, and the kubelet's
+//! configuration reserves the interrupt cores. Limits: the CPU set of a pod is known only once it
+//! runs (`Cpus_allowed_list` in /proc/PID/status).
 
 use tare_std::cpus::CpuSet;
 
@@ -32,8 +32,8 @@ impl Consumer for Kubernetes {
         if exclusive.is_empty() {
             return Err(InstancesError::NoCpus.into());
         }
-        let instances = instances::divide(context.topology, &exclusive, context.ask.instances)?;
-        let memory = context.ask.memory_bytes.or_else(|| context.memory_share());
+        let instances = instances::divide(context.topology, &exclusive, context.request.instances)?;
+        let memory = context.request.memory_bytes.or_else(|| context.memory_share());
         let memory = memory.ok_or(FlagsError::Memory)?;
         let each = instances.iter().map(|instance| pod(context, instance, memory));
         Ok(Flags {
@@ -46,11 +46,11 @@ impl Consumer for Kubernetes {
     }
 }
 
-/// Whole cores that the kubelet keeps: those that interrupts use, the first one where they share
-/// all.
+/// Returns the whole cores that the kubelet reserves: those that take interrupts, or the first one
+/// if interrupts share all cores.
 ///
-/// Whole ones, because with full-pcpus-only a core of which one thread is reserved is given to
-/// nobody; at least one, because the static policy refuses to start without a reservation.
+/// Whole cores, because with full-pcpus-only no pod gets a core with one reserved thread; at least
+/// one, because the static policy refuses to start without a reservation.
 fn reserved(context: &Context<'_>) -> CpuSet {
     let part = context.topology.restrict(&context.cpus.universe);
     let shared = context.cpus.irq == context.cpus.compute;
@@ -65,10 +65,10 @@ fn reserved(context: &Context<'_>) -> CpuSet {
 fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> Text {
     let one_node = instances.iter().all(|instance| instance.nodes.len() == 1);
     let (policy, why) = match one_node {
-        true => ("single-numa-node", "Every instance fits into one NUMA node, and gets one."),
+        true => ("single-numa-node", "Every instance fits in one NUMA node and gets one."),
         false => (
             "best-effort",
-            "An instance is larger than a NUMA node: single-numa-node would refuse it.",
+            "An instance is larger than a NUMA node, so single-numa-node would refuse it.",
         ),
     };
     let threads = context.topology.nodes.iter().flat_map(|node| &node.cores);
@@ -81,22 +81,22 @@ fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> 
     };
     const CPU_DOCS: &str = "kubernetes.io: control CPU management policies on the node";
     add(
-        "CPUs of its own for every Guaranteed pod that asks for whole CPUs.",
+        "Exclusive CPUs for every Guaranteed pod that requests whole CPUs.",
         CPU_DOCS,
         "cpuManagerPolicy: static",
         Some(Layer::Cpu),
     );
     add(
-        "Never given to a pod: the cores of the interrupts, where the system and other pods run. \
-         The static policy needs such a reservation.",
+        "The interrupt cores, where the system and other pods run, are never exclusive to a pod. The \
+         static policy needs a reservation.",
         CPU_DOCS,
         &format!("reservedSystemCPUs: \"{reserved}\""),
         None,
     );
     if smt {
         add(
-            "Whole cores only, so that no other pod is on the sibling thread (stable since 1.33). \
-             strict-cpu-reservation would leave no CPU to other pods where the database takes the rest.",
+            "Whole cores only, so that no other pod runs on the sibling thread (stable since 1.33). \
+             strict-cpu-reservation would leave no CPU for other pods if the database takes the rest.",
             CPU_DOCS,
             "cpuManagerPolicyOptions:\n  full-pcpus-only: \"true\"",
             None,
@@ -105,17 +105,17 @@ fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> 
     add(why, "kubernetes.io: topology manager", &format!("topologyManagerPolicy: {policy}"), None);
     if context.topology.nodes.len() > 1 && one_node {
         body += &wrap(
-            "memoryManagerPolicy: Static binds memory as well. It needs reservedMemory for each node, \
-             whose sum is kube-reserved, system-reserved and the hard eviction threshold together \
+            "memoryManagerPolicy: Static also binds memory. It needs reservedMemory for each node; the \
+             sum must be kube-reserved plus system-reserved plus the hard eviction threshold \
              [kubernetes.io: memory manager].",
             "# ",
         );
     }
     Text {
         title:
-            "Kubelet: merge into /var/lib/kubelet/config.yaml of the node, which is no object for \
-                kubectl. A change of policy wants the node drained, the kubelet stopped and \
-                /var/lib/kubelet/cpu_manager_state removed."
+            "Kubelet: merge into the node's /var/lib/kubelet/config.yaml; it is not an object for \
+                kubectl. To change a policy, drain the node, stop the kubelet and remove \
+                /var/lib/kubelet/cpu_manager_state."
                 .into(),
         language: "yaml",
         body,
@@ -144,10 +144,11 @@ impl PodParts {
         match &setting {
             Setting::Cpus(_) => {
                 flag.text = format!("cpu: \"{cpus}\"");
-                flag.buys = "Requests equal to limits, and whole CPUs: the pod is Guaranteed and gets \
-                             CPUs of its own. One container without limits (a sidecar) takes that from \
-                             all."
-                    .into();
+                flag.buys =
+                    "Requests equal to limits, and whole CPUs: the pod is Guaranteed and gets \
+                             exclusive CPUs. A single container without limits (a sidecar) removes \
+                             that for all."
+                        .into();
                 flag.source = "kubernetes.io: control CPU management policies on the node".into();
                 let amounts = format!("cpu: \"{cpus}\"\n          memory: \"{memory}\"");
                 self.container += &comment(&flag, "      ");
@@ -179,7 +180,7 @@ impl PodParts {
             }
             Setting::Volume { host, inside } => {
                 flag.text = format!("hostPath {host}");
-                flag.buys += " A local PersistentVolume serves as well.";
+                flag.buys += " A local PersistentVolume also works.";
                 self.container += &format!(
                     "      volumeMounts:\n        - name: data\n          mountPath: {inside}\n"
                 );
@@ -222,9 +223,9 @@ fn pod(
 ) -> Result<InstanceFlags, FlagsError> {
     let name = context.name(instance.number);
     let cpus = instance.cpus.len();
-    let mut sized = context.ask.clone();
+    let mut sized = context.request.clone();
     sized.memory_bytes = Some(memory);
-    let context = &Context { ask: &sized, ..*context };
+    let context = &Context { request: &sized, ..*context };
     let mut flags: Vec<Flag> = Vec::new();
     let mut parts = PodParts::default();
     for wanted in container::settings(context, instance, Kind::Nerdctl)? {
@@ -238,7 +239,6 @@ fn pod(
         context.engine.name(),
         context.image()
     );
-    // The list above is indented by two more than the keys of its item.
     body += &parts.container;
     if !parts.security.is_empty() {
         body += &format!("      securityContext:\n{}", parts.security);
@@ -246,7 +246,7 @@ fn pod(
     body += &arguments(context, &options);
     body += &format!("  volumes:\n{}", parts.volumes);
     flags.extend(options);
-    let which = match context.ask.instances {
+    let which = match context.request.instances {
         1 => String::new(),
         all => format!("instance {} of {all}: ", instance.number),
     };
@@ -255,7 +255,7 @@ fn pod(
     Ok(InstanceFlags::new(instance, name, flags, vec![text]))
 }
 
-/// The command and arguments of the container.
+/// Returns the command and arguments of the container.
 fn arguments(context: &Context<'_>, options: &[Flag]) -> String {
     let mut arguments = String::new();
     if context.engine == Engine::TareDb {
@@ -274,39 +274,38 @@ fn arguments(context: &Context<'_>, options: &[Flag]) -> String {
 fn notes(context: &Context<'_>, instances: &[Instance]) -> Vec<String> {
     let mut notes = context.common_notes(instances);
     notes.push(
-        "Before Kubernetes 1.33 the CFS quota stays on pods with CPUs of their own, so they are \
-         throttled all the same (kubernetes #70585); there run the kubelet with cpuCFSQuota: false, \
-         which lifts it from all pods."
+        "Before Kubernetes 1.33 the CFS quota also throttles pods with exclusive CPUs (kubernetes \
+         #70585); there, run the kubelet with cpuCFSQuota: false, which lifts the quota from all pods."
             .into(),
     );
     notes.push(
-        "CPUs of its own means away from other pods: daemons of the node and interrupts still come \
-         there. tare tune apply moves the interrupts; on a managed node an operator may own them."
+        "Exclusive CPUs are separate from other pods only: daemons of the node and interrupts still \
+         use them. tare tune apply moves the interrupts; on a managed node an operator may own them."
             .into(),
     );
     notes.push(format!(
-        "Limits on open files and locked memory are the container runtime's (LimitNOFILE={} and \
-         LimitMEMLOCK=infinity in its unit), the number of processes the kubelet's (podPidsLimit).",
+        "The container runtime limits open files and locked memory (LimitNOFILE={} and \
+         LimitMEMLOCK=infinity in its unit), the kubelet the number of processes (podPidsLimit).",
         context.host.files()
     ));
-    if context.ask.memory_bytes.is_none() {
+    if context.request.memory_bytes.is_none() {
         notes.push(
-            "The memory is this host's less a reserve. Where a pod stays pending, the kubelet reserves \
+            "The memory is this host's minus a reserve. If a pod stays pending, the kubelet reserves \
              more: give --memory."
                 .into(),
         );
     }
-    if context.ask.instances > 1 {
+    if context.request.instances > 1 {
         notes.push(
-            "Pods on the host's network share its ports: put one on each node, or give each its own \
+            "Pods on the host's network share its ports: run one per node, or give each its own \
              address."
                 .into(),
         );
     }
     notes.push(
-        "Where hostNetwork is not wanted: leave it out, reach the pods by their own addresses (a \
-         headless service), and add net.core.somaxconn=4096 to securityContext.sysctls where the \
-         kubelet allows it (allowedUnsafeSysctls)."
+        "Without hostNetwork: remove it, reach the pods by their own addresses (a headless service), \
+         and add net.core.somaxconn=4096 to securityContext.sysctls if the kubelet allows it \
+         (allowedUnsafeSysctls)."
             .into(),
     );
     notes

@@ -1,11 +1,12 @@
-//! Writes the flags with which a container, a service or a database runs as planned. One file per
-//! consumer; `ALL` drives `tare tune flags --for`.
+//! Writes the flags that run a container, a service or a database according to the plan. One file
+//! per consumer; `ALL` drives `tare tune flags --for`.
 //!
 //! Method: the compute CPUs of the plan are divided among the instances ([`instances`]),
 //! `container` lists the settings of a container in neutral form, and each consumer writes them in
 //! its own syntax, each with a comment on its benefit and the source. No code here does I/O.
 //!
-//! Limits: settings that flags cannot express (host settings that no container has) become notes.
+//! Limits: settings that flags cannot express (host settings that containers do not have) become
+//! notes.
 
 mod cassandra;
 mod compose;
@@ -35,28 +36,28 @@ pub use engine::Engine;
 pub use host::Host;
 pub use instances::{Instance, InstancesError};
 
-/// A layer of isolation that a flag switches; what it costs can be measured by a study.
+/// A layer of isolation that a flag switches. A study can measure its cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
-    /// CPUs of its own against all CPUs or a quota.
+    /// Exclusive CPUs, compared with all CPUs or a quota.
     Cpu,
-    /// The host's network against a bridge.
+    /// The host's network, compared with a bridge.
     Network,
-    /// The default seccomp filter with io_uring against the default one.
+    /// The default seccomp filter with io_uring, compared with the default one.
     Security,
-    /// No memory limit against one.
+    /// No memory limit, compared with one.
     Memory,
 }
 
 /// The user's request.
 #[derive(Clone, Debug)]
-pub struct Ask {
+pub struct Request {
     /// The number of instances of the database on this host, 1 or more.
     pub instances: u32,
     /// Memory of each instance in bytes, page cache included.
     pub memory_bytes: Option<u64>,
-    /// Where the seccomp profile that allows io_uring is on the host.
+    /// Path on the host of the seccomp profile that allows io_uring.
     pub seccomp: Option<String>,
     /// The container image.
     pub image: Option<String>,
@@ -64,7 +65,7 @@ pub struct Ask {
     pub measured: BTreeMap<Layer, Vec<String>>,
 }
 
-impl Default for Ask {
+impl Default for Request {
     fn default() -> Self {
         Self {
             instances: 1,
@@ -79,7 +80,7 @@ impl Default for Ask {
 /// The input of a consumer: the request, the machine and the plan's CPUs.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
-    pub ask: &'a Ask,
+    pub request: &'a Request,
     pub topology: &'a Topology,
     pub cpus: &'a CpuSets,
     pub host: &'a Host,
@@ -89,12 +90,11 @@ pub struct Context<'a> {
 /// One flag, setting or option with its reason.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Flag {
-    /// As the consumer takes it, quoted: `--cpuset-cpus=1-15,17-31`. Of several lines where the
-    /// consumer wants several.
+    /// In the syntax of the consumer, quoted: `--cpuset-cpus=1-15,17-31`. May have several lines.
     pub text: String,
     /// The benefit, in one or two sentences.
     pub buys: String,
-    /// The source of that knowledge.
+    /// The source of that claim.
     pub source: String,
     /// The gain that a record shows; empty without one.
     pub measured: Vec<String>,
@@ -103,7 +103,7 @@ pub struct Flag {
 /// A text to paste.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Text {
-    /// The content and the file that it belongs into, in a line.
+    /// The content and its file, in one line.
     pub title: String,
     /// `bash`, `yaml`, `ini`, `text`.
     pub language: &'static str,
@@ -137,8 +137,8 @@ pub struct Flags {
     pub instances: Vec<InstanceFlags>,
     /// Texts that all instances share.
     pub shared: Vec<Text>,
-    /// Capabilities that a container gets besides the default ones (`CAP_SYS_NICE`). A seccomp
-    /// profile in OCI form is resolved for them.
+    /// Capabilities that a container gets in addition to the default ones (`CAP_SYS_NICE`). A
+    /// seccomp profile in OCI form is resolved for them.
     pub capabilities: Vec<&'static str>,
     /// Further advice for the user, one or two sentences each.
     pub notes: Vec<String>,
@@ -150,22 +150,19 @@ pub enum FlagsError {
     #[error(transparent)]
     Instances(#[from] InstancesError),
     #[error(
-        "{image:?} is no name of an image: letters, digits and . _ - / : @ only, and a letter or \
+        "{image:?} is not an image name; use only letters, digits and . _ - / : @, with a letter or \
          digit first"
     )]
     Image { image: String },
     #[error(
-        "{consumer} cannot take the path {path:?}: it has characters that cannot be quoted there"
+        "the path {path:?} has characters that cannot be quoted for {consumer}; use another path"
     )]
     Path { consumer: &'static str, path: String },
-    #[error(
-        "a pod needs a figure for its memory, and this host does not say how much it has; give \
-         --memory"
-    )]
+    #[error("the memory of this host is unknown, and a pod needs an amount; give --memory")]
     Memory,
     #[error(
-        "{memory_bytes} bytes are too little for an instance of {cpus} CPUs, which keeps {reserve_bytes} \
-         bytes free; give --memory of at least {least_bytes}"
+        "{memory_bytes} bytes are too little for an instance of {cpus} CPUs, which reserves \
+         {reserve_bytes} bytes; give --memory of at least {least_bytes}"
     )]
     MemoryTooLittle { memory_bytes: u64, cpus: usize, reserve_bytes: u64, least_bytes: u64 },
 }
@@ -173,19 +170,19 @@ pub enum FlagsError {
 /// How a consumer reads a seccomp profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProfileForm {
-    /// Moby's form, whose rules may hold only with some capability or kernel.
+    /// Moby's form, whose rules can depend on a capability or a kernel version.
     Moby,
-    /// The form of the OCI runtime specification: what Moby's conditions add must be resolved. A
-    /// reader of this form takes no notice of conditions, and would allow what they guard.
+    /// The form of the OCI runtime specification. Moby's conditions must be resolved first: readers
+    /// of this form ignore conditions and would allow the calls that they guard.
     Oci,
 }
 
 /// A program that takes flags: a container engine, a service manager, a database.
 pub trait Consumer: std::fmt::Debug + Sync {
-    /// As `--for` takes it.
+    /// Returns its name for `--for`.
     fn name(&self) -> &'static str;
 
-    /// One line.
+    /// Returns one line for `--help`.
     fn help(&self) -> &'static str;
 
     /// Returns the database to assume when no image names one.
@@ -193,12 +190,12 @@ pub trait Consumer: std::fmt::Debug + Sync {
         Engine::Scylla
     }
 
-    /// The form of the seccomp profile that it reads.
+    /// Returns the form of the seccomp profiles that it reads.
     fn profile_form(&self) -> ProfileForm {
         ProfileForm::Moby
     }
 
-    /// Texts, flags and notes.
+    /// Returns texts, flags and notes.
     ///
     /// # Errors
     /// When there are more instances than cores, or a value cannot be written in its syntax.
@@ -219,7 +216,7 @@ pub const ALL: &[&dyn Consumer] = &[
     &tare_db::TareDb,
 ];
 
-/// The consumer of a name.
+/// Returns the consumer with a name.
 pub fn consumer(name: &str) -> Option<&'static dyn Consumer> {
     ALL.iter().copied().find(|consumer| consumer.name() == name)
 }
@@ -227,57 +224,59 @@ pub fn consumer(name: &str) -> Option<&'static dyn Consumer> {
 /// Writes the flags of a consumer.
 ///
 /// # Errors
-/// When the ask cannot be met: see [`FlagsError`].
+/// When the request cannot be met: see [`FlagsError`].
 pub fn write(
     consumer: &dyn Consumer,
-    ask: &Ask,
+    request: &Request,
     topology: &Topology,
     cpus: &CpuSets,
     host: &Host,
 ) -> Result<Flags, FlagsError> {
-    if let Some(image) = &ask.image {
+    if let Some(image) = &request.image {
         quote::check_image(image)?;
     }
-    if let Some(path) = &ask.seccomp {
+    if let Some(path) = &request.seccomp {
         quote::check_path(consumer.name(), path)?;
     }
-    let engine = ask.image.as_deref().map_or(consumer.engine(), Engine::of_image);
-    consumer.write(&Context { ask, topology, cpus, host, engine })
+    let engine = request.image.as_deref().map_or(consumer.engine(), Engine::of_image);
+    consumer.write(&Context { request, topology, cpus, host, engine })
 }
 
 impl Context<'_> {
-    /// The compute CPUs, divided.
+    /// Divides the compute CPUs among the instances.
     pub(crate) fn instances(&self) -> Result<Vec<Instance>, FlagsError> {
-        Ok(instances::divide(self.topology, &self.cpus.compute, self.ask.instances)?)
+        Ok(instances::divide(self.topology, &self.cpus.compute, self.request.instances)?)
     }
 
-    /// Name of an instance: `scylla`, or `scylla-2` where there are several.
+    /// Returns the name of an instance: `scylla`, or `scylla-2` if there are several.
     pub(crate) fn name(&self, number: u32) -> String {
-        match self.ask.instances {
+        match self.request.instances {
             1 => self.engine.name().to_string(),
             _ => format!("{}-{number}", self.engine.name()),
         }
     }
 
+    /// Returns the requested image, or the engine's default.
     pub(crate) fn image(&self) -> &str {
-        self.ask.image.as_deref().unwrap_or(self.engine.image())
+        self.request.image.as_deref().unwrap_or(self.engine.image())
     }
 
-    /// Memory of each instance where it was asked for, or where several must share the host's.
+    /// Returns the memory of each instance: as requested, or a share if there are several
+    /// instances.
     pub(crate) fn memory_bytes(&self) -> Option<u64> {
-        let shared = self.ask.instances > 1;
-        self.ask.memory_bytes.or_else(|| self.memory_share().filter(|_| shared))
+        let shared = self.request.instances > 1;
+        self.request.memory_bytes.or_else(|| self.memory_share().filter(|_| shared))
     }
 
-    /// An equal part of the host's memory, after what the host keeps for itself, in whole MiB.
+    /// Returns an equal share of the host's memory without the system's reserve, in whole MiB.
     pub(crate) fn memory_share(&self) -> Option<u64> {
         let total = self.host.memory_bytes?;
         let each =
-            total.saturating_sub(engine::reserve_bytes(total)) / u64::from(self.ask.instances);
+            total.saturating_sub(engine::reserve_bytes(total)) / u64::from(self.request.instances);
         Some((each >> 20) << 20).filter(|bytes| *bytes > 0)
     }
 
-    /// A flag whose gain a study can measure.
+    /// Returns a flag, with the measured cost of its layer if there is one.
     pub(crate) fn flag(
         &self,
         text: impl Into<String>,
@@ -285,7 +284,7 @@ impl Context<'_> {
         source: &str,
         layer: Option<Layer>,
     ) -> Flag {
-        let measured = layer.and_then(|layer| self.ask.measured.get(&layer));
+        let measured = layer.and_then(|layer| self.request.measured.get(&layer));
         Flag {
             text: text.into(),
             buys: buys.into(),
@@ -294,13 +293,13 @@ impl Context<'_> {
         }
     }
 
-    /// What an instance is, for a heading: `instance 1 of 2: CPUs 1-7 (7), NUMA node 0`.
+    /// Returns the heading of an instance: `instance 1 of 2: CPUs 1-7 (7), NUMA node 0`.
     pub(crate) fn heading(&self, instance: &Instance) -> String {
         let nodes = match instance.nodes.len() {
             1 => format!("NUMA node {}", instance.nodes),
             _ => format!("NUMA nodes {}", instance.nodes),
         };
-        let which = match self.ask.instances {
+        let which = match self.request.instances {
             1 => String::new(),
             all => format!("instance {} of {all}: ", instance.number),
         };
@@ -311,34 +310,34 @@ impl Context<'_> {
         format!("{which}CPUs {} ({}), {nodes}; {irq}", instance.cpus, instance.cpus.len())
     }
 
-    /// What an own set of CPUs is, in a sentence.
+    /// Returns a sentence about the CPUs of an instance.
     pub(crate) fn own_cpus(&self) -> &'static str {
         match self.cpus.irq == self.cpus.compute || self.cpus.irq.is_empty() {
-            true => "CPUs of its own, as far as interrupts allow, which share them.",
-            false => "CPUs of its own, away from those of the interrupts.",
+            true => "Exclusive CPUs, except for interrupts, which share them.",
+            false => "Exclusive CPUs, separate from the interrupt CPUs.",
         }
     }
 
-    /// Notes that hold for every consumer.
+    /// Returns the notes that apply to every consumer.
     pub(crate) fn common_notes(&self, instances: &[Instance]) -> Vec<String> {
         let mut notes = vec![
-            "CPU numbers are those of this boot and this hardware. After a change of either, or when \
-             an instance is added, make these texts again."
+            "CPU numbers are valid for this boot and this hardware. Generate these texts again after a \
+             change of either, or when you add an instance."
                 .to_string(),
         ];
         let sizes: Vec<usize> = instances.iter().map(|instance| instance.cpus.len()).collect();
         if sizes.iter().min() != sizes.iter().max() {
             let list: Vec<String> = sizes.iter().map(usize::to_string).collect();
             notes.push(format!(
-                "The instances have {} CPUs: the cores do not divide evenly. The number of shards of \
-                 each equals the size of its set.",
+                "The instances have {} CPUs, because the cores do not divide evenly. Each has as many \
+                 shards as CPUs.",
                 list.join(", ")
             ));
         }
         if self.topology.nodes.len() > 1 && instances.iter().any(|i| i.nodes.len() > 1) {
             notes.push(
-                "An instance that spans NUMA nodes pays for remote memory; one instance per node \
-                 (--instances) does not."
+                "An instance that spans NUMA nodes pays for remote memory; with one instance per node \
+                 (--instances) it does not."
                     .into(),
             );
         }
@@ -346,7 +345,7 @@ impl Context<'_> {
     }
 }
 
-/// A flag as comment lines, at most so wide.
+/// Formats a flag's benefit and source as comment lines.
 pub(crate) fn comment(flag: &Flag, indent: &str) -> String {
     let mut words = format!("{} [{}]", flag.buys, flag.source);
     for sentence in &flag.measured {
@@ -355,7 +354,7 @@ pub(crate) fn comment(flag: &Flag, indent: &str) -> String {
     wrap(&words, &format!("{indent}# "))
 }
 
-/// A text in lines of at most 100 characters, each with a beginning and an end of line.
+/// Wraps a text into lines of at most 100 characters, each with a prefix.
 pub(crate) fn wrap(text: &str, prefix: &str) -> String {
     const WIDTH: usize = 100;
     let mut lines = String::new();
@@ -378,8 +377,8 @@ pub(crate) fn wrap(text: &str, prefix: &str) -> String {
 }
 
 impl Flags {
-    /// All texts one after the other. What is between them is a comment in every language used, so
-    /// that the output for a shell is a script, and that for compose a file.
+    /// Returns all texts, one after the other. Everything between them is a comment in every
+    /// language used, so that the output for a shell is a script, and for compose a valid file.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for part in self.shared.iter().chain(self.instances.iter().flat_map(|i| &i.texts)) {
@@ -393,7 +392,7 @@ impl Flags {
             text += "\n# Notes\n";
         }
         for note in &self.notes {
-            // The first line of a note stands out.
+            // The first line of a note starts with a dash.
             let lines = wrap(note, "#   ");
             text += &lines.replacen("#   ", "# - ", 1);
         }

@@ -1,5 +1,5 @@
-//! nerdctl, the command of containerd. It reads a seccomp profile in OCI form only (containerd's
-//! contrib/seccomp), in which Moby's conditions on capabilities must be resolved beforehand.
+//! nerdctl, the command of containerd. It reads seccomp profiles only in OCI form (containerd's
+//! contrib/seccomp), in which Moby's conditions on capabilities must already be resolved.
 
 use super::container::Kind;
 use super::{Consumer, Context, Flags, FlagsError, ProfileForm, shell};

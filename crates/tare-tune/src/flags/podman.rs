@@ -1,5 +1,5 @@
-//! Podman: `podman run`. Its defaults differ from Docker's: a limit of 2048 processes, and a
-//! seccomp profile of its own that answers io_uring with ENOSYS.
+//! Podman: `podman run`. Its defaults differ from Docker's: a limit of 2048 processes, and its own
+//! seccomp profile, which refuses io_uring with ENOSYS.
 
 use super::container::Kind;
 use super::{Consumer, Context, Flags, FlagsError, shell};

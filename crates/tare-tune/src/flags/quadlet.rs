@@ -1,6 +1,6 @@
-//! Quadlet: Podman's containers as units of systemd. Written for Podman 5.
+//! Quadlet: Podman's containers as systemd units. Written for Podman 5.
 //!
-//! Options that old quadlets have no key for go through PodmanArgs=.
+//! Options without a key in old versions use PodmanArgs=.
 
 use super::container::{self, Kind, Setting};
 use super::{Consumer, Context, Flags, FlagsError, Instance, InstanceFlags, Text, comment};
@@ -22,7 +22,7 @@ impl Consumer for Quadlet {
         let each = instances.iter().map(|instance| one(context, instance));
         let mut notes = container::notes(context, &instances, Kind::Quadlet);
         notes.push(
-            "After writing the files: systemctl daemon-reload, then systemctl start NAME.service."
+            "After writing the files, run systemctl daemon-reload, then systemctl start NAME.service."
                 .into(),
         );
         Ok(Flags {

@@ -2,9 +2,9 @@
 
 use super::FlagsError;
 
-/// The name of an image, which is written without quotes. Stricter than the grammar of references
-/// (distribution/reference), so that nothing in it can mean anything to a shell, to YAML or
-/// systemd.
+/// Checks the name of an image, which is written without quotes. The check is stricter than the
+/// grammar of references (distribution/reference), so that no character has a meaning for a shell,
+/// YAML or systemd.
 pub(super) fn check_image(image: &str) -> Result<(), FlagsError> {
     let first = image.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
     let rest = image.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/:@".contains(&byte));
@@ -14,8 +14,8 @@ pub(super) fn check_image(image: &str) -> Result<(), FlagsError> {
     }
 }
 
-/// A path on the host: absolute, without control characters; units of systemd and quadlet, which
-/// have no one way of quoting, take plain ones only, and so does a list that ends at commas.
+/// Checks a path on the host: absolute, without control characters. systemd, quadlet and Kubernetes
+/// take only plain paths, because units have no uniform quoting.
 pub(super) fn check_path(consumer: &'static str, path: &str) -> Result<(), FlagsError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-/+@".contains(c);
     let fits = match consumer {
@@ -28,7 +28,7 @@ pub(super) fn check_path(consumer: &'static str, path: &str) -> Result<(), Flags
     }
 }
 
-/// A word for a POSIX shell: as it is where that is safe, else in single quotes.
+/// Quotes a word for a POSIX shell: unchanged if that is safe, otherwise in single quotes.
 pub(super) fn shell(word: &str) -> String {
     let safe = |c: char| c.is_ascii_alphanumeric() || "._-/:@=,+%".contains(c);
     match !word.is_empty() && word.chars().all(safe) {
@@ -37,13 +37,13 @@ pub(super) fn shell(word: &str) -> String {
     }
 }
 
-/// A YAML scalar in double quotes; `$` is doubled for compose, which would look for a variable.
+/// Quotes a YAML scalar in double quotes.
 pub(super) fn yaml(text: &str) -> String {
     let escaped = text.replace('\\', r"\\").replace('"', "\\\"");
     format!("\"{escaped}\"")
 }
 
-/// A YAML scalar for compose.
+/// Quotes a YAML scalar for compose. `$` is doubled, because compose would expand a variable.
 pub(super) fn compose(text: &str) -> String {
     yaml(text).replace('$', "$$")
 }

@@ -1,4 +1,5 @@
-//! Scylla: the engine's own options, for a container's command line and for a package's files.
+//! Scylla: the engine's own options, for the command line of a container and the files of a
+//! package.
 
 use super::{Consumer, Context, Engine, Flags, FlagsError, Instance, InstanceFlags, Text};
 use super::{comment, quote, wrap};
@@ -21,13 +22,13 @@ impl Consumer for Scylla {
         let each = instances.iter().map(|instance| one(context, instance));
         let mut notes = context.common_notes(&instances);
         notes.push(
-            "iotune (scylla_io_setup) comes after the host is tuned, and never inside a cgroup that is \
-             throttled: what it measures is kept in io_properties.yaml and bounds the disk for good."
+            "Run iotune (scylla_io_setup) after tuning the host, and never in a throttled cgroup: its \
+             results stay in io_properties.yaml and limit the disk permanently."
                 .into(),
         );
         notes.push(
-            "Seastar reads cpuset and memory limits of its cgroup, but not the CPU quota: under a quota \
-             it makes a shard for every CPU and is throttled."
+            "Seastar reads the cpuset and memory limits of its cgroup, but not the CPU quota: under a \
+             quota it runs a shard on every CPU and is throttled."
                 .into(),
         );
         Ok(Flags {
@@ -49,14 +50,14 @@ fn one(context: &Context<'_>, instance: &Instance) -> Result<InstanceFlags, Flag
     }
     options += ")\n";
     let mut package = wrap(
-        "The binary takes --overprovisioned without a value, so it is just left out here; the package \
-         is never in developer mode unless told so.",
+        "The binary takes --overprovisioned without a value, so it is omitted here; the package runs \
+         in developer mode only if configured.",
         "# ",
     );
     package += &format!("CPUSET=\"--cpuset {} --smp {}\"\n", instance.cpus, instance.cpus.len());
-    let several = match context.ask.instances {
+    let several = match context.request.instances {
         1 => "",
-        _ => " (packages run one instance: give the others a file and a unit of their own)",
+        _ => " (packages run one instance: give each other instance its own file and unit)",
     };
     Ok(InstanceFlags::new(
         instance,

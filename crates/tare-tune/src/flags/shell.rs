@@ -1,11 +1,11 @@
-//! `docker run` and those that take the same options, as a script for bash: an array can hold
-//! comments, which a command continued over lines cannot.
+//! `docker run` and commands with the same options, as a bash script with arrays: an array can have
+//! comments, a command continued over lines cannot.
 
 use super::container::{self, Kind, Setting};
 use super::quote;
 use super::{Context, Flags, FlagsError, Instance, InstanceFlags, Text, comment};
 
-/// The command with everything around it.
+/// Writes the flags of a consumer that takes the options of `docker run`.
 pub(super) fn write(
     context: &Context<'_>,
     consumer: &'static str,
@@ -69,7 +69,7 @@ fn one(
     ))
 }
 
-/// A setting as an option, quoted. The three agree but for logs and swap.
+/// Writes a setting as a quoted option. The three commands differ only in logs and restarts.
 pub(super) fn option(setting: &Setting, kind: Kind) -> String {
     match setting {
         Setting::Cpus(cpus) => format!("--cpuset-cpus={cpus}"),
@@ -95,7 +95,7 @@ pub(super) fn option(setting: &Setting, kind: Kind) -> String {
             _ => "--log-driver=json-file --log-opt=max-size=100m --log-opt=max-file=3".into(),
         },
         Setting::Restart => match kind {
-            // Podman starts what says so at boot by podman-restart.service.
+            // At boot podman-restart.service starts only containers with this policy.
             Kind::Podman => "--restart=always".into(),
             _ => "--restart=unless-stopped".into(),
         },

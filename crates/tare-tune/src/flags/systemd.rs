@@ -22,24 +22,23 @@ impl Consumer for Systemd {
         let each = instances.iter().map(|instance| one(context, instance)).collect();
         let mut notes = context.common_notes(&instances);
         notes.push(
-            "After writing the file: systemctl daemon-reload, then restart the unit. AllowedCPUs= and \
-             AllowedMemoryNodes= need cgroup v2; CPUAffinity= and NUMAPolicy= work with both."
+            "After writing the file, run systemctl daemon-reload, then restart the unit. AllowedCPUs= \
+             and AllowedMemoryNodes= need cgroup v2; CPUAffinity= and NUMAPolicy= work with both \
+             versions."
                 .into(),
         );
         notes.push(
-            "No CPUQuota= (it throttles) and no SystemCallFilter= (every call would run a filter): a \
-             unit has neither by default."
+            "Do not set CPUQuota= (it throttles) or SystemCallFilter= (every call would run a filter); \
+             a unit has neither by default."
                 .into(),
         );
         notes.push(
-            "To keep other services off these CPUs as well: AllowedCPUs= with the interrupts' CPUs for \
-             system.slice and user.slice, and Slice= with a slice of its own for the database."
+            "To keep other services off these CPUs, set AllowedCPUs= to the interrupt CPUs for \
+             system.slice and user.slice, and Slice= to a separate slice for the database."
                 .into(),
         );
         if context.engine == Engine::Scylla {
-            notes.push(
-                "Scylla needs its own options beside this: tare tune flags --for scylla.".into(),
-            );
+            notes.push("Scylla also needs its own options: tare tune flags --for scylla.".into());
         }
         Ok(Flags {
             consumer: self.name(),
@@ -51,7 +50,7 @@ impl Consumer for Systemd {
     }
 }
 
-/// The unit of a database, a template's instance where there are several.
+/// Returns the unit of a database: an instance of a template if there are several.
 fn unit(context: &Context<'_>, number: u32) -> String {
     let unit = match context.engine {
         Engine::Scylla => "scylla-server",
@@ -60,13 +59,13 @@ fn unit(context: &Context<'_>, number: u32) -> String {
         Engine::PostgreSql => "postgresql",
         Engine::Other => "db",
     };
-    match context.ask.instances {
+    match context.request.instances {
         1 => format!("{unit}.service"),
         _ => format!("{unit}@{number}.service"),
     }
 }
 
-/// systemd separates CPUs by blanks, as it does all words; it takes commas too.
+/// Lists CPUs or nodes separated by spaces, as in other systemd settings. Commas would work too.
 fn list(set: &CpuSet) -> String {
     set.to_string().replace(',', " ")
 }
@@ -85,7 +84,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     );
     add(
         format!("CPUAffinity={cpus}"),
-        "The same where the kernel has no cpuset controller of cgroup v2; a thread may widen this one.",
+        "The same without the cpuset controller of cgroup v2, but a thread can widen this set.",
         "man 5 systemd.exec",
         None,
     );
@@ -99,11 +98,11 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         );
         if context.engine != Engine::Scylla {
             let (policy, why) = match instance.nodes.len() {
-                1 => ("bind", "The same where there is no cpuset controller of cgroup v2."),
+                1 => ("bind", "The same without the cpuset controller of cgroup v2."),
                 _ => (
                     "interleave",
-                    "Threads of this engine go where they like, so memory is spread over the nodes \
-                     rather than filling the first.",
+                    "Threads of this engine run on any of its nodes, so memory is spread over the \
+                     nodes instead of filling the first.",
                 ),
             };
             let text = format!("NUMAPolicy={policy}\nNUMAMask={nodes}");
@@ -113,7 +112,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     let files = context.host.files();
     add(
         format!("LimitNOFILE={files}"),
-        "Open files: a descriptor for each SSTable component and connection.",
+        "Open files: one descriptor per SSTable component and connection.",
         "scylla-server.service: LimitNOFILE",
         None,
     );
@@ -121,7 +120,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         let bytes = context.host.locked_max.map_or("infinity".into(), |bytes| bytes.to_string());
         add(
             format!("LimitMEMLOCK={bytes}"),
-            "It locks its memory, so that none of it is swapped out.",
+            "The database locks its memory, so that none of it is swapped out.",
             "man 2 mlockall; DataStax: recommended production settings",
             None,
         );
@@ -129,7 +128,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     if !matches!(context.engine, Engine::Scylla | Engine::TareDb) {
         add(
             "TasksMax=32768".into(),
-            "Threads or processes: one for each connection needs more than systemd's default share.",
+            "Threads or processes: one per connection needs more than systemd's default.",
             "man 5 systemd.resource-control; DataStax: nproc 32768",
             None,
         );
@@ -137,14 +136,14 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
     if let Some(bytes) = context.memory_bytes() {
         add(
             format!("MemoryMax={bytes}\nMemorySwapMax=0"),
-            "All its memory, page cache included, and no swap beside it.",
+            "All memory of the instance, page cache included, without swap.",
             "Documentation/admin-guide/cgroup-v2.rst: memory.max",
             Some(Layer::Memory),
         );
     }
     add(
         "Restart=on-failure".into(),
-        "It comes back after a crash; the settings here hold for every start.",
+        "Restarts after a crash; these settings apply to every start.",
         "man 5 systemd.service",
         None,
     );

@@ -39,7 +39,7 @@ fn one(context: &Context<'_>, instance: &Instance) -> InstanceFlags {
         body += &format!("{}  {}\n", comment(flag, "  "), quote::shell(&flag.text));
     }
     // In the background, so that the next instance starts too.
-    let ampersand = if context.ask.instances > 1 { " &" } else { "" };
+    let ampersand = if context.request.instances > 1 { " &" } else { "" };
     body += &format!(")\ntare db \"${{options[@]}}\"{ampersand}\n");
     InstanceFlags::new(
         instance,

@@ -9,7 +9,7 @@ use tare_std::cpus::CpuSet;
 use super::*;
 use crate::machine::topology::{Core, Node};
 
-/// A machine with the sibling of CPU i at i + cores, as AWS and GCE number them.
+/// Returns a machine where the sibling of CPU i is i + cores, as AWS and GCE number them.
 pub(super) fn machine(nodes: u32, cores: u32, threads: u32) -> Topology {
     let core = |node: u32, core: u32| Core {
         cpus: (0..threads).map(|thread| thread * nodes * cores + node * cores + core).collect(),
@@ -53,8 +53,8 @@ fn host() -> Host {
     Host { memory_bytes: Some(244 << 30), nr_open: Some(1_048_576), ..Host::default() }
 }
 
-fn flags(name: &str, ask: &Ask, (topology, cpus): &(Topology, CpuSets)) -> Flags {
-    write(consumer(name).unwrap(), ask, topology, cpus, &host()).unwrap()
+fn flags(name: &str, request: &Request, (topology, cpus): &(Topology, CpuSets)) -> Flags {
+    write(consumer(name).unwrap(), request, topology, cpus, &host()).unwrap()
 }
 
 /// Compares with a golden text, or writes it.
@@ -74,12 +74,12 @@ fn golden(name: &str, text: &str) {
     );
 }
 
-fn with_profile() -> Ask {
-    Ask { seccomp: Some("/etc/tare/seccomp.json".into()), ..Ask::default() }
+fn with_profile() -> Request {
+    Request { seccomp: Some("/etc/tare/seccomp.json".into()), ..Request::default() }
 }
 
 #[test]
-fn one_instance_on_one_node() {
+fn writes_one_instance_on_one_node() {
     for consumer in ALL {
         let text = flags(consumer.name(), &with_profile(), &i3_8xlarge()).text();
         golden(&format!("{}-i3.8xlarge", consumer.name()), &text);
@@ -87,33 +87,33 @@ fn one_instance_on_one_node() {
 }
 
 #[test]
-fn two_instances_on_two_nodes() {
-    let ask = Ask { instances: 2, ..Ask::default() };
+fn writes_two_instances_on_two_nodes() {
+    let request = Request { instances: 2, ..Request::default() };
     for consumer in ALL {
-        let text = flags(consumer.name(), &ask, &i3_16xlarge()).text();
+        let text = flags(consumer.name(), &request, &i3_16xlarge()).text();
         golden(&format!("{}-two-nodes", consumer.name()), &text);
     }
 }
 
 #[test]
-fn a_machine_of_two_cpus() {
+fn writes_flags_for_two_cpus() {
     let memory_bytes = Some(8 << 30);
-    let ask = Ask { image: Some("postgres:18".into()), memory_bytes, ..with_profile() };
+    let request = Request { image: Some("postgres:18".into()), memory_bytes, ..with_profile() };
     for name in ["docker", "kubernetes", "quadlet"] {
-        golden(&format!("{name}-two-cpus"), &flags(name, &ask, &two_cpus()).text());
+        golden(&format!("{name}-two-cpus"), &flags(name, &request, &two_cpus()).text());
     }
-    let ask = Ask { memory_bytes, ..Ask::default() };
+    let request = Request { memory_bytes, ..Request::default() };
     for name in ["tare-db", "cassandra"] {
-        golden(&format!("{name}-two-cpus"), &flags(name, &ask, &two_cpus()).text());
+        golden(&format!("{name}-two-cpus"), &flags(name, &request, &two_cpus()).text());
     }
 }
 
 #[test]
 fn flags_show_measured_gains() {
     let sentence = "r.tare, write: without it 12.3 % more CPU per operation [10.1, 14.6].";
-    let mut ask = Ask::default();
-    ask.measured.insert(Layer::Network, vec![sentence.into()]);
-    let flags = flags("docker", &ask, &i3_8xlarge());
+    let mut request = Request::default();
+    request.measured.insert(Layer::Network, vec![sentence.into()]);
+    let flags = flags("docker", &request, &i3_8xlarge());
     let measured = |text: &str| {
         let mut all = flags.instances[0].flags.iter();
         all.find(|flag| flag.text.starts_with(text)).unwrap().measured.clone()
@@ -127,9 +127,9 @@ fn flags_show_measured_gains() {
 #[test]
 fn shards_match_cpus_and_instances_are_disjoint() {
     for instances in [1, 2, 3, 7, 30] {
-        let ask = Ask { instances, memory_bytes: Some(128 << 30), ..Ask::default() };
+        let request = Request { instances, memory_bytes: Some(128 << 30), ..Request::default() };
         for consumer in ALL {
-            let flags = flags(consumer.name(), &ask, &i3_16xlarge());
+            let flags = flags(consumer.name(), &request, &i3_16xlarge());
             assert_eq!(flags.instances.len(), usize::try_from(instances).unwrap());
             let mut seen = CpuSet::new();
             for instance in &flags.instances {
@@ -146,7 +146,7 @@ fn shards_match_cpus_and_instances_are_disjoint() {
 }
 
 #[test]
-fn nothing_is_ever_privileged() {
+fn no_flag_is_privileged() {
     for consumer in ALL {
         let text = flags(consumer.name(), &with_profile(), &i3_16xlarge()).text();
         assert!(!text.contains("privileged"), "{}", consumer.name());
@@ -157,27 +157,28 @@ fn nothing_is_ever_privileged() {
 #[test]
 fn refuses_impossible_requests() {
     let (topology, cpus) = i3_8xlarge();
-    let error = |name: &str, ask: Ask, host: &Host| {
-        write(consumer(name).unwrap(), &ask, &topology, &cpus, host).unwrap_err().to_string()
+    let error = |name: &str, request: Request, host: &Host| {
+        write(consumer(name).unwrap(), &request, &topology, &cpus, host).unwrap_err().to_string()
     };
-    let many = error("docker", Ask { instances: 16, ..Ask::default() }, &host());
+    let many = error("docker", Request { instances: 16, ..Request::default() }, &host());
     assert!(many.contains("at most 15"), "{many}");
-    let image = error("docker", Ask { image: Some("a;id".into()), ..Ask::default() }, &host());
-    assert!(image.contains("is no name of an image"), "{image}");
-    let memory = error("kubernetes", Ask::default(), &Host::default());
+    let image =
+        error("docker", Request { image: Some("a;id".into()), ..Request::default() }, &host());
+    assert!(image.contains("is not an image name"), "{image}");
+    let memory = error("kubernetes", Request::default(), &Host::default());
     assert!(memory.contains("give --memory"), "{memory}");
-    let little = Ask { memory_bytes: Some(4 << 30), ..Ask::default() };
+    let little = Request { memory_bytes: Some(4 << 30), ..Request::default() };
     assert!(error("scylla", little, &host()).contains("too little"));
-    let path = Ask { seccomp: Some("/a b".into()), ..Ask::default() };
-    assert!(error("quadlet", path, &host()).contains("quadlet cannot take the path"));
+    let path = Request { seccomp: Some("/a b".into()), ..Request::default() };
+    assert!(error("quadlet", path, &host()).contains("cannot be quoted for quadlet"));
 }
 
 #[test]
 fn kubelet_reserves_whole_cores() {
-    // One thread of a core takes interrupts, as on 8 CPUs: its sibling cannot be given away either.
+    // One thread of a core takes interrupts, as on 8 CPUs: its sibling must be reserved too.
     let topology = machine(1, 4, 2);
     let cpus = sets(&topology, "0", "1-7");
-    let flags = flags("kubernetes", &Ask::default(), &(topology, cpus));
+    let flags = flags("kubernetes", &Request::default(), &(topology, cpus));
     assert!(flags.shared[0].body.contains("reservedSystemCPUs: \"0,4\""), "{flags:?}");
     assert_eq!(flags.instances[0].cpus, list("1-3,5-7"));
     assert!(flags.instances[0].texts[0].body.contains("cpu: \"6\""), "{flags:?}");

@@ -1,75 +1,75 @@
-//! irqbalance: the daemon that moves interrupts between CPUs, controlled through its socket.
+//! Controls irqbalance, the daemon that moves interrupts between CPUs, through its socket.
 //!
-//! irqbalance moves interrupts that Tare placed away again within its interval (10 s unless set
-//! otherwise) if the interrupt is not banned. Its socket takes bans at once: no file is edited, the
-//! daemon is not started again, and putting the old list back undoes it. (Restarts are limited:
-//! six within 10 s and systemd gives the service up, cri-o #9405.) Where a build has no socket, the
-//! file with its options is the second way (`options_file`).
+//! irqbalance moves an interrupt that Tare placed again within its interval (10 s by default),
+//! unless the interrupt is banned. Bans through its socket take effect at once: no file is edited,
+//! the daemon is not restarted, and restoring the old list undoes them. (Restarts are limited:
+//! after six within 10 s systemd stops restarting the service, cri-o #9405.) A build without a
+//! socket needs its options file (`options_file`).
 //!
-//! Limits: bans made through the socket end with the process. A message holds at most 500 bytes
-//! (`MESSAGE_BYTES_MAX`), which is room for about 120 interrupts of three digits.
+//! Limits: bans through the socket end with the process. A message has at most 500 bytes
+//! (`MESSAGE_BYTES_MAX`), room for about 120 interrupts of three digits.
 
 pub mod options_file;
 mod socket;
 
 use tare_std::cpus::{CpuSet, ParseCpuSetError};
 
-use crate::SettingErrorClass;
+use crate::setting::SettingErrorClass;
 pub use socket::Irqbalance;
 
 /// The longest message that irqbalance reads whole (the buffer of `sock_handle` in its
-/// irqbalance.c). What is beyond is lost, and the number that it cuts becomes another interrupt.
+/// irqbalance.c). The rest is lost, and a truncated number means another interrupt.
 pub const MESSAGE_BYTES_MAX: usize = 500;
 
-/// What the living irqbalance says of itself (`setup` in irqbalance(1), section API).
+/// The setup that the running irqbalance reports (`setup` in irqbalance(1), section API).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Setup {
-    /// Seconds between two rounds of moving interrupts.
+    /// Seconds between two passes of moving interrupts.
     pub interval_s: u32,
-    /// Interrupts that it leaves alone by its command line or its socket, ascending. Those that a
-    /// policy script or `--banmod` bans are not among them.
+    /// Interrupts banned by its command line or its socket, ascending. Bans by a policy script or
+    /// `--banmod` are not included.
     pub banned_irqs: Vec<u32>,
-    /// CPUs that it gives no interrupts.
+    /// CPUs to which it moves no interrupts.
     pub banned_cpus: CpuSet,
 }
 
 /// Why irqbalance could not be queried or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum IrqbalanceError {
-    #[error("irqbalance does not run here")]
+    #[error("irqbalance is not running")]
     NotRunning,
     #[error(
         "irqbalance (process {pid}) has no socket: it was built without one; ban interrupts in \
          its options file"
     )]
     NoSocket { pid: u32 },
-    #[error("cannot look for irqbalance in {path}")]
-    Look { path: String, source: std::io::Error },
-    #[error("cannot ask irqbalance at {address}")]
-    Ask { address: String, source: std::io::Error },
-    #[error("irqbalance at {address} gave no answer: it answers root only")]
+    #[error("cannot find irqbalance in {path}")]
+    Find { path: String, source: std::io::Error },
+    #[error("cannot query irqbalance at {address}")]
+    Query { address: String, source: std::io::Error },
+    #[error("irqbalance at {address} did not answer: it answers only root")]
     Denied { address: String },
-    #[error("irqbalance answered {text:?}, which is no setup")]
+    #[error("cannot parse irqbalance's answer {text:?}")]
     Answer { text: String },
-    #[error("irqbalance answered a mask of CPUs that makes no sense")]
+    #[error("cannot parse the CPU mask in irqbalance's answer")]
     Mask { source: ParseCpuSetError },
     #[error(
         "cannot ban {count} interrupts through irqbalance's socket: it reads {MESSAGE_BYTES_MAX} \
          bytes; ban them in its options file"
     )]
     TooMany { count: usize },
-    #[error("irqbalance was told to leave {wanted:?} alone but leaves {now:?}")]
+    #[error("irqbalance bans interrupts {now:?} although the request was {wanted:?}")]
     NotTaken { wanted: Vec<u32>, now: Vec<u32> },
 }
 
 impl IrqbalanceError {
-    /// The kind of trouble that it is for a tuning.
+    /// Returns the class of the error for a tuning.
     pub fn class(&self) -> SettingErrorClass {
         use std::io::ErrorKind::PermissionDenied;
         match self {
             Self::NotRunning | Self::NoSocket { .. } => SettingErrorClass::Absent,
             Self::Denied { .. } => SettingErrorClass::Permission,
-            Self::Look { source, .. } | Self::Ask { source, .. }
+            Self::Find { source, .. } | Self::Query { source, .. }
                 if source.kind() == PermissionDenied =>
             {
                 SettingErrorClass::Permission
@@ -80,7 +80,7 @@ impl IrqbalanceError {
     }
 }
 
-/// Interrupts that the living irqbalance leaves alone, ascending.
+/// Returns the interrupts that are banned in the running irqbalance, ascending.
 ///
 /// # Errors
 /// When it does not run, has no socket or does not answer.
@@ -88,8 +88,8 @@ pub fn bans() -> Result<Vec<u32>, IrqbalanceError> {
     Ok(running()?.setup()?.banned_irqs)
 }
 
-/// Makes the living irqbalance leave exactly these interrupts alone: the list replaces the one it
-/// had. It is read back. Takes effect before irqbalance moves an interrupt again.
+/// Bans exactly these interrupts in the running irqbalance: the list replaces the old one and is
+/// read back. It takes effect before irqbalance next moves an interrupt.
 ///
 /// # Errors
 /// When it does not run, has no socket, does not answer, or did not take the list.
@@ -97,7 +97,7 @@ pub fn set_bans(irqs: &[u32]) -> Result<(), IrqbalanceError> {
     running()?.set_bans(irqs)
 }
 
-/// CPUs that the living irqbalance gives no interrupts.
+/// Returns the CPUs to which the running irqbalance moves no interrupts.
 ///
 /// # Errors
 /// When it does not run, has no socket or does not answer.
@@ -109,8 +109,8 @@ fn running() -> Result<Irqbalance, IrqbalanceError> {
     Irqbalance::find()?.ok_or(IrqbalanceError::NotRunning)
 }
 
-/// What a snapshot keeps of the living irqbalance: pseudo paths below `/tare/irqbalance` with their
-/// text. Empty when it does not run. Where it runs but cannot be asked, `trouble` says why.
+/// Returns the pseudo files of a snapshot below `/tare/irqbalance`: path and text. Empty when
+/// irqbalance does not run. If it runs but cannot be queried, the file `trouble` has the error.
 pub fn describe() -> Vec<(String, String)> {
     let file = |name: &str, text: String| (format!("/tare/irqbalance/{name}"), text);
     let mut files = Vec::new();
@@ -123,7 +123,7 @@ pub fn describe() -> Vec<(String, String)> {
     };
     let answer = found.and_then(|irqbalance| {
         files.push(file("socket", irqbalance.address()));
-        irqbalance.ask_setup()
+        irqbalance.query_setup()
     });
     match answer.and_then(|text| Ok((Setup::parse(&text)?, text))) {
         Ok((setup, text)) => {
@@ -136,7 +136,7 @@ pub fn describe() -> Vec<(String, String)> {
     files
 }
 
-/// Numbers as the setting `Key::IrqbalanceBans` has them: ascending, separated by spaces.
+/// Formats numbers as a value of `Key::IrqbalanceBans`: ascending, separated by spaces.
 pub fn numbers(irqs: &[u32]) -> String {
     let mut irqs = irqs.to_vec();
     irqs.sort_unstable();
@@ -145,12 +145,12 @@ pub fn numbers(irqs: &[u32]) -> String {
 }
 
 /// Whether a list of bans fits into one message.
-pub fn fits(irqs: &[u32]) -> bool {
+pub fn fits_in_message(irqs: &[u32]) -> bool {
     request(irqs).len() <= MESSAGE_BYTES_MAX
 }
 
-/// The message that sets the bans. An empty list has a word of its own: without one irqbalance
-/// would read the missing number as interrupt 0.
+/// Returns the message that sets the bans. An empty list is `NONE`: irqbalance would read a missing
+/// number as interrupt 0.
 fn request(irqs: &[u32]) -> String {
     match irqs.is_empty() {
         true => "settings ban irqs NONE".into(),
@@ -197,7 +197,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn answers_are_read() {
+    fn parses_answers() {
         let check = |text: &str, irqs: &[u32], cpus: &str| {
             let setup = Setup::parse(text).unwrap();
             assert_eq!(setup.banned_irqs, irqs, "{text}");
@@ -216,11 +216,11 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_whole_or_refused() {
+    fn formats_requests_and_checks_their_length() {
         assert_eq!(request(&[]), "settings ban irqs NONE");
         assert_eq!(request(&[39, 38, 39]), "settings ban irqs 38 39");
         let irqs: Vec<u32> = (100..220).collect();
-        assert!(fits(&irqs));
-        assert!(!fits(&(100..240).collect::<Vec<_>>()));
+        assert!(fits_in_message(&irqs));
+        assert!(!fits_in_message(&(100..240).collect::<Vec<_>>()));
     }
 }

@@ -1,13 +1,13 @@
-//! The file with irqbalance's options: the second way to ban interrupts, where it has no socket.
+//! irqbalance's options file, for banning interrupts where it has no socket.
 //!
-//! Tare does not write this file: a wrong line keeps irqbalance from starting, distributions differ
-//! in its place, its key and how the service is started again, and other tools edit it too (cri-o,
-//! tuned, perftune). The plan prints the line, with a mark above it: the next line takes the place
-//! of the one before, so that bans of interrupts that have another number since do not pile up.
+//! Tare does not write this file: a wrong line keeps irqbalance from starting; its path, its key
+//! and the restart of the service differ by distribution; and other tools edit it too (cri-o,
+//! tuned, perftune.py). The plan prints the line with a mark above it. The next printed line
+//! replaces the previous one, so bans of interrupts whose numbers have changed do not pile up.
 
 use crate::snapshot::Snapshot;
 
-/// What `take` keeps of a host for this module.
+/// The files that a snapshot keeps for this module.
 pub const FILES: &[&str] = &[
     "/etc/default/irqbalance",
     "/etc/sysconfig/irqbalance",
@@ -20,28 +20,28 @@ pub const FILES: &[&str] = &[
     "/run/systemd/system",
 ];
 
-/// The comment above a line of Tare: the numbers that it banned.
+/// Starts the comment above a line of Tare, which lists the banned numbers.
 pub(crate) const MARK: &str = "# tare banned:";
 
-/// The file that irqbalance's service takes its options from.
+/// The file with the options of irqbalance's service.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OptionsFile {
     pub path: String,
     /// The variable of the options: `IRQBALANCE_ARGS`, `OPTIONS`, `IRQBALANCE_OPTS`.
     pub key: String,
-    /// Words of the line as it is now; empty where there is none.
+    /// The words of the current line; empty if there is none.
     pub options: Vec<String>,
-    /// What Tare's mark says it banned before.
+    /// The interrupts that Tare's mark lists as banned before.
     pub marked: Vec<u32>,
-    /// The command that makes irqbalance read the file again.
+    /// The command that restarts irqbalance, so that it reads the file.
     pub restart: String,
 }
 
 impl OptionsFile {
-    /// The file of a host; `None` where none of the known ones exists.
+    /// Finds the file of a host; `None` if none of the known files exists.
     ///
-    /// The unit of the service says which variable irqbalance is started with and where it is
-    /// read from; guessing by the distribution has been wrong (seastar #502, #571).
+    /// The unit of the service names the variable and its file. Guessing by the distribution has
+    /// been wrong (seastar #502, #571).
     pub fn find(snapshot: &Snapshot) -> Option<Self> {
         let unit = unit(snapshot);
         let known =
@@ -67,7 +67,7 @@ impl OptionsFile {
         Some(Self { path, key, options, marked, restart: restart(snapshot) })
     }
 
-    /// Interrupts that the line bans now, ascending.
+    /// Returns the interrupts that the current line bans, ascending.
     pub fn bans(&self) -> Vec<u32> {
         let mut bans = split(&self.options).0;
         bans.sort_unstable();
@@ -75,10 +75,10 @@ impl OptionsFile {
         bans
     }
 
-    /// The lines to put in place of the present ones: the mark and the options with the bans.
+    /// Returns the lines that replace the current ones: the mark, and the options with the bans.
     ///
-    /// Bans that Tare's mark names, and those of interrupts that `exists` denies, go; every other
-    /// option stays.
+    /// Bans that Tare's mark lists and bans of interrupts that do not exist are dropped; all other
+    /// options stay.
     pub fn lines(&self, ours: &[u32], exists: impl Fn(u32) -> bool) -> String {
         let (bans, mut words) = split(&self.options);
         let others = bans.into_iter().filter(|ban| exists(*ban) && !self.marked.contains(ban));
@@ -89,7 +89,7 @@ impl OptionsFile {
         format!("{MARK} {}\n{}", super::numbers(ours), self.line(&words))
     }
 
-    /// The line that perftune.py would write: each missing ban appended, none removed.
+    /// Returns the line that perftune.py would write: each missing ban appended, none removed.
     pub fn line_of_perftune(&self, irqs: &[u32]) -> String {
         let now = self.bans();
         let missing = irqs.iter().filter(|irq| !now.contains(irq));
@@ -105,7 +105,8 @@ impl OptionsFile {
     }
 }
 
-/// The bans among options, and the rest. `--banirq=38`, `--banirq 38`, `-i38` and `-i 38` are one.
+/// Splits options into bans and the rest. `--banirq=38`, `--banirq 38`, `-i38` and `-i 38` are the
+/// same.
 fn split(options: &[String]) -> (Vec<u32>, Vec<String>) {
     let (mut bans, mut rest) = (Vec::new(), Vec::new());
     let mut words = options.iter().peekable();
@@ -130,9 +131,8 @@ fn split(options: &[String]) -> (Vec<u32>, Vec<String>) {
     (bans, rest)
 }
 
-/// Value of the last assignment of a variable, without its quotes. A quote that was opened and not
-/// closed, or closed and not opened (perftune.py leaves such a one behind an unquoted value), is
-/// none.
+/// Returns the value of the last assignment of a variable, without its quotes. An unbalanced quote
+/// is dropped too: perftune.py leaves one behind an unquoted value.
 fn value(text: &str, key: &str) -> Option<String> {
     let mut assignments = text.lines().filter_map(|line| {
         let line = line.trim();
@@ -148,7 +148,7 @@ fn value(text: &str, key: &str) -> Option<String> {
     Some(inner.split(quote).next().unwrap_or(inner).to_string())
 }
 
-/// The unit of the service with its drop-ins, as one text.
+/// Returns the unit of the service with its drop-ins as one text.
 fn unit(snapshot: &Snapshot) -> Option<String> {
     let folders = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
     let path = |folder: &&str| snapshot.read(&format!("{folder}/irqbalance.service"));
@@ -161,14 +161,15 @@ fn unit(snapshot: &Snapshot) -> Option<String> {
     Some(text)
 }
 
-/// The last file in /etc that the unit takes variables from.
+/// Returns the last environment file in /etc that the unit names.
 fn environment_file(unit: &str) -> Option<String> {
     let files = unit.lines().filter_map(|line| line.trim().strip_prefix("EnvironmentFile="));
     let mut files = files.map(|file| file.trim().trim_start_matches('-'));
     files.rfind(|file| file.starts_with("/etc/")).map(str::to_string)
 }
 
-/// The variable that the unit starts irqbalance with: `$IRQBALANCE_ARGS` or `${IRQBALANCE_ARGS}`.
+/// Returns the variable with irqbalance's options in the unit: `$IRQBALANCE_ARGS` or
+/// `${IRQBALANCE_ARGS}`.
 fn variable(unit: &str) -> Option<String> {
     let mut starts = unit.lines().filter_map(|line| line.trim().strip_prefix("ExecStart="));
     let words = starts.rfind(|line| line.contains("irqbalance"))?.split_whitespace();
@@ -176,8 +177,8 @@ fn variable(unit: &str) -> Option<String> {
     names.map(|name| name.trim_matches(['{', '}']).to_string()).next_back()
 }
 
-/// How irqbalance is started again here. A host without systemd, or a container that sees only the
-/// host's processes, has no systemctl (seastar #930).
+/// Returns the command that restarts irqbalance. A host without systemd, or a container that sees
+/// only the host's processes, has no systemctl (seastar #930).
 fn restart(snapshot: &Snapshot) -> String {
     if snapshot.exists("/run/systemd/system") {
         "systemctl try-restart irqbalance.service".into()
@@ -186,8 +187,7 @@ fn restart(snapshot: &Snapshot) -> String {
     } else if snapshot.exists("/etc/init.d/irqbalance") {
         "/etc/init.d/irqbalance restart".into()
     } else {
-        "end irqbalance and start it again as this host does (no systemd and no init script found)"
-            .into()
+        "restart irqbalance as this host does (no systemd and no init script found)".into()
     }
 }
 
@@ -209,7 +209,7 @@ mod tests {
         ExecStart=/usr/sbin/irqbalance --foreground $IRQBALANCE_ARGS\n";
 
     #[test]
-    fn the_unit_names_file_and_key() {
+    fn unit_names_file_and_key() {
         let check = |files: &[(&str, &str)], expect: Option<(&str, &str, &str)>| {
             let found = OptionsFile::find(&host(files));
             let found = found.as_ref().map(|f| (&*f.path, &*f.key, &*f.restart));
@@ -233,16 +233,16 @@ mod tests {
         let gentoo = ("/etc/conf.d/irqbalance", "");
         let openrc = "rc-service irqbalance restart";
         check(&[gentoo, script], Some(("/etc/conf.d/irqbalance", "IRQBALANCE_OPTS", openrc)));
-        // SLES as seen from a container: no systemctl, no script (seastar #930).
+        // SLES from within a container: no systemctl, no script (seastar #930).
         let sles = OptionsFile::find(&host(&[("/etc/sysconfig/irqbalance", "")])).unwrap();
         assert_eq!(sles.key, "IRQBALANCE_ARGS");
-        assert!(sles.restart.starts_with("end irqbalance"), "{}", sles.restart);
+        assert!(sles.restart.starts_with("restart irqbalance"), "{}", sles.restart);
         check(&[], None);
         check(&[script], None);
     }
 
     #[test]
-    fn a_drop_in_wins() {
+    fn drop_in_overrides_unit() {
         let drop_in = "[Service]\nExecStart=\nExecStart=/usr/sbin/irqbalance $EXTRA\n\
             EnvironmentFile=/etc/irq.env";
         let found = OptionsFile::find(&host(&[
@@ -253,9 +253,9 @@ mod tests {
         assert_eq!((&*found.path, &*found.key), ("/etc/irq.env", "EXTRA"));
     }
 
-    /// Defect 3: however the line is quoted, what comes out is quoted once.
+    /// Defect 3: the new line has one pair of quotes, whatever the old one had.
     #[test]
-    fn lines_are_read_however_quoted() {
+    fn reads_lines_with_any_quotes() {
         let check = |line: &str, expect: &str| {
             let files = [
                 ("/etc/default/irqbalance", line),
@@ -270,7 +270,7 @@ mod tests {
         check("IRQBALANCE_ARGS='--deepestcache=2'", with);
         check("  export IRQBALANCE_ARGS=\"--deepestcache=2\" # mine", with);
         check("IRQBALANCE_ARGS=--deepestcache=1\nIRQBALANCE_ARGS=--deepestcache=2", with);
-        // What perftune.py leaves behind an unquoted value.
+        // perftune.py leaves this quote behind an unquoted value.
         check("IRQBALANCE_ARGS=--deepestcache=2 --banirq=38\"", with);
         check("IRQBALANCE_ARGS=\"--deepestcache=2 --banirq=38", with);
         check("#IRQBALANCE_ARGS=--deepestcache=9", r#"IRQBALANCE_ARGS="--banirq=38""#);
@@ -280,9 +280,9 @@ mod tests {
         check(r#"IRQBALANCE_ARGS='-l "/etc/p"'"#, policy);
     }
 
-    /// Defect 2: bans of a former boot go.
+    /// Defect 2: bans of an earlier boot are dropped.
     #[test]
-    fn stale_bans_go() {
+    fn drops_stale_bans() {
         let check = |text: &str, ours: &[u32], expect: &str| {
             let files = [
                 ("/etc/default/irqbalance", text),

@@ -1,15 +1,14 @@
-//! irqbalance's socket: finding it and talking to it.
+//! Finds irqbalance's socket and sends requests to it.
 //!
-//! Method: the process is found by its name in /proc, and its socket by the inode that both
-//! /proc/PID/fd and the table of sockets (/proc/PID/net/unix) name. So it does not matter where a
-//! version puts it: /run/irqbalance/irqbalancePID.sock or, where that folder is missing, an
-//! abstract name (in 1.9.2 one of 107 zero bytes). Each request is a connection of its own, carries
-//! the credentials of the sender (irqbalance answers uid 0 only), and ends when irqbalance closes
-//! it.
+//! Method: the process is found by its name in /proc, and its socket by the inode that is both in
+//! /proc/PID/fd and in the table of sockets (/proc/PID/net/unix). So the location does not matter:
+//! /run/irqbalance/irqbalancePID.sock or, if that folder is missing, an abstract name (in 1.9.2 one
+//! of 107 zero bytes). Each request has its own connection, carries the credentials of the sender
+//! (irqbalance answers only uid 0), and ends when irqbalance closes it.
 //!
-//! **Invariant:** no connection without a request, and none is closed before the answer. On a
-//! connection that is closed at once irqbalance 1.9.2 takes its last request for the new one,
-//! writes the answer to a closed socket and dies of SIGPIPE (tried).
+//! **Invariant:** every connection sends a request and stays open until the answer. If a connection
+//! is closed at once, irqbalance 1.9.2 takes its previous request for the new one, writes the
+//! answer to a closed socket and dies of SIGPIPE (observed).
 
 use std::fs;
 use std::io::{self, IoSlice, Read};
@@ -23,12 +22,12 @@ use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, UCred};
 
 use super::{IrqbalanceError, Setup, request};
 
-/// How long irqbalance may take to answer. It answers between two rounds, which take milliseconds,
-/// or a process per interrupt where a policy script is used. Generous, because giving up is a
-/// connection closed before the answer.
+/// How long irqbalance may take to answer. It answers between two passes, which take milliseconds,
+/// or one process per interrupt with a policy script. The limit is generous, because a timeout
+/// closes the connection before the answer.
 const TIME_LIMIT: Duration = Duration::from_secs(30);
 
-/// A living irqbalance with its socket.
+/// A running irqbalance with its socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Irqbalance {
     pid: u32,
@@ -42,7 +41,7 @@ enum Address {
 }
 
 impl Irqbalance {
-    /// The irqbalance of this host; `None` when none runs.
+    /// Finds the irqbalance of this host; `None` when none runs.
     ///
     /// # Errors
     /// When it has no socket, or /proc cannot be read.
@@ -50,7 +49,7 @@ impl Irqbalance {
         process()?.map(Self::of).transpose()
     }
 
-    /// The irqbalance that is a process.
+    /// Returns the irqbalance of a process.
     ///
     /// # Errors
     /// When it has no socket that this process may use.
@@ -59,11 +58,12 @@ impl Irqbalance {
         Ok(Self { pid, address })
     }
 
+    /// Returns its process id.
     pub fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Where its socket is, to read: a path, or `@` and the abstract name.
+    /// Returns the address of its socket for messages: a path, or `@` and the abstract name.
     pub fn address(&self) -> String {
         match &self.address {
             Address::Path(path) => path.display().to_string(),
@@ -74,31 +74,31 @@ impl Irqbalance {
         }
     }
 
-    /// What it says of itself.
+    /// Queries its setup.
     ///
     /// # Errors
-    /// When it does not answer, or something else.
+    /// When it does not answer, or the answer cannot be parsed.
     pub fn setup(&self) -> Result<Setup, IrqbalanceError> {
-        Setup::parse(&self.ask_setup()?)
+        Setup::parse(&self.query_setup()?)
     }
 
-    pub(super) fn ask_setup(&self) -> Result<String, IrqbalanceError> {
-        let answer = self.ask("setup")?;
+    pub(super) fn query_setup(&self) -> Result<String, IrqbalanceError> {
+        let answer = self.send("setup")?;
         match answer.is_empty() {
             true => Err(IrqbalanceError::Denied { address: self.address() }),
             false => Ok(answer),
         }
     }
 
-    /// Replaces the list of interrupts that it leaves alone, and reads it back.
+    /// Replaces the list of banned interrupts and reads it back.
     ///
     /// # Errors
     /// When the list is too long for a message, or was not taken.
     pub fn set_bans(&self, irqs: &[u32]) -> Result<(), IrqbalanceError> {
-        if !super::fits(irqs) {
+        if !super::fits_in_message(irqs) {
             return Err(IrqbalanceError::TooMany { count: irqs.len() });
         }
-        self.ask(&request(irqs))?;
+        self.send(&request(irqs))?;
         let now = self.setup()?.banned_irqs;
         let mut wanted = irqs.to_vec();
         wanted.sort_unstable();
@@ -116,8 +116,8 @@ impl Irqbalance {
     }
 
     /// Sends one request and reads until irqbalance closes the connection.
-    fn ask(&self, request: &str) -> Result<String, IrqbalanceError> {
-        let failed = |source: io::Error| IrqbalanceError::Ask { address: self.address(), source };
+    fn send(&self, request: &str) -> Result<String, IrqbalanceError> {
+        let failed = |source: io::Error| IrqbalanceError::Query { address: self.address(), source };
         let mut stream = self.connect().map_err(failed)?;
         stream.set_read_timeout(Some(TIME_LIMIT)).map_err(failed)?;
         stream.set_write_timeout(Some(TIME_LIMIT)).map_err(failed)?;
@@ -132,7 +132,7 @@ impl Irqbalance {
         let data = [IoSlice::new(request.as_bytes())];
         let flags = SendFlags::NOSIGNAL;
         let sent = rustix::net::sendmsg(&stream, &data, &mut ancillary, flags);
-        // A stream may take a part only; a request is at most 500 bytes, far below its buffer.
+        // A stream may take only part of the data, but a request is far smaller than its buffer.
         if sent.map_err(|errno| failed(errno.into()))? != request.len() {
             return Err(failed(io::ErrorKind::WriteZero.into()));
         }
@@ -142,9 +142,9 @@ impl Irqbalance {
     }
 }
 
-/// The process of irqbalance, the oldest if there are several.
+/// Returns the process id of irqbalance, the lowest if there are several.
 pub(super) fn process() -> Result<Option<u32>, IrqbalanceError> {
-    let failed = |source| IrqbalanceError::Look { path: "/proc".into(), source };
+    let failed = |source| IrqbalanceError::Find { path: "/proc".into(), source };
     let entries = fs::read_dir("/proc").map_err(failed)?.flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let named = |pid: &u32| {
@@ -154,28 +154,28 @@ pub(super) fn process() -> Result<Option<u32>, IrqbalanceError> {
     Ok(pids.filter(named).min())
 }
 
-/// Where a process listens; `None` when it does not.
+/// Returns the address on which a process listens; `None` when it does not listen.
 fn address(pid: u32) -> Result<Option<Address>, IrqbalanceError> {
-    let look = |path: &str, source| IrqbalanceError::Look { path: path.into(), source };
+    let failed = |path: &str, source| IrqbalanceError::Find { path: path.into(), source };
     let folder = format!("/proc/{pid}/fd");
-    let entries = fs::read_dir(&folder).map_err(|source| look(&folder, source))?.flatten();
+    let entries = fs::read_dir(&folder).map_err(|source| failed(&folder, source))?.flatten();
     let open: Vec<PathBuf> = entries.filter_map(|entry| fs::read_link(entry.path()).ok()).collect();
     let table_path = format!("/proc/{pid}/net/unix");
-    let table = fs::read_to_string(&table_path).map_err(|source| look(&table_path, source))?;
+    let table = fs::read_to_string(&table_path).map_err(|source| failed(&table_path, source))?;
     Ok(listening(&table, |inode| open.iter().any(|link| link == Path::new(&inode))).map(|name| {
         match name.strip_prefix('@') {
             // The kernel prints zero bytes as `@`.
             Some(name) => {
                 Address::Abstract(name.bytes().map(|b| if b == b'@' { 0 } else { b }).collect())
             }
-            // Seen from a container, /run may be another: then the way is through its root.
+            // In a container, /run may differ from the daemon's; then use the daemon's root.
             None if Path::new(name).exists() => Address::Path(name.into()),
             None => Address::Path(format!("/proc/{pid}/root{name}").into()),
         }
     }))
 }
 
-/// The name of the listening socket in /proc/net/unix whose inode (`socket:[N]`) is open.
+/// Returns the name of the listening socket in /proc/net/unix whose inode (`socket:[N]`) is open.
 fn listening(table: &str, open: impl Fn(String) -> bool) -> Option<&str> {
     table.lines().find_map(|line| {
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_listening_socket_is_found() {
+    fn finds_listening_socket() {
         let table = "Num RefCount Protocol Flags Type St Inode Path\n\
             0: 00000002 00000000 00010000 0001 01 7 /run/other\n\
             0: 00000003 00000000 00000000 0001 03 8\n\

@@ -1,16 +1,16 @@
 //! The clock source.
 //!
-//! What: `current_clocksource`, changed only when asked for; else advice.
-//! Why: engines read the clock several times for each request. With the TSC, kvm-clock or Hyper-V's
-//! page that takes some 25 ns in user space (vDSO); with hpet, acpi_pm or Xen's clock it is a
-//! system call and a slow read, about a microsecond.
+//! What: `current_clocksource`, changed only on request; otherwise advice.
+//! Why: engines read the clock several times per request. With the TSC, kvm-clock or Hyper-V's page
+//! a read takes about 25 ns in user space (vDSO); with hpet, acpi_pm or Xen's clock it is a system
+//! call and a slow read, about a microsecond.
 //! Source: the kernel's Documentation/virt/kvm/x86/timekeeping.rst and vdso(7); seastar's
 //! perftune.py.
-//! Risk: a TSC that is not in step over all CPUs gives times that run backwards; the kernel offers
-//! it only where its watchdog found it good.
+//! Risk: with TSCs that are not synchronized across CPUs, time can run backwards; the kernel offers
+//! the TSC only where its watchdog found it stable.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 use crate::snapshot::Snapshot;
 
 use super::Knob;
@@ -20,7 +20,7 @@ pub(super) struct ClockSource;
 
 const FOLDER: &str = "/sys/devices/system/clocksource/clocksource0";
 
-/// Clock sources that are read by a system call, or slowly, or both.
+/// Clock sources that need a system call, a slow read, or both.
 const SLOW: &[&str] = &["hpet", "acpi_pm", "xen", "jiffies", "refined-jiffies", "pit"];
 
 impl Knob for ClockSource {
@@ -33,15 +33,15 @@ impl Knob for ClockSource {
     }
 
     fn help(&self) -> &'static str {
-        "a clock that is read without a system call (changed only when asked)"
+        "a clock that is read without a system call (changed only on request)"
     }
 
     fn why(&self) -> &'static str {
-        "an engine reads the clock several times for each request"
+        "an engine reads the clock several times per request"
     }
 
     fn risk(&self) -> &'static str {
-        "if the TSCs of this machine are not in step, times can run backwards"
+        "time can run backwards if the TSCs of this machine are not synchronized"
     }
 
     fn source(&self) -> &'static str {
@@ -62,7 +62,7 @@ impl Knob for ClockSource {
         if perftune && !context.options.clock {
             return Vec::new();
         }
-        // Only x86 has a choice: elsewhere the architecture's counter is the clock.
+        // Only x86 has a choice. Other architectures have one counter.
         let x86 = ["tsc", "kvm-clock", "hpet", "acpi_pm"];
         let is_x86 = x86.iter().any(|name| is_offered(name) || now == *name);
         let wanted = match perftune {
@@ -71,20 +71,20 @@ impl Knob for ClockSource {
             true => return Vec::new(),
             false if SLOW.contains(&now.as_str()) && is_x86 => "tsc",
             false => {
-                let action = Action::Right { now };
+                let action = Action::AlreadySet { now };
                 return vec![context.line(self, "host", "clock source", action)];
             }
         };
         if now == wanted || (is_offered(wanted) && context.options.clock) {
             let key = Key::file(path);
-            let item = context.item(self, "host", "clock source", key, Form::Text, wanted);
+            let item = context.item(self, "host", "clock source", key, ValueFormat::Text, wanted);
             return item.into_iter().collect();
         }
         let how = match is_offered(wanted) {
             true => "apply with the option that switches the clock source too".into(),
             false => format!(
-                "this kernel does not offer {wanted} (it offers {offered}): look for \"clocksource\" \
-                 in dmesg for why it was found unstable"
+                "this kernel does not offer {wanted} (it offers {offered}): search dmesg for \
+                 \"clocksource\" to see why it was marked unstable"
             ),
         };
         let action = Action::Advise { now, wanted: wanted.into(), how };
@@ -92,7 +92,7 @@ impl Knob for ClockSource {
     }
 }
 
-/// Guests for which perftune wants kvm-clock: `systemd-detect-virt` says kvm, amazon or google,
+/// Whether perftune.py would choose kvm-clock: `systemd-detect-virt` prints kvm, amazon or google,
 /// which it finds in DMI (systemd's src/basic/virt.c).
 fn is_kvm(snapshot: &Snapshot) -> bool {
     if snapshot.read("/sys/hypervisor/type") == Some("xen") {
@@ -100,7 +100,7 @@ fn is_kvm(snapshot: &Snapshot) -> bool {
     }
     let fields = ["product_name", "sys_vendor"];
     let known = ["KVM", "OpenStack", "KubeVirt", "Amazon EC2", "QEMU", "Google Compute Engine"];
-    // A bare-metal instance of AWS has the vendor's name too, but no hypervisor below it.
+    // A bare-metal instance of AWS has the vendor's name too, but no hypervisor.
     let product = snapshot.read("/sys/class/dmi/id/product_name").unwrap_or_default();
     let is_known = fields.iter().any(|field| {
         let text = snapshot.read(&format!("/sys/class/dmi/id/{field}")).unwrap_or_default();

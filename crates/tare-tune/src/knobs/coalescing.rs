@@ -1,11 +1,11 @@
 //! Coalescing: how long the device waits for more packets before it interrupts. Reported; changed
-//! only when asked, because the right value is a trade of latency against CPU that only a
-//! measurement settles.
+//! only on request, because the right value trades latency for CPU time and only a measurement can
+//! find it.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key};
+use crate::plan::{Action, EthtoolSetting, Group, Item, Key, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct Coalescing;
@@ -20,15 +20,15 @@ impl Knob for Coalescing {
     }
 
     fn help(&self) -> &'static str {
-        "delay of the receive interrupt in µs; changed only when asked"
+        "delay of the receive interrupt in µs; changed only on request"
     }
 
     fn why(&self) -> &'static str {
-        "a longer delay saves interrupts and adds to the latency of every request"
+        "a longer delay saves interrupts but adds latency to every request"
     }
 
     fn risk(&self) -> &'static str {
-        "0 µs means an interrupt for each packet: an interrupt CPU may not keep up"
+        "an interrupt CPU may not keep up with 0 µs, which means one interrupt per packet"
     }
 
     fn source(&self) -> &'static str {
@@ -43,17 +43,17 @@ impl Knob for Coalescing {
             let adaptive = value("adaptive-rx").is_some_and(|adaptive| adaptive == "on");
             let what = "receive interrupt delay, µs";
             let shown = if adaptive { format!("{now}, adaptive") } else { now };
-            let Some(asked) = context.options.coalesce_us else {
-                let reason = "changed only when asked, with --coalesce".into();
+            let Some(requested) = context.options.coalesce_us else {
+                let reason = "changed only on request, with --coalesce".into();
                 let action = Action::Leave { now: shown, reason };
                 items.push(context.line(self, &nic.name, what, action));
                 continue;
             };
-            let wanted = asked.to_string();
+            let wanted = requested.to_string();
             if adaptive {
                 let how = format!(
-                    "the driver adapts the delay itself and would overwrite it: ethtool -C {} \
-                     adaptive-rx off rx-usecs {asked}",
+                    "the driver adapts the delay and would overwrite it; run ethtool -C {} \
+                     adaptive-rx off rx-usecs {requested}",
                     nic.name
                 );
                 let action = Action::Advise { now: shown, wanted, how };
@@ -62,12 +62,12 @@ impl Knob for Coalescing {
             }
             let setting = EthtoolSetting::CoalesceRxUs;
             let key = Key::Ethtool { nic: nic.name.clone(), setting };
-            let item = context.item(self, &nic.name, what, key, Form::Text, &wanted);
+            let item = context.item(self, &nic.name, what, key, ValueFormat::Text, &wanted);
             let Some(mut item) = item else { continue };
             if let Action::Change(change) = &mut item.action {
                 change.identity = identity(context.snapshot, nic);
             }
-            item.why = format!("{asked} µs were asked for; {}", self.why());
+            item.why = format!("--coalesce {requested}; {}", self.why());
             items.push(item);
         }
         items

@@ -1,12 +1,14 @@
-//! What a knob plans from, and how it writes its lines.
+//! The input of a knob, and the items that it returns.
 
 use crate::machine::{Disk, Machine, Nic};
-use crate::plan::{Action, Change, CpuSets, Form, Identity, Item, Key, Need, Options};
+use crate::plan::{
+    Action, Change, CpuSets, Identity, Item, Key, Options, Requirement, ValueFormat,
+};
 use crate::snapshot::Snapshot;
 
 use super::Knob;
 
-/// What a knob plans from.
+/// The input of a knob.
 #[derive(Clone, Copy, Debug)]
 pub struct Context<'a> {
     pub snapshot: &'a Snapshot,
@@ -24,29 +26,29 @@ impl Context<'_> {
         &self.machine.disks
     }
 
-    /// An item of a knob: a change if the file's value differs from the one that is wanted, else a
-    /// line that says it is right. `None` when the host has no such file.
+    /// Returns an item of a knob: a change if the value differs from `wanted`, otherwise
+    /// `AlreadySet`. `None` when the host does not have the setting.
     ///
     /// `what` is the setting in words, `key` its location. Owner, group and whether it survives a
-    /// reboot are filled in from the knob; change them in the result where they differ.
+    /// reboot come from the knob; the caller changes them in the result where they differ.
     pub fn item(
         &self,
         knob: &dyn Knob,
         subject: &str,
         what: &str,
         key: Key,
-        form: Form,
+        form: ValueFormat,
         wanted: &str,
     ) -> Option<Item> {
         let now = key.read_from(self.snapshot)?;
         let action = match form.same(&now, wanted) {
-            true => Action::Right { now: form.tidy(&now) },
+            true => Action::AlreadySet { now: form.normalize(&now) },
             false => Action::Change(Change {
-                now: form.tidy(&now),
+                now: form.normalize(&now),
                 wanted: wanted.to_string(),
                 key,
                 form,
-                need: Need::Should,
+                requirement: Requirement::Wanted,
                 identity: Identity::default(),
                 stage: 1,
             }),
@@ -54,7 +56,7 @@ impl Context<'_> {
         Some(self.line(knob, subject, what, action))
     }
 
-    /// An item with any action.
+    /// Returns an item with the given action.
     pub fn line(&self, knob: &dyn Knob, subject: &str, what: &str, action: Action) -> Item {
         Item {
             knob: knob.name().into(),

@@ -1,14 +1,14 @@
 //! The CPU frequency governor.
 //!
 //! What: `scaling_governor` of every CPU that the database or its interrupts use: `performance`.
-//! Why: other governors raise the frequency only after load has come; a shard that sleeps between
-//! requests starts each of them slowly.
+//! Why: other governors raise the frequency only after the load has risen; a shard that sleeps
+//! between requests starts each of them slowly.
 //! Source: the kernel's Documentation/admin-guide/pm/cpufreq.rst; tuned's profile
 //! throughput-performance; scylla_cpuscaling_setup.
 //! Risk: more power and heat; less room for turbo on the other cores. Guests have no such file.
 
 use crate::knobs::Context;
-use crate::plan::{Form, Group, Item, Key};
+use crate::plan::{Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -29,7 +29,7 @@ impl Knob for CpuGovernor {
     }
 
     fn why(&self) -> &'static str {
-        "other governors raise the frequency only after load has come, which lengthens each burst"
+        "other governors raise the frequency only after the load has risen, so each burst starts slowly"
     }
 
     fn risk(&self) -> &'static str {
@@ -46,9 +46,9 @@ impl Knob for CpuGovernor {
     }
 }
 
-/// Items for one file of every frequency policy that has a CPU of the plan: CPUs that share a clock
-/// share a policy, and `cpuN/cpufreq` is a link to it. Nothing where the driver does not offer the
-/// value.
+/// Returns an item for one file of every frequency policy that has a CPU of the plan. CPUs that
+/// share a clock share a policy, and `cpuN/cpufreq` is a link to it. Policies whose driver does not
+/// offer the value are left out.
 pub(super) fn plan_policies(
     knob: &dyn Knob,
     context: &Context<'_>,
@@ -70,7 +70,7 @@ pub(super) fn plan_policies(
         }
         let key = Key::file(format!("{folder}/{file}"));
         let subject = format!("cpu{cpu}");
-        items.extend(context.item(knob, &subject, file, key, Form::Text, wanted));
+        items.extend(context.item(knob, &subject, file, key, ValueFormat::Text, wanted));
     }
     items
 }

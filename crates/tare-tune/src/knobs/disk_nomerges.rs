@@ -1,17 +1,17 @@
 //! Merging of requests.
 //!
 //! What: `queue/nomerges` of each physical disk: 2, no attempt at all.
-//! Why: before it queues a request the kernel looks for one to merge it with; random I/O by a
-//! database finds none, and pays for the search on every request.
+//! Why: before it queues a request, the kernel searches for one to merge it with. Random I/O of a
+//! database finds none and pays for the search on every request.
 //! Source: the kernel's Documentation/ABI/stable/sysfs-block (`nomerges`); seastar's perftune.py.
-//! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more
-//! where a disk is slow or is billed by operations. A disk that turns is left as it is.
+//! Risk: neighbouring small requests of buffered I/O reach the disk one by one, which costs more on
+//! a slow disk or one billed by operations. Rotational disks are left alone.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
-use super::disk_scheduler::of_disk;
+use super::disk_scheduler::with_disk_identity;
 
 #[derive(Debug)]
 pub(super) struct DiskNomerges;
@@ -30,12 +30,12 @@ impl Knob for DiskNomerges {
     }
 
     fn why(&self) -> &'static str {
-        "random I/O finds nothing to merge with, and the search costs CPU time on every request"
+        "the search costs CPU time on every request, and random I/O finds nothing to merge"
     }
 
     fn risk(&self) -> &'static str {
-        "neighbouring small requests of buffered I/O reach the disk one by one, which counts where \
-         the disk has a quota of operations"
+        "small neighbouring requests of buffered I/O reach the disk one by one, which costs on a disk \
+         with a quota of operations"
     }
 
     fn source(&self) -> &'static str {
@@ -52,14 +52,15 @@ impl Knob for DiskNomerges {
             let Some(path) = disk.setting(context.snapshot, "queue/nomerges") else { continue };
             if !context.options.like_perftune && disk.is_rotational(context.snapshot) {
                 let now = context.snapshot.read(&path).unwrap_or_default().to_string();
-                let reason = "this disk turns: one large request is cheaper than two small".into();
+                let reason =
+                    "rotational disk: one large request is cheaper than two small ones".into();
                 let action = Action::Leave { now, reason };
                 items.push(context.line(self, &disk.name, "nomerges", action));
                 continue;
             }
             let key = Key::file(path);
-            let item = context.item(self, &disk.name, "nomerges", key, Form::Text, "2");
-            items.extend(item.map(|item| of_disk(context, disk, item)));
+            let item = context.item(self, &disk.name, "nomerges", key, ValueFormat::Text, "2");
+            items.extend(item.map(|item| with_disk_identity(context, disk, item)));
         }
         items
     }

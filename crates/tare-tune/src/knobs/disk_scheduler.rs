@@ -1,24 +1,24 @@
 //! The I/O scheduler of disks.
 //!
 //! What: `queue/scheduler` of each physical disk: `none` (before blk-mq: `noop`).
-//! Why: a scheduler takes a lock and sorts requests for a head that a solid-state or virtual disk
-//! does not have; engines such as Seastar schedule their I/O themselves.
+//! Why: a scheduler takes a lock and sorts requests for a disk head, which solid-state and virtual
+//! disks do not have; engines such as Seastar schedule their own I/O.
 //! Source: the kernel's Documentation/block/switching-sched.rst; Oracle's installation guide
-//! "Verifying the Disk I/O Scheduler" (none for SSD and NVMe, mq-deadline for disks that turn);
+//! "Verifying the Disk I/O Scheduler" (none for SSD and NVMe, mq-deadline for rotational disks);
 //! seastar's perftune.py.
-//! Risk: no limit on how long a write may starve reads on a slow disk; `ionice` and BFQ's weights
-//! have no effect. A disk that turns is left as it is.
+//! Risk: nothing limits how long writes starve reads on a slow disk; `ionice` and BFQ's weights
+//! have no effect. Rotational disks are left alone.
 
 use crate::knobs::Context;
 use crate::machine::Disk;
-use crate::plan::{Action, Form, Group, Identity, Item, Key};
+use crate::plan::{Action, Group, Identity, Item, Key, ValueFormat};
 
 use super::Knob;
 
 #[derive(Debug)]
 pub(super) struct DiskScheduler;
 
-/// Schedulers that do not sort, the better one first.
+/// Schedulers that do not sort, the preferred one first.
 const NONE: &[&str] = &["none", "noop"];
 
 impl Knob for DiskScheduler {
@@ -31,15 +31,15 @@ impl Knob for DiskScheduler {
     }
 
     fn help(&self) -> &'static str {
-        "no I/O scheduler on disks that do not turn"
+        "no I/O scheduler on non-rotational disks"
     }
 
     fn why(&self) -> &'static str {
-        "sorting requests costs CPU time and a lock, and gains nothing on a disk without a head"
+        "sorting requests costs CPU time and a lock, and a disk without a head gains nothing"
     }
 
     fn risk(&self) -> &'static str {
-        "ionice and per-cgroup I/O weights of BFQ lose their effect on this disk"
+        "ionice and BFQ's per-cgroup I/O weights no longer work on this disk"
     }
 
     fn source(&self) -> &'static str {
@@ -58,8 +58,8 @@ impl Knob for DiskScheduler {
             let Some(now) = context.snapshot.read(&path) else { continue };
             if !context.options.like_perftune && disk.is_rotational(context.snapshot) {
                 let action = Action::Leave {
-                    now: Form::Choice.tidy(now),
-                    reason: "this disk turns: sorting saves it seeks".into(),
+                    now: ValueFormat::Choice.normalize(now),
+                    reason: "rotational disk: sorting requests saves seeks".into(),
                 };
                 items.push(context.line(self, &disk.name, "I/O scheduler", action));
                 continue;
@@ -73,17 +73,17 @@ impl Knob for DiskScheduler {
                 &disk.name,
                 "I/O scheduler",
                 Key::file(path),
-                Form::Choice,
+                ValueFormat::Choice,
                 wanted,
             );
-            items.extend(item.map(|item| of_disk(context, disk, item)));
+            items.extend(item.map(|item| with_disk_identity(context, disk, item)));
         }
         items
     }
 }
 
-/// Adds what the disk is known by, also under another name, to a change.
-pub(super) fn of_disk(context: &Context<'_>, disk: &Disk, mut item: Item) -> Item {
+/// Adds the identity of the disk to a change. It stays the same when the disk gets another name.
+pub(super) fn with_disk_identity(context: &Context<'_>, disk: &Disk, mut item: Item) -> Item {
     if let Action::Change(change) = &mut item.action {
         change.identity = Identity {
             pci: disk.pci.clone(),

@@ -1,18 +1,17 @@
-//! Whether the kernel believes that a disk has a volatile write cache.
+//! Whether the kernel assumes that a disk has a volatile write cache.
 //!
-//! What: `queue/write_cache` of each physical disk, only when it is asked for.
-//! Why: with `write through` the kernel sends no flushes, which is right for a disk that cannot
-//! lose acknowledged writes (battery, capacitors, most cloud disks) and says otherwise.
+//! What: `queue/write_cache` of each physical disk, only on request.
+//! Why: with `write through` the kernel sends no flushes. That is right for a disk that cannot lose
+//! acknowledged writes (battery, capacitors, most cloud disks) but reports a volatile cache.
 //! Source: the kernel's Documentation/ABI/stable/sysfs-block (`write_cache`): changing it does not
 //! change the device, only whether flushes are sent.
-//! Risk: `write through` on a disk with a volatile cache loses acknowledged data at a power
-//! failure.
+//! Risk: `write through` on a disk with a volatile cache loses acknowledged data on power failure.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
-use super::disk_scheduler::of_disk;
+use super::disk_scheduler::with_disk_identity;
 
 #[derive(Debug)]
 pub(super) struct DiskWriteCache;
@@ -27,7 +26,7 @@ impl Knob for DiskWriteCache {
     }
 
     fn help(&self) -> &'static str {
-        "whether flushes are sent to disks (only when asked)"
+        "whether flushes are sent to disks (changed only on request)"
     }
 
     fn why(&self) -> &'static str {
@@ -35,7 +34,7 @@ impl Knob for DiskWriteCache {
     }
 
     fn risk(&self) -> &'static str {
-        "write through on a disk with a volatile cache loses acknowledged data at a power failure"
+        "acknowledged data is lost on power failure with write through on a disk with a volatile cache"
     }
 
     fn source(&self) -> &'static str {
@@ -55,13 +54,14 @@ impl Knob for DiskWriteCache {
                 Some(back) => {
                     let wanted = if back { "write back" } else { "write through" };
                     let key = Key::file(path);
-                    let item = context.item(self, &disk.name, what, key, Form::Text, wanted);
-                    items.extend(item.map(|item| of_disk(context, disk, item)));
+                    let item = context.item(self, &disk.name, what, key, ValueFormat::Text, wanted);
+                    items.extend(item.map(|item| with_disk_identity(context, disk, item)));
                 }
                 None if context.options.like_perftune => {}
                 None => {
                     let now = context.snapshot.read(&path).unwrap_or_default().to_string();
-                    let reason = "only who knows the disk can say; changed when asked for".into();
+                    let reason =
+                        "only someone who knows the disk can decide; changed on request".into();
                     let action = Action::Leave { now, reason };
                     items.push(context.line(self, &disk.name, what, action));
                 }

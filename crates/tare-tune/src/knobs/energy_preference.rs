@@ -1,13 +1,13 @@
 //! The hint between energy and performance.
 //!
 //! What: `energy_performance_preference` of every CPU of the plan: `performance`.
-//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) it is this hint, not the governor,
-//! that decides how eagerly the CPU speeds up.
+//! Why: with hardware-managed frequencies (Intel HWP, AMD CPPC) this hint, not the governor,
+//! decides how eagerly the CPU speeds up.
 //! Source: the kernel's Documentation/admin-guide/pm/intel_pstate.rst and amd-pstate.rst.
 //! Risk: more power and heat.
 //!
-//! It precedes the governor in the order of knobs: while the governor is `performance` the drivers
-//! refuse any other hint, so that an undo, which goes backwards, must put the governor back first.
+//! It precedes the governor in the order of knobs. While the governor is `performance` the drivers
+//! refuse any other hint, so a revert, which runs backwards, must restore the governor first.
 
 use crate::knobs::Context;
 use crate::plan::{Group, Item};
@@ -28,11 +28,11 @@ impl Knob for EnergyPreference {
     }
 
     fn help(&self) -> &'static str {
-        "hardware-managed frequencies prefer performance"
+        "preference for performance where the hardware chooses the frequency"
     }
 
     fn why(&self) -> &'static str {
-        "where the hardware chooses the frequency, this hint decides how eagerly it speeds up"
+        "this hint decides how eagerly a CPU with hardware-managed frequencies speeds up"
     }
 
     fn risk(&self) -> &'static str {

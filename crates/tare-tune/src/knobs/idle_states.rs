@@ -1,8 +1,8 @@
 //! Idle states of the CPUs.
 //!
-//! What: a line that says how deep the CPUs sleep. Tare holds deep states off through
-//! /dev/cpu_dma_latency while a study runs (`tune::idle`); there is no setting to write.
-//! Why: waking from a deep state takes 50 to 200 µs, which is a large part of the latency of a read
+//! What: a line that reports how deep the CPUs sleep. Tare prevents deep states through
+//! /dev/cpu_dma_latency while a study runs (`tare_tune::idle`); there is no setting to write.
+//! Why: waking from a deep state takes 50 to 200 µs. That is a large part of the latency of a read
 //! from memory, and makes every measurement depend on the load before it.
 //! Source: the kernel's Documentation/admin-guide/pm/cpuidle.rst and power/pm_qos_interface.rst.
 //! Risk: more power and heat; less turbo.
@@ -15,7 +15,7 @@ use super::Knob;
 #[derive(Debug)]
 pub(super) struct IdleStates;
 
-/// Exit latency above which a state disturbs, µs: that of C1 on servers is 1 to 2, of C1E 10.
+/// Exit latency above which a state adds noticeable delay, in µs. On servers C1 has 1 to 2, C1E 10.
 const LATENCY_US_MAX: u64 = 10;
 
 impl Knob for IdleStates {
@@ -28,11 +28,11 @@ impl Knob for IdleStates {
     }
 
     fn help(&self) -> &'static str {
-        "how deep CPUs sleep (held shallow while a study runs)"
+        "how deep CPUs sleep (kept shallow while a study runs)"
     }
 
     fn why(&self) -> &'static str {
-        "waking from a deep idle state takes tens to hundreds of microseconds of each request"
+        "a request can wait tens to hundreds of microseconds for a CPU to wake from a deep idle state"
     }
 
     fn risk(&self) -> &'static str {
@@ -65,12 +65,12 @@ impl Knob for IdleStates {
         let Some((latency, name)) = deepest else { return Vec::new() };
         let now = format!("down to {name}, {latency} µs to wake");
         let action = match latency <= LATENCY_US_MAX {
-            true => Action::Right { now },
+            true => Action::AlreadySet { now },
             false => Action::Advise {
                 now,
                 wanted: format!("no state of more than {LATENCY_US_MAX} µs"),
-                how: "Tare holds /dev/cpu_dma_latency while a study runs; for a service, let tuned's \
-                      latency-performance hold it, or boot with a limit on idle states"
+                how: "Tare holds /dev/cpu_dma_latency while a study runs; for a service, use tuned's \
+                      latency-performance, or boot with a limit on idle states"
                     .into(),
             },
         };

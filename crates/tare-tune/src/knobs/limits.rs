@@ -1,9 +1,9 @@
 //! Limits of the database's process.
 //!
-//! What: a line of advice: open files, locked memory and threads are limits of the service or
-//! container, not of the host, and are set where it is started.
-//! Why: an engine that runs out of files fails in the middle of a compaction; one that may not lock
-//! its memory is swapped, and some do without io_uring's registered buffers.
+//! What: advice only. Limits of open files, locked memory and threads belong to the service or
+//! container, not to the host, and are set where it is started.
+//! Why: an engine that runs out of files fails during a compaction; one that may not lock its
+//! memory is swapped, and some then cannot use io_uring's registered buffers.
 //! Source: systemd.exec(5) (`LimitNOFILE`, `LimitMEMLOCK`), getrlimit(2).
 //! Risk: none known.
 
@@ -29,7 +29,8 @@ impl Knob for Limits {
     }
 
     fn why(&self) -> &'static str {
-        "an engine without files left fails in a compaction; one that may not lock memory is swapped"
+        "an engine that runs out of files fails during a compaction; one that may not lock memory is \
+         swapped"
     }
 
     fn risk(&self) -> &'static str {
@@ -45,7 +46,7 @@ impl Knob for Limits {
     }
 
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
-        // The ceiling of any service's limit; a smaller one would refuse what is advised.
+        // The limit of a service cannot exceed this one.
         let ceiling = context.snapshot.read("/proc/sys/fs/nr_open");
         let Some(ceiling) = ceiling else { return Vec::new() };
         let action = Action::Advise {

@@ -1,8 +1,8 @@
-//! Knobs: host settings that the tuner can read, write and put back. One file each; `ALL` drives
+//! Knobs: host settings that the tuner can read, write and restore. One file each; `ALL` drives
 //! the plan, `tare list knobs`, help and docs/reference.
 //!
-//! A knob only plans: it says where its settings stand (`Key`), what they should be and why.
-//! Reading back, undoing and journalling are the same for all of them (`tune`).
+//! A knob only plans: it returns the location of its settings (`Key`), the wanted values and the
+//! reasons. Applying, reading back, journalling and reverting are the same for all knobs.
 
 mod clock_source;
 mod coalescing;
@@ -36,43 +36,44 @@ use crate::plan::{Group, Item};
 
 pub use context::Context;
 
-/// A knob.
+/// Plans one kind of host setting.
 pub trait Knob: Sync + std::fmt::Debug {
-    /// Its name on the command line: `rps`.
+    /// Returns its name on the command line, such as `rps`.
     fn name(&self) -> &'static str;
 
     fn group(&self) -> Group;
 
-    /// One line: what it sets.
+    /// Returns one line: what it sets.
     fn help(&self) -> &'static str;
 
-    /// Why a database wants it: one or two sentences. An item may say it more exactly.
+    /// Returns why a database needs it, in one or two sentences. An item may give a more exact
+    /// reason.
     fn why(&self) -> &'static str;
 
-    /// What it costs or risks.
+    /// Returns what it costs or risks.
     fn risk(&self) -> &'static str;
 
-    /// Where that is known from: a file of the kernel's documentation, a man page, a thread.
+    /// Returns the source: a file of the kernel's documentation, a man page, a thread.
     fn source(&self) -> &'static str;
 
-    /// Whether perftune.py has it.
+    /// Whether perftune.py sets it too.
     fn in_perftune(&self) -> bool {
         false
     }
 
-    /// True when a running database does not notice the change: it has to be started again (limits
-    /// that are read at `listen`, memory that is mapped once).
+    /// Whether the change only affects a database that starts after it (limits that are read at
+    /// `listen`, memory that is mapped once).
     fn takes_effect_at_start(&self) -> bool {
         false
     }
 
-    /// Its lines of the plan. Empty where the host does not have the setting.
+    /// Returns its items of the plan. Empty where the host does not have the setting.
     fn plan(&self, context: &Context<'_>) -> Vec<Item>;
 }
 
 /// Every knob, in the order in which they are applied.
 pub const ALL: &[&dyn Knob] = &[
-    // First: what is placed before the bans would be moved again.
+    // First, because irqbalance would move interrupts that are placed before they are banned.
     &irqbalance::Irqbalance,
     &nic_channels::NicChannels,
     &nic_irqs::NicIrqs,

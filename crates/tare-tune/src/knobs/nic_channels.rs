@@ -1,12 +1,12 @@
-//! Channels: as many receive queues as there are CPUs that take interrupts.
+//! Channels: one receive queue per interrupt CPU.
 //!
-//! What Tare does otherwise than perftune.py: it asks for at most as many as the device has, where
-//! perftune.py asks for more, is refused and leaves the number as it is.
+//! Unlike perftune.py, Tare requests at most as many as the device has. perftune.py requests more,
+//! is refused, and so leaves the number unchanged.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Change, Form, Group, Item, Key, Need};
+use crate::plan::{Action, Change, Group, Item, Key, Requirement, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct NicChannels;
@@ -25,11 +25,11 @@ impl Knob for NicChannels {
     }
 
     fn why(&self) -> &'static str {
-        "a second queue on one interrupt CPU brings another interrupt and smaller batches, and no CPU"
+        "a second queue on an interrupt CPU adds an interrupt and smaller batches, but no CPU time"
     }
 
     fn risk(&self) -> &'static str {
-        "the driver recreates its queues: the link may drop packets for a moment"
+        "the link may drop packets for a moment, because the driver recreates its queues"
     }
 
     fn source(&self) -> &'static str {
@@ -49,13 +49,13 @@ impl Knob for NicChannels {
             let what = format!("{kind} channels");
             let key = Key::Ethtool { nic: nic.name.clone(), setting: channels.setting.clone() };
             let action = match channels.now == channels.wanted {
-                true => Action::Right { now: wanted },
+                true => Action::AlreadySet { now: wanted },
                 false => Action::Change(Change {
                     key,
-                    form: Form::Text,
+                    form: ValueFormat::Text,
                     now: channels.now.to_string(),
                     wanted,
-                    need: Need::Should,
+                    requirement: Requirement::Wanted,
                     identity: identity(context.snapshot, nic),
                     stage: 0,
                 }),
@@ -63,9 +63,9 @@ impl Knob for NicChannels {
             let mut item = context.line(self, &nic.name, &what, action);
             let irq = &context.cpus.irq;
             item.why = match context.options.rx_queues {
-                Some(asked) => format!(
-                    "{} asked for, the device has up to {}",
-                    counted(asked as usize, "channel"),
+                Some(requested) => format!(
+                    "{} requested, the device has up to {}",
+                    counted(requested as usize, "channel"),
                     channels.max
                 ),
                 None => format!(

@@ -1,10 +1,11 @@
-//! Interrupts of network queues: spread over the CPUs that take interrupts, each on one.
+//! Interrupts of network queues: spread over the interrupt CPUs, each on one CPU.
 //!
-//! What Tare does otherwise than perftune.py: queues that are not in use never take part in the
-//! spreading of those that are (perftune.py looks at that only where it set channels or the
-//! device's hash is known to feed fewer), an interrupt of flow direction or configuration stays
-//! where it is, and one that the kernel manages is left and said so instead of being written to and
-//! failing.
+//! Differences from perftune.py:
+//! - unused queues are never spread together with used ones (perftune.py checks that only where it
+//!   set channels or the device's hash is known to feed fewer);
+//! - interrupts of flow direction or configuration stay where they are;
+//! - an interrupt that the kernel manages is reported and left alone, instead of a write that
+//!   fails.
 
 use tare_std::cpus::CpuSet;
 
@@ -13,7 +14,7 @@ use crate::knobs::Knob;
 use crate::machine::{Irq, Nic, Owner};
 use crate::plan::queues::{Queues, counted, predict};
 use crate::plan::spread::spread;
-use crate::plan::{Action, Form, Group, Identity, Item, Key, Mode, Need};
+use crate::plan::{Action, Group, Identity, Item, Key, Mode, Requirement, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct NicIrqs;
@@ -32,11 +33,11 @@ impl Knob for NicIrqs {
     }
 
     fn why(&self) -> &'static str {
-        "a CPU that computes is not interrupted, and no interrupt CPU serves more queues than another"
+        "compute CPUs are not interrupted, and no interrupt CPU serves more queues than another"
     }
 
     fn risk(&self) -> &'static str {
-        "the CPUs that take all interrupts are lost to the database and limit the packets per second"
+        "the interrupt CPUs are lost to the database, and they limit the packets per second"
     }
 
     fn source(&self) -> &'static str {
@@ -56,22 +57,28 @@ impl Knob for NicIrqs {
                 continue;
             }
             if options.mode == Mode::None && !options.like_perftune {
-                let now = format!("{} as found", counted(nic.irqs_of_queues, "interrupt"));
+                let now = format!("{}, unchanged", counted(nic.irqs_of_queues, "interrupt"));
                 let action = Action::Leave { now, reason: "the mode is none".into() };
                 items.push(context.line(self, &nic.name, "CPUs of its interrupts", action));
                 continue;
             }
             let queues = predict(nic, options, context.cpus);
             let Queues { irqs, rest, .. } = &queues;
-            items.extend(self.spread(context, nic, irqs, Need::Must));
-            items.extend(self.spread(context, nic, rest, Need::Should));
+            items.extend(self.spread(context, nic, irqs, Requirement::Required));
+            items.extend(self.spread(context, nic, rest, Requirement::Wanted));
         }
         items
     }
 }
 
 impl NicIrqs {
-    fn spread(&self, context: &Context<'_>, nic: &Nic, irqs: &[&Irq], need: Need) -> Vec<Item> {
+    fn spread(
+        &self,
+        context: &Context<'_>,
+        nic: &Nic,
+        irqs: &[&Irq],
+        requirement: Requirement,
+    ) -> Vec<Item> {
         let cpus = &context.cpus.irq;
         let slots = spread(&context.machine.topology, cpus, irqs.len());
         let items = irqs.iter().zip(slots).filter_map(|(irq, cpu)| {
@@ -81,20 +88,20 @@ impl NicIrqs {
             }
             let key = Key::file(format!("/proc/irq/{}/smp_affinity", irq.number));
             let mask = CpuSet::from_iter([cpu]).to_kernel_mask();
-            let mut item = context.item(self, &nic.name, &what, key, Form::Mask, &mask)?;
-            item.why = match need {
-                Need::Must => format!(
+            let mut item = context.item(self, &nic.name, &what, key, ValueFormat::Mask, &mask)?;
+            item.why = match requirement {
+                Requirement::Required => format!(
                     "{} of queues, as far apart as the {} for interrupts ({cpus}) allow",
                     counted(irqs.len(), "interrupt"),
                     counted(cpus.len(), "CPU"),
                 ),
                 _ => {
-                    "its queue is not in use; should it be, it must not come to a CPU that computes"
+                    "its queue is not in use; if it is used later, it must not interrupt a compute CPU"
                         .into()
                 }
             };
             if let Action::Change(change) = &mut item.action {
-                change.need = need;
+                change.requirement = requirement;
                 change.identity = Identity {
                     pci: irq.pci.clone(),
                     irq_name: Some(irq.name.clone()),
@@ -107,10 +114,10 @@ impl NicIrqs {
     }
 
     fn managed(&self, context: &Context<'_>, nic: &Nic, irq: &Irq, what: &str) -> Item {
-        let now = irq.affinity.as_ref().map_or("not known".into(), |cpus| cpus.to_string());
+        let now = irq.affinity.as_ref().map_or("unknown".into(), |cpus| cpus.to_string());
         let reason =
-            "the kernel set it when the driver asked for its queues and lets nobody change \
-                      it; fewer channels or the driver's own options can"
+            "the kernel set it when the driver created its queues and refuses changes; only fewer \
+             channels or the driver's own options change it"
                 .into();
         let mut item = context.line(self, &nic.name, what, Action::Leave { now, reason });
         item.owner = Some(Owner {

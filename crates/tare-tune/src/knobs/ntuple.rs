@@ -1,13 +1,13 @@
-//! Accelerated RFS: the device itself delivers a flow to the queue of the CPU that reads it.
+//! Accelerated RFS: the device delivers a flow to the queue of the CPU that reads it.
 //!
-//! The same as perftune.py: on where interrupts and compute share all CPUs, off where interrupts
-//! have CPUs of their own, because then no CPU that reads has a queue. With `--mode none` Tare
-//! leaves it.
+//! Like perftune.py: on where interrupts and compute share all CPUs; off where interrupts have
+//! their own CPUs, because then no CPU that reads has a queue. With `--mode none` Tare leaves it
+//! unchanged.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key, Mode};
+use crate::plan::{Action, EthtoolSetting, Group, Item, Key, Mode, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct Ntuple;
@@ -22,15 +22,15 @@ impl Knob for Ntuple {
     }
 
     fn help(&self) -> &'static str {
-        "filters of flows in the device (ntuple), for accelerated RFS"
+        "flow filters in the device (ntuple), for accelerated RFS"
     }
 
     fn why(&self) -> &'static str {
-        "the device delivers a flow where it is read, which helps only where readers have queues"
+        "packets arrive on the CPU that reads them, but only where that CPU has a queue"
     }
 
     fn risk(&self) -> &'static str {
-        "the driver programs a filter for each flow; filters that were set by hand go when it is off"
+        "the driver programs a filter for each flow; switching it off removes filters set by hand"
     }
 
     fn source(&self) -> &'static str {
@@ -52,7 +52,7 @@ impl Knob for Ntuple {
             let setting = EthtoolSetting::Feature("ntuple".into());
             let key = Key::Ethtool { nic: nic.name.clone(), setting };
             let what = "ntuple filters";
-            let item = context.item(self, &nic.name, what, key, Form::Text, wanted);
+            let item = context.item(self, &nic.name, what, key, ValueFormat::Text, wanted);
             let Some(mut item) = item else { continue };
             let fixed = feature("ntuple-fixed").is_some_and(|fixed| fixed == "yes");
             let untouched =
@@ -66,10 +66,12 @@ impl Knob for Ntuple {
                 change.identity = identity(context.snapshot, nic);
             }
             item.why = match (options.arfs, shared) {
-                (Some(asked), _) => format!("asked for: --arfs {asked}"),
-                (None, true) => "all CPUs take interrupts: a flow can come where it is read".into(),
+                (Some(requested), _) => format!("--arfs {requested}"),
+                (None, true) => {
+                    "all CPUs take interrupts: a flow can arrive on the CPU that reads it".into()
+                }
                 (None, false) => format!(
-                    "only CPUs {} take interrupts: no queue leads to a CPU that reads",
+                    "only CPUs {} take interrupts: no compute CPU has a queue",
                     context.cpus.irq
                 ),
             };

@@ -1,15 +1,15 @@
 //! Automatic NUMA balancing.
 //!
 //! What: `kernel.numa_balancing` 0 on machines with more than one NUMA node.
-//! Why: it unmaps pages to see who touches them and moves them; with shards that are pinned and own
-//! their memory there is nothing to gain, and each unmapped page costs a fault.
+//! Why: it unmaps pages to see which node uses them, and moves them. Shards that are pinned and own
+//! their memory gain nothing, and each unmapped page costs a fault.
 //! Source: the kernel's Documentation/admin-guide/sysctl/kernel.rst (numa_balancing); tuned,
 //! cpu-partitioning.
-//! Risk: an engine that is neither pinned nor told its node (PostgreSQL, a JVM over two sockets)
-//! loses the automatic placement. Value 2 (memory tiers) is left: tiers need it.
+//! Risk: an engine that is neither pinned nor bound to a node (PostgreSQL, a JVM over two sockets)
+//! loses the automatic placement. Value 2 (memory tiers) stays, because tiers need it.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -32,7 +32,7 @@ impl Knob for NumaBalancing {
     }
 
     fn why(&self) -> &'static str {
-        "it unmaps pages to see who touches them; pinned shards that own their memory only pay"
+        "pinned shards that own their memory pay for page faults and gain nothing"
     }
 
     fn risk(&self) -> &'static str {
@@ -50,10 +50,13 @@ impl Knob for NumaBalancing {
         }
         let what = "kernel.numa_balancing";
         if now == "2" {
-            let reason = "it moves memory between fast and slow tiers here".into();
+            let reason = "on this host it moves memory between fast and slow tiers".into();
             let action = Action::Leave { now: now.into(), reason };
             return vec![context.line(self, "host", what, action)];
         }
-        context.item(self, "host", what, Key::file(PATH), Form::Text, "0").into_iter().collect()
+        context
+            .item(self, "host", what, Key::file(PATH), ValueFormat::Text, "0")
+            .into_iter()
+            .collect()
     }
 }

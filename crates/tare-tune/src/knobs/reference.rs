@@ -1,16 +1,16 @@
-//! The knobs as a page of documentation: `docs/reference/knobs.md`, kept true by a test.
+//! Generates `docs/reference/knobs.md`; a test compares the file with the knobs.
 
 use std::fmt::Write;
 
 use super::{ALL, Knob};
 use crate::plan::Group;
 
-/// The page.
+/// Returns the page.
 fn page() -> String {
     let mut page = String::from(
         "# Knobs\n\n\
-         What `tare tune` can set on a host, in groups; `--only` and `--except` take a knob or a group. This page is made from\n\
-         the program (`tare list knobs` prints it in short).\n",
+         The host settings that `tare tune` can change, in groups; `--only` and `--except` take a knob or a group. This page is\n\
+         generated from the program (`tare list knobs` prints a short form).\n",
     );
     for group in Group::ALL {
         let knobs: Vec<&&dyn Knob> = ALL.iter().filter(|knob| knob.group() == *group).collect();
@@ -20,7 +20,7 @@ fn page() -> String {
         let _ = writeln!(page, "\n## {}", group.name());
         for knob in knobs {
             let start = match knob.takes_effect_at_start() {
-                true => "- **Takes effect** when the database is started again.\n",
+                true => "- **Takes effect** when the database is restarted.\n",
                 false => "",
             };
             let perftune = if knob.in_perftune() { "yes" } else { "no" };
@@ -38,7 +38,7 @@ fn page() -> String {
     page
 }
 
-/// With a capital letter.
+/// Capitalizes a text.
 fn sentence(text: &str) -> String {
     let mut letters = text.chars();
     match letters.next() {
@@ -61,7 +61,7 @@ mod tests {
         let written = std::fs::read_to_string(&path).unwrap_or_default();
         assert!(
             written == page(),
-            "docs/reference/knobs.md is old; write it with TARE_GOLDEN=write"
+            "docs/reference/knobs.md is out of date; regenerate it with TARE_GOLDEN=write"
         );
     }
 }

@@ -1,16 +1,14 @@
 //! Receive flow steering: a packet goes to the CPU where its socket was last used.
 //!
-//! The same as perftune.py, with one difference in writing only: the kernel rounds the entries of a
-//! queue up to a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the
-//! number that will be there.
+//! Like perftune.py, except for the written number: the kernel rounds the entries of a queue up to
+//! a power of two (`rps_flow_cnt` of 10922 reads back as 16384), so Tare writes the rounded number.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
-/// Flows that are remembered, over all queues: what the kernel's documentation suggests for a
-/// server.
+/// Entries of the flow table over all queues, as the kernel's documentation suggests for a server.
 const FLOWS: u32 = 32_768;
 
 #[derive(Debug)]
@@ -26,11 +24,11 @@ impl Knob for Rfs {
     }
 
     fn help(&self) -> &'static str {
-        "flows whose packets go to the CPU of their socket (rps_sock_flow_entries, rps_flow_cnt)"
+        "delivery of packets to the CPU of their socket (rps_sock_flow_entries, rps_flow_cnt)"
     }
 
     fn why(&self) -> &'static str {
-        "a packet is processed where its shard runs: its data is in that CPU's cache already"
+        "a packet is processed on the CPU of its shard, which then has its data in the cache"
     }
 
     fn risk(&self) -> &'static str {
@@ -53,7 +51,7 @@ impl Knob for Rfs {
         let what = "net.core.rps_sock_flow_entries";
         let total = FLOWS.to_string();
         let mut items: Vec<Item> =
-            context.item(self, "host", what, key, Form::Text, &total).into_iter().collect();
+            context.item(self, "host", what, key, ValueFormat::Text, &total).into_iter().collect();
         for nic in context.nics() {
             let queues = predict(nic, context.options, context.cpus);
             let count = u32::try_from(queues.rx.len() + queues.grown()).unwrap_or(FLOWS);
@@ -62,7 +60,8 @@ impl Knob for Rfs {
                 let path = format!("/sys/class/net/{}/queues/rx-{queue}/rps_flow_cnt", nic.name);
                 let what = format!("rps_flow_cnt of rx-{queue}");
                 let key = Key::file(path);
-                let item = context.item(self, &nic.name, &what, key, Form::Text, &each.to_string());
+                let item =
+                    context.item(self, &nic.name, &what, key, ValueFormat::Text, &each.to_string());
                 let Some(mut item) = item else { continue };
                 if let Action::Change(change) = &mut item.action {
                     change.identity = identity(context.snapshot, nic);

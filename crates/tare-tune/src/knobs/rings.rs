@@ -1,9 +1,9 @@
-//! Rings: how many packets wait in a queue of the device. Reported; changed only when asked.
+//! Rings: how many packets a queue of the device holds. Reported; changed only on request.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::identity;
-use crate::plan::{Action, EthtoolSetting, Form, Group, Item, Key};
+use crate::plan::{Action, EthtoolSetting, Group, Item, Key, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct Rings;
@@ -18,15 +18,15 @@ impl Knob for Rings {
     }
 
     fn help(&self) -> &'static str {
-        "entries of the receive and transmit rings; changed only when asked"
+        "entries of the receive and transmit rings; changed only on request"
     }
 
     fn why(&self) -> &'static str {
-        "a ring that is too short drops bursts, one that is too long no longer fits the cache"
+        "a ring that is too short drops bursts, and one that is too long does not fit the cache"
     }
 
     fn risk(&self) -> &'static str {
-        "the driver recreates its rings: the link may drop packets for a moment"
+        "the link may drop packets for a moment, because the driver recreates its rings"
     }
 
     fn source(&self) -> &'static str {
@@ -45,23 +45,23 @@ impl Knob for Rings {
                 let Some(now) = value(kind).filter(|now| *now > 0) else { continue };
                 let max = value(&format!("{kind}-max")).unwrap_or(now).max(now);
                 let what = format!("{kind} ring");
-                let Some(asked) = context.options.ring else {
+                let Some(requested) = context.options.ring else {
                     let now = format!("{now} of {max}");
-                    let reason = "changed only when asked, with --ring".into();
+                    let reason = "changed only on request, with --ring".into();
                     let action = Action::Leave { now, reason };
                     items.push(context.line(self, &nic.name, &what, action));
                     continue;
                 };
-                let wanted = asked.clamp(1, max).to_string();
+                let wanted = requested.clamp(1, max).to_string();
                 let key = Key::Ethtool { nic: nic.name.clone(), setting };
-                let item = context.item(self, &nic.name, &what, key, Form::Text, &wanted);
+                let item = context.item(self, &nic.name, &what, key, ValueFormat::Text, &wanted);
                 let Some(mut item) = item else { continue };
                 if let Action::Change(change) = &mut item.action {
                     change.identity = identity(context.snapshot, nic);
                     // Like channels: the driver may recreate interrupts with the rings.
                     change.stage = 0;
                 }
-                item.why = format!("{asked} entries were asked for, the device has {max}");
+                item.why = format!("{requested} entries requested, the device has up to {max}");
                 items.push(item);
             }
         }

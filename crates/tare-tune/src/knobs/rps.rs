@@ -1,14 +1,14 @@
-//! Receive packet steering: which CPUs do the protocol's part of a received packet.
+//! Receive packet steering: which CPUs do the protocol work of a received packet.
 //!
-//! What Tare does otherwise than perftune.py, which names all CPUs of the universe for every queue:
-//! - where interrupts have CPUs of their own, packets are steered to those that compute: the others
-//!   are busy with the driver's part, and a database has no socket there (perftune.py added them
-//!   for small agents that run on interrupt CPUs, seastar #818; RFS still brings a packet to its
-//!   socket);
-//! - where every CPU has a queue of its own it is off: the kernel's documentation calls it
-//!   redundant then, as the hash of the device has chosen the CPU already;
-//! - isolated and `nohz_full` CPUs are left out, because the kernel takes them out of what is
-//!   written (net/core, since 5.9) and the value would never read back as written.
+//! Differences from perftune.py, which steers every queue to all CPUs of the universe:
+//! - where interrupts have their own CPUs, packets are steered to the compute CPUs: the interrupt
+//!   CPUs are busy with the driver's work, and the database has no socket there (perftune.py
+//!   included them for small agents that run on interrupt CPUs, seastar #818; RFS still brings a
+//!   packet to its socket);
+//! - where every CPU has its own queue, steering is off: the kernel's documentation calls it
+//!   redundant then, because the hash of the device has already chosen the CPU;
+//! - isolated and `nohz_full` CPUs are left out, because the kernel removes them from the written
+//!   value (net/core, since 5.9), which would then never read back as written.
 
 use tare_std::cpus::CpuSet;
 
@@ -16,7 +16,7 @@ use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::machine::Nic;
 use crate::plan::queues::{counted, identity, predict};
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct Rps;
@@ -35,11 +35,11 @@ impl Knob for Rps {
     }
 
     fn why(&self) -> &'static str {
-        "fewer queues than CPUs: without steering all protocol work stays on the CPUs of interrupts"
+        "without steering, all protocol work stays on the interrupt CPUs"
     }
 
     fn risk(&self) -> &'static str {
-        "a steered packet costs an interrupt between CPUs and one more cache miss"
+        "each steered packet costs an interrupt between CPUs and a cache miss"
     }
 
     fn source(&self) -> &'static str {
@@ -61,10 +61,12 @@ impl Knob for Rps {
                 let what = format!("rps_cpus of rx-{queue}");
                 let mask = allowed.to_kernel_mask();
                 let key = Key::file(path);
-                let item = context.item(self, &nic.name, &what, key.clone(), Form::Mask, &mask);
+                let item =
+                    context.item(self, &nic.name, &what, key.clone(), ValueFormat::Mask, &mask);
                 let Some(mut item) = item else { continue };
                 if allowed.is_empty() && !wanted.is_empty() {
-                    let now = Form::Mask.tidy(&key.read_from(context.snapshot).unwrap_or_default());
+                    let now = ValueFormat::Mask
+                        .normalize(&key.read_from(context.snapshot).unwrap_or_default());
                     let reason = format!("the kernel steers no packet to isolated CPUs ({wanted})");
                     item.action = Action::Leave { now, reason };
                 } else if let Action::Change(change) = &mut item.action {
@@ -78,36 +80,38 @@ impl Knob for Rps {
     }
 }
 
-/// The CPUs that packets are steered to, and why.
+/// Returns the CPUs that packets are steered to, and the reason.
 fn wanted(context: &Context<'_>, nic: &Nic, queues: usize) -> (CpuSet, String) {
     let sets = context.cpus;
     let all = sets.universe.len();
     if context.options.like_perftune {
-        let why = format!("perftune.py steers to all {all} CPUs, those of interrupts too");
+        let why = format!("perftune.py steers to all {all} CPUs, interrupt CPUs included");
         return (sets.universe.clone(), why);
     }
     if sets.irq != sets.compute {
         let why = format!(
-            "interrupts have CPUs of their own ({}), which have the driver's part to do: the rest of a \
-             packet's work goes to the {} that compute",
+            "interrupt CPUs ({}) do the driver's work; the protocol work of a packet goes to the {} \
+             compute CPUs",
             sets.irq,
             sets.compute.len()
         );
         return (sets.compute.clone(), why);
     }
     if queues >= all {
-        let why =
-            format!("{} has a queue for each of the {all} CPUs: steering is redundant", nic.name);
+        let why = format!(
+            "{} has a queue for each of the {all} CPUs, so steering is redundant",
+            nic.name
+        );
         return (CpuSet::new(), why);
     }
     let why = format!(
-        "{} for {all} CPUs: steering lets all of them process packets",
+        "{} for {all} CPUs: with steering all of them process packets",
         counted(queues, "queue")
     );
     (sets.universe.clone(), why)
 }
 
-/// What the kernel leaves of a set that is written to `rps_cpus`.
+/// Returns the CPUs that the kernel keeps of a set that is written to `rps_cpus`.
 fn steerable(context: &Context<'_>, cpus: &CpuSet) -> CpuSet {
     let topology = &context.machine.topology;
     cpus.difference(&topology.isolated).difference(&topology.nohz_full)

@@ -1,16 +1,16 @@
 //! Swapping.
 //!
 //! What: `vm.swappiness` at most 1 where there is swap; a line for each active swap area.
-//! Why: a shard that waits for a page from swap answers no request meanwhile. 1 swaps only to avoid
-//! running out of memory; 0 does not swap even then until it is too late.
+//! Why: a shard that waits for a page from swap answers no request. With 1 the kernel swaps only to
+//! avoid running out of memory; with 0 it does not even then until it is too late.
 //! Source: the kernel's Documentation/admin-guide/sysctl/vm.rst (swappiness); ScyllaDB's,
 //! Cassandra's and MongoDB's production notes (1); tuned sets 10.
-//! Risk: page cache is given up earlier, which engines that rely on it (PostgreSQL) notice on a
-//! host that is short of memory. Swap areas are not switched off: that can fail half-way, or kill
+//! Risk: page cache is dropped earlier, which slows engines that rely on it (PostgreSQL) on a host
+//! that is short of memory. Swap areas are not switched off: that can fail halfway, or kill
 //! processes.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -33,11 +33,11 @@ impl Knob for Swap {
     }
 
     fn why(&self) -> &'static str {
-        "a shard that waits for a page from swap answers no request meanwhile"
+        "a shard that waits for a page from swap answers no request"
     }
 
     fn risk(&self) -> &'static str {
-        "page cache is given up earlier when memory is short"
+        "page cache is dropped earlier when memory is short"
     }
 
     fn source(&self) -> &'static str {
@@ -55,12 +55,12 @@ impl Knob for Swap {
                 items.push(context.line(self, "host", what, action));
             }
             Some(now) if now <= 1 => {
-                let action = Action::Right { now: now.to_string() };
+                let action = Action::AlreadySet { now: now.to_string() };
                 items.push(context.line(self, "host", what, action));
             }
             Some(_) => {
                 let key = Key::file(PATH);
-                items.extend(context.item(self, "host", what, key, Form::Text, "1"));
+                items.extend(context.item(self, "host", what, key, ValueFormat::Text, "1"));
             }
             None => {}
         }
@@ -86,7 +86,7 @@ struct Area {
     used_kib: u64,
 }
 
-/// Lines of /proc/swaps below its heading: name, type, size and use in KiB, priority
+/// Parses the lines of /proc/swaps below its heading: name, type, size and use in KiB, priority
 /// (proc_swaps(5)).
 fn areas(text: &str) -> Vec<Area> {
     let area = |line: &str| {

@@ -1,12 +1,12 @@
 //! Kernel-wide limits and switches that are sysctls.
 //!
 //! What: the table below. Most rules only raise a value, because a higher one was set on purpose.
-//! Why, source and risk stand with each row; `kernel.io_uring_disabled` is a decision of security
-//! and gets advice only. Not here: dirty ratios, cache pressure, overcommit and buffer sizes, on
-//! which engines disagree, and busy polling, which pays only with idle CPUs.
+//! Each row has its reason, source and risk; `kernel.io_uring_disabled` is a security decision and
+//! gets advice only. Left out: dirty ratios, cache pressure, overcommit and buffer sizes, on which
+//! engines disagree, and busy polling, which helps only with idle CPUs.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -22,20 +22,20 @@ struct Sysctl {
     why: &'static str,
     risk: &'static str,
     source: &'static str,
-    /// perftune.py sets it too, to exactly this value, when it tunes a network device.
+    /// Whether perftune.py sets it too, to exactly this value, when it tunes a network device.
     in_perftune: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 enum Rule {
     AtLeast(u64),
-    /// At least the first, and the second for each CPU of the plan.
+    /// At least the first, and at least the second for each CPU of the plan.
     AtLeastPerCpu(u64, u64),
     Exactly(u64),
 }
 
 impl Rule {
-    /// The value that is wanted where it is now `now`.
+    /// Returns the wanted value for the current value.
     fn wanted(self, now: u64, cpus: u64) -> u64 {
         match self {
             Self::AtLeast(least) => now.max(least),
@@ -50,25 +50,25 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "net.core.somaxconn",
         rule: Rule::AtLeast(4096),
-        why: "a burst of new connections that finds the accept queue full is dropped and retried after \
-              a second",
-        risk: "some kernel memory for each connection that waits",
+        why: "new connections are dropped and retried after a second when a burst fills the accept \
+              queue",
+        risk: "some kernel memory for each waiting connection",
         source: "listen(2); Linux Documentation/admin-guide/sysctl/net.rst",
         in_perftune: true,
     },
     Sysctl {
         name: "net.ipv4.tcp_max_syn_backlog",
         rule: Rule::AtLeast(4096),
-        why: "connection requests of a whole fleet of clients that starts at once are remembered",
-        risk: "some 300 bytes of kernel memory for each request",
+        why: "the kernel can hold the connection requests of many clients that start at once",
+        risk: "about 300 bytes of kernel memory for each request",
         source: "tcp(7); Linux Documentation/networking/ip-sysctl.rst",
         in_perftune: true,
     },
     Sysctl {
         name: "fs.aio-max-nr",
-        // Scylla wants 50,000 control blocks of the network, 1,024 of storage and 2 for each shard.
+        // Scylla needs 50,000 control blocks of the network, 1,024 of storage and 2 for each shard.
         rule: Rule::AtLeastPerCpu(1 << 20, 51_026),
-        why: "an engine on linux-aio that gets no context does not start, or falls back to a slower way",
+        why: "an engine on linux-aio that gets no context does not start, or uses a slower method",
         risk: "any process may keep more kernel memory in aio contexts",
         source: "Linux Documentation/admin-guide/sysctl/fs.rst; seastar #2396 (51,026 control blocks \
                  for each shard), scylladb #15010",
@@ -77,7 +77,7 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "fs.file-max",
         rule: Rule::AtLeast(1 << 20),
-        why: "every connection and every table is an open file, and this bounds those of the whole host",
+        why: "every connection and every table is an open file, and this limits those of the whole host",
         risk: "any process may keep more kernel memory in open files",
         source: "proc_sys_fs(5)",
         in_perftune: false,
@@ -85,7 +85,7 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "fs.nr_open",
         rule: Rule::AtLeast(1 << 20),
-        why: "no service can have a higher limit of open files than this",
+        why: "no service can have a higher limit of open files",
         risk: "",
         source: "getrlimit(2); Linux Documentation/admin-guide/sysctl/fs.rst",
         in_perftune: false,
@@ -93,7 +93,7 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "fs.inotify.max_user_instances",
         rule: Rule::AtLeast(1200),
-        why: "an engine that watches its certificates on every shard takes one for each; 128 are fewer \
+        why: "an engine that watches its certificates uses one per shard; the default of 128 is fewer \
               than the CPUs of a large host",
         risk: "",
         source: "inotify(7)",
@@ -102,8 +102,8 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "vm.max_map_count",
         rule: Rule::AtLeast(1_048_575),
-        why: "engines that map their files (Cassandra, Elasticsearch, MongoDB) fail when they have more \
-              mappings than this",
+        why: "engines that map their files (Cassandra, Elasticsearch, MongoDB) fail above this number \
+              of mappings",
         risk: "a process that leaks mappings keeps more kernel memory",
         source: "Linux Documentation/admin-guide/sysctl/vm.rst; Cassandra, \"Production recommendations\"",
         in_perftune: false,
@@ -111,7 +111,7 @@ const TABLE: &[Sysctl] = &[
     Sysctl {
         name: "vm.zone_reclaim_mode",
         rule: Rule::Exactly(0),
-        why: "with it a node that is full throws out its page cache although others have memory free",
+        why: "a full NUMA node drops its page cache although other nodes have free memory",
         risk: "allocations may come from a distant node instead",
         source: "Linux Documentation/admin-guide/sysctl/vm.rst; MongoDB production notes",
         in_perftune: false,
@@ -134,11 +134,11 @@ impl Knob for Sysctls {
     }
 
     fn why(&self) -> &'static str {
-        "the defaults are those of a host without a database"
+        "the defaults are too low for a database host"
     }
 
     fn risk(&self) -> &'static str {
-        "more kernel memory for those who use the limits up"
+        "processes that use up the limits take more kernel memory"
     }
 
     fn source(&self) -> &'static str {
@@ -149,7 +149,7 @@ impl Knob for Sysctls {
         true
     }
 
-    /// The length of the accept queue is taken at `listen`, aio contexts at `io_setup`.
+    /// The kernel reads the length of the accept queue at `listen`, aio contexts at `io_setup`.
     fn takes_effect_at_start(&self) -> bool {
         true
     }
@@ -179,13 +179,13 @@ impl Sysctls {
         };
         let wanted = wanted.to_string();
         let mut item =
-            context.item(self, "host", row.name, Key::file(path), Form::Text, &wanted)?;
+            context.item(self, "host", row.name, Key::file(path), ValueFormat::Text, &wanted)?;
         item.why = format!("{} ({})", row.why, row.source);
         item.risk = row.risk.into();
         Some(item)
     }
 
-    /// Who may use io_uring is decided by the one who answers for the host's security.
+    /// Returns advice where io_uring is disabled: that is a decision about the host's security.
     fn io_uring(&self, context: &Context<'_>) -> Option<Item> {
         let now = context.snapshot.read(IO_URING_DISABLED)?;
         let who = match now {
@@ -202,12 +202,13 @@ impl Sysctls {
         item.why = "engines that use io_uring fall back to linux-aio or a thread pool (Linux \
                     Documentation/admin-guide/sysctl/kernel.rst)"
             .into();
-        item.risk = "io_uring is a large part of the kernel's surface for attacks".into();
+        item.risk = "io_uring is a large part of the kernel's attack surface".into();
         Some(item)
     }
 }
 
-/// `net.core.somaxconn` is /proc/sys/net/core/somaxconn (proc_sys(5)).
+/// Returns the path of a sysctl: `net.core.somaxconn` is /proc/sys/net/core/somaxconn
+/// (proc_sys(5)).
 fn path(name: &str) -> String {
     format!("/proc/sys/{}", name.replace('.', "/"))
 }

@@ -1,16 +1,15 @@
 //! Memory of TCP buffers.
 //!
-//! What: `net.ipv4.tcp_mem`, three counts of pages: no care, pressure, hard limit, at 1/2, 2/3 and
-//! all of a share of memory (3 % unless asked otherwise).
-//! Why: the kernel's own limit is some 9 % of memory, and an engine such as Scylla takes 93 % for
-//! itself: together more than there is, so that a burst of slow readers ends in a process being
-//! killed.
+//! What: `net.ipv4.tcp_mem`, three counts of pages (low, pressure, hard limit) at 1/2, 2/3 and all
+//! of a share of memory (3 % by default).
+//! Why: the kernel's own limit is about 9 % of memory, and an engine such as Scylla takes 93 %.
+//! Together that is more than all memory, so a burst of slow readers can end in an OOM kill.
 //! Source: the kernel's Documentation/networking/ip-sysctl.rst (tcp_mem); seastar #2348.
 //! Risk: with very many connections the limit is reached earlier and TCP shrinks its windows.
-//! Engines that leave memory to the page cache gain little: unused buffers cost them nothing.
+//! Engines that rely on the page cache gain little: unused buffers cost them nothing.
 
 use crate::knobs::Context;
-use crate::plan::{Form, Group, Item, Key};
+use crate::plan::{Group, Item, Key, ValueFormat};
 use crate::snapshot::Snapshot;
 
 use super::Knob;
@@ -20,7 +19,7 @@ pub(super) struct TcpMemory;
 
 const PATH: &str = "/proc/sys/net/ipv4/tcp_mem";
 
-/// Share of memory unless asked otherwise.
+/// The default share of memory.
 const SHARE: f64 = 0.03;
 
 impl Knob for TcpMemory {
@@ -37,11 +36,11 @@ impl Knob for TcpMemory {
     }
 
     fn why(&self) -> &'static str {
-        "a burst of slow readers must not take the memory that the engine counts on"
+        "a burst of slow readers must not take the memory that the engine has planned for itself"
     }
 
     fn risk(&self) -> &'static str {
-        "with very many connections TCP shrinks its windows earlier"
+        "TCP shrinks its windows earlier with very many connections"
     }
 
     fn source(&self) -> &'static str {
@@ -54,7 +53,7 @@ impl Knob for TcpMemory {
 
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let perftune = context.options.like_perftune;
-        // perftune sets it after the network devices, so not without one.
+        // perftune.py sets it after the network devices, so only if there is one.
         if perftune && context.nics().is_empty() {
             return Vec::new();
         }
@@ -64,7 +63,7 @@ impl Knob for TcpMemory {
         let [low, pressure, high] = pages(memory_kib, page, share);
         let wanted = format!("{low} {pressure} {high}");
         let key = Key::file(PATH);
-        let item = context.item(self, "host", "net.ipv4.tcp_mem", key, Form::Words, &wanted);
+        let item = context.item(self, "host", "net.ipv4.tcp_mem", key, ValueFormat::Words, &wanted);
         let why = |mut item: Item| {
             item.why = format!(
                 "{} % of {} MiB in pages of {page} bytes, from 1/2 over 2/3 to all of it; {}",
@@ -78,15 +77,16 @@ impl Knob for TcpMemory {
     }
 }
 
-/// `MemTotal` in KiB.
+/// Returns `MemTotal` in KiB.
 fn memory_kib(snapshot: &Snapshot) -> Option<u64> {
     let text = snapshot.read("/proc/meminfo")?;
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// Size of a page. A huge page is what one page of page table entries, 8 bytes each, maps: page² /
-/// 8 bytes (2 MiB of 4 KiB pages, 512 MiB of 64 KiB pages). Without that file: 4 KiB.
+/// Returns the size of a page, in bytes; 4 KiB where the file is missing. A huge page is what one
+/// page of 8-byte page table entries maps: page² / 8 bytes (2 MiB with 4 KiB pages, 512 MiB with
+/// 64 KiB pages).
 fn page_bytes(snapshot: &Snapshot) -> u64 {
     let huge = snapshot
         .read_number::<u64>("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size")
@@ -94,7 +94,7 @@ fn page_bytes(snapshot: &Snapshot) -> u64 {
     huge.saturating_mul(8).isqrt()
 }
 
-/// The three limits in pages, rounded up.
+/// Returns the three limits in pages, rounded up.
 fn pages(memory_kib: u64, page_bytes: u64, share: f64) -> [u64; 3] {
     #[expect(clippy::cast_precision_loss, reason = "memory in KiB is far below 2^53")]
     let bytes = memory_kib as f64 * 1024.0 * share;

@@ -1,17 +1,17 @@
 //! Transparent huge pages.
 //!
 //! What: `enabled` from `always` to `madvise`, `defrag` from `always` to `madvise`.
-//! Why: with `always` every engine gets them, asked for or not: Redis copies 2 MiB for one changed
-//! byte after a fork, MongoDB and Cassandra saw stalls; and `defrag always` compacts memory inside
-//! a page fault. With `madvise` those that gain (Seastar, JVMs with UseTransparentHugePages) ask
-//! for them.
+//! Why: with `always` every engine gets them, requested or not: Redis copies 2 MiB for one changed
+//! byte after a fork, MongoDB and Cassandra had stalls; and `defrag always` compacts memory inside
+//! a page fault. With `madvise` only engines that gain (Seastar, JVMs with UseTransparentHugePages)
+//! request them.
 //! Source: the kernel's Documentation/admin-guide/mm/transhuge.rst; Redis, "Diagnosing latency
 //! issues"; Seastar's memory allocator calls madvise.
-//! Risk: engines that rely on `always` without asking (MongoDB 8 wants it so) lose them.
+//! Risk: engines that rely on `always` and do not request them (as MongoDB 8 recommends) lose them.
 //! `never` stays, because an administrator chose it.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -30,15 +30,16 @@ impl Knob for TransparentHugepages {
     }
 
     fn help(&self) -> &'static str {
-        "huge pages for those who ask for them"
+        "huge pages only for processes that request them"
     }
 
     fn why(&self) -> &'static str {
-        "given unasked they cost copies after a fork and stalls in page faults; engines that gain ask"
+        "unrequested huge pages cost copies after a fork and stalls in page faults; engines that gain \
+         request them"
     }
 
     fn risk(&self) -> &'static str {
-        "an engine that gains from them without asking (MongoDB 8) loses them"
+        "an engine that gains from them but does not request them (MongoDB 8) loses them"
     }
 
     fn source(&self) -> &'static str {
@@ -55,11 +56,18 @@ impl Knob for TransparentHugepages {
         for file in ["enabled", "defrag"] {
             let path = format!("{FOLDER}/{file}");
             let Some(now) = context.snapshot.read(&path) else { continue };
-            let now = Form::Choice.tidy(now);
+            let now = ValueFormat::Choice.normalize(now);
             let what = format!("transparent huge pages, {file}");
             if now == "always" {
                 let key = Key::file(path);
-                items.extend(context.item(self, "host", &what, key, Form::Choice, "madvise"));
+                items.extend(context.item(
+                    self,
+                    "host",
+                    &what,
+                    key,
+                    ValueFormat::Choice,
+                    "madvise",
+                ));
                 continue;
             }
             let action = match (file, now.as_str()) {
@@ -69,7 +77,7 @@ impl Knob for TransparentHugepages {
                         "an administrator switched them off; engines on Seastar gain with madvise"
                             .into(),
                 },
-                _ => Action::Right { now },
+                _ => Action::AlreadySet { now },
             };
             items.push(context.line(self, "host", &what, action));
         }

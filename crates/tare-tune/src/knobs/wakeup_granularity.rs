@@ -1,14 +1,14 @@
 //! The scheduler's wakeup granularity on old kernels.
 //!
-//! What: `sched_wakeup_granularity_ns` where it is 15 ms or more: 4 ms. Kernels from 6.6 on (EEVDF)
-//! have no such setting.
-//! Why: with it that high a polling shard is not preempted by the kernel's worker that completes
-//! direct writes: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
+//! What: `sched_wakeup_granularity_ns` is set to 4 ms where it is 15 ms or more. Kernels from 6.6
+//! on (EEVDF) do not have it.
+//! Why: with such a high value the kernel's worker that completes direct writes does not preempt a
+//! polling shard: 100 times fewer writes; newer Seastar stops polling when it finds such a value.
 //! Source: seastar #2696 and #2715; tuned set 15 ms until 2.16.
 //! Risk: more preemption of batch work.
 
 use crate::knobs::Context;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 use super::Knob;
 
@@ -21,7 +21,7 @@ const PATHS: &[&str] = &[
     "/proc/sys/kernel/sched_wakeup_granularity_ns",
 ];
 
-/// From here on Seastar gives up polling, ns.
+/// The value from which on Seastar stops polling, in ns.
 const TOO_HIGH_NS: u64 = 15_000_000;
 
 /// The kernel's default on 8 CPUs and more (1 ms times 1 + log2 of the CPUs, 8 at most), ns.
@@ -37,11 +37,11 @@ impl Knob for WakeupGranularity {
     }
 
     fn help(&self) -> &'static str {
-        "wakeup granularity of kernels before 6.6 below 15 ms"
+        "wakeup granularity below 15 ms, on kernels before 6.6"
     }
 
     fn why(&self) -> &'static str {
-        "above 15 ms a polling shard starves the kernel's workers that complete its writes"
+        "at 15 ms or more a polling shard starves the kernel's workers that complete its writes"
     }
 
     fn risk(&self) -> &'static str {
@@ -59,10 +59,10 @@ impl Knob for WakeupGranularity {
         let Some(now) = context.snapshot.read_number::<u64>(path) else { return Vec::new() };
         let what = "scheduler's wakeup granularity, ns";
         if now < TOO_HIGH_NS {
-            let action = Action::Right { now: now.to_string() };
+            let action = Action::AlreadySet { now: now.to_string() };
             return vec![context.line(self, "host", what, action)];
         }
         let key = Key::file(*path);
-        context.item(self, "host", what, key, Form::Text, WANTED_NS).into_iter().collect()
+        context.item(self, "host", what, key, ValueFormat::Text, WANTED_NS).into_iter().collect()
     }
 }

@@ -1,14 +1,14 @@
 //! Transmit packet steering: which CPUs send through a queue.
 //!
-//! What Tare does otherwise than perftune.py, which divides all CPUs of the machine: only those of
-//! the universe are divided, because the others do not send for this database and would take queues
-//! away from those that do.
+//! perftune.py divides all CPUs of the machine among the queues. Tare divides only those of the
+//! universe, because the others do not send for this database and would take queues away from those
+//! that do.
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
 use crate::plan::queues::{counted, identity, predict};
 use crate::plan::spread::spread_sets;
-use crate::plan::{Action, Form, Group, Item, Key};
+use crate::plan::{Action, Group, Item, Key, ValueFormat};
 
 #[derive(Debug)]
 pub(super) struct Xps;
@@ -27,11 +27,11 @@ impl Knob for Xps {
     }
 
     fn why(&self) -> &'static str {
-        "CPUs that share a queue contend for its lock: each queue gets CPUs that are near each other"
+        "CPUs that share a queue contend for its lock, so each queue gets CPUs that are close together"
     }
 
     fn risk(&self) -> &'static str {
-        "an uneven load of the CPUs fills one queue while another is idle"
+        "one queue fills while another is idle if the load of the CPUs is uneven"
     }
 
     fn source(&self) -> &'static str {
@@ -56,13 +56,13 @@ impl Knob for Xps {
                 let path = format!("/sys/class/net/{}/queues/tx-{queue}/xps_cpus", nic.name);
                 let what = format!("xps_cpus of tx-{queue}");
                 let (key, mask) = (Key::file(path), slot.to_kernel_mask());
-                let item = context.item(self, &nic.name, &what, key, Form::Mask, &mask);
+                let item = context.item(self, &nic.name, &what, key, ValueFormat::Mask, &mask);
                 let Some(mut item) = item else { continue };
                 if let Action::Change(change) = &mut item.action {
                     change.identity = identity(context.snapshot, nic);
                 }
                 item.why = format!(
-                    "{} for {}: neighbours send on the same queue, and others do not wait for its lock",
+                    "{} for {}: only neighbouring CPUs share a queue and its lock",
                     counted(queues.tx.len(), "transmit queue"),
                     counted(cpus.len(), "CPU")
                 );

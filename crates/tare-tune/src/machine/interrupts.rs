@@ -1,11 +1,11 @@
-//! Interrupts: /proc/interrupts and /proc/irq.
+//! Interrupts, from /proc/interrupts and /proc/irq.
 //!
-//! Method: a line of /proc/interrupts is a number, a count for each CPU of the header, the chip,
-//! its own number of the interrupt with the way it is triggered (`1-edge`, `-event`, or two words
-//! on arm), and the names that drivers gave (kernel/irq/proc.c `show_interrupts`). The PCI address
-//! stands at the end of the chip's name (`PCI-MSIX-0000:00:03.0`, since Linux 5.17), else the
-//! device's folder `msi_irqs` lists the number. Interrupts of the architecture (`NMI`, `LOC`) have
-//! no number and are left out.
+//! Method: a line of /proc/interrupts has a number, a count for each CPU of the header, the chip,
+//! the chip's own number with the trigger (`1-edge`, `-event`, or two words on arm), and the names
+//! from the drivers (kernel/irq/proc.c `show_interrupts`). The PCI address is at the end of the
+//! chip's name (`PCI-MSIX-0000:00:03.0`, since Linux 5.17); in older kernels the device's folder
+//! `msi_irqs` lists the number. Interrupts of the architecture (`NMI`, `LOC`) have no number and
+//! are left out.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use tare_std::cpus::CpuSet;
 use super::is_pci_address;
 use crate::snapshot::Snapshot;
 
-/// The device interrupts of a host by their numbers. Numbers change at every boot and when a driver
-/// recreates its queues, so interrupts are found again by PCI address and name.
+/// The device interrupts of a host by number. Numbers change at every boot and when a driver
+/// recreates its queues, so PCI address and name identify an interrupt.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Interrupts {
     pub irqs: BTreeMap<u32, Irq>,
@@ -25,18 +25,18 @@ pub struct Interrupts {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Irq {
     pub number: u32,
-    /// Name that the driver gave: `virtio2-input.0`, `eth0-TxRx-3`, `nvme0q1`.
+    /// Name from the driver: `virtio2-input.0`, `eth0-TxRx-3`, `nvme0q1`.
     pub name: String,
-    /// PCI address of its device, where it is one.
+    /// PCI address of its device, if it has one.
     pub pci: Option<String>,
-    /// CPUs that may take it, as asked for.
+    /// CPUs that may take it (`smp_affinity`).
     pub affinity: Option<CpuSet>,
-    /// The CPU that takes it.
+    /// The CPU that takes it (`effective_affinity`).
     pub effective: Option<CpuSet>,
-    /// The kernel set its affinity and refuses changes (`IRQD_AFFINITY_MANAGED`); known only
-    /// where debugfs shows it.
+    /// Whether the kernel set its affinity and refuses changes (`IRQD_AFFINITY_MANAGED`); `None`
+    /// where debugfs does not show it.
     pub managed: Option<bool>,
-    /// Times it was taken since boot, over all CPUs.
+    /// How often it arrived since boot, over all CPUs.
     pub count: u64,
 }
 
@@ -82,13 +82,13 @@ impl Interrupts {
         Self { irqs: irqs.collect() }
     }
 
-    /// Those of a PCI device, in the order of their numbers.
+    /// Returns the interrupts of a PCI device in the order of their numbers.
     pub fn of_pci<'a>(&'a self, address: &'a str) -> impl Iterator<Item = &'a Irq> {
         self.irqs.values().filter(move |irq| irq.pci.as_deref() == Some(address))
     }
 }
 
-/// PCI addresses by the numbers of the message interrupts that sysfs lists for each device.
+/// Returns the PCI address of each message interrupt that sysfs lists for a device.
 fn numbers_of_devices(snapshot: &Snapshot) -> BTreeMap<u32, String> {
     let mut addresses = BTreeMap::new();
     for address in snapshot.names("/sys/bus/pci/devices") {
@@ -101,7 +101,8 @@ fn numbers_of_devices(snapshot: &Snapshot) -> BTreeMap<u32, String> {
     addresses
 }
 
-/// Number, count, PCI address and name of a line; `None` for one of the architecture.
+/// Parses number, count, PCI address and name of a line; `None` for an interrupt of the
+/// architecture.
 fn parse_line(line: &str, cpus: usize) -> Option<(u32, u64, Option<String>, String)> {
     let (number, rest) = line.split_once(':')?;
     let number = number.trim().parse().ok()?;
@@ -117,9 +118,9 @@ fn parse_line(line: &str, cpus: usize) -> Option<(u32, u64, Option<String>, Stri
     Some((number, count, pci, name))
 }
 
-/// The sum of up to so many numbers at the beginning of a line, and what follows them.
+/// Sums up to `cpus` numbers at the start of a line. Returns the sum and the rest of the line.
 fn sum_columns(line: &str, cpus: usize) -> (u64, &str) {
-    // A count of 0 as the kernel writes it. Nearly all of the million columns of a large host are.
+    // A count of 0 as the kernel writes it: nearly all of the million columns of a large host.
     const IDLE: &[u8] = b"          0";
     let bytes = line.as_bytes();
     let ends = |at: usize| bytes.get(at).is_none_or(u8::is_ascii_whitespace);
@@ -142,7 +143,8 @@ fn sum_columns(line: &str, cpus: usize) -> (u64, &str) {
     (sum, &line[at..])
 }
 
-/// `1-edge`, `19-fasteoi`, `-event`, and on arm the word after the number: `Edge`, `Level`.
+/// Whether a word is a trigger: `1-edge`, `19-fasteoi`, `-event`, and on arm the word after the
+/// number, `Edge` or `Level`.
 fn is_trigger(word: &str) -> bool {
     if word == "Edge" || word == "Level" {
         return true;
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_every_kind() {
+    fn parses_every_kind_of_line() {
         let check = |cpus, line: &str, number, count, pci: Option<&str>, name: &str| {
             let expect = (number, count, pci.map(str::to_string), name.to_string());
             assert_eq!(parse(cpus, line), expect, "{line}");
@@ -212,7 +214,7 @@ mod tests {
         check(1, " 13: 9 GICv3  27 Level     arch_timer", 13, 9, None, "arch_timer");
         check(3, " 35:          0          7          0 GICv3 3 Edge x-0", 35, 7, None, "x-0");
         check(2, " 36:          5 PLIC 3-edge short", 36, 5, None, "short");
-        // Unnamed, and one that names no trigger.
+        // One without a name, one without a trigger.
         check(1, " 14: 9 IO-APIC 14-edge", 14, 9, None, "");
         check(1, " 33: 2 PLIC ttyS0", 33, 2, None, "ttyS0");
         for line in ["NMI:          0          0   Non-maskable interrupts", "ERR:          0", ""]
@@ -222,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn affinity_and_management_come_from_proc_and_debugfs() {
+    fn reads_affinity_from_proc_and_management_from_debugfs() {
         let mut host = Snapshot::default();
         let file = |text: &str| Node::File(text.into());
         let text =

@@ -1,5 +1,5 @@
-//! What a snapshot says of the machine: CPUs, interrupts, network devices, disks, and who else
-//! tunes it. Read only and pure.
+//! Reads the machine from a snapshot: CPUs, interrupts, network devices, disks, and other programs
+//! that tune it. Pure.
 
 pub mod disks;
 pub mod interrupts;
@@ -15,7 +15,7 @@ pub use nics::Nic;
 pub use owners::{Owner, Owners};
 pub use topology::{Topology, TopologyError};
 
-/// Everything of the machine that knobs look at. Devices are only those that are to be tuned.
+/// Everything of the machine that knobs use. Devices are only those to be tuned.
 #[derive(Clone, Debug)]
 pub struct Machine {
     pub topology: Topology,
@@ -28,12 +28,13 @@ pub struct Machine {
     pub interrupt_share: std::collections::BTreeMap<u32, f64>,
 }
 
-/// `0000:00:03.0` at the end of a sysfs path or in the middle: the last PCI address of the path.
+/// Returns the last PCI address in a sysfs path, such as `0000:00:03.0`, at the end or in the
+/// middle.
 pub fn last_pci_address(path: &str) -> Option<&str> {
     path.rsplit('/').find(|part| is_pci_address(part))
 }
 
-/// True for `dddd:bb:dd.f` in hexadecimal digits.
+/// Whether a text is a PCI address: `dddd:bb:dd.f` in hexadecimal digits.
 pub fn is_pci_address(text: &str) -> bool {
     let digits = |part: &str, count: usize| {
         part.len() == count && part.bytes().all(|byte| byte.is_ascii_hexdigit())
@@ -48,8 +49,9 @@ pub fn is_pci_address(text: &str) -> bool {
         && digits(function, 1)
 }
 
-/// Share of the wall clock in hard interrupts and softirqs by CPU: the difference of the two
-/// readings of /proc/stat that `take` keeps (`/tare/load/stat-0` and `stat-1`).
+/// Returns the share of the wall clock in hard interrupts and softirqs, 0 to 1, by CPU: the
+/// difference between the two readings of /proc/stat in a snapshot (`/tare/load/stat-0` and
+/// `stat-1`).
 pub fn interrupt_share(snapshot: &Snapshot) -> std::collections::BTreeMap<u32, f64> {
     let read = |path: &str| -> std::collections::BTreeMap<u32, (f64, f64)> {
         let text = snapshot.read(path).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The plan: what to change on a host so that a database runs well on it. Pure: snapshot and
-//! options in, plan out.
+//! The plan: the changes that make a database run well on a host. Pure: snapshot and options in,
+//! plan out.
 
+mod change;
 pub mod cpus;
 pub mod guard;
 pub mod queues;
-mod setting;
 pub mod spread;
 
 use serde::{Deserialize, Serialize};
@@ -14,56 +14,57 @@ use crate::machine::disks::DiskError;
 use crate::machine::nics::NicError;
 use crate::machine::{Owner, TopologyError};
 
+pub use crate::setting::{EthtoolSetting, Identity, Key, ValueFormat};
+pub use change::{Change, Requirement};
 pub use cpus::{CpuSets, CpuSetsError, Mode};
 pub use guard::GuardError;
-pub use setting::{Change, EthtoolSetting, Form, Identity, Key, Need};
 
-/// What is asked of the planner. `default()` asks for what `tare tune plan` does without options.
+/// Options of the planner. `default()` gives the plan of `tare tune plan` without options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Options {
-    /// Network devices; empty: every one with hardware that is up.
+    /// Network devices; empty: every device with hardware that is up.
     pub nics: Vec<String>,
     /// Directories whose disks are tuned.
     pub directories: Vec<String>,
     /// Block devices to tune.
     pub devices: Vec<String>,
-    /// CPUs that the database and its interrupts may use; `None`: all that are online and not
+    /// CPUs that the database and its interrupts may use; `None`: all online CPUs that are not
     /// isolated.
     pub cpus: Option<CpuSet>,
-    /// CPUs of interrupts; `None`: by the automatic rule.
+    /// Interrupt CPUs; `None`: chosen by the automatic rule.
     pub irq_cpus: Option<CpuSet>,
-    /// Cores for each core of interrupts, above which the automatic rule gives a second; `None`:
+    /// Cores per interrupt core; with more, the automatic rule adds another interrupt core; `None`:
     /// 16.
     pub ratio: Option<u32>,
     pub mode: Mode,
-    /// Plan what perftune.py would do instead.
+    /// Plan what perftune.py would do.
     pub like_perftune: bool,
-    /// Receive queues of each network device; `None`: one per CPU of interrupts.
+    /// Receive queues of each network device; `None`: one per interrupt CPU.
     pub rx_queues: Option<u32>,
     /// Accelerated RFS; `None`: on where interrupts and compute share all CPUs.
     pub arfs: Option<bool>,
-    /// `write back` (true) or `write through`; `None`: as it is.
+    /// `write back` (true) or `write through`; `None`: unchanged.
     pub write_back_cache: Option<bool>,
-    /// Receive and transmit ring entries; `None`: as they are.
+    /// Receive and transmit ring entries; `None`: unchanged.
     pub ring: Option<u32>,
-    /// Receive interrupt delay in µs; `None`: as it is.
+    /// Receive interrupt delay in µs; `None`: unchanged.
     pub coalesce_us: Option<u32>,
-    /// Share of memory that TCP buffers may use; `None`: 0.03.
+    /// Share of memory that TCP buffers may use, 0 to 1; `None`: 0.03.
     pub tcp_memory_share: Option<f64>,
-    /// Switch the clock source too.
+    /// Whether to switch the clock source too.
     pub clock: bool,
     /// Only these knobs or groups; empty: all.
     pub only: Vec<String>,
-    /// Not these knobs or groups.
+    /// Knobs or groups to leave out.
     pub except: Vec<String>,
 }
 
-/// Knobs that are proven, applied and put back together.
+/// Knobs that are proven, applied and reverted together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Group {
-    /// Which CPUs interrupts may use, and who else moves them.
+    /// Which CPUs interrupts may use, and which programs move them.
     Interrupts,
     Network,
     Disk,
@@ -78,6 +79,7 @@ impl Group {
     pub const ALL: &[Self] =
         &[Self::Interrupts, Self::Network, Self::Disk, Self::Cpu, Self::Memory, Self::Limits];
 
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Interrupts => "interrupts",
@@ -96,18 +98,18 @@ pub struct Item {
     /// Name of the knob.
     pub knob: String,
     pub group: Group,
-    /// The device it is about (`eth0`, `nvme0n1`), or `host`.
+    /// The device (`eth0`, `nvme0n1`), or `host`.
     pub subject: String,
     /// The setting in words: `CPUs of interrupt 38 (virtio2-input.0)`, `rps_cpus of rx-0`.
     pub what: String,
     pub action: Action,
-    /// Why this value: one sentence with the figures of this host.
+    /// The reason for this value: one sentence with the figures of this host.
     pub why: String,
-    /// What it costs or risks: one sentence; empty when nothing is known.
+    /// Its cost or risk: one sentence; empty when none is known.
     pub risk: String,
-    /// Who else writes it.
+    /// Another program that writes it.
     pub owner: Option<Owner>,
-    /// The value is still there after a reboot.
+    /// Whether the value survives a reboot.
     pub survives_reboot: bool,
 }
 
@@ -117,16 +119,17 @@ pub struct Item {
 pub enum Action {
     /// It is changed.
     Change(Change),
-    /// It is as wanted.
-    Right { now: String },
-    /// It stays unchanged: it changes only on request, or the kernel forbids it.
+    /// It has the wanted value already.
+    #[serde(rename = "right")]
+    AlreadySet { now: String },
+    /// It stays unchanged: it changes only on request, or the kernel refuses changes.
     Leave { now: String, reason: String },
-    /// It should change, but not by Tare: `how` says what the user can do.
+    /// It should change, but Tare does not change it: `how` tells the user what to do.
     Advise { now: String, wanted: String, how: String },
 }
 
 impl Item {
-    /// The change, if it is one.
+    /// Returns the change; `None` for any other action.
     pub fn change(&self) -> Option<&Change> {
         match &self.action {
             Action::Change(change) => Some(change),
@@ -135,24 +138,24 @@ impl Item {
     }
 }
 
-/// A plan, whole.
+/// A whole plan.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Plan {
     pub cpus: CpuSets,
-    /// In the order in which they are applied.
+    /// In the order of applying them.
     pub items: Vec<Item>,
-    /// What the user should know besides, one sentence each.
+    /// Further facts for the user, one sentence each.
     pub notes: Vec<String>,
 }
 
 impl Plan {
-    /// Items that change something, in the order in which they are applied.
+    /// Returns the items that are changes, in the order of applying them.
     pub fn changes(&self) -> impl Iterator<Item = (&Item, &Change)> {
         self.items.iter().filter_map(|item| Some((item, item.change()?)))
     }
 }
 
-/// Why no plan can be made.
+/// Why the planner cannot make a plan.
 #[derive(Debug, thiserror::Error)]
 pub enum PlanError {
     #[error(transparent)]

@@ -1,23 +1,23 @@
-//! Spreading interrupts over CPUs: as far apart in the machine as it goes.
+//! Spreads interrupts over CPUs as far apart in the machine as possible.
 //!
 //! Method: the machine is a tree of CPU sets (machine, nodes, packages, dies, caches, cores,
-//! threads), restricted to the CPUs that may be used. Each part gets slots in proportion to its
-//! CPUs, rounded up from the front, and divides them among its own parts; a part without a slot
-//! joins the one before it, so that no CPU is lost. This is hwloc's `hwloc_distrib`
-//! (hwloc/helper.h), as the command `hwloc-distrib` of perftune.py uses it; `tests/hwloc.rs`
-//! compares the two.
+//! threads), restricted to the usable CPUs. Each part gets slots in proportion to its CPUs, rounded
+//! up from the front, and divides them among its own parts; a part without a slot joins the part
+//! before it, so that no CPU is lost. This is hwloc's `hwloc_distrib` (hwloc/helper.h), used by
+//! perftune.py through the command `hwloc-distrib`; `tests/hwloc.rs` compares the two.
 
 use tare_std::cpus::CpuSet;
 
 use crate::machine::Topology;
 
-/// A CPU for each of `count` interrupts, within `cpus`. What `hwloc-distrib COUNT --single
-/// --restrict CPUS` prints. Empty when `cpus` holds no CPU of the topology.
+/// Returns a CPU for each of `count` interrupts, within `cpus`, as `hwloc-distrib COUNT --single
+/// --restrict CPUS` prints them. Empty when `cpus` has no CPU of the topology.
 pub fn spread(topology: &Topology, cpus: &CpuSet, count: usize) -> Vec<u32> {
     slots(topology, cpus, count).iter().filter_map(Bits::first).collect()
 }
 
-/// The same as sets: each slot with all CPUs of its part (`hwloc-distrib` without `--single`).
+/// Returns the same slots as sets, each with all CPUs of its part (`hwloc-distrib` without
+/// `--single`).
 pub fn spread_sets(topology: &Topology, cpus: &CpuSet, count: usize) -> Vec<CpuSet> {
     slots(topology, cpus, count).iter().map(|slot| slot.iter().collect()).collect()
 }
@@ -32,7 +32,7 @@ fn slots(topology: &Topology, cpus: &CpuSet, count: usize) -> Vec<Bits> {
     slots
 }
 
-/// Gives `count` slots to parts that lie side by side.
+/// Divides `count` slots among sibling parts.
 fn distribute(parts: &[Part], count: usize, slots: &mut Vec<Bits>) {
     let all: usize = parts.iter().map(|part| part.cpus.len()).sum();
     let up_to = |weight: usize| (weight * count).div_ceil(all);
@@ -71,7 +71,7 @@ impl Part {
         let mut sets: Vec<Bits> =
             nodes.chain(domains).chain(cores).chain(threads).map(|set| set.and(&machine)).collect();
         sets.retain(|set| !set.is_empty());
-        // The largest first: what holds a set is in the tree before it.
+        // The largest first, so that the superset of a set is already in the tree.
         sets.sort_by_key(|set| (usize::MAX - set.len(), set.first()));
         sets.dedup();
         let mut root = Self { cpus: machine, parts: Vec::new() };
@@ -86,7 +86,7 @@ impl Part {
         if set == self.cpus {
             return;
         }
-        // A set that crosses a part that is there already is left out, as hwloc does.
+        // A set that partly overlaps an existing part is left out, as in hwloc.
         match self.parts.iter_mut().find(|part| part.cpus.meets(&set)) {
             Some(part) if set.is_within(&part.cpus) => part.place(set),
             Some(_) => {}
@@ -100,7 +100,7 @@ impl Part {
     }
 }
 
-/// A set of CPUs as bits: the planner spreads dozens of times over hundreds of CPUs.
+/// A set of CPUs as bits, which is fast: the planner spreads dozens of times over hundreds of CPUs.
 #[derive(Clone, PartialEq, Eq)]
 struct Bits(Vec<u64>);
 

@@ -1,7 +1,7 @@
 //! The running host, or a directory with the files of a host.
 //!
-//! Files of the kernel are written with one write(2) each, as they require. Files below another
-//! root are replaced by renaming, so that a killed test leaves the old value or the new one.
+//! Kernel files are written with one write(2) each, as they require. Files below another root are
+//! replaced by renaming, so that a killed test leaves the old value or the new one.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,17 +9,17 @@ use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use super::{SettingError, SettingErrorClass, SettingStore};
+use super::SettingStore;
 use crate::ethtool::{Ethtool, EthtoolError};
 use crate::irqbalance;
-use crate::plan::{EthtoolSetting, Key};
+use crate::setting::{EthtoolSetting, Key, SettingError, SettingErrorClass};
 use crate::snapshot::Snapshot;
 
 /// Reads and writes a host.
 ///
-/// Below `/` ethtool's settings go over netlink, in the network namespace of the calling thread,
-/// and irqbalance's over its socket. Below any other root both are in the pseudo files of a
-/// snapshot, `ROOT/tare/...`.
+/// With root `/`, ethtool's settings are accessed over netlink, in the network namespace of the
+/// calling thread, and irqbalance's over its socket. With any other root both are in the pseudo
+/// files of a snapshot, `ROOT/tare/...`.
 #[derive(Clone, Debug)]
 pub struct LiveHost {
     root: PathBuf,
@@ -30,7 +30,7 @@ impl LiveHost {
         Self { root: root.into() }
     }
 
-    fn is_living(&self) -> bool {
+    fn is_live(&self) -> bool {
         self.root == Path::new("/")
     }
 
@@ -41,7 +41,7 @@ impl LiveHost {
             path[1.min(path.len())..].split('/').all(|part| !matches!(part, "" | "." | ".."));
         if !below || !plain || path.contains('\0') {
             let text = format!(
-                "{path:?} is no setting of a host: only files below /proc and /sys are tuned"
+                "{path:?} is not a host setting: only files below /proc and /sys are tuned"
             );
             return Err(SettingError { class: SettingErrorClass::Failed, text });
         }
@@ -52,24 +52,23 @@ impl LiveHost {
         self.root.join("tare").join(path)
     }
 
-    /// Replaces a file, also through a link. The new file is first created at the root, where
-    /// nothing is read, so that a killed test leaves the tree unchanged.
+    /// Replaces a file and follows links. The new file is first created at the root, where nothing
+    /// reads it, so that a killed test leaves the tree unchanged.
     fn replace(&self, place: &Path, value: &str) -> Result<(), SettingError> {
         let shown = place.display().to_string();
-        let place = fs::canonicalize(place).map_err(|error| of_open(&shown, &error))?;
+        let place = fs::canonicalize(place).map_err(|error| open_error(&shown, &error))?;
         let new = self.root.join(".tare-new");
         let written = fs::write(&new, format!("{value}\n")).and_then(|()| fs::rename(&new, &place));
         written.map_err(|error| {
-            // The new file is useless when it could not be renamed.
             let _ = fs::remove_file(&new);
-            of_write(&shown, value, &error)
+            write_error(&shown, value, &error)
         })
     }
 
     /// Reads an ethtool setting from its pseudo file.
     fn pseudo_setting(&self, nic: &str, setting: &EthtoolSetting) -> Result<Pseudo, SettingError> {
         if nic.contains('/') || nic == ".." {
-            return Err(absent(format!("{nic:?} is no name of a network device")));
+            return Err(absent(format!("{nic:?} is not the name of a network device")));
         }
         let (file, name) = setting.pseudo();
         let place = self.pseudo(&format!("ethtool/{nic}/{file}"));
@@ -95,13 +94,13 @@ impl SettingStore for LiveHost {
     fn read(&self, key: &Key) -> Result<String, SettingError> {
         match key {
             Key::File { path } => read(&self.place(path)?),
-            Key::Ethtool { nic, setting } if self.is_living() => {
+            Key::Ethtool { nic, setting } if self.is_live() => {
                 let read = Ethtool::open().and_then(|mut ethtool| ethtool.read(nic, setting));
-                read.map_err(|error| of_ethtool(&error))
+                read.map_err(|error| ethtool_error(&error))
             }
             Key::Ethtool { nic, setting } => Ok(self.pseudo_setting(nic, setting)?.value),
-            Key::IrqbalanceBans if self.is_living() => {
-                let bans = irqbalance::bans().map_err(|error| of_irqbalance(&error))?;
+            Key::IrqbalanceBans if self.is_live() => {
+                let bans = irqbalance::bans().map_err(|error| irqbalance_error(&error))?;
                 Ok(irqbalance::numbers(&bans))
             }
             Key::IrqbalanceBans => read(&self.pseudo("irqbalance/banned-irqs")),
@@ -112,15 +111,15 @@ impl SettingStore for LiveHost {
         match key {
             Key::File { path } => {
                 let place = self.place(path)?;
-                match is_of_kernel(&place) {
+                match is_kernel_file(&place) {
                     true => write_once(&place, path, value),
                     false => self.replace(&place, value),
                 }
             }
-            Key::Ethtool { nic, setting } if self.is_living() => {
+            Key::Ethtool { nic, setting } if self.is_live() => {
                 let written =
                     Ethtool::open().and_then(|mut ethtool| ethtool.write(nic, setting, value));
-                written.map_err(|error| of_ethtool(&error))
+                written.map_err(|error| ethtool_error(&error))
             }
             Key::Ethtool { nic, setting } => {
                 let mut pseudo = self.pseudo_setting(nic, setting)?;
@@ -128,14 +127,14 @@ impl SettingStore for LiveHost {
                 let path = format!("/tare/ethtool/{nic}/{}", setting.pseudo().0);
                 self.replace(&pseudo.place, pseudo.snapshot.read(&path).unwrap_or_default())
             }
-            Key::IrqbalanceBans if self.is_living() => {
+            Key::IrqbalanceBans if self.is_live() => {
                 let wrong = || SettingError {
                     class: SettingErrorClass::Failed,
-                    text: format!("{value:?} is no list of interrupt numbers"),
+                    text: format!("{value:?} is not a list of interrupt numbers"),
                 };
                 let numbers = value.split_whitespace().map(|word| word.parse::<u32>());
                 let numbers = numbers.collect::<Result<Vec<u32>, _>>().map_err(|_| wrong())?;
-                irqbalance::set_bans(&numbers).map_err(|error| of_irqbalance(&error))
+                irqbalance::set_bans(&numbers).map_err(|error| irqbalance_error(&error))
             }
             Key::IrqbalanceBans => self.replace(&self.pseudo("irqbalance/banned-irqs"), value),
         }
@@ -144,19 +143,18 @@ impl SettingStore for LiveHost {
     fn may_write(&self, key: &Key) -> Result<(), SettingError> {
         match key {
             Key::File { path } => {
-                // Opening finds missing rights and a read-only mount. The write reports missing
-                // files.
+                // Opening fails without permission or on a read-only mount. Other errors are
+                // reported by the write.
                 let opened = OpenOptions::new().write(true).open(self.place(path)?);
-                match opened.map_err(|error| of_open(path, &error)) {
+                match opened.map_err(|error| open_error(path, &error)) {
                     Err(error) if error.class == SettingErrorClass::Permission => Err(error),
                     _ => Ok(()),
                 }
             }
             Key::Ethtool { .. } | Key::IrqbalanceBans
-                if self.is_living() && !rustix::process::geteuid().is_root() =>
+                if self.is_live() && !rustix::process::geteuid().is_root() =>
             {
-                let text = "cannot change settings of network devices and of irqbalance: this \
-                            needs root"
+                let text = "cannot change settings of network devices and irqbalance; run as root"
                     .to_string();
                 Err(SettingError { class: SettingErrorClass::Permission, text })
             }
@@ -174,8 +172,9 @@ impl SettingStore for LiveHost {
     }
 }
 
-/// Whether a file is the kernel's own, also where its file systems are mounted below another root.
-fn is_of_kernel(place: &Path) -> bool {
+/// Whether a file is a kernel file, also where the kernel's file systems are mounted below another
+/// root.
+fn is_kernel_file(place: &Path) -> bool {
     // PROC_SUPER_MAGIC, SYSFS_MAGIC, DEBUGFS_MAGIC, CGROUP2_SUPER_MAGIC (linux/magic.h).
     const KINDS: [i64; 4] = [0x9fa0, 0x6265_6572, 0x6462_6720, 0x6367_7270];
     rustix::fs::statfs(place).is_ok_and(|system| KINDS.contains(&system.f_type))
@@ -193,23 +192,23 @@ fn read(place: &Path) -> Result<String, SettingError> {
     Ok(text.trim().to_string())
 }
 
-/// One write(2): a file of the kernel takes each as a whole value.
+/// Writes a value with one write(2), because a kernel file takes each write as a whole value.
 fn write_once(place: &Path, path: &str, value: &str) -> Result<(), SettingError> {
     let opened = OpenOptions::new().write(true).open(place);
-    let mut file = opened.map_err(|error| of_open(path, &error))?;
+    let mut file = opened.map_err(|error| open_error(path, &error))?;
     let line = format!("{value}\n");
     match file.write(line.as_bytes()) {
         Ok(written) if written == line.len() => Ok(()),
         Ok(_) => Err(SettingError {
             class: SettingErrorClass::NotTaken,
-            text: format!("cannot write {value:?} to {path}: the kernel took only a part of it"),
+            text: format!("cannot write {value:?} to {path}: the kernel took only part of it"),
         }),
-        Err(error) => Err(of_write(path, value, &error)),
+        Err(error) => Err(write_error(path, value, &error)),
     }
 }
 
-/// Why a file could not be opened for writing.
-fn of_open(path: &str, error: &std::io::Error) -> SettingError {
+/// Returns the error of a file that could not be opened for writing.
+fn open_error(path: &str, error: &std::io::Error) -> SettingError {
     let errno = Errno::from_io_error(error);
     let class = errno.map_or(SettingErrorClass::Failed, class_of);
     let advice = match class {
@@ -223,20 +222,20 @@ fn of_open(path: &str, error: &std::io::Error) -> SettingError {
     SettingError { class, text: format!("cannot open {path} for writing: {error}{advice}") }
 }
 
-/// Why the kernel did not take a value.
-fn of_write(path: &str, value: &str, error: &std::io::Error) -> SettingError {
+/// Returns the error of a value that the kernel did not take.
+fn write_error(path: &str, value: &str, error: &std::io::Error) -> SettingError {
     let errno = Errno::from_io_error(error);
-    // The kernel answers EIO, newer ones EPERM, for an interrupt whose affinity it manages itself
-    // (kernel/irq/proc.c), and ENOSPC when the CPUs have no vector free (arch/x86 apic/vector.c).
+    // The kernel returns EIO, newer kernels EPERM, for an interrupt whose affinity it manages
+    // (kernel/irq/proc.c), and ENOSPC when the CPUs have no free vector (arch/x86 apic/vector.c).
     let affinity = path.starts_with("/proc/irq/");
     let (class, reason) = match errno {
         Some(Errno::IO | Errno::PERM) if affinity => (
             SettingErrorClass::ManagedIrq,
-            "; the kernel manages the affinity of this interrupt, nobody can change it",
+            "; the kernel manages the affinity of this interrupt and refuses changes",
         ),
         Some(Errno::NOSPC) if affinity => (
             SettingErrorClass::NoVector,
-            "; the CPUs have no interrupt vector left: give more CPUs with --irq-cpus or fewer queues",
+            "; the CPUs have no interrupt vector left; use more CPUs (--irq-cpus) or fewer queues",
         ),
         Some(errno) => (class_of(errno), ""),
         None => (SettingErrorClass::Failed, ""),
@@ -244,7 +243,7 @@ fn of_write(path: &str, value: &str, error: &std::io::Error) -> SettingError {
     SettingError { class, text: format!("cannot write {value:?} to {path}: {error}{reason}") }
 }
 
-fn of_ethtool(error: &EthtoolError) -> SettingError {
+fn ethtool_error(error: &EthtoolError) -> SettingError {
     let class = match (error, error.errno()) {
         (EthtoolError::Missing { .. } | EthtoolError::Family { .. }, _) => {
             SettingErrorClass::Absent
@@ -259,7 +258,7 @@ fn of_ethtool(error: &EthtoolError) -> SettingError {
     SettingError { class, text: format!("{error}{advice}") }
 }
 
-fn of_irqbalance(error: &irqbalance::IrqbalanceError) -> SettingError {
+fn irqbalance_error(error: &irqbalance::IrqbalanceError) -> SettingError {
     SettingError { class: error.class(), text: tare_host::error_line(error) }
 }
 
@@ -298,11 +297,11 @@ mod tests {
             (scheduler, Errno::IO, Failed),
             (scheduler, Errno::BUSY, Failed),
         ] {
-            assert_eq!(of_write(path, "1", &errno.into()).class, expect, "{path} {errno}");
+            assert_eq!(write_error(path, "1", &errno.into()).class, expect, "{path} {errno}");
         }
         // A refused open does not mean that the kernel manages the interrupt.
-        assert_eq!(of_open(affinity, &Errno::PERM.into()).class, Permission);
-        assert_eq!(of_open(affinity, &Errno::ACCESS.into()).class, Permission);
+        assert_eq!(open_error(affinity, &Errno::PERM.into()).class, Permission);
+        assert_eq!(open_error(affinity, &Errno::ACCESS.into()).class, Permission);
     }
 
     #[test]

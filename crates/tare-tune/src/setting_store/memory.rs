@@ -1,7 +1,7 @@
-//! A host in memory: a writable snapshot whose writes can be made to fail.
+//! A host in memory: a writable snapshot that can inject write failures.
 
-use super::{SettingError, SettingErrorClass, SettingStore};
-use crate::plan::Key;
+use super::SettingStore;
+use crate::setting::{Key, SettingError, SettingErrorClass};
 use crate::snapshot::Snapshot;
 
 /// Reads and writes a snapshot.
@@ -9,7 +9,7 @@ use crate::snapshot::Snapshot;
 pub struct SnapshotHost {
     pub snapshot: Snapshot,
     pub boot_id: String,
-    /// The writes that fail. The first match of a write applies.
+    /// The writes that fail. For each write the first match applies.
     pub failures: Vec<Failure>,
     /// Every accepted write, in order.
     pub written: Vec<(Key, String)>,
@@ -18,13 +18,14 @@ pub struct SnapshotHost {
 /// A write that fails.
 #[derive(Clone, Debug)]
 pub struct Failure {
-    /// A part of the key as text: `/irq/24/`, `rps_cpus`, `eth0 channels combined`.
+    /// A part of the key as text, such as `/irq/24/`, `rps_cpus` or `eth0 channels combined`.
     pub key: String,
     /// The error. With `NotTaken` the write seems to succeed and changes nothing.
     pub class: SettingErrorClass,
 }
 
 impl SnapshotHost {
+    /// Returns a host with the settings of a snapshot.
     pub fn new(snapshot: Snapshot) -> Self {
         Self { snapshot, boot_id: "memory".into(), ..Self::default() }
     }
@@ -36,7 +37,7 @@ impl SnapshotHost {
     }
 }
 
-/// A key as text.
+/// Returns a key as text.
 fn shown(key: &Key) -> String {
     match key {
         Key::File { path } => path.clone(),
@@ -64,7 +65,7 @@ impl SettingStore for SnapshotHost {
         match failure.map(|failure| failure.class) {
             Some(SettingErrorClass::NotTaken) => {}
             Some(class) => {
-                let text = format!("cannot write {value:?} to {name}: the test says so");
+                let text = format!("cannot write {value:?} to {name}: injected failure");
                 return Err(SettingError { class, text });
             }
             None => key.write_to(&mut self.snapshot, value),
@@ -85,11 +86,11 @@ impl SettingStore for SnapshotHost {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::plan::EthtoolSetting;
+    use crate::setting::EthtoolSetting;
     use crate::snapshot::Node;
 
     #[test]
-    fn a_snapshot_is_written_and_read() {
+    fn writes_and_reads_snapshot() {
         let mut snapshot = Snapshot::default();
         snapshot.insert("/proc/sys/vm/swappiness", Node::File("60".into()));
         snapshot.insert("/tare/ethtool/eth0/channels", Node::File("rx 0\ncombined 2".into()));

@@ -1,4 +1,4 @@
-//! The tree: lookup through links, listing, changes.
+//! The tree of a snapshot: lookups through links, listing, changes.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -9,7 +9,7 @@ use super::{Node, Snapshot};
 const LINKS_MAX: usize = 40;
 
 impl Snapshot {
-    /// Content of a file, without surrounding white space. `None` when there is none.
+    /// Returns the content of a file without surrounding white space; `None` when there is no file.
     pub fn read(&self, path: &str) -> Option<&str> {
         match self.nodes.get(&self.real(path)?)? {
             Node::File(text) => Some(text.trim()),
@@ -17,12 +17,12 @@ impl Snapshot {
         }
     }
 
-    /// A file that holds one number in decimal.
+    /// Parses a file with one decimal number.
     pub fn read_number<N: std::str::FromStr>(&self, path: &str) -> Option<N> {
         self.read(path)?.parse().ok()
     }
 
-    /// What ethtool said of a device: the value of the line `NAME VALUE` in one of its pseudo
+    /// Returns ethtool's data of a device: the value of the line `NAME VALUE` in one of its pseudo
     /// files.
     pub fn ethtool(&self, nic: &str, file: &str, name: &str) -> Option<String> {
         let text = self.read(&format!("/tare/ethtool/{nic}/{file}"))?;
@@ -30,15 +30,15 @@ impl Snapshot {
         lines.find(|(of, _)| *of == name).map(|(_, value)| value.trim().to_string())
     }
 
-    /// True for a file, or for a folder that is listed or holds something.
+    /// Whether a path leads to a file, or to a folder that is listed or has content.
     pub fn exists(&self, path: &str) -> bool {
         self.real(path).is_some()
     }
 
-    /// The path with every link followed; `None` when it leads nowhere.
+    /// Returns the path with every link followed; `None` when it leads nowhere.
     pub fn real(&self, path: &str) -> Option<String> {
-        // Paths of the tree are real, so one that is found as it stands needs no walk: of the
-        // thousands of lookups of a plan nearly all are such.
+        // Paths in the tree are real, so a path that is in the tree needs no walk. This holds for
+        // nearly all of the thousands of lookups of a plan.
         if self.nodes.get(path).is_some_and(|node| !matches!(node, Node::Link(_))) {
             return Some(path.to_string());
         }
@@ -69,7 +69,7 @@ impl Snapshot {
         (self.nodes.contains_key(&real) || self.first_below(&real).is_some()).then_some(real)
     }
 
-    /// Names in a folder, in the order of their bytes. Empty when it is no folder.
+    /// Lists the names in a folder in byte order. Empty when it is not a folder.
     pub fn names(&self, folder: &str) -> Vec<&str> {
         let Some(real) = self.real(folder) else { return Vec::new() };
         let prefix = format!("{real}/");
@@ -79,7 +79,7 @@ impl Snapshot {
             let Some(below) = path.strip_prefix(&prefix) else { break };
             let name = below.split('/').next().unwrap_or(below);
             names.insert(name);
-            // Over all that is deeper: '0' is the character after '/'.
+            // Skips everything deeper: '0' is the character after '/'.
             from = match below.len() == name.len() {
                 true => Bound::Excluded(path.clone()),
                 false => Bound::Included(format!("{prefix}{name}0")),
@@ -88,33 +88,87 @@ impl Snapshot {
         names.into_iter().collect()
     }
 
-    /// Every path with its node, in the order of the paths.
+    /// Returns every path with its node, sorted by path.
     pub fn nodes(&self) -> impl Iterator<Item = (&str, &Node)> {
         self.nodes.iter().map(|(path, node)| (path.as_str(), node))
     }
 
-    /// Puts a node at a path, which must be real: no part of it may be a link.
+    /// Inserts a node at a path, which must be real: no part of it may be a link.
     pub fn insert(&mut self, path: &str, node: Node) {
         debug_assert!(path.starts_with('/') && !path.ends_with('/'), "{path}");
         self.nodes.insert(path.to_string(), node);
     }
 
-    /// Replaces the content of a file, through links. Makes it where it is not.
+    /// Replaces the content of a file, following links. Creates the file if it does not exist.
     pub fn write(&mut self, path: &str, text: &str) {
         let real = self.real(path).unwrap_or_else(|| path.to_string());
         self.insert(&real, Node::File(text.to_string()));
     }
 
-    /// Removes a path and all below it; a link goes, not its target.
+    /// Removes a path and all below it. Of a link, only the link is removed.
     pub fn remove(&mut self, path: &str) {
         let below = format!("{path}/");
         self.nodes.retain(|name, _| name != path && !name.starts_with(&below));
     }
 
+    /// Returns the first path below a folder.
     pub(super) fn first_below(&self, folder: &str) -> Option<&str> {
         let prefix = format!("{folder}/");
         let after = self.nodes.range(prefix.clone()..).next().map(|(path, _)| path.as_str());
         after.filter(|path| path.starts_with(&prefix))
+    }
+
+    /// Inserts an empty folder at the target of every link below /sys that leads nowhere. Nothing
+    /// was read at such a target, but the name of the link's target is data: a driver, for example.
+    pub(crate) fn keep_ends_of_links(&mut self) {
+        let is_link = |(path, node): (&str, &Node)| match node {
+            Node::Link(target) => Some((path.to_string(), target.clone())),
+            _ => None,
+        };
+        let links: Vec<(String, String)> = self.nodes().filter_map(is_link).collect();
+        for (path, target) in links {
+            let folder = path.rfind('/').map_or("", |slash| &path[..slash]);
+            if self.real(&path).is_some() || !path.starts_with("/sys/") {
+                continue;
+            }
+            let mut end: Vec<&str> = match target.starts_with('/') {
+                true => Vec::new(),
+                false => folder.split('/').filter(|part| !part.is_empty()).collect(),
+            };
+            for part in target.split('/').filter(|part| !matches!(*part, "" | ".")) {
+                match part {
+                    ".." => {
+                        end.pop();
+                    }
+                    part => end.push(part),
+                }
+            }
+            // If the path leads through further links, this end is not used.
+            let end = format!("/{}", end.join("/"));
+            if end.len() > 1 && !self.nodes.contains_key(&end) {
+                self.insert(&end, Node::Directory);
+            }
+        }
+    }
+
+    /// Removes the nodes of folders that have content, which shows that they exist.
+    pub(crate) fn drop_full_folders(&mut self) {
+        let full: Vec<String> = self
+            .nodes()
+            .filter(|(_, node)| **node == Node::Directory)
+            .map(|(path, _)| path.to_string())
+            .filter(|path| self.first_below(path).is_some())
+            .collect();
+        for path in full {
+            self.nodes.remove(&path);
+        }
+    }
+
+    /// Replaces the content of a file if it exists. Links are not followed.
+    pub(crate) fn edit(&mut self, path: &str, edit: impl FnOnce(&str) -> String) {
+        if let Some(Node::File(text)) = self.nodes.get_mut(path) {
+            *text = edit(text);
+        }
     }
 }
 
@@ -144,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn links_are_followed() {
+    fn follows_links() {
         let tree = tree();
         assert_eq!(tree.read("/sys/class/net/eth0/mtu"), Some("1500"));
         assert_eq!(tree.read("/sys/class/net/eth0/device/vendor"), Some("0x1af4"));
@@ -155,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn folders_are_listed() {
+    fn lists_folders() {
         let tree = tree();
         assert_eq!(tree.names("/sys/class/net"), ["eth0", "eth0-2"]);
         assert_eq!(tree.names("/sys/class/net/eth0/device"), ["msi_irqs", "net", "vendor"]);
@@ -164,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_go_through_links() {
+    fn writes_through_links() {
         let mut tree = tree();
         tree.write("/sys/class/net/eth0/mtu", "9000");
         assert_eq!(tree.read("/sys/devices/pci0/0000:00:03.0/net/eth0/mtu"), Some("9000"));
@@ -174,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_loop_of_links_leads_nowhere() {
+    fn loop_of_links_leads_nowhere() {
         let mut tree = Snapshot::default();
         tree.insert("/a", Node::Link("b".into()));
         tree.insert("/b", Node::Link("a".into()));

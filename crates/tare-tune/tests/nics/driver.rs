@@ -1,14 +1,14 @@
-//! What a driver does to the files of a host when its channels are set: its queues come and go,
-//! most drivers request their interrupts again, so that the affinity is the default again.
+//! Imitates a driver whose channels are set: its queues appear and vanish, and most drivers request
+//! their interrupts again, which resets the affinity.
 
 use tare_tune::machine::{Interrupts, Irq, nics};
 use tare_tune::plan::{EthtoolSetting, Key};
 use tare_tune::snapshot::{Node, Snapshot};
 
-/// Drivers whose interrupts stay whatever the channels are.
+/// Drivers whose interrupts do not depend on the channels.
 const KEEP: &[&str] = &["virtio_net", "mlx5_core", "mlx4_en", "gve", "hv_netvsc"];
 
-/// Writes a setting of stage 0 as the host would take it.
+/// Writes a setting of stage 0 with its effects on the host.
 pub(crate) fn write(snapshot: &mut Snapshot, key: &Key, value: &str) {
     let Key::Ethtool { nic, setting } = key else { panic!("{key:?} is no setting of stage 0") };
     let old: u32 = key.read_from(snapshot).unwrap().parse().unwrap();
@@ -59,7 +59,7 @@ fn interrupt(snapshot: &mut Snapshot, irq: &Irq, queue: Option<u32>, channels: u
     let table = snapshot.read("/proc/interrupts").unwrap();
     let kept: Vec<&str> = table.lines().filter(|l| !l.trim_start().starts_with(&row)).collect();
     let kept = kept.join("\n");
-    // The header begins with blanks that `read` takes away.
+    // The header starts with spaces that `read` trims.
     snapshot.write("/proc/interrupts", &kept);
     snapshot.remove(&format!("/proc/irq/{number}"));
     if let Some(pci) = &irq.pci {
@@ -68,7 +68,7 @@ fn interrupt(snapshot: &mut Snapshot, irq: &Irq, queue: Option<u32>, channels: u
     }
 }
 
-/// An interrupt like `like` for another queue.
+/// Adds an interrupt like `like` for another queue.
 fn request(snapshot: &mut Snapshot, like: &Irq, queue: u32) {
     let numbers = Interrupts::read(snapshot).irqs;
     let number = numbers.keys().max().unwrap() + 1;

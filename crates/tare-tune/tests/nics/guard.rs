@@ -6,7 +6,7 @@ use tare_tune::snapshot::{Node, Snapshot};
 
 use super::{host, options, planned};
 
-/// 32 CPUs with a device of 32 queues whose channels cannot be set.
+/// Returns 32 CPUs with a device of 32 queues whose channels cannot be set.
 fn fixed_queues() -> Snapshot {
     let mut snapshot = host(16, "gve", 32).build();
     snapshot.remove("/tare/ethtool/eth0/channels");
@@ -20,7 +20,7 @@ fn refused(snapshot: &Snapshot, options: &Options) -> GuardError {
     }
 }
 
-/// Two readings of /proc/stat between which every CPU was so many hundredths in softirqs.
+/// Adds two readings of /proc/stat, between which every CPU spent `hundredths` of 100 in softirqs.
 fn measured(snapshot: &mut Snapshot, cpus: u32, hundredths: u32) {
     let stat = |part: u32| -> String {
         let of_softirq = part * hundredths;
@@ -33,7 +33,7 @@ fn measured(snapshot: &mut Snapshot, cpus: u32, hundredths: u32) {
 }
 
 #[test]
-fn seastar_2350_all_queues_on_one_cpu_are_refused() {
+fn seastar_2350_refuses_all_queues_on_one_cpu() {
     let one = Options { irq_cpus: Some("0".parse().unwrap()), ..options() };
     let error = refused(&fixed_queues(), &one);
     let GuardError::Queues { queues, cpus, .. } = &error else { panic!("{error}") };
@@ -41,26 +41,25 @@ fn seastar_2350_all_queues_on_one_cpu_are_refused() {
     let text = error.to_string();
     assert!(text.contains("eth0: 32") && text.contains("--mode mq"), "{text}");
     assert!(text.contains("--irq-cpus") && !text.contains("--ratio"), "{text}");
-    // Where its channels can be set it gets one queue, but the packets are as many: 31 CPUs
-    // compute.
+    // If its channels can be set it gets one queue, but as many packets: 31 CPUs compute.
     let error = refused(&host(16, "ena", 32).build(), &one);
     assert!(matches!(error, GuardError::Compute { compute: 31, cpus: 1, .. }), "{error}");
     // The smaller machine is planned.
     planned(&host(15, "ena", 32).build(), &one);
-    // Where the interrupts are not touched nothing is refused.
+    // Nothing is refused if the interrupts are not changed.
     planned(&fixed_queues(), &Options { except: vec!["interrupts".into()], ..one.clone() });
-    // What perftune.py does is shown, with a warning.
+    // The plan of perftune.py is shown with a warning.
     let like = planned(&fixed_queues(), &Options { like_perftune: true, ..one });
     assert!(like.notes.iter().any(|note| note.contains("would be refused")), "{:?}", like.notes);
 }
 
 #[test]
-fn the_advice_names_the_ratio_that_passes() {
+fn advice_names_ratio_that_passes() {
     // 32 queues on one core's two threads; with a ratio of 8 they go to two cores' four.
     let error = refused(&fixed_queues(), &options()).to_string();
     assert!(error.contains("16 each") && error.contains("--ratio 15 or less"), "{error}");
     planned(&fixed_queues(), &Options { ratio: Some(15), ..options() });
-    // Four cores give one thread whatever the ratio.
+    // Four cores give one thread with any ratio.
     let mut small = host(4, "ena", 16).build();
     small.remove("/tare/ethtool/eth0/channels");
     let error = refused(&small, &options()).to_string();
@@ -69,13 +68,13 @@ fn the_advice_names_the_ratio_that_passes() {
 }
 
 #[test]
-fn a_measured_load_decides_before_the_policy() {
+fn measured_load_overrides_policy() {
     let snapshot = |hundredths| {
         let mut snapshot = host(16, "ena", 8).build();
         measured(&mut snapshot, 32, hundredths);
         snapshot
     };
-    // 32 CPUs, each 6 % in softirqs: 1.92 CPUs' time on two CPUs.
+    // 32 CPUs, each 6 % in softirqs: the time of 1.92 CPUs on two CPUs.
     let error = refused(&snapshot(6), &options());
     let GuardError::Load { share, .. } = &error else { panic!("{error}") };
     assert!((share - 0.96).abs() < 1e-9, "{share}");

@@ -1,4 +1,4 @@
-//! What holds of every plan of network devices.
+//! Properties of every plan of network devices.
 
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ fn hosts() -> impl Strategy<Value = Host> {
     })
 }
 
-fn asked() -> impl Strategy<Value = Options> {
+fn requested() -> impl Strategy<Value = Options> {
     let modes = [Mode::Auto, Mode::Mq, Mode::Sq, Mode::SqSplit, Mode::None];
     let mode = prop::sample::select(modes.to_vec());
     let part = prop::sample::select(vec![
@@ -59,11 +59,11 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_plan_that_was_applied_leaves_nothing_to_do(host in hosts(), options in asked()) {
+    fn applied_plan_leaves_no_changes(host in hosts(), options in requested()) {
         let mut snapshot = host.build();
         match planner::plan(&snapshot, &options) {
             Ok(_) => {}
-            // One thread cannot be divided; too many queues are refused.
+            // One thread cannot be divided, and too many queues are refused.
             Err(PlanError::CpuSets(_) | PlanError::Guard(_)) => return Ok(()),
             Err(error) => panic!("{error}"),
         }
@@ -74,20 +74,20 @@ proptest! {
     }
 
     #[test]
-    fn interrupts_go_to_their_cpus_only_and_evenly(host in hosts(), mut options in asked()) {
+    fn interrupts_are_even_on_interrupt_cpus(host in hosts(), mut options in requested()) {
         options.only.clear();
         let snapshot = host.build();
         let Ok(plan) = planner::plan(&snapshot, &options) else { return Ok(()) };
         let changes = plan.changes().filter(|(item, _)| item.knob == "nic_irqs");
         let mut of_devices: BTreeMap<(&str, bool), BTreeMap<u32, usize>> = BTreeMap::new();
         let musts: Vec<_> = changes
-            .map(|(item, change)| (item.subject.as_str(), change.need == plan::Need::Must))
+            .map(|(item, change)| (item.subject.as_str(), change.requirement == plan::Requirement::Required))
             .collect();
         for ((_, cpu), key) in placed(&plan).into_iter().zip(musts) {
             prop_assert!(plan.cpus.irq.contains(cpu), "CPU {cpu} of {}", plan.cpus.irq);
             *of_devices.entry(key).or_default().entry(cpu).or_default() += 1;
         }
-        // Those that are right already are no changes: then a CPU may miss one.
+        // Interrupts that are already in place are no changes, so a CPU may seem to have fewer.
         let right = plan.items.iter().any(|item| {
             item.knob == "nic_irqs" && item.change().is_none()
         });
@@ -102,7 +102,7 @@ proptest! {
     }
 
     #[test]
-    fn every_interrupt_of_a_queue_belongs_to_one_device(host in hosts()) {
+    fn every_queue_interrupt_belongs_to_one_device(host in hosts()) {
         let snapshot = host.build();
         let interrupts = Interrupts::read(&snapshot);
         let nics = nics::find(&snapshot, &interrupts, &[]).unwrap();

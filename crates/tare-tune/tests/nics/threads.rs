@@ -1,5 +1,4 @@
-//! Defects of perftune.py by their numbers in the list that Tare keeps, and threads in which people
-//! met them.
+//! Defects of perftune.py, with their numbers in Tare's list, and the threads that report them.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +7,7 @@ use tare_tune::fixture::{Host, Nic};
 use tare_tune::knobs::Context;
 use tare_tune::machine::{Interrupts, nics};
 use tare_tune::plan::{self, cpus};
-use tare_tune::plan::{Action, Key, Need, Options};
+use tare_tune::plan::{Action, Key, Options, Requirement};
 use tare_tune::planner;
 use tare_tune::snapshot::Snapshot;
 
@@ -20,7 +19,7 @@ fn found(snapshot: &Snapshot, names: &[&str]) -> Result<Vec<nics::Nic>, nics::Ni
 }
 
 #[test]
-fn defect_5_virtio1_is_no_part_of_virtio10() {
+fn defect_5_virtio1_does_not_match_virtio10() {
     let mut host = Host::new(1, 8, 2);
     host.nics = (0..12).map(|index| Nic::new(&format!("eth{index}"), "virtio_net", 2)).collect();
     let snapshot = host.build();
@@ -41,7 +40,7 @@ fn defect_5_virtio1_is_no_part_of_virtio10() {
 }
 
 #[test]
-fn defect_6_queues_are_in_the_order_of_their_numbers() {
+fn defect_6_queues_are_in_numeric_order() {
     let snapshot = host(16, "i40e", 12).build();
     let nic = found(&snapshot, &["eth0"]).unwrap().remove(0);
     let numbers: Vec<u32> = (0..12).collect();
@@ -53,7 +52,7 @@ fn defect_6_queues_are_in_the_order_of_their_numbers() {
 }
 
 #[test]
-fn scylladb_5259_a_driver_is_no_device() {
+fn scylladb_5259_driver_is_not_a_device() {
     let snapshot = host(4, "vmxnet3", 4).build();
     let error = |name: &str| found(&snapshot, &[name]).unwrap_err().to_string();
     assert!(error("vmxnet3").contains("is a driver, not a network device"), "{}", error("vmxnet3"));
@@ -65,10 +64,10 @@ fn scylladb_5259_a_driver_is_no_device() {
 }
 
 #[test]
-fn scylladb_4553_a_list_that_was_taken_apart_into_letters() {
+fn scylladb_4553_refuses_list_split_into_letters() {
     let snapshot = host(4, "ena", 4).build();
     let error = found(&snapshot, &["e", "t", "h", "0"]).unwrap_err().to_string();
-    assert!(error.contains("one letter of a name") && error.contains("eth0"), "{error}");
+    assert!(error.contains("is a single letter") && error.contains("eth0"), "{error}");
 }
 
 #[test]
@@ -89,7 +88,7 @@ fn rpk_10838_empty_msi_irqs() {
 }
 
 #[test]
-fn seastar_502_571_what_moves_is_keyed_by_device_and_name() {
+fn seastar_502_571_identifies_interrupts_by_device_and_name() {
     let snapshot = host(16, "ixgbe", 2).build();
     let plan = planned(&snapshot, &options());
     for (item, change) in plan.changes().filter(|(item, _)| item.knob == "nic_irqs") {
@@ -99,19 +98,19 @@ fn seastar_502_571_what_moves_is_keyed_by_device_and_name() {
         assert_eq!(change.identity.irq_name.as_deref(), Some(irq.name.as_str()));
         assert_eq!(change.identity.pci, irq.pci);
         assert!(change.identity.pci.is_some() && item.what.contains(&irq.name));
-        assert_eq!(change.need, Need::Must);
+        assert_eq!(change.requirement, Requirement::Required);
     }
 }
 
 #[test]
-fn seastar_703_each_interrupt_is_a_line_of_its_own() {
+fn seastar_703_each_interrupt_has_its_own_line() {
     let mut host = Host::new(2, 40, 1);
     host.nics = vec![Nic::new("eth0", "mlx5_core", 64), Nic::new("eth1", "mlx5_core", 64)];
     let snapshot = host.build();
     let mq = Options { mode: plan::Mode::Mq, ..options() };
     let plan = planned(&snapshot, &mq);
     assert!(plan.notes.iter().all(|note| !note.contains("vectors")));
-    // On few CPUs there may be no vector left: said before it happens.
+    // Few CPUs may run out of vectors, which a note predicts.
     let few = Options { irq_cpus: Some("0-7".parse().unwrap()), rx_queues: Some(64), ..options() };
     host.nics.extend((2..24).map(|i| Nic::new(&format!("eth{i}"), "mlx5_core", 64)));
     let crowded = planned(&host.build(), &Options { like_perftune: true, ..few });
@@ -123,11 +122,11 @@ fn seastar_703_each_interrupt_is_a_line_of_its_own() {
     let placed = placed(&plan);
     assert_eq!(placed.len(), 128);
     let cpus: BTreeSet<u32> = placed.iter().map(|(_, cpu)| *cpu).collect();
-    assert_eq!(cpus.len(), 64, "each device's are spread over as many CPUs as it has queues");
+    assert_eq!(cpus.len(), 64, "each device uses as many CPUs as it has queues");
 }
 
 #[test]
-fn seastar_3003_managed_interrupts_are_left() {
+fn seastar_3003_leaves_managed_interrupts_alone() {
     let mut snapshot = host(16, "virtio_net", 4).build();
     let nic = found(&snapshot, &["eth0"]).unwrap().remove(0);
     for irq in &nic.irqs[..nic.irqs_of_queues] {
@@ -146,7 +145,7 @@ fn seastar_3003_managed_interrupts_are_left() {
 }
 
 #[test]
-fn seastar_2534_a_synthetic_device_leads_to_its_function() {
+fn seastar_2534_synthetic_device_leads_to_its_function() {
     let mut host = Host::new(1, 16, 2);
     host.nics = vec![Nic::new("eth0", "hv_netvsc", 8)];
     host.nics.push(Nic { master: "eth0".into(), ..Nic::new("enP1s1", "mlx5_core", 8) });
@@ -154,10 +153,10 @@ fn seastar_2534_a_synthetic_device_leads_to_its_function() {
     for names in [&["eth0"][..], &[]] {
         let nics = found(&snapshot, names).unwrap();
         assert_eq!(nics.len(), 1, "{names:?}");
-        assert_eq!((nics[0].name.as_str(), nics[0].asked.as_str()), ("enP1s1", "eth0"));
+        assert_eq!((nics[0].name.as_str(), nics[0].requested.as_str()), ("enP1s1", "eth0"));
         assert_eq!(nics[0].irqs_of_queues, 8);
     }
-    // Without a function below, its own queue files are what there is.
+    // Without a function below it, only its own queue files are tuned.
     host.nics.truncate(1);
     let nics = found(&host.build(), &["eth0"]).unwrap();
     assert_eq!((nics[0].driver.as_str(), nics[0].irqs.len()), ("hv_netvsc", 0));
@@ -172,8 +171,8 @@ fn seastar_3189_mana_queues_and_its_control_interrupt() {
 }
 
 #[test]
-fn seastar_621_742_a_renamed_interface_keeps_its_interrupts() {
-    // The driver named them for eth0; after a stop and start the device is called ens5.
+fn seastar_621_742_renamed_interface_keeps_its_interrupts() {
+    // The driver named them after eth0; after a stop and start the device is called ens5.
     let mut host = host(16, "ena", 2);
     host.nics[0].name = "ens5".into();
     let mut snapshot = host.build();
@@ -184,19 +183,20 @@ fn seastar_621_742_a_renamed_interface_keeps_its_interrupts() {
 }
 
 #[test]
-fn queues_beyond_the_hash_come_after_those_it_feeds() {
-    // ixgbe hashes to 16 queues; with 20 that are there the first 16 are spread by themselves.
+fn queues_beyond_the_hash_come_last() {
+    // ixgbe hashes to 16 queues; of 20 queues the first 16 are spread separately.
     let snapshot = host(16, "ixgbe", 20).build();
     let mq = Options { mode: plan::Mode::Mq, rx_queues: Some(20), ..options() };
     for options in [mq.clone(), Options { like_perftune: true, ..mq }] {
         let plan = planned(&snapshot, &options);
         let changes: Vec<_> =
             plan.changes().filter(|(item, _)| item.knob == "nic_irqs").map(|(_, c)| c).collect();
-        let musts = changes.iter().filter(|change| change.need == Need::Must).count();
+        let musts =
+            changes.iter().filter(|change| change.requirement == Requirement::Required).count();
         assert_eq!((musts, changes.len()), (16, 20));
         let cpus: Vec<u32> = placed(&plan).into_iter().map(|(_, cpu)| cpu).collect();
         assert_eq!(cpus[..16].iter().collect::<BTreeSet<_>>().len(), 16);
-        assert_eq!(cpus[16], cpus[0], "spread anew");
+        assert_eq!(cpus[16], cpus[0], "spread separately");
     }
 }
 
@@ -208,7 +208,8 @@ fn mlx5_of_linux_5_3_to_6_0_shows_twice_its_receive_queues() {
     snapshot.write("/tare/ethtool/eth0/channels", "rx 0\nrx-max 0\ncombined 4\ncombined-max 4");
     let four = Options { rx_queues: Some(4), ..options() };
     let changes = planned(&snapshot, &four);
-    let of_queues = changes.changes().filter(|(_, change)| change.need == Need::Must).count();
+    let of_queues =
+        changes.changes().filter(|(_, change)| change.requirement == Requirement::Required).count();
     assert_eq!(of_queues, 4, "half of the eight");
     let two = planned(&snapshot, &options());
     assert_eq!(items(&two, "rps").len(), 4, "two for each channel that stays");
@@ -228,17 +229,17 @@ fn isolated_cpus_are_not_steered_to() {
     let isolated = BTreeSet::from([6, 7, 14, 15]);
     assert!(steered(&options()).is_disjoint(&isolated));
     assert!(steered(&like_perftune()).is_disjoint(&isolated), "the kernel would take them out");
-    // Asked for by hand: a line that says why not.
+    // On request: a line with the reason against it.
     let only = Options { cpus: Some("6-7,14-15".parse().unwrap()), ..options() };
     let plan = planned(&snapshot, &only);
     for item in items(&plan, "rps") {
-        let right = matches!(&item.action, Action::Right { .. } | Action::Leave { .. });
+        let right = matches!(&item.action, Action::AlreadySet { .. } | Action::Leave { .. });
         assert!(right, "{item:?}");
     }
 }
 
 #[test]
-fn a_large_host_is_planned_on_the_queues_of_all_its_devices() {
+fn plans_queues_of_all_devices_of_large_host() {
     let mut host = Host::new(2, 64, 2);
     host.nics = (0..8).map(|i| Nic::new(&format!("eth{i}"), "mlx5_core", 64)).collect();
     let snapshot = host.build();

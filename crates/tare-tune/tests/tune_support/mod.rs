@@ -1,27 +1,27 @@
-//! A directory with the files of a host, and settings in it.
+//! A directory with the files of a host, and changes of its settings.
 #![allow(dead_code, clippy::unwrap_used, reason = "test code, of which every binary uses a part")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use tare_tune::plan::{Action, Change, Form, Group, Identity, Item, Key, Need};
+use tare_tune::plan::{Action, Change, Group, Identity, Item, Key, Requirement, ValueFormat};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{SettingError, SettingErrorClass, SettingStore};
 
-/// A directory tree with the files of a host, whose writes can be made to fail.
+/// A directory tree with the files of a host, which can inject write failures.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
     pub(crate) boot: String,
-    /// Waits so long before each write.
+    /// The pause before each write.
     pub(crate) delay: Duration,
     /// Fails writes to paths that contain one of these.
     pub(crate) refused: Vec<(String, SettingErrorClass)>,
     /// Silently ignores writes to paths that contain one of these.
     pub(crate) ignored: Vec<String>,
-    /// A write to the first sets the second, as a driver does that spreads its queues again.
+    /// A write to the first also sets the second, like a driver that spreads its queues again.
     pub(crate) resets: Vec<(String, String, String)>,
-    /// Asked beforehand, says no.
+    /// Makes `may_write` fail.
     pub(crate) read_only: bool,
     pub(crate) writes: usize,
 }
@@ -34,7 +34,7 @@ impl Tree {
         Self::at(&root)
     }
 
-    /// A tree that is there already.
+    /// Uses an existing tree.
     pub(crate) fn at(root: &Path) -> Self {
         Self {
             root: root.into(),
@@ -66,7 +66,7 @@ impl Tree {
         fs::read_to_string(self.path(path)).unwrap_or_default().trim().to_string()
     }
 
-    /// Every file of the host with its bytes.
+    /// Returns every file of the host with its content.
     pub(crate) fn all(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut all = Vec::new();
         let mut folders = vec![self.root.join("host")];
@@ -185,7 +185,7 @@ impl SettingStore for Tree {
 }
 
 impl Tree {
-    /// What a driver does when its channels change: queues go and come, those that stay are set to
+    /// Imitates a driver whose channels change: queues vanish and appear, and those that stay get
     /// defaults.
     pub(crate) fn remake_queues(&self, nic: &str, count: u32) {
         let queues = format!("/sys/class/net/{nic}/queues");
@@ -207,12 +207,17 @@ impl Tree {
     }
 }
 
-/// A change of a file.
-pub(crate) fn item(path: &str, form: Form, wanted: &str, need: Need) -> Item {
-    with_key(Key::file(path), form, wanted, need)
+/// Returns a change of a file.
+pub(crate) fn item(path: &str, form: ValueFormat, wanted: &str, requirement: Requirement) -> Item {
+    with_key(Key::file(path), form, wanted, requirement)
 }
 
-pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
+pub(crate) fn with_key(
+    key: Key,
+    form: ValueFormat,
+    wanted: &str,
+    requirement: Requirement,
+) -> Item {
     Item {
         knob: "test".into(),
         group: Group::Disk,
@@ -223,7 +228,7 @@ pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
             form,
             now: String::new(),
             wanted: wanted.into(),
-            need,
+            requirement,
             identity: Identity::default(),
             stage: 1,
         }),
@@ -235,5 +240,5 @@ pub(crate) fn with_key(key: Key, form: Form, wanted: &str, need: Need) -> Item {
 }
 
 pub(crate) fn text(path: &str, wanted: &str) -> Item {
-    item(path, Form::Text, wanted, Need::Should)
+    item(path, ValueFormat::Text, wanted, Requirement::Wanted)
 }

@@ -138,7 +138,7 @@ impl State {
             match self.tuner.read(&change.key) {
                 Ok(found) if change.form.same(&found, value) => {}
                 Ok(found) => {
-                    let found = change.form.tidy(&found);
+                    let found = change.form.normalize(&found);
                     deviations.push(format!("{} is {found}, not {value}", item.what));
                 }
                 Err(error) => deviations.push(format!("{}: {error}", item.what)),

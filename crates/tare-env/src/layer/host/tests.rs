@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tare_tune::plan::{Action, Form, Group, Identity, Need};
+use tare_tune::plan::{Action, Group, Identity, Requirement, ValueFormat};
 use tare_tune::snapshot::Snapshot;
 
 use super::*;
@@ -125,10 +125,10 @@ impl Environment for Inner {
 fn item(group: Group, path: &str, now: &str, wanted: &str) -> Item {
     let change = Change {
         key: Key::file(path),
-        form: Form::Choice,
+        form: ValueFormat::Choice,
         now: now.into(),
         wanted: wanted.into(),
-        need: Need::Should,
+        requirement: Requirement::Wanted,
         identity: Identity::default(),
         stage: 1,
     };
@@ -153,7 +153,7 @@ fn items() -> Vec<Item> {
     ];
     // It is right already, so it is nobody's business.
     let mut right = item(Group::Cpu, "/governor", "", "");
-    right.action = Action::Right { now: "performance".into() };
+    right.action = Action::AlreadySet { now: "performance".into() };
     items.push(right);
     items
 }

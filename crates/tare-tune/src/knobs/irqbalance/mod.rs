@@ -1,12 +1,12 @@
-//! irqbalance: the interrupts that Tare places are banned in it, so that they stay placed.
+//! Bans the interrupts that Tare places in irqbalance, so that it does not move them again.
 
 use super::Knob;
 use crate::irqbalance::options_file::OptionsFile;
-use crate::irqbalance::{fits, numbers};
+use crate::irqbalance::{fits_in_message, numbers};
 use crate::knobs::Context;
-use crate::plan::{Action, Change, Form, Group, Identity, Item, Key, Mode, Need};
+use crate::plan::{Action, Change, Group, Identity, Item, Key, Mode, Requirement, ValueFormat};
 
-/// Where the living irqbalance's facts stand in a snapshot.
+/// The pseudo file of a snapshot with the process id of the running irqbalance.
 const PID: &str = "/tare/irqbalance/pid";
 
 #[derive(Debug)]
@@ -22,17 +22,15 @@ impl Knob for Irqbalance {
     }
 
     fn help(&self) -> &'static str {
-        "interrupts that irqbalance leaves where they are"
+        "interrupts that irqbalance must not move"
     }
 
     fn why(&self) -> &'static str {
-        "irqbalance moves every interrupt that is not banned in it, every 10 s, so those that are \
-         placed have to be banned first."
+        "every 10 s irqbalance moves all interrupts that are not banned, also those that Tare placed"
     }
 
     fn risk(&self) -> &'static str {
-        "Banned interrupts stay on their CPUs whatever the load; the bans are gone when irqbalance \
-         is started again."
+        "banned interrupts stay on their CPUs under any load; a restart of irqbalance loses the bans"
     }
 
     fn source(&self) -> &'static str {
@@ -62,8 +60,8 @@ impl Knob for Irqbalance {
     }
 }
 
-/// Interrupts that the plan places: those of the tuned devices, without the ones that the kernel
-/// manages, which irqbalance cannot move either. Ascending.
+/// Lists the interrupts that the plan places, ascending: those of the tuned devices, without those
+/// that the kernel manages, which irqbalance cannot move either.
 fn placed(context: &Context<'_>) -> Vec<u32> {
     let options = context.options;
     if options.mode == Mode::None {
@@ -83,38 +81,37 @@ fn placed(context: &Context<'_>) -> Vec<u32> {
     irqs
 }
 
-/// Through the socket. Bans of others stay, except those of interrupts that this host no longer
-/// has.
+/// Plans the bans through the socket. Bans set by other programs stay, except those of interrupts
+/// that this host no longer has.
 fn live(context: &Context<'_>, now: &str, ours: &[u32]) -> Action {
     let banned: Vec<u32> = now.split_whitespace().filter_map(|irq| irq.parse().ok()).collect();
     if ours.iter().all(|irq| banned.contains(irq)) {
-        return Action::Right { now: numbers(&banned) };
+        return Action::AlreadySet { now: numbers(&banned) };
     }
     let here = |irq: &&u32| context.machine.interrupts.irqs.contains_key(irq);
     let mut wanted: Vec<u32> = banned.iter().filter(here).chain(ours).copied().collect();
     wanted.sort_unstable();
     wanted.dedup();
-    if !fits(&wanted) {
-        let why =
-            format!("{} interrupts are more than one message to its socket holds", wanted.len());
+    if !fits_in_message(&wanted) {
+        let why = format!("{} interrupts do not fit in one message to its socket", wanted.len());
         return advise(context, &numbers(&banned), ours, &why);
     }
     Action::Change(Change {
         key: Key::IrqbalanceBans,
-        form: Form::Words,
+        form: ValueFormat::Words,
         now: numbers(&banned),
         wanted: numbers(&wanted),
-        need: Need::Must,
+        requirement: Requirement::Required,
         identity: Identity::default(),
         stage: 1,
     })
 }
 
-/// irqbalance runs but could not be asked.
+/// Plans the bans when irqbalance runs but could not be queried.
 fn by_file(context: &Context<'_>, pid: &str, ours: &[u32]) -> Action {
     let trouble = context.snapshot.read("/tare/irqbalance/trouble");
     match trouble {
-        // It has a socket, which root can use.
+        // It has a socket, but only root can use it.
         Some(trouble) if trouble.contains("root") || trouble.contains("denied") => Action::Advise {
             now: "unknown".into(),
             wanted: numbers(ours),
@@ -127,26 +124,27 @@ fn by_file(context: &Context<'_>, pid: &str, ours: &[u32]) -> Action {
     }
 }
 
-/// The line that the user should put into irqbalance's options file.
+/// Returns advice with the line for irqbalance's options file.
 fn advise(context: &Context<'_>, now: &str, ours: &[u32], why: &str) -> Action {
     let exists = |irq| context.machine.interrupts.irqs.contains_key(&irq);
     let how = match OptionsFile::find(context.snapshot) {
         Some(file) => format!(
-            "{why}; put these lines in place of {key} in {path}, then run: {restart}\n{lines}",
+            "{why}; replace {key} in {path} with these lines, then run: {restart}\n{lines}",
             key = file.key,
             path = file.path,
             restart = file.restart,
             lines = file.lines(ours, exists),
         ),
         None => format!(
-            "{why} and no options file was found; start irqbalance with {}",
+            "{why}, and no options file was found; start irqbalance with {}",
             ours.iter().map(|irq| format!("--banirq={irq}")).collect::<Vec<_>>().join(" "),
         ),
     };
     Action::Advise { now: now.into(), wanted: numbers(ours), how }
 }
 
-/// What perftune.py does: it keeps a copy of the file once, appends what is missing, restarts.
+/// Plans what perftune.py does: it copies the file once, appends missing bans and restarts the
+/// daemon.
 fn like_perftune(context: &Context<'_>, ours: &[u32]) -> Action {
     let Some(file) = OptionsFile::find(context.snapshot) else {
         return Action::Leave {
@@ -156,7 +154,7 @@ fn like_perftune(context: &Context<'_>, ours: &[u32]) -> Action {
     };
     let now = file.bans();
     if ours.iter().all(|irq| now.contains(irq)) {
-        return Action::Right { now: numbers(&now) };
+        return Action::AlreadySet { now: numbers(&now) };
     }
     let path = &file.path;
     let saved = format!("{path}.scylla.orig");

@@ -3,7 +3,7 @@ use crate::machine::{Interrupts, Irq, Machine, Nic, Owners, Topology};
 use crate::plan::{CpuSets, Options};
 use crate::snapshot::Snapshot;
 
-/// A host with the interrupts 30 to 49, of which 38 to 40 are of the device eth0, 40 managed.
+/// Returns a host with the interrupts 30 to 999. Those in `irqs` belong to eth0; 40 is managed.
 fn host(irqs: std::ops::Range<u32>) -> Machine {
     let irq = |number: u32| Irq {
         number,
@@ -16,7 +16,7 @@ fn host(irqs: std::ops::Range<u32>) -> Machine {
     };
     let nic = Nic {
         name: "eth0".into(),
-        asked: "eth0".into(),
+        requested: "eth0".into(),
         driver: "ixgbe".into(),
         pci: None,
         rx_queues: vec![0, 1],
@@ -54,7 +54,7 @@ fn change(banned: &str, irqs: std::ops::Range<u32>) -> Option<(String, String)> 
     let files = [RUNS, ("/tare/irqbalance/banned-irqs", banned)];
     match action(&files, &Options::default(), irqs) {
         Some(Action::Change(change)) => Some((change.now, change.wanted)),
-        Some(Action::Right { .. }) => None,
+        Some(Action::AlreadySet { .. }) => None,
         other => panic!("{other:?}"),
     }
 }
@@ -66,11 +66,11 @@ fn bans_missing_interrupts_over_socket() {
         assert_eq!(change(banned, 38..41), expect, "{banned}");
     };
     check("", Some(("", "38 39")));
-    // Bans of others stay.
+    // Bans set by other programs stay.
     check("31", Some(("31", "31 38 39")));
     check("31 38", Some(("31 38", "31 38 39")));
     check("31 38 39", None);
-    // Defect 2: those of interrupts that are gone do not pile up.
+    // Defect 2: bans of interrupts that no longer exist do not pile up.
     check("31 1007 1008", Some(("31 1007 1008", "31 38 39")));
 }
 
@@ -81,7 +81,7 @@ fn applying_twice_changes_nothing() {
 }
 
 #[test]
-fn nothing_is_planned_where_nothing_moves_or_is_placed() {
+fn plans_nothing_without_irqbalance_or_placed_interrupts() {
     let banned = ("/tare/irqbalance/banned-irqs", "");
     let none = |options: &Options| action(&[RUNS, banned], options, 38..40).is_none();
     assert!(action(&[], &Options::default(), 38..40).is_none());
@@ -99,7 +99,7 @@ const ARGS: (&str, &str) = ("/etc/default/irqbalance", "IRQBALANCE_ARGS=--banirq
 const SYSTEMD: (&str, &str) = ("/run/systemd/system/x", "");
 
 #[test]
-fn without_a_socket_the_line_is_printed() {
+fn advises_options_line_without_socket() {
     let options = Options::default();
     let advice = |files: &[(&str, &str)], irqs| match action(files, &options, irqs) {
         Some(Action::Advise { how, .. }) => how,
@@ -114,14 +114,14 @@ fn without_a_socket_the_line_is_printed() {
     let trouble = ("/tare/irqbalance/trouble", "Permission denied (os error 13)");
     let how = advice(&[RUNS, UNIT, ARGS, trouble], 38..40);
     assert!(how.starts_with("run as root"), "{how}");
-    // More than the socket takes in a message: 200 numbers of three digits.
+    // 200 numbers of three digits do not fit in one message to the socket.
     let live = ("/tare/irqbalance/banned-irqs", "");
     let how = advice(&[RUNS, UNIT, ARGS, live], 100..300);
-    assert!(how.contains("more than one message"), "{how}");
+    assert!(how.contains("do not fit in one message"), "{how}");
 }
 
 #[test]
-fn perftune_appends_to_the_file() {
+fn perftune_mode_appends_to_options_file() {
     let options = Options { like_perftune: true, ..Options::default() };
     let live = ("/tare/irqbalance/banned-irqs", "");
     match action(&[RUNS, UNIT, ARGS, SYSTEMD, live], &options, 38..40) {

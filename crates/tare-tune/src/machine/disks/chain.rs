@@ -1,22 +1,21 @@
-//! From a block device down to the disks with hardware behind them.
+//! Finds the disks with hardware below a block device.
 
 use super::{Disk, DiskError, mounts};
 use crate::machine::{Interrupts, Irq, last_pci_address};
 use crate::snapshot::Snapshot;
 
-/// Devices that may stand on one another. The kernel allows 8 levels of stacked file systems and
-/// bounds the recursion of bios; 16 is beyond what anybody builds, and ends a loop that holds
-/// itself.
+/// The maximum of stacked devices. The kernel allows 8 levels of stacked file systems and limits
+/// the recursion of bios; 16 is more than any real stack, and ends a cycle of loop devices.
 const DEPTH_MAX: usize = 16;
 
-/// The disks below block devices, each once, in the order in which they are found.
+/// Returns the disks below block devices, each once, in the order of finding them.
 pub(super) fn disks(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
-    asked: &str,
+    requested: &str,
     tops: &[String],
 ) -> Result<Vec<Disk>, DiskError> {
-    let mut walk = Walk { snapshot, interrupts, asked, disks: Vec::new() };
+    let mut walk = Walk { snapshot, interrupts, requested, disks: Vec::new() };
     for top in tops {
         walk.down(top, &mut Vec::new())?;
     }
@@ -26,7 +25,7 @@ pub(super) fn disks(
 struct Walk<'a> {
     snapshot: &'a Snapshot,
     interrupts: &'a Interrupts,
-    asked: &'a str,
+    requested: &'a str,
     disks: Vec<Disk>,
 }
 
@@ -39,7 +38,7 @@ impl Walk<'_> {
         let Some(path) = self.snapshot.real(&format!("/sys/class/block/{name}")) else {
             return Err(DiskError::UnknownDevice { name: name.into(), nearest: None });
         };
-        // A partition's folder lies in that of its disk.
+        // A partition's folder is in the folder of its disk.
         if self.snapshot.read(&format!("{path}/partition")).is_some()
             && let Some((disk, _)) = path.rsplit_once('/')
         {
@@ -71,15 +70,15 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// The base of a loop device: a block device, or the mount that its file lies on. A file on
-    /// memory or on the network has no disk below it.
+    /// Adds the disks below a loop device, which is backed by a block device or by a file on a
+    /// mount. A file in memory or on the network has no disk below it.
     fn below_loop(&mut self, backing: &str, above: &mut Vec<String>) -> Result<(), DiskError> {
         if backing.starts_with("/dev/")
             && let Ok(device) = mounts::device(self.snapshot, backing)
         {
             return self.down(&device, above);
         }
-        // The kernel appends this to a file that was removed while in use.
+        // The kernel appends this to the name of a file that was removed while in use.
         let file = backing.strip_suffix(" (deleted)").unwrap_or(backing);
         let mounts = mounts::read(self.snapshot);
         let devices = mounts::devices(self.snapshot, &mounts, file).unwrap_or_default();
@@ -92,7 +91,7 @@ impl Walk<'_> {
         }
         self.disks.push(Disk {
             name: name.to_string(),
-            asked: self.asked.to_string(),
+            requested: self.requested.to_string(),
             above,
             pci: last_pci_address(&path).map(str::to_string),
             nvme: name.starts_with("nvme"),
@@ -103,7 +102,7 @@ impl Walk<'_> {
     }
 }
 
-/// Disks at the far end of a network: iSCSI sessions (also of adapters that speak it themselves),
+/// Whether a disk is reached over a network: iSCSI (also by an adapter with its own initiator),
 /// NVMe over fabrics, nbd, rbd.
 fn is_remote(path: &str) -> bool {
     let far = |part: &str| {
@@ -115,11 +114,11 @@ fn is_remote(path: &str) -> bool {
     path.split('/').any(far)
 }
 
-/// The interrupts of the controller that a disk hangs on.
+/// Returns the interrupts of a disk's controller.
 ///
-/// A virtio device is known by its own name, whole: `virtio1` has `virtio1-req.0`, and `virtio10`
-/// is another device. Other controllers are known by their PCI address. Xen's block front end has
-/// only a name that all its disks share.
+/// A virtio device is identified by its whole name: `virtio1` has `virtio1-req.0`, and `virtio10`
+/// is another device. Other controllers are identified by their PCI address. Xen's block front end
+/// has only one name that all its disks share.
 fn irqs(interrupts: &Interrupts, path: &str) -> Vec<Irq> {
     if is_remote(path) {
         return Vec::new();
@@ -139,11 +138,12 @@ fn irqs(interrupts: &Interrupts, path: &str) -> Vec<Irq> {
     all.filter(|irq| irq.pci.as_deref() == Some(pci)).cloned().collect()
 }
 
-/// The paths of an NVMe namespace that the kernel shows as one device of a subsystem (native
-/// multipath): the hidden devices `nvme0c1n1` below the controllers. `None` for any other device.
+/// Returns the paths of an NVMe namespace that the kernel shows as one device of a subsystem
+/// (native multipath): the hidden devices `nvme0c1n1` below the controllers. `None` for any other
+/// device.
 ///
-/// Such a namespace `nvmeSnN` lies in /sys/devices/virtual/nvme-subsystem/nvme-subsysS, beside
-/// links to the controllers (the kernel's drivers/nvme/host/multipath.c and core.c).
+/// Such a namespace `nvmeSnN` is in /sys/devices/virtual/nvme-subsystem/nvme-subsysS, next to links
+/// to the controllers (the kernel's drivers/nvme/host/multipath.c and core.c).
 fn paths_of_nvme(snapshot: &Snapshot, name: &str, path: &str) -> Option<Vec<(String, String)>> {
     let (subsystem, _) = path.rsplit_once('/')?;
     let id = subsystem.strip_prefix("/sys/devices/virtual/nvme-subsystem/nvme-subsys")?;
@@ -167,7 +167,7 @@ fn paths_of_nvme(snapshot: &Snapshot, name: &str, path: &str) -> Option<Vec<(Str
     (!paths.is_empty()).then_some(paths)
 }
 
-/// The number that follows a prefix and ends the text: `virtio12` after `virtio`.
+/// Parses a text of a prefix and a number, such as `virtio12` with the prefix `virtio`.
 pub(super) fn number_after(text: &str, prefix: &str) -> Option<u64> {
     let digits = text.strip_prefix(prefix)?;
     let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());

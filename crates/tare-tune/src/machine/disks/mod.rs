@@ -1,13 +1,12 @@
-//! Disks: from a directory or a device to the physical disks below it, through md, dm, LVM and
-//! loop.
+//! Finds the physical disks below a directory or a device, through md, dm, LVM and loop.
 //!
-//! Method: a directory's mount is found in /proc/self/mountinfo, its device in /sys/class/block,
-//! and from there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe
-//! subsystem lead down to what has hardware behind it. A loop device has a queue of its own, with a
-//! scheduler: it is one of the disks, and so is the disk that holds its file.
+//! Method: a directory's mount is found in /proc/self/mountinfo and its device in /sys/class/block.
+//! From there `slaves/` (md, dm, LVM, crypt), `loop/backing_file` and the paths of an NVMe
+//! subsystem lead down to devices with hardware. A loop device has its own queue with a scheduler,
+//! so it counts as a disk, and so does the disk that holds its file.
 //!
-//! Limits: the directory has to be named by its real path (a snapshot holds no links outside of
-//! /sys); ZFS and network file systems do not tell their devices here.
+//! Limits: the directory must be named by its real path (a snapshot has no links outside of /sys);
+//! the devices of ZFS and network file systems are not found.
 
 mod chain;
 mod mounts;
@@ -21,16 +20,16 @@ use super::{Interrupts, Irq};
 pub struct Disk {
     /// `nvme0n1`, `vda`, `sda`.
     pub name: String,
-    /// What it was found for: the directory or device as it was asked for.
-    pub asked: String,
+    /// The directory or device that was requested, for which it was found.
+    pub requested: String,
     /// Real path of its folder in sysfs: `/sys/devices/.../block/nvme0n1`.
     pub path: String,
-    /// Devices between what was asked for and this disk, the topmost first: `dm-0`, `md0`.
+    /// Devices between the requested one and this disk, the topmost first: `dm-0`, `md0`.
     pub above: Vec<String>,
-    /// PCI address of its controller, where it has one.
+    /// PCI address of its controller, if it has one.
     pub pci: Option<String>,
     pub nvme: bool,
-    /// iSCSI and the like: no interrupts of its own.
+    /// Whether it is reached over a network (iSCSI and the like) and has no interrupts.
     pub remote: bool,
     /// Interrupts of its controller.
     pub irqs: Vec<Irq>,
@@ -41,9 +40,9 @@ pub struct Disk {
 pub enum DiskError {
     #[error("there is no block device {name:?}{}", .nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default())]
     UnknownDevice { name: String, nearest: Option<String> },
-    #[error("{path:?} lies on no mount of this host that has a block device: {reason}")]
+    #[error("{path:?} has no block device: {reason}")]
     NoDevice { path: String, reason: String },
-    #[error("block device {name:?} stands on more than {depth} others: {chain}")]
+    #[error("block device {name:?} is stacked on more than {depth} others: {chain}")]
     TooDeep { name: String, depth: usize, chain: String },
 }
 
@@ -62,14 +61,14 @@ const DIRECTORIES: &[&str] = &[
     "/var/lib/clickhouse",
 ];
 
-/// The disks below directories and devices (`nvme0n1` or `/dev/nvme0n1`). Without either: the disks
-/// below the directories where databases keep their data by default, as far as these are mounts of
-/// their own: a disk that carries the whole system is tuned only when it is asked for.
+/// Returns the disks below directories and devices (`nvme0n1` or `/dev/nvme0n1`). Without either,
+/// those below the default data directories of databases that are mounts of their own: a disk with
+/// the whole system is tuned only on request.
 ///
-/// A disk that is found twice is returned once, for what was asked first.
+/// A disk that is found twice is returned once, for the first request.
 ///
 /// # Errors
-/// When one that was asked for leads to no disk.
+/// When a requested directory or device leads to no disk.
 pub fn find(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
@@ -113,26 +112,26 @@ pub fn find(
     Ok(disks)
 }
 
-/// What the user should know of the choice of disks.
-pub fn notes(asked: bool, disks: &[Disk]) -> Vec<String> {
+/// Returns notes about the choice of disks for the user.
+pub fn notes(requested: bool, disks: &[Disk]) -> Vec<String> {
     let mut notes = Vec::new();
-    if disks.is_empty() && !asked {
+    if disks.is_empty() && !requested {
         notes.push(
-            "no disk is tuned: none of the directories where databases keep their data by default \
-             is a mount of its own; name one with --dir or --dev"
+            "no disk is tuned: none of the default data directories of databases is a mount of its \
+             own; name one with --dir or --dev"
                 .into(),
         );
     }
     for disk in disks.iter().filter(|disk| disk.remote) {
         let name = &disk.name;
-        notes.push(format!("{name} is reached over the network: it has no interrupts of its own"));
+        notes.push(format!("{name} is reached over the network and has no interrupts of its own"));
     }
     notes
 }
 
 impl Disk {
-    /// Path of a setting of this disk: of the nearest folder in sysfs, from the disk's own upwards,
-    /// that has it. `None` when none has.
+    /// Returns the path of a setting: in the disk's folder in sysfs, or in the nearest parent that
+    /// has it. `None` when none has it.
     pub fn setting(&self, snapshot: &Snapshot, name: &str) -> Option<String> {
         let mut folder = self.path.as_str();
         while folder.starts_with("/sys/devices/") {
@@ -145,8 +144,8 @@ impl Disk {
         None
     }
 
-    /// True for a disk of the hypervisor, of which the guest cannot know whether it turns: its
-    /// `queue/rotational` is a default (virtio-blk, Xen, Hyper-V, disks on virtio-scsi).
+    /// Whether it is a disk of the hypervisor (virtio-blk, Xen, Hyper-V, disks on virtio-scsi). Its
+    /// `queue/rotational` is a default and shows nothing about the hardware.
     pub fn is_virtual(&self) -> bool {
         let of_hypervisor = |part: &str| {
             chain::number_after(part, "virtio").is_some()
@@ -156,13 +155,13 @@ impl Disk {
         self.path.split('/').any(of_hypervisor) || self.path.starts_with("/sys/devices/virtual/")
     }
 
-    /// True when the disk turns, as far as that is known.
+    /// Whether the disk is known to be rotational.
     pub fn is_rotational(&self, snapshot: &Snapshot) -> bool {
         let path = self.setting(snapshot, "queue/rotational");
         !self.is_virtual() && path.and_then(|path| snapshot.read(&path)) == Some("1")
     }
 
-    /// `MAJOR:MINOR`.
+    /// Returns `MAJOR:MINOR`.
     pub fn number<'a>(&self, snapshot: &'a Snapshot) -> Option<&'a str> {
         snapshot.read(&format!("{}/dev", self.path))
     }

@@ -1,4 +1,4 @@
-//! From a directory or a device name to the block devices on top: /proc/self/mountinfo and
+//! Finds the topmost block devices of a directory or a device name, from /proc/self/mountinfo and
 //! /sys/class/block.
 
 use tare_std::mountinfo;
@@ -10,14 +10,13 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Mount {
     pub(super) point: String,
-    /// `MAJOR:MINOR`; the major number is 0 for file systems without a device (btrfs is one of
-    /// them).
+    /// `MAJOR:MINOR`; the major number is 0 for file systems without a device, such as btrfs.
     number: String,
     kind: String,
     source: String,
 }
 
-/// The mounts, in the order of the kernel: of two at one point the later one is on top.
+/// Reads the mounts in the order of the kernel: of two at one mount point the later one is on top.
 pub(super) fn read(snapshot: &Snapshot) -> Vec<Mount> {
     let text = snapshot.read("/proc/self/mountinfo").unwrap_or_default();
     let mount = |mount: mountinfo::Mount<'_>| Mount {
@@ -29,7 +28,7 @@ pub(super) fn read(snapshot: &Snapshot) -> Vec<Mount> {
     mountinfo::mounts(text).map(mount).collect()
 }
 
-/// Names of the block devices that a directory lies on: one, or several of a btrfs.
+/// Returns the names of the block devices below a directory: one, or several of a btrfs.
 pub(super) fn devices(
     snapshot: &Snapshot,
     mounts: &[Mount],
@@ -37,14 +36,14 @@ pub(super) fn devices(
 ) -> Result<Vec<String>, DiskError> {
     let fails = |reason: String| DiskError::NoDevice { path: directory.into(), reason };
     if !directory.starts_with('/') {
-        return Err(fails("it is no absolute path".into()));
+        return Err(fails("it is not an absolute path".into()));
     }
-    // A directory that does not exist yet lies where its nearest parent does.
+    // A directory that does not exist yet is on the mount of its nearest parent.
     let holds = |mount: &&Mount| {
         let point = mount.point.trim_end_matches('/');
         directory.strip_prefix(point).is_some_and(is_end_of_name)
     };
-    // `max_by_key` takes the last of equals, which is the mount on top.
+    // `max_by_key` returns the last of equals, which is the mount on top.
     let mount = mounts.iter().filter(holds).max_by_key(|mount| mount.point.len());
     let Some(mount) = mount else {
         return Err(fails("the host's mounts could not be read".into()));
@@ -63,21 +62,21 @@ pub(super) fn devices(
         "zfs" => "; name its disks with --dev",
         _ => "",
     };
-    Err(fails(format!("it is on {point:?}, a {kind}, which has none{how}")))
+    Err(fails(format!("it is on {point:?} of type {kind}{how}")))
 }
 
-/// Name of the block device that is called so: `nvme0n1`, `/dev/nvme0n1`, `/dev/mapper/data`,
-/// `/dev/vg/data`.
-pub(super) fn device(snapshot: &Snapshot, asked: &str) -> Result<String, DiskError> {
-    let short = asked.strip_prefix("/dev/").unwrap_or(asked);
-    // sysfs writes `cciss/c0d0` so.
+/// Returns the kernel's name of a block device given as `nvme0n1`, `/dev/nvme0n1`,
+/// `/dev/mapper/data` or `/dev/vg/data`.
+pub(super) fn device(snapshot: &Snapshot, requested: &str) -> Result<String, DiskError> {
+    let short = requested.strip_prefix("/dev/").unwrap_or(requested);
+    // sysfs writes `cciss/c0d0` as `cciss!c0d0`.
     let name = short.replace('/', "!");
     let exists = |name: &str| snapshot.exists(&format!("/sys/class/block/{name}"));
     if !name.is_empty() && exists(&name) {
         return Ok(name);
     }
-    // Device mapper: the name under /dev/mapper, which LVM makes of group and volume, doubling the
-    // dashes of either (lvm(8)).
+    // Device mapper: the name under /dev/mapper. LVM joins group and volume and doubles the dashes
+    // in both (lvm(8)).
     let mapped = match short.strip_prefix("mapper/") {
         Some(name) => Some(name.to_string()),
         None => short.split_once('/').map(|(group, volume)| {
@@ -92,14 +91,14 @@ pub(super) fn device(snapshot: &Snapshot, asked: &str) -> Result<String, DiskErr
     match names.iter().find(is_mapped) {
         Some(name) => Ok(name.to_string()),
         None => {
-            // `sdb` for `sdc`, `nvme0n1` for `nvme0`.
+            // Suggests `sdb` for `sdc` and `nvme0n1` for `nvme0`.
             let near = |known: &&&str| {
                 known.starts_with(short)
                     || (known.len() == short.len() && differ_by(known, short) < 2)
             };
             let nearest = names.iter().find(near).filter(|_| !short.is_empty());
             let nearest = nearest.map(|name| name.to_string());
-            Err(DiskError::UnknownDevice { name: asked.into(), nearest })
+            Err(DiskError::UnknownDevice { name: requested.into(), nearest })
         }
     }
 }
@@ -115,7 +114,7 @@ fn by_number(snapshot: &Snapshot, number: &str) -> Option<String> {
     names.next().map(str::to_string)
 }
 
-/// All devices of the btrfs that this one belongs to, by /sys/fs/btrfs/UUID/devices.
+/// Returns all devices of the btrfs that a device belongs to, from /sys/fs/btrfs/UUID/devices.
 fn members_of_btrfs(snapshot: &Snapshot, name: &str) -> Option<Vec<String>> {
     let systems = snapshot.names("/sys/fs/btrfs").into_iter();
     let mut members = systems.map(|id| snapshot.names(&format!("/sys/fs/btrfs/{id}/devices")));

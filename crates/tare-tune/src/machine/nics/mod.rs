@@ -1,16 +1,15 @@
-//! Network devices: from the name that a user gives to the physical functions behind it, with their
-//! queues and interrupts.
+//! Network devices: finds the physical devices behind a name, with their queues and interrupts.
 //!
-//! Method: a device with `/sys/class/net/NAME/device` has hardware (or a paravirtual device) of its
-//! own. One without is looked through: a bond to its slaves, everything else (VLAN, team, bridge)
-//! by its `lower_*` links, down to what has hardware. A synthetic device of Hyper-V hands its
-//! traffic to the virtual function below it, so that one is tuned where there is one. What has no
-//! hardware anywhere below is tuned only when it is named, and only its queue files: a veth has RPS
-//! and XPS.
+//! Method: a device with `/sys/class/net/NAME/device` has its own hardware (or paravirtual device).
+//! Any other is followed down to devices with hardware: a bond to its slaves, others (VLAN, team,
+//! bridge) by their `lower_*` links. A synthetic device of Hyper-V passes its traffic to the
+//! virtual function below it, so the function is tuned if there is one. A device without any
+//! hardware below it is tuned only if it is named, and only its queue files: a veth has RPS and
+//! XPS.
 //!
-//! Interrupts come from the device's `msi_irqs`, its `irq`, for virtio from the names `virtioN-...`
-//! of exactly this device, for Xen from the names that begin with the device's. An empty `msi_irqs`
-//! (rpk #10838) falls through to the PCI address in /proc/interrupts.
+//! Interrupts come from the device's `msi_irqs` or `irq`; for virtio from the names `virtioN-...`
+//! of exactly this device; for Xen from the names that start with the device's. If `msi_irqs` is
+//! empty (rpk #10838), the PCI address in /proc/interrupts is used.
 
 pub mod names;
 mod resolve;
@@ -19,33 +18,33 @@ use crate::snapshot::Snapshot;
 
 use super::{Interrupts, Irq, is_pci_address, last_pci_address};
 
-/// One tunable network device: it has hardware (or a paravirtual device) of its own, or queue files
-/// and was named by the user.
+/// A tunable network device: it has its own hardware (or paravirtual device), or it has queue files
+/// and the user named it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Nic {
     /// `eth0`.
     pub name: String,
-    /// The name that was asked for: the bond, VLAN or synthetic device that this one serves; its
-    /// own name otherwise.
-    pub asked: String,
-    /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ... Empty where it is not known.
+    /// The requested name: the bond, VLAN or synthetic device that this one serves; otherwise its
+    /// own name.
+    pub requested: String,
+    /// Kernel driver: `virtio_net`, `ena`, `mlx5_core`, ... Empty if unknown.
     pub driver: String,
-    /// PCI address, where it has one.
+    /// PCI address, if it has one.
     pub pci: Option<String>,
     /// Receive queues `rx-N`, ascending by N.
     pub rx_queues: Vec<u32>,
     /// Transmit queues `tx-N`, ascending by N.
     pub tx_queues: Vec<u32>,
-    /// Interrupts of its queues in the order of the queues; others of the device (configuration,
-    /// flow director) after them.
+    /// Interrupts of its queues in the order of the queues, then its other interrupts
+    /// (configuration, flow director).
     pub irqs: Vec<Irq>,
-    /// How many of `irqs`, from the front, are of queues.
+    /// How many of `irqs`, from the front, belong to queues.
     pub irqs_of_queues: usize,
     /// The channels from ethtool; `None` when the driver does not report them.
     pub channels: Option<Channels>,
 }
 
-/// Channel counts of a device (`ethtool -l`). 0 of 0: the device has no such kind.
+/// Channel counts of a device (`ethtool -l`). 0 of 0 means that the device does not have the kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channels {
     pub rx: u32,
@@ -62,15 +61,15 @@ pub enum NicError {
     #[error("there is no network device {name:?}{}; there are {}", .nearest.as_ref().map(|n| format!("; did you mean {n:?}?")).unwrap_or_default(), listed(.known))]
     Unknown { name: String, nearest: Option<String>, known: Vec<String> },
     /// A user of perftune.py did this (scylladb #5259).
-    #[error("{name:?} is a driver, not a network device; the devices it drives are {}: give --nic with one of them", listed(.devices))]
+    #[error("{name:?} is a driver, not a network device; give --nic with one of its devices: {}", listed(.devices))]
     IsDriver { name: String, devices: Vec<String> },
-    /// A stored list that was taken apart into letters (scylladb #4553).
-    #[error("{name:?} is one letter of a name, no network device; give each device whole, as in --nic eth0; there are {}", listed(.known))]
+    /// A stored list that was split into letters (scylladb #4553).
+    #[error("{name:?} is a single letter, not a network device; give the whole name, as in --nic eth0; there are {}", listed(.known))]
     Letter { name: String, known: Vec<String> },
-    #[error("network device {name:?} has no hardware behind it, nor queues, that could be tuned")]
+    #[error("network device {name:?} has neither hardware nor queues to tune")]
     Virtual { name: String },
     #[error(
-        "network device {name:?} has no hardware behind it, and perftune.py tunes no other; without --like perftune its queues are tuned"
+        "network device {name:?} has no hardware, so perftune.py does not tune it; omit --like perftune to tune its queues"
     )]
     VirtualForPerftune { name: String },
 }
@@ -82,10 +81,10 @@ fn listed(names: &[String]) -> String {
     }
 }
 
-/// The tunable devices behind the names; without names, every device with hardware that is up.
+/// Returns the tunable devices behind names; without names, every device with hardware that is up.
 ///
 /// # Errors
-/// When a name is unknown or has nothing behind it that can be tuned.
+/// When a name is unknown or leads to no tunable device.
 pub fn find(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
@@ -95,15 +94,18 @@ pub fn find(
         true => resolve::all(snapshot),
         false => resolve::named(snapshot, names)?,
     };
-    Ok(found.into_iter().map(|(name, asked)| read(snapshot, interrupts, name, asked)).collect())
+    Ok(found
+        .into_iter()
+        .map(|(name, requested)| read(snapshot, interrupts, name, requested))
+        .collect())
 }
 
-/// True for a device with hardware, or a paravirtual device, of its own.
+/// Whether a device has its own hardware or paravirtual device.
 pub fn has_hardware(snapshot: &Snapshot, name: &str) -> bool {
     snapshot.exists(&format!("/sys/class/net/{name}/device"))
 }
 
-fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: String) -> Nic {
+fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, requested: String) -> Nic {
     let device = snapshot.real(&format!("/sys/class/net/{name}/device"));
     let pci = device.as_deref().and_then(last_pci_address).map(str::to_string);
     let irqs = match &device {
@@ -116,7 +118,7 @@ fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: Strin
         tx_queues: queues(snapshot, &name, "tx-"),
         channels: channels(snapshot, &name),
         name,
-        asked,
+        requested,
         pci,
         irqs_of_queues: irqs.len(),
         irqs,
@@ -127,7 +129,7 @@ fn read(snapshot: &Snapshot, interrupts: &Interrupts, name: String, asked: Strin
     if of_queues > 0 {
         nic.irqs_of_queues = of_queues;
     }
-    // Stable: receive before transmit as the driver asked for them.
+    // The sort is stable: receive before transmit, in the order of the driver.
     irqs.sort_by_key(|(queue, _)| queue.unwrap_or(u32::MAX));
     nic.irqs = irqs.into_iter().map(|(_, irq)| irq).collect();
     nic
@@ -137,15 +139,15 @@ impl Nic {
     /// Returns the queue of an interrupt of this device; `None` when its name has no queue.
     pub fn queue_of(&self, irq: &Irq) -> Option<u32> {
         match names::gve_block(&irq.name) {
-            // As many blocks for transmit queues as for receive queues, and one interrupt more at
-            // most (its management): so they pair up.
+            // There are as many blocks for transmit queues as for receive queues, and at most one
+            // more interrupt (management), so they pair up.
             Some(block) => Some(block % u32::try_from(self.irqs.len() / 2).unwrap_or(1).max(1)),
             None => names::queue_of(&irq.name),
         }
     }
 }
 
-/// The interrupts of a device's folder in sysfs, in the order of their numbers.
+/// Returns the interrupts of a device's folder in sysfs, in the order of their numbers.
 fn irqs_of(
     snapshot: &Snapshot,
     interrupts: &Interrupts,
@@ -166,7 +168,7 @@ fn irqs_of(
     let modalias = snapshot.read(&format!("{device}/modalias")).unwrap_or_default();
     let folder = device.rsplit('/').next().unwrap_or_default();
     if modalias.starts_with("virtio") || is_virtio(folder) {
-        // Exactly this device: `virtio1` is no part of `virtio10`.
+        // Exactly this device: `virtio1` must not match `virtio10`.
         let of_queue = format!("{folder}-");
         return known(named(&|name| name == folder || name.starts_with(&of_queue)));
     }
@@ -181,7 +183,7 @@ fn irqs_of(
     if !listed.is_empty() {
         return listed;
     }
-    // Only where the folder is the PCI device itself: a device below it is one of several.
+    // Only where the folder is the PCI device itself: there may be several devices below it.
     if let Some(address) = pci.filter(|_| is_pci_address(folder)) {
         let of_address: Vec<u32> = interrupts.of_pci(address).map(|irq| irq.number).collect();
         if !of_address.is_empty() {
@@ -195,7 +197,7 @@ fn is_virtio(folder: &str) -> bool {
     folder.strip_prefix("virtio").is_some_and(|number| number.parse::<u32>().is_ok())
 }
 
-/// As ethtool names it, else the folder of the driver in sysfs.
+/// Returns the driver's name from ethtool, otherwise from the driver's folder in sysfs.
 fn driver_of(snapshot: &Snapshot, nic: &str) -> Option<String> {
     snapshot.ethtool(nic, "driver", "driver").or_else(|| {
         let path = snapshot.real(&format!("/sys/class/net/{nic}/device/driver"))?;
@@ -203,8 +205,8 @@ fn driver_of(snapshot: &Snapshot, nic: &str) -> Option<String> {
     })
 }
 
-/// Numbers of the folders `rx-N` or `tx-N`, ascending: their names alone sort `rx-10` before
-/// `rx-2`.
+/// Returns the numbers of the folders `rx-N` or `tx-N`, ascending. Their names would sort `rx-10`
+/// before `rx-2`.
 fn queues(snapshot: &Snapshot, nic: &str, prefix: &str) -> Vec<u32> {
     let names = snapshot.names(&format!("/sys/class/net/{nic}/queues"));
     let numbers = names.iter().filter_map(|name| name.strip_prefix(prefix)?.parse().ok());

@@ -1,16 +1,17 @@
-//! What drivers call the interrupts of their queues, and how many queues their hash can feed.
+//! The names that drivers give to the interrupts of their queues, and how many queues their hash
+//! can feed.
 //!
 //! The forms are those of the kernel's drivers: Intel `eth0-TxRx-3` and `i40e-eth0-TxRx-3`, ena
 //! `eth0-Tx-Rx-3`, bnx2x and qede `eth0-fp-3`, vmxnet3 `ens192-rxtx-3`, mlx4 `mlx4-3@0000:..`, mlx5
 //! `mlx5_comp3@pci:0000:..`, mana `mana_q3@pci:7870:..`, virtio `virtio2-input.3`, Xen
 //! `eth0-q3-rx`, gve `gve-ntfy-blk3@pci:0000:..` (blocks of the transmit queues, then of the
-//! receive queues). A driver of another form is taken as a whole: all its interrupts count as
-//! interrupts of queues, in the order of their numbers.
+//! receive queues). For any other driver all interrupts count as interrupts of queues, in the order
+//! of their numbers.
 
-/// The queue that an interrupt belongs to, by its name; `None` when the name has none (flow
-/// director, configuration, control events, or a form that is not known). mlx4 counts from 1.
+/// Returns the queue in an interrupt's name; `None` when the name has none (flow director,
+/// configuration, control events, or an unknown form). mlx4 counts from 1.
 pub fn queue_of(name: &str) -> Option<u32> {
-    // Flow director: named like a queue, but no packet comes through it.
+    // Flow director: named like a queue, but it receives no packets.
     if name.contains("fdir-TxRx") {
         return None;
     }
@@ -30,19 +31,19 @@ pub fn queue_of(name: &str) -> Option<u32> {
         let (kind, number) = queue.split_once('.')?;
         return matches!(kind, "input" | "output").then(|| number.parse().ok())?;
     }
-    // Xen: `eth0-q3-rx`, or without a direction where both share one event channel.
+    // Xen: `eth0-q3-rx`, or without a direction if both share one event channel.
     let name = name.strip_suffix("-rx").or(name.strip_suffix("-tx")).unwrap_or(name);
     name.rsplit_once("-q").and_then(|(_, number)| number.parse().ok())
 }
 
-/// The notification block of gve that an interrupt belongs to.
+/// Returns the notification block of gve in an interrupt's name.
 pub fn gve_block(name: &str) -> Option<u32> {
     let rest = name.strip_prefix("gve-ntfy-blk")?;
     rest.split_once('@').map_or(rest, |(number, _)| number).parse().ok()
 }
 
-/// Whether perftune.py counts an interrupt among those of the fast path. Where it knows none of a
-/// device's, it takes all.
+/// Whether perftune.py counts an interrupt as one of the fast path. If a device has none of these,
+/// perftune.py takes all its interrupts.
 pub fn known_to_perftune(name: &str) -> bool {
     let mlx = name.strip_prefix("mlx4-").or(name.strip_prefix("mlx5_comp"));
     let at = mlx.or(name.strip_prefix("mana_q"));
@@ -51,9 +52,8 @@ pub fn known_to_perftune(name: &str) -> bool {
         || (name.starts_with("virtio") && queue_of(name).is_some())
 }
 
-/// Receive queues that the hash of a device can feed, whatever the number of its queues; `None`:
-/// all.
-/// Source: the caps of Intel's drivers as perftune.py has collected them.
+/// Returns the number of receive queues that a device's hash can feed, however many it has; `None`
+/// means all. Source: the limits of Intel's drivers in perftune.py.
 pub fn rss_queues_max(driver: &str) -> Option<usize> {
     match driver {
         "ixgbe" => Some(16),
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn queues_are_known_by_the_names_of_every_driver() {
+    fn finds_queue_in_names_of_every_driver() {
         let check = |name: &str, queue: Option<u32>, perftune: bool| {
             assert_eq!(queue_of(name), queue, "{name}");
             assert_eq!(known_to_perftune(name), perftune, "{name}");

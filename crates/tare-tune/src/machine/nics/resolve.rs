@@ -1,4 +1,4 @@
-//! From names to the devices that carry the traffic.
+//! Resolves names to the devices that carry the traffic.
 
 use std::collections::BTreeSet;
 
@@ -14,15 +14,15 @@ pub(super) fn all(snapshot: &Snapshot) -> Vec<Found> {
     let devices = devices(snapshot);
     let up = devices.iter().filter(|name| has_hardware(snapshot, name) && is_up(snapshot, name));
     let found: Vec<Found> = up.flat_map(|name| below(snapshot, name)).collect();
-    // A function is found by itself too: the one that names what it serves stays.
-    let serves = |(name, asked): &Found| name != asked;
+    // A virtual function is also found by itself. The entry that names the device it serves stays.
+    let serves = |(name, requested): &Found| name != requested;
     let of_others: BTreeSet<&String> =
         found.iter().filter(|device| serves(device)).map(|(name, _)| name).collect();
     let kept = found.iter().filter(|device| serves(device) || !of_others.contains(&device.0));
     once(kept.cloned().collect())
 }
 
-/// The devices behind names, each once.
+/// Returns the devices behind names, each once.
 pub(super) fn named(snapshot: &Snapshot, names: &[String]) -> Result<Vec<Found>, NicError> {
     let mut found = Vec::new();
     for name in names {
@@ -41,11 +41,11 @@ pub(super) fn named(snapshot: &Snapshot, names: &[String]) -> Result<Vec<Found>,
     Ok(once(found))
 }
 
-/// The devices with hardware at or below a name, the name as what was asked for.
-fn below(snapshot: &Snapshot, asked: &str) -> Vec<Found> {
+/// Returns the devices with hardware at or below a name, each with that name.
+fn below(snapshot: &Snapshot, requested: &str) -> Vec<Found> {
     let mut seen = BTreeSet::new();
     let mut found = Vec::new();
-    let mut waiting = vec![asked.to_string()];
+    let mut waiting = vec![requested.to_string()];
     while let Some(name) = waiting.pop() {
         if !seen.insert(name.clone()) {
             continue;
@@ -58,16 +58,16 @@ fn below(snapshot: &Snapshot, asked: &str) -> Vec<Found> {
             false => lower(snapshot, &name),
         };
         if hardware && lower.is_empty() {
-            found.push((name, asked.to_string()));
+            found.push((name, requested.to_string()));
         }
-        // The last is taken first: so the first comes first.
+        // The last is popped first, so this keeps the order.
         lower.reverse();
         waiting.extend(lower);
     }
     found
 }
 
-/// Devices directly below one: the slaves of a bond, else its `lower_*` links.
+/// Returns the devices directly below a device: the slaves of a bond and the `lower_*` links.
 fn lower(snapshot: &Snapshot, name: &str) -> Vec<String> {
     let folder = format!("/sys/class/net/{name}");
     let slaves = snapshot.read(&format!("{folder}/bonding/slaves")).unwrap_or_default();
@@ -85,7 +85,8 @@ fn once(found: Vec<Found>) -> Vec<Found> {
     found.into_iter().filter(|(name, _)| seen.insert(name.clone())).collect()
 }
 
-/// `bonding_masters` is among the devices but is a file; a name with `/` is a path.
+/// Whether a name is a network device. `bonding_masters` is in the same folder but is a file, and a
+/// name with `/` is a path.
 fn is_device(snapshot: &Snapshot, name: &str) -> bool {
     let ordinary = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
     let path = format!("/sys/class/net/{name}");
@@ -97,7 +98,7 @@ fn devices(snapshot: &Snapshot) -> Vec<String> {
     names.iter().filter(|name| is_device(snapshot, name)).map(|name| name.to_string()).collect()
 }
 
-/// Some drivers never say more than `unknown`; then the flag IFF_UP (1) decides.
+/// Whether a device is up. Some drivers only report `unknown`; then the flag IFF_UP (1) decides.
 fn is_up(snapshot: &Snapshot, name: &str) -> bool {
     match snapshot.read(&format!("/sys/class/net/{name}/operstate")) {
         Some("up") => true,
@@ -110,7 +111,7 @@ fn is_up(snapshot: &Snapshot, name: &str) -> bool {
     }
 }
 
-/// Why there is no such device, with what was probably meant.
+/// Returns the error for an unknown device, with the most likely intended name.
 fn unknown(snapshot: &Snapshot, name: &str) -> NicError {
     let known = devices(snapshot);
     let driven = known.iter().filter(|device| {
@@ -128,7 +129,7 @@ fn unknown(snapshot: &Snapshot, name: &str) -> NicError {
     NicError::Unknown { name: name.into(), nearest, known }
 }
 
-/// Letters that have to be put in, taken out or replaced (Levenshtein).
+/// Returns the number of letters to insert, remove or replace (Levenshtein).
 fn distance(a: &str, b: &str) -> usize {
     let b: Vec<char> = b.chars().collect();
     let mut row: Vec<usize> = (0..=b.len()).collect();

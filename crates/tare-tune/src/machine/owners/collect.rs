@@ -1,8 +1,9 @@
-//! What `take` asks of a living host to know who else tunes it, kept below `/tare/owners`.
+//! Collects the evidence for other tuners from the live host, for the pseudo files below
+//! `/tare/owners` of a snapshot.
 //!
-//! Method: only what is needed leaves the files: of settings the key, of connections of
-//! NetworkManager (which hold passwords) the ethtool keys, of tuned's profiles sections and keys,
-//! of pods (whose names are private) nothing but that they are there.
+//! Method: only what is needed is kept: the keys of settings, the ethtool keys of NetworkManager's
+//! connections (which contain passwords), sections and keys of tuned's profiles, and of pods (whose
+//! names are private) only that they exist.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use tare_std::cpus::CpuSet;
 use super::files::entries;
 use super::settings;
 
-/// Files whose presence shows another tuner. A `*` at the end stands for anything.
+/// Files that show another tuner. A `*` at the end matches anything.
 const PRESENT: &[&str] = &[
     "/etc/default/irqbalance.scylla.orig",
     "/etc/sysconfig/irqbalance.scylla.orig",
@@ -34,7 +35,7 @@ const PRESENT: &[&str] = &[
 const TUNED: &[&str] =
     &["/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned"];
 
-/// Pseudo paths below `/tare/owners` with their text.
+/// Returns the pseudo files below `/tare/owners`: path and text.
 pub fn describe() -> Vec<(String, String)> {
     let mut files = Vec::new();
     let mut put = |name: &str, text: String| {
@@ -65,8 +66,8 @@ fn is_present(path: &str) -> bool {
     entries(folder).iter().any(named)
 }
 
-/// The sections of a profile with their keys. Values only where they lead to other profiles or tell
-/// what a section is.
+/// Returns the sections of a profile with their keys. Values are kept only where they name other
+/// profiles or the type of a section.
 fn outline(text: &str) -> String {
     let lines = text.lines().map(str::trim).filter_map(|line| match line.split_once('=') {
         _ if line.starts_with('[') => Some(line.to_string()),
@@ -80,7 +81,7 @@ fn outline(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// What kubelet's CPU manager has given away, from its checkpoint.
+/// Reads the CPUs that kubelet's CPU manager assigned to containers, from its checkpoint.
 fn kubelet() -> Option<String> {
     kubelet_state(&fs::read_to_string("/var/lib/kubelet/cpu_manager_state").ok()?)
 }
@@ -102,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn profiles_are_cut_to_their_keys() {
+    fn keeps_only_keys_of_profiles() {
         let text = "# tuned\n[main]\nsummary=Mine\ninclude = network-latency\n\n[vm.big]\ntype=vm\n\
             transparent_hugepages=never\n[sysctl]\nvm.swappiness = 10\n";
         let expect = "[main]\nsummary\ninclude=network-latency\n[vm.big]\ntype=vm\n\
@@ -111,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_leave_only_their_cpus() {
+    fn keeps_only_cpus_of_pods() {
         let text = r#"{"policyName":"static","defaultCpuSet":"0,4-7","entries":{"6f8d-uid":
             {"db":"1-2","sidecar":"3"},"other":{"db":"8"}},"checksum":1}"#;
         assert_eq!(kubelet_state(text).as_deref(), Some("policy static\nexclusive 1-3,8"));

@@ -1,9 +1,9 @@
-//! Who else tunes this host: irqbalance, tuned, kubelet, the Scylla operator's NodeConfig, cri-o,
-//! cloud agents, files that are applied at boot, perftune's own leftovers.
+//! Finds other programs that tune this host: irqbalance, tuned, kubelet, the Scylla operator's
+//! NodeConfig, cri-o, cloud agents, files that are applied at boot, leftovers of perftune.py.
 //!
-//! Each is known by evidence on the host itself: a process, a file, a setting. Limits: somebody who
-//! tunes from a container or over ssh and leaves no file is not seen; neither is a job of a cluster
-//! that has not run on this host yet.
+//! Each is found by evidence on the host: a process, a file, a setting. Limits: a program that
+//! tunes from a container or over ssh and leaves no file is not found; neither is a job of a
+//! cluster that has not run on this host yet.
 
 mod collect;
 mod files;
@@ -19,39 +19,39 @@ use crate::snapshot::Snapshot;
 
 pub use collect::describe;
 
-/// Somebody who also writes a setting.
+/// Another program that writes a setting.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Owner {
     /// `irqbalance`, `tuned`, `kubelet`, `NodeConfig`, `the kernel`, ...
     pub name: String,
-    /// How that is known: `/run/irqbalance/irqbalance512.sock`.
+    /// The evidence for it: `/run/irqbalance/irqbalance512.sock`.
     pub evidence: String,
-    /// What it will do to the setting: `moves interrupts every 10 s unless they are banned`.
+    /// What it does to the setting: `moves interrupts every 10 s unless they are banned`.
     pub effect: String,
 }
 
-/// The owners that a snapshot shows, those that write soonest first.
+/// The owners in a snapshot, those that write soonest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Owners {
-    pub list: Vec<Owned>,
+    pub list: Vec<OwnedSettings>,
 }
 
-/// An owner with the settings that are its own.
+/// An owner with the settings that it writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owned {
+pub struct OwnedSettings {
     pub owner: Owner,
-    /// Names of knobs that it also writes.
+    /// Names of the knobs that it also writes.
     pub knobs: Vec<&'static str>,
-    /// Of the knob `sysctls`, which sysctls; empty: any of them.
+    /// The sysctls that it writes, for the knob `sysctls`; empty: any of them.
     pub settings: Vec<String>,
 }
 
-/// An owner that is known by a process or a file alone.
+/// An owner that a process or a file alone identifies.
 struct Rule {
     name: &'static str,
-    /// Names of processes, as `take` keeps them.
+    /// Names of processes, as a snapshot keeps them.
     processes: &'static [&'static str],
-    /// Files whose presence shows it.
+    /// Files that exist only where it is used.
     files: &'static [&'static str],
     effect: &'static str,
     knobs: &'static [&'static str],
@@ -59,7 +59,7 @@ struct Rule {
 
 const RULES: &[Rule] = &[
     Rule {
-        // Names of pods' log folders begin with the namespace; the operator tunes in this one.
+        // The log folder of a pod starts with its namespace; the operator tunes in this one.
         name: "NodeConfig of the Scylla operator",
         processes: &[],
         files: &["/var/log/pods/scylla-operator-node-tuning_*"],
@@ -86,24 +86,24 @@ const RULES: &[Rule] = &[
         name: "cri-o",
         processes: &["crio"],
         files: &["/etc/sysconfig/orig_irq_banned_cpus"],
-        effect: "edits irqbalance's file and starts it again, which forgets the bans of its socket, \
-                 for pods with the annotation irq-load-balancing.crio.io",
+        effect: "edits irqbalance's file and restarts it, which loses the bans of its socket, for \
+                 pods with the annotation irq-load-balancing.crio.io",
         knobs: &["irqbalance"],
     },
     Rule {
         name: "kubelet",
         processes: &["kubelet", "k3s-server", "k3s-agent"],
         files: &["/var/lib/kubelet/config.yaml"],
-        effect: "gives CPUs to containers by cpuset, and with the static CPU manager some of them \
-                 exclusively; interrupts are not its business",
+        effect: "assigns CPUs to containers by cpuset, with the static CPU manager some exclusively; \
+                 it does not move interrupts",
         knobs: &[],
     },
     Rule {
         name: "Google guest agent",
         processes: &["google_guest_agent", "GCEGuestAgent"],
         files: &["/usr/bin/google_set_multiqueue"],
-        effect: "sets channels, interrupts of network devices and disks to their hints, and XPS, at \
-                 every start of it",
+        effect: "sets channels, XPS, and the interrupts of network devices and disks to their hints, \
+                 each time it starts",
         knobs: &["nic_channels", "nic_irqs", "xps", "disk_irqs"],
     },
     Rule {
@@ -117,7 +117,7 @@ const RULES: &[Rule] = &[
         name: "power-profiles-daemon",
         processes: &["power-profiles-daemon"],
         files: &[],
-        effect: "sets the energy preference when its profile is changed",
+        effect: "sets the energy preference when its profile changes",
         knobs: &["energy_preference"],
     },
     Rule {
@@ -158,6 +158,7 @@ const RULES: &[Rule] = &[
 ];
 
 impl Owners {
+    /// Finds the owners in a snapshot.
     pub fn read(snapshot: &Snapshot) -> Self {
         let mut list = Vec::new();
         list.extend(irqbalance(snapshot));
@@ -170,15 +171,16 @@ impl Owners {
         Self { list }
     }
 
-    /// Who else writes what this knob writes.
+    /// Returns the first other program that writes this knob's settings.
     pub fn of(&self, knob: &str) -> Option<&Owner> {
         let mut owned = self.list.iter().filter(|owned| owned.knobs.contains(&knob));
         owned.next().map(|owned| &owned.owner)
     }
 
-    /// Who else writes one setting of a knob: `what` names it as in an item of a plan.
+    /// Returns the first other program that writes one setting of a knob; `what` names it as in an
+    /// item of a plan.
     pub fn of_setting(&self, knob: &str, what: &str) -> Option<&Owner> {
-        let writes = |owned: &&Owned| {
+        let writes = |owned: &&OwnedSettings| {
             owned.knobs.contains(&knob)
                 && (knob != "sysctls"
                     || owned.settings.is_empty()
@@ -189,7 +191,7 @@ impl Owners {
 }
 
 impl Rule {
-    fn owner(&self, snapshot: &Snapshot) -> Option<Owned> {
+    fn owner(&self, snapshot: &Snapshot) -> Option<OwnedSettings> {
         let file = self.files.iter().find(|file| is_present(snapshot, file));
         let process = self.processes.iter().find(|process| runs(snapshot, process));
         let evidence = match (file, process) {
@@ -198,11 +200,11 @@ impl Rule {
             (None, None) => return None,
         };
         let owner = Owner { name: self.name.into(), evidence, effect: self.effect.into() };
-        Some(Owned { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
+        Some(OwnedSettings { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
     }
 }
 
-fn irqbalance(snapshot: &Snapshot) -> Option<Owned> {
+fn irqbalance(snapshot: &Snapshot) -> Option<OwnedSettings> {
     let pid = snapshot.read("/tare/irqbalance/pid")?;
     let setup = snapshot.read("/tare/irqbalance/setup").and_then(|text| Setup::parse(text).ok());
     let interval = setup.map_or("10 s".into(), |setup| format!("{} s", setup.interval_s));
@@ -212,15 +214,15 @@ fn irqbalance(snapshot: &Snapshot) -> Option<Owned> {
         evidence: socket.unwrap_or_else(|| format!("process {pid}")),
         effect: format!("moves interrupts every {interval} unless they are banned"),
     };
-    Some(Owned { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
+    Some(OwnedSettings { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
 }
 
-/// Whether a process of this name runs.
+/// Whether a process of this name was running.
 fn runs(snapshot: &Snapshot, process: &str) -> bool {
     snapshot.exists(&format!("/tare/owners/process/{process}"))
 }
 
-/// The files that were found to be there.
+/// Returns the files that exist, out of those that show another tuner.
 fn present(snapshot: &Snapshot) -> impl Iterator<Item = &str> {
     snapshot.read("/tare/owners/present").unwrap_or_default().lines()
 }
@@ -230,7 +232,7 @@ pub(crate) fn is_present(snapshot: &Snapshot, path: &str) -> bool {
     present(snapshot).any(|found| found == path)
 }
 
-/// What a user should know of the others on this host, for the notes of a plan.
+/// Returns the notes of a plan about other programs that tune this host.
 pub fn notes(
     snapshot: &Snapshot,
     machine: &Machine,
@@ -243,7 +245,8 @@ pub fn notes(
     notes
 }
 
-/// Bans in irqbalance's file of interrupts that are not there: numbers change at every boot.
+/// Returns a note about bans in irqbalance's file of interrupts that do not exist. Numbers change
+/// at every boot.
 fn stale_bans(snapshot: &Snapshot, machine: &Machine) -> Option<String> {
     if machine.interrupts.irqs.is_empty() {
         return None;
@@ -256,26 +259,26 @@ fn stale_bans(snapshot: &Snapshot, machine: &Machine) -> Option<String> {
     }
     let saved = format!("{}.scylla.orig", file.path);
     let by = match is_present(snapshot, &saved) {
-        true => "perftune.py, which adds bans at each boot and removes none,",
-        false => "somebody",
+        true => " by perftune.py, which adds bans at each boot and removes none",
+        false => "",
     };
     Some(format!(
-        "{}: {by} banned the interrupts {} in irqbalance, which this host does not have now: their \
-         numbers change at every boot, so that sooner or later others are meant",
+        "{}: interrupts {} are banned in irqbalance{by}, but do not exist now; numbers change at \
+         every boot, so these bans can hit other interrupts later",
         file.path,
         crate::irqbalance::numbers(&stale),
     ))
 }
 
-/// CPUs that take interrupts in the plan but that kubelet gave to containers exclusively.
+/// Returns a note about interrupt CPUs that kubelet assigned exclusively to containers.
 fn exclusive(snapshot: &Snapshot, irq: &CpuSet, compute: &CpuSet) -> Option<String> {
     let text = snapshot.read("/tare/owners/kubelet")?;
     let list = text.lines().find_map(|line| line.strip_prefix("exclusive "))?;
     let both = CpuSet::parse_list(list).ok()?.intersection(irq);
     (!both.is_empty() && irq != compute).then(|| {
         format!(
-            "kubelet gave CPUs {both} to containers exclusively, and this plan has them take \
-             interrupts: give --irq-cpus others, or reserve them (reservedSystemCPUs)"
+            "CPUs {both} take interrupts in this plan, but kubelet assigned them exclusively to \
+             containers: choose others with --irq-cpus, or reserve them (reservedSystemCPUs)"
         )
     })
 }

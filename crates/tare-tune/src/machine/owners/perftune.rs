@@ -1,17 +1,17 @@
-//! What perftune.py left on a host, and what it will do at the next start of scylla-server.
+//! Finds what perftune.py left on a host, and what it will do at the next start of scylla-server.
 
 use std::collections::BTreeMap;
 
 use tare_std::cpus::CpuSet;
 
-use super::{Owned, Owner, settings};
+use super::{OwnedSettings, Owner, settings};
 use crate::machine::Machine;
 use crate::snapshot::Snapshot;
 
-/// Its options, written once by scylla_prepare and used at every start since.
+/// Its options: scylla_prepare writes them once and uses them at every later start.
 const OPTIONS: &str = "/etc/scylla.d/perftune.yaml";
 
-/// What perftune.py writes when it tunes network devices, and when it tunes disks.
+/// The knobs that perftune.py writes when it tunes network devices, and when it tunes disks.
 const KNOBS_OF_NICS: &[&str] = &[
     "irqbalance",
     "nic_channels",
@@ -25,8 +25,7 @@ const KNOBS_OF_NICS: &[&str] = &[
 ];
 const KNOBS_OF_DISKS: &[&str] = &["irqbalance", "disk_irqs", "disk_scheduler", "disk_nomerges"];
 
-/// The options as far as they can be read: flat keys, each with a scalar or a list. This is all of
-/// YAML that perftune.py writes.
+/// The options: flat keys, each with a scalar or a list. perftune.py writes no other YAML.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Options {
     lists: BTreeMap<String, Vec<String>>,
@@ -64,7 +63,7 @@ impl Options {
         options
     }
 
-    /// What a key of a list holds, also where it was written as a scalar.
+    /// Returns the items of a list, also where it was written as a scalar.
     fn list(&self, key: &str) -> Vec<&str> {
         match self.lists.get(key) {
             Some(items) => items.iter().map(String::as_str).collect(),
@@ -89,23 +88,23 @@ fn plain(value: &str) -> String {
 fn at_each_start(snapshot: &Snapshot) -> bool {
     let text = snapshot.read("/tare/owners/settings").unwrap_or_default();
     let mut settings = settings::parse(text).filter(|setting| setting.kind == "scylla");
-    let asked = settings.any(|setting| {
+    let requested = settings.any(|setting| {
         ["SET_NIC", "SET_NIC_AND_DISKS"].contains(&setting.key)
             && setting.value.eq_ignore_ascii_case("yes")
     });
     let service = super::present(snapshot).any(|path| path.ends_with("/scylla-server.service"));
-    asked && service
+    requested && service
 }
 
-/// perftune.py as the owner of what it writes at each start.
-pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
+/// Returns perftune.py as the owner of the settings that it writes at each start.
+pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
     if !at_each_start(snapshot) {
         return None;
     }
     let text = snapshot.read(OPTIONS);
     let options = text.map(Options::parse).unwrap_or_default();
     let mut knobs: Vec<&'static str> = Vec::new();
-    // Without the file scylla_prepare writes one that tunes both.
+    // Without the file, scylla_prepare writes one that tunes both.
     if text.is_none() || options.tunes("net") {
         knobs.extend(KNOBS_OF_NICS);
     }
@@ -123,14 +122,14 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
     let owner = Owner {
         name: "perftune.py".into(),
         evidence: if text.is_some() { OPTIONS } else { "scylla-server.service" }.into(),
-        effect: "is run by scylla_prepare at each start of scylla-server and writes it anew".into(),
+        effect: "writes it again at each start of scylla-server, run by scylla_prepare".into(),
     };
     let settings =
         ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"].map(String::from).to_vec();
-    Some(Owned { owner, knobs, settings })
+    Some(OwnedSettings { owner, knobs, settings })
 }
 
-/// What is wrong with its options, and where they contradict the plan.
+/// Returns notes about wrong options and about contradictions to the plan.
 pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) -> Vec<String> {
     let Some(text) = snapshot.read(OPTIONS) else { return Vec::new() };
     let options = Options::parse(text);
@@ -140,16 +139,16 @@ pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) ->
         true => "perftune.py will at the next start of scylla-server",
         false => "perftune.py would, if it is run with this file,",
     };
-    // scylladb #4553 and others: a mode that could not be found out was written as `None`.
+    // scylladb #4553 and others: a mode that could not be determined was written as `None`.
     let modes = ["mq", "sq", "sq_split", "no_irq_restrictions"];
     let mode = options.scalar("mode");
     if let Some(mode) = mode.filter(|mode| !modes.contains(mode)) {
-        say(format!("mode {mode:?} is none: {will} fail; remove the line"));
+        say(format!("unknown mode {mode:?}: {will} fail; remove the line"));
     }
     let nics = options.list("nic");
     if options.scalar("nic").is_some_and(|nic| nic.len() > 1) {
-        // scylladb #7968: a scalar is taken apart into its letters.
-        say("nic is no list: older versions take each letter for a device; write `- NAME`".into());
+        // scylladb #7968: a scalar is split into its letters.
+        say("nic is not a list: older versions take each letter as a device; write `- NAME`".into());
     }
     let there = |nic: &&&str| snapshot.exists(&format!("/sys/class/net/{nic}"));
     let missing: Vec<&str> = nics.iter().filter(|nic| !there(nic)).copied().collect();
@@ -171,7 +170,7 @@ pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) ->
     let online = machine.topology.cpus();
     if !irq.is_subset(&online) {
         let gone = irq.difference(&online);
-        say(format!("its CPUs of interrupts {gone} are not online: {will} fail"));
+        say(format!("its interrupt CPUs {gone} are not online: {will} fail"));
     } else if irq != *planned && !planned.is_empty() {
         let ours = planned;
         say(format!(
@@ -179,7 +178,8 @@ pub(super) fn notes(snapshot: &Snapshot, machine: &Machine, planned: &CpuSet) ->
              or give --irq-cpus {irq}"
         ));
     }
-    let of_plan = |nic: &&str| machine.nics.iter().any(|is| is.name == **nic || is.asked == **nic);
+    let of_plan =
+        |nic: &&str| machine.nics.iter().any(|is| is.name == **nic || is.requested == **nic);
     let others: Vec<&str> =
         nics.iter().filter(there).filter(|nic| !of_plan(nic)).copied().collect();
     if !others.is_empty() && !machine.nics.is_empty() {

@@ -1,5 +1,5 @@
-//! Settings that files of the system write at boot or when a device appears: sysctl.d, udev rules,
-//! link files of systemd, connections of NetworkManager.
+//! Settings in system files that are applied at boot or when a device appears: sysctl.d, udev
+//! rules, link files of systemd, connections of NetworkManager.
 //!
 //! One line each in `/tare/owners/settings`: kind, path, key and value, separated by tabs.
 
@@ -7,14 +7,14 @@ use std::fs;
 use std::path::Path;
 
 use super::files::entries;
-use super::{Owned, Owner};
+use super::{OwnedSettings, Owner};
 
-/// The files of a kind, and how a line of one is read.
+/// A kind of file and how its lines are read.
 struct Kind {
     name: &'static str,
-    /// Files, or folders with an ending.
+    /// Files, or folders with a file extension.
     places: &'static [(&'static str, &'static str)],
-    /// Key and value of a line in a section.
+    /// Parses key and value of a line in a section.
     read: fn(section: &str, line: &str) -> Option<(String, String)>,
 }
 
@@ -89,7 +89,7 @@ const KINDS: &[Kind] = &[
     },
 ];
 
-/// Attributes that a udev rule may write, with their knobs (udev(7): `ATTR{KEY}="value"`).
+/// Attributes that a udev rule can write, with their knobs (udev(7): `ATTR{KEY}="value"`).
 const ATTRIBUTES: &[(&str, &str)] = &[
     ("queue/scheduler", "disk_scheduler"),
     ("queue/nomerges", "disk_nomerges"),
@@ -105,7 +105,7 @@ pub(super) struct Setting<'a> {
     pub(super) value: &'a str,
 }
 
-/// The settings of a living host, as lines.
+/// Reads the settings of the live host, one per line.
 pub(super) fn collect() -> String {
     let mut lines = Vec::new();
     for kind in KINDS {
@@ -119,7 +119,7 @@ pub(super) fn collect() -> String {
             };
             for file in files.iter().filter(wanted) {
                 let Ok(text) = fs::read_to_string(file) else { continue };
-                // The name of a connection may be that of a private network.
+                // The name of a connection may be the name of a private network.
                 let path = match kind.name {
                     "NetworkManager" => Path::new(place),
                     _ => file,
@@ -147,13 +147,13 @@ fn read(kind: &Kind, text: &str) -> Vec<(String, String)> {
     found
 }
 
-/// `key = value`, without quotes around the value.
+/// Parses `key = value`, without quotes around the value.
 fn pair(line: &str) -> Option<(String, String)> {
     let (key, value) = line.split_once('=')?;
     Some((key.trim().to_string(), value.trim().trim_matches(['"', '\'']).to_string()))
 }
 
-/// The lines of a snapshot.
+/// Parses the lines of a snapshot.
 pub(super) fn parse(text: &str) -> impl Iterator<Item = Setting<'_>> {
     text.lines().filter_map(|line| {
         let mut parts = line.splitn(4, '\t');
@@ -162,8 +162,9 @@ pub(super) fn parse(text: &str) -> impl Iterator<Item = Setting<'_>> {
     })
 }
 
-/// Who writes them. Of files of sysctl.d the one that is read last comes first: it wins.
-pub(super) fn owners(text: &str) -> Vec<Owned> {
+/// Returns the owners of settings. Of the files of sysctl.d the one that is read last comes first,
+/// because it wins.
+pub(super) fn owners(text: &str) -> Vec<OwnedSettings> {
     let mut settings: Vec<Setting<'_>> = parse(text).collect();
     let name = |setting: &Setting<'_>| match setting.path {
         "/etc/sysctl.conf" => "99-sysctl.conf".to_string(),
@@ -173,7 +174,7 @@ pub(super) fn owners(text: &str) -> Vec<Owned> {
     settings.iter().filter_map(owner).collect()
 }
 
-fn owner(setting: &Setting<'_>) -> Option<Owned> {
+fn owner(setting: &Setting<'_>) -> Option<OwnedSettings> {
     let Setting { kind, path, key, value } = *setting;
     let (name, effect, knob) = match kind {
         "sysctl" => {
@@ -193,17 +194,17 @@ fn owner(setting: &Setting<'_>) -> Option<Owned> {
             ("NetworkManager", effect, knob_of_connection(key)?)
         }
         "waagent" if value.eq_ignore_ascii_case("y") => {
-            let effect = "makes a swap file on the resource disk at every boot";
+            let effect = "creates a swap file on the resource disk at every boot";
             ("Azure Linux agent", effect.to_string(), "swap")
         }
         _ => return None,
     };
     let owner = Owner { name: name.into(), evidence: path.into(), effect };
     let settings = if kind == "sysctl" { vec![key.to_string()] } else { Vec::new() };
-    Some(Owned { owner, knobs: vec![knob], settings })
+    Some(OwnedSettings { owner, knobs: vec![knob], settings })
 }
 
-/// The knob that writes a sysctl.
+/// Returns the knob that writes a sysctl.
 pub(super) fn knob_of_sysctl(key: &str) -> Option<&'static str> {
     Some(match key {
         "net.ipv4.tcp_mem" => "tcp_memory",
@@ -224,7 +225,7 @@ pub(super) fn knob_of_sysctl(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The knob that writes a key of a link file (systemd.link(5), section Link).
+/// Returns the knob for a key of a link file (systemd.link(5), section Link).
 fn knob_of_link(key: &str) -> Option<&'static str> {
     Some(match key {
         "RxChannels" | "TxChannels" | "CombinedChannels" => "nic_channels",
@@ -236,7 +237,7 @@ fn knob_of_link(key: &str) -> Option<&'static str> {
     })
 }
 
-/// The knob that writes an ethtool key of a connection (nm-settings-keyfile(5)).
+/// Returns the knob for an ethtool key of a connection (nm-settings-keyfile(5)).
 fn knob_of_connection(key: &str) -> Option<&'static str> {
     Some(match key {
         "feature-ntuple" => "ntuple",
@@ -252,7 +253,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_a_knob_writes_is_kept() {
+    fn keeps_only_settings_of_knobs() {
         let check = |kind: &str, text: &str, expect: &[(&str, &str)]| {
             let kind = KINDS.iter().find(|is| is.name == kind).unwrap();
             let found = read(kind, text);

@@ -37,12 +37,12 @@ const ALL: &[&str] = &[
     "limits",
 ];
 
-/// `NAME (EVIDENCE): knobs` of each owner.
+/// Formats each owner as `NAME (EVIDENCE): knobs`.
 fn owners(files: &[(&str, &str)]) -> Vec<String> {
     let owners = Owners::read(&host(files));
-    let line = |owned: &Owned| {
+    let line = |owned: &OwnedSettings| {
         for knob in &owned.knobs {
-            assert!(ALL.contains(knob), "{knob} is no knob");
+            assert!(ALL.contains(knob), "unknown knob {knob}");
         }
         let Owner { name, evidence, effect } = &owned.owner;
         assert!(!effect.is_empty() && !effect.ends_with('.'), "{effect}");
@@ -94,7 +94,7 @@ fn each_owner_is_found_by_its_evidence() {
 }
 
 #[test]
-fn settings_of_files_have_an_owner() {
+fn settings_in_files_have_an_owner() {
     let settings = "sysctl\t/usr/lib/sysctl.d/10-map-count.conf\tvm.max_map_count\t1048576\n\
         sysctl\t/etc/sysctl.d/99-scylla.conf\tnet.core.somaxconn\t4096\n\
         sysctl\t/etc/sysctl.d/50-mine.conf\tnet.core.somaxconn\t128\n\
@@ -119,13 +119,13 @@ fn settings_of_files_have_an_owner() {
     check("nic_channels", "combined", Some(("systemd-udevd", channels)));
     let ring = "sets ring-rx=512 whenever the connection is activated";
     check("rings", "rx", Some(("NetworkManager", ring)));
-    let swap = "makes a swap file on the resource disk at every boot";
+    let swap = "creates a swap file on the resource disk at every boot";
     check("swap", "vm.swappiness", Some(("Azure Linux agent", swap)));
     check("rps", "rps_cpus of rx-0", None);
 }
 
 #[test]
-fn known_profiles_of_tuned_tell_their_knobs() {
+fn known_tuned_profiles_list_their_knobs() {
     let check = |profile: &str, expect: &str| {
         let found = owners(&[TUNED, ("/etc/tuned/active_profile", profile)]);
         assert_eq!(found, [format!("tuned (/etc/tuned/active_profile): {expect}")], "{profile}");
@@ -151,12 +151,12 @@ fn known_profiles_of_tuned_tell_their_knobs() {
         "cpu_governor disk_irqs energy_preference idle_states irqbalance nic_channels nic_irqs \
          numa_balancing swap transparent_hugepages",
     );
-    // Two at once, and a loop of names that include each other ends.
+    // Two profiles at once.
     check("virtual-guest powersave", "cpu_governor energy_preference swap sysctls");
 }
 
 #[test]
-fn profiles_of_files_tell_more_than_the_table() {
+fn profile_files_override_the_table() {
     let files = [
         TUNED,
         ("/etc/tuned/active_profile", "mine"),
@@ -183,12 +183,12 @@ fn profiles_of_files_tell_more_than_the_table() {
 }
 
 #[test]
-fn unknown_profiles_are_said_to_be_unknown() {
+fn reports_unknown_tuned_profiles() {
     let owners = Owners::read(&host(&[TUNED, ("/etc/tuned/active_profile", "ours")]));
     let effect = &owners.list[0].owner.effect;
-    assert!(effect.contains("what ours writes is not known"), "{effect}");
+    assert!(effect.contains("the settings of ours are unknown"), "{effect}");
     let owners = Owners::read(&host(&[TUNED]));
-    assert!(owners.list[0].owner.effect.contains("not to be seen"));
+    assert!(owners.list[0].owner.effect.contains("cannot be read"));
 }
 
 const SERVICE: (&str, &str) =
@@ -209,7 +209,7 @@ fn perftune_owns_what_it_writes_at_each_start() {
     check(&[SERVICE, ASKED, yaml("tune: [net]")], &of(nics));
     let clock = format!("clock_source {disks}");
     check(&[SERVICE, ASKED, yaml("tune:\n- disks\n- system\ntune_clock: true")], &of(&clock));
-    // Nobody runs it: it is a leftover, not an owner.
+    // Nothing runs it, so it is a leftover, not an owner.
     check(&[yaml("tune: [net]")], &[]);
     check(&[SERVICE, yaml("tune: [net]")], &[]);
     let off =
@@ -219,8 +219,8 @@ fn perftune_owns_what_it_writes_at_each_start() {
     assert!(found[0].starts_with("perftune.py (scylla-server.service): disk_irqs"), "{found:?}");
 }
 
-/// Four cores, with eth0 and the interrupts 38 and 39; with its CPUs for interrupts and for
-/// compute.
+/// Returns a machine of four cores with eth0 and the interrupts 38 and 39, its interrupt CPUs and
+/// its compute CPUs.
 fn machine() -> (Machine, CpuSet, CpuSet) {
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let core = |cpu: u32| topology::Core { cpus: list(&cpu.to_string()) };
@@ -236,7 +236,7 @@ fn machine() -> (Machine, CpuSet, CpuSet) {
     };
     let nic = Nic {
         name: "eth0".into(),
-        asked: "eth0".into(),
+        requested: "eth0".into(),
         driver: "ena".into(),
         pci: None,
         rx_queues: vec![0],
@@ -257,7 +257,7 @@ fn machine() -> (Machine, CpuSet, CpuSet) {
 }
 
 #[test]
-fn a_stored_plan_of_perftune_is_validated() {
+fn validates_perftune_options() {
     let (machine, irq, compute) = machine();
     let check = |yaml: &str, expect: &[&str]| {
         let eth = [("/sys/class/net/eth0/mtu", "1500"), ("/sys/class/net/eth1/mtu", "1500")];
@@ -269,11 +269,11 @@ fn a_stored_plan_of_perftune_is_validated() {
         }
     };
     check("mode: sq\nnic:\n- eth0\nirq_cpu_mask: '0x00000001'", &[]);
-    check("mode: None\nnic:\n- eth0", &["mode \"None\" is none"]);
+    check("mode: None\nnic:\n- eth0", &["unknown mode \"None\""]);
     check("nic:\n- e\n- t\n- h\n- '0'", &["there is no network device e, t, h, 0"]);
-    check("nic: eth0", &["nic is no list"]);
+    check("nic: eth0", &["nic is not a list"]);
     check("nic:\n- eth0\nirq_cpu_mask: '0x3,'", &["irq_cpu_mask \"0x3,\""]);
-    check("nic:\n- eth0\nirq_cpu_mask: '0x100'", &["CPUs of interrupts 8 are not online"]);
+    check("nic:\n- eth0\nirq_cpu_mask: '0x100'", &["interrupt CPUs 8 are not online"]);
     check(
         "nic:\n- eth0\nirq_cpu_mask: '0x2'",
         &["put interrupts on CPUs 1, this plan puts them on 0"],
@@ -286,7 +286,7 @@ fn a_stored_plan_of_perftune_is_validated() {
 }
 
 #[test]
-fn stale_bans_and_exclusive_cpus_are_noted() {
+fn notes_stale_bans_and_exclusive_cpus() {
     let (machine, irq, compute) = machine();
     let check = |files: &[(&str, &str)], expect: Option<&str>| {
         let notes = notes(&host(files), &machine, &irq, &compute);
@@ -294,13 +294,13 @@ fn stale_bans_and_exclusive_cpus_are_noted() {
         assert!(notes.iter().all(|note| note.contains(expect.unwrap_or_default())), "{notes:?}");
     };
     let args = ("/etc/default/irqbalance", "OPTIONS=--banirq=38 --banirq=90");
-    check(&[args], Some("somebody banned the interrupts 90"));
+    check(&[args], Some("interrupts 90 are banned in irqbalance, but"));
     let orig = ("/tare/owners/present", "/etc/default/irqbalance.scylla.orig");
-    check(&[args, orig], Some("perftune.py, which adds bans"));
+    check(&[args, orig], Some("by perftune.py, which adds bans"));
     check(&[("/etc/default/irqbalance", "OPTIONS=--banirq=38")], None);
     check(
         &[("/tare/owners/kubelet", "policy static\nexclusive 0-1")],
-        Some("CPUs 0 to containers"),
+        Some("CPUs 0 take interrupts in this plan, but kubelet"),
     );
     check(&[("/tare/owners/kubelet", "policy static\nexclusive 2-3")], None);
     check(&[("/tare/owners/kubelet", "policy none\nexclusive ")], None);

@@ -1,16 +1,16 @@
-//! tuned: the active profile, and which settings it writes.
+//! tuned: the active profile and the settings that it writes.
 //!
-//! Method: the outlines of the profiles (`take` keeps sections and keys) are read with what they
-//! include. Where a profile's file was not found, a table of those that tuned brings serves; a
-//! profile that is in neither is said to be unknown.
+//! Method: the outlines of the profiles (a snapshot keeps sections and keys) are read with the
+//! profiles that they include. If a profile's file was not found, a table of tuned's own profiles
+//! is used; a profile that is in neither is reported as unknown.
 
 use std::collections::BTreeSet;
 
 use super::settings::knob_of_sysctl;
-use super::{Owned, Owner};
+use super::{OwnedSettings, Owner};
 use crate::snapshot::Snapshot;
 
-/// Profiles as tuned 2.20 to 2.24 bring them: name, what it includes, knobs that it writes besides.
+/// The profiles of tuned 2.20 to 2.24: name, included profile, further knobs that it writes.
 const KNOWN: &[(&str, &str, &[&str])] = &[
     ("balanced", "", &["cpu_governor", "energy_preference"]),
     ("powersave", "", &["cpu_governor", "energy_preference"]),
@@ -39,20 +39,20 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("realtime-virtual-host", "realtime", &[]),
 ];
 
-/// What the profiles of a host write.
+/// The settings that the profiles of a host write.
 #[derive(Debug, Default)]
 struct Written {
     knobs: BTreeSet<&'static str>,
     sysctls: BTreeSet<String>,
-    /// Some sysctl knob came from the table, which does not say which sysctls.
+    /// Whether the knob `sysctls` came from the table, which does not list the sysctls.
     any_sysctl: bool,
     unknown: Vec<String>,
     seen: BTreeSet<String>,
     script: bool,
 }
 
-/// tuned, where it runs.
-pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
+/// Returns tuned as an owner if it runs.
+pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
     let profile = snapshot.read("/etc/tuned/active_profile").unwrap_or_default();
     if !super::runs(snapshot, "tuned") {
         return None;
@@ -62,18 +62,18 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
         written.profile(snapshot, name);
     }
     let mut effect = match profile {
-        "" => "runs, but its active profile is not to be seen from here".to_string(),
-        _ => format!("sets what profile {profile} says when it starts and when it is changed"),
+        "" => "runs, but its active profile cannot be read".to_string(),
+        _ => format!("applies profile {profile} when it starts and when the profile changes"),
     };
     if written.script {
         effect += ", and runs the profile's script";
     }
     if !written.unknown.is_empty() {
         let unknown = written.unknown.join(", ");
-        effect += &format!("; what {unknown} writes is not known: see `tuned-adm profile_info`");
+        effect += &format!("; the settings of {unknown} are unknown: see `tuned-adm profile_info`");
     }
     if written.knobs.contains("irqbalance") {
-        effect += "; each start of it clears irqbalance's bans";
+        effect += "; each start clears irqbalance's bans";
     }
     let owner =
         Owner { name: "tuned".into(), evidence: "/etc/tuned/active_profile".into(), effect };
@@ -81,7 +81,7 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<Owned> {
         true => Vec::new(),
         false => written.sysctls.into_iter().collect(),
     };
-    Some(Owned { owner, knobs: written.knobs.into_iter().collect(), settings })
+    Some(OwnedSettings { owner, knobs: written.knobs.into_iter().collect(), settings })
 }
 
 impl Written {
@@ -107,7 +107,7 @@ impl Written {
             let type_line = section.keys.iter().find_map(|key| key.strip_prefix("type="));
             let of_kind = section.name.split('.').next().unwrap_or(section.name);
             let kind = type_line.unwrap_or(of_kind);
-            // It may apply to other machines only; the outline does not show which.
+            // It may apply only to other machines; the outline does not show which.
             if section.keys.iter().any(|key| key.ends_with("_regex")) {
                 continue;
             }
@@ -129,8 +129,9 @@ impl Written {
         }
     }
 
-    /// Names of profiles, also inside of `${f:virt_check:virtual-guest:throughput-performance}`,
-    /// of which one is used: which one is not known here, so all count.
+    /// Adds included profiles, also those in
+    /// `${f:virt_check:virtual-guest:throughput-performance}`. tuned uses one of them; which one is
+    /// unknown here, so all count.
     fn include(&mut self, snapshot: &Snapshot, include: &str) {
         let part_of_name = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
         let function = include.contains("${");
@@ -144,7 +145,7 @@ impl Written {
     }
 }
 
-/// The knobs that a key of a plug-in of tuned writes.
+/// Returns the knobs that a key of a tuned plug-in writes.
 fn knobs_of(kind: &str, key: &str) -> &'static [&'static str] {
     match (kind, key) {
         ("cpu", "governor") => &["cpu_governor"],

@@ -8,15 +8,14 @@ use tare_std::cpus::CpuSet;
 
 use crate::snapshot::Snapshot;
 
-/// The CPUs that are online, by NUMA node and core.
+/// The online CPUs, by NUMA node and core.
 ///
-/// Everywhere, siblings (nodes, cores, threads) are ordered by their lowest CPU number, which is
-/// the order that hwloc gives them.
+/// Siblings (nodes, cores, threads) are ordered by their lowest CPU number, as in hwloc.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     pub nodes: Vec<Node>,
-    /// CPUs that share something between machine and core: packages, dies, caches. Interrupts are
-    /// spread over these too, as hwloc does it. Each set once, in no particular order.
+    /// CPU sets between machine and core: packages, dies, caches. Interrupts are spread over these
+    /// too, as in hwloc. Each set once, in no particular order.
     pub domains: Vec<CpuSet>,
     /// CPUs that exist but are offline.
     pub offline: CpuSet,
@@ -26,10 +25,10 @@ pub struct Topology {
     pub nohz_full: CpuSet,
     /// CPUs of isolated cpuset partitions (cgroup v2 `cpuset.cpus.isolated`).
     pub partitioned: CpuSet,
-    /// CPUs of a hybrid machine that are built to save energy (Intel `cpu_atom`; arm64 by a lower
-    /// `cpu_capacity`). Empty where all cores are of a kind.
+    /// Efficiency cores of a hybrid machine (Intel `cpu_atom`; arm64 by a lower `cpu_capacity`).
+    /// Empty if all cores are of one kind.
     pub efficiency: CpuSet,
-    /// The kernel shows no topology, so every CPU counts as its own core.
+    /// Whether the kernel shows no topology, so that every CPU counts as its own core.
     pub flat: bool,
 }
 
@@ -52,9 +51,9 @@ pub struct Core {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopologyError {
     /// Some virtual machines (scylladb #11639) have no topology in sysfs.
-    #[error("{path} is missing: this kernel does not tell its CPU topology; give --irq-cpus")]
+    #[error("{path} is missing: this kernel does not report the CPU topology; give --irq-cpus")]
     Missing { path: String },
-    #[error("{path} holds {text:?}, which is no CPU set")]
+    #[error("{path} contains {text:?}, which is not a CPU set")]
     Set { path: String, text: String },
 }
 
@@ -62,13 +61,13 @@ impl Topology {
     /// Reads the topology of a snapshot.
     ///
     /// # Errors
-    /// When the files of the topology are missing or make no sense.
+    /// When the files of the topology are missing or malformed.
     pub fn read(snapshot: &Snapshot) -> Result<Self, TopologyError> {
         read::read(snapshot)
     }
 
-    /// The topology of a host that does not tell one: every online CPU is a core of its own.
-    /// Interrupts cannot be placed by it, but CPUs that are given by hand can be checked.
+    /// Returns a topology for a host that reports none: every online CPU is its own core.
+    /// Interrupts cannot be placed by it, but CPUs named by the user can be checked.
     ///
     /// # Errors
     /// When not even the online CPUs are known.
@@ -76,17 +75,18 @@ impl Topology {
         read::flat(snapshot)
     }
 
-    /// All CPUs that are online.
+    /// Returns all online CPUs.
     pub fn cpus(&self) -> CpuSet {
         self.cores().flat_map(|core| core.cpus.iter()).collect()
     }
 
-    /// All cores, node by node.
+    /// Returns all cores, node by node.
     pub fn cores(&self) -> impl Iterator<Item = &Core> {
         self.nodes.iter().flat_map(|node| &node.cores)
     }
 
-    /// The part that lies in a set: nodes and cores without CPUs of the set are left out.
+    /// Returns the part of the topology within a set, without nodes and cores that have no CPU of
+    /// the set.
     pub fn restrict(&self, universe: &CpuSet) -> Self {
         let core = |core: &Core| Core { cpus: core.cpus.intersection(universe) };
         let node = |node: &Node| Node {
@@ -100,7 +100,7 @@ impl Topology {
         part
     }
 
-    /// Puts siblings in the order of their lowest CPU.
+    /// Sorts siblings by their lowest CPU.
     pub fn sort(&mut self) {
         for node in &mut self.nodes {
             node.cores.sort_by_key(|core| core.cpus.iter().next());

@@ -1,4 +1,4 @@
-//! Reading the topology out of /sys/devices/system/{cpu,node}.
+//! Reads the topology from /sys/devices/system/{cpu,node}.
 //!
 //! Source of the files: Documentation/admin-guide/cputopology.rst and
 //! Documentation/ABI/{testing/sysfs-devices-system-cpu,stable/sysfs-devices-node} of the kernel.
@@ -14,8 +14,8 @@ const CPU: &str = "/sys/devices/system/cpu";
 const NODE: &str = "/sys/devices/system/node";
 
 /// An efficiency core has at most this share (in percent) of the capacity of the fastest core.
-/// Cores of a kind differ by some percent too (favoured cores), so that "below the maximum" is not
-/// enough.
+/// Cores of the same kind also differ by some percent (favoured cores), so any lower capacity would
+/// be too strict.
 const EFFICIENCY_PERCENT_MAX: u32 = 75;
 
 pub(super) fn read(snapshot: &Snapshot) -> Result<Topology, TopologyError> {
@@ -58,7 +58,7 @@ fn part(core: &CpuSet, cpus: &CpuSet) -> Option<Core> {
     (!cpus.is_empty()).then_some(Core { cpus })
 }
 
-/// The threads of each core that are online.
+/// Returns the online threads of each core.
 fn cores(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
     let mut cores = Vec::new();
     let mut seen = BTreeSet::new();
@@ -92,7 +92,8 @@ fn cores(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyEr
     Ok(cores)
 }
 
-/// Online CPUs by NUMA node. A kernel without NUMA has no node folders: all are node 0.
+/// Returns the online CPUs by NUMA node. A kernel without NUMA has no node folders: all CPUs are in
+/// node 0.
 fn nodes(snapshot: &Snapshot, online: &CpuSet) -> Result<BTreeMap<u32, CpuSet>, TopologyError> {
     let mut nodes = BTreeMap::new();
     let mut rest = online.clone();
@@ -106,7 +107,7 @@ fn nodes(snapshot: &Snapshot, online: &CpuSet) -> Result<BTreeMap<u32, CpuSet>, 
         }
     }
     if !rest.is_empty() {
-        // CPUs that no node names.
+        // CPUs that no node lists.
         let mut first = nodes.first_entry();
         match &mut first {
             Some(first) => {
@@ -119,7 +120,7 @@ fn nodes(snapshot: &Snapshot, online: &CpuSet) -> Result<BTreeMap<u32, CpuSet>, 
     Ok(nodes)
 }
 
-/// Packages, dies and caches with more than one CPU.
+/// Returns packages, dies and caches with more than one CPU.
 fn domains(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
     let mut domains = BTreeSet::new();
     for names in [["package_cpus_list", "core_siblings_list"], ["die_cpus_list", ""]] {
@@ -128,7 +129,7 @@ fn domains(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, Topology
     }
     let first = online.iter().next().unwrap_or(0);
     for index in snapshot.names(&format!("{CPU}/cpu{first}/cache")) {
-        // hwloc leaves instruction caches out.
+        // hwloc ignores instruction caches.
         let kind = snapshot.read(&format!("{CPU}/cpu{first}/cache/{index}/type"));
         if index.starts_with("index") && kind != Some("Instruction") {
             let path = |cpu| [format!("{CPU}/cpu{cpu}/cache/{index}/shared_cpu_list")];
@@ -138,7 +139,7 @@ fn domains(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, Topology
     Ok(domains.into_iter().collect())
 }
 
-/// Adds the sets that a file of each CPU names; a CPU that is in one already is not asked again.
+/// Adds the set in a file of each CPU. A CPU that is already in a set is skipped.
 fn partition<const N: usize>(
     snapshot: &Snapshot,
     online: &CpuSet,
@@ -163,14 +164,14 @@ fn partition<const N: usize>(
     Ok(())
 }
 
-/// CPUs that differ from the others: offline, isolated, without a tick, efficient.
+/// Reads the special CPUs: offline, isolated, without a tick, efficiency cores.
 fn special(
     snapshot: &Snapshot,
     online: &CpuSet,
     topology: &mut Topology,
 ) -> Result<(), TopologyError> {
     let of = |path: &str| Ok(list(snapshot, path)?.unwrap_or_default());
-    // `offline` also holds CPUs that may be plugged in some day: up to 128 of them in a small VM.
+    // `offline` also lists CPUs that could be hot-plugged: up to 128 of them in a small VM.
     topology.offline = of(&format!("{CPU}/present"))?.difference(online);
     topology.isolated = of(&format!("{CPU}/isolated"))?;
     topology.nohz_full = of(&format!("{CPU}/nohz_full"))?;
@@ -197,11 +198,11 @@ fn slower(snapshot: &Snapshot, online: &CpuSet) -> CpuSet {
     capacities.iter().filter(|(_, capacity)| slow(*capacity)).map(|(cpu, _)| *cpu).collect()
 }
 
-/// A file that holds a list of CPUs; `None` when there is none.
+/// Reads a file with a list of CPUs; `None` when it does not exist.
 fn list(snapshot: &Snapshot, path: &str) -> Result<Option<CpuSet>, TopologyError> {
     match snapshot.read(path) {
         None => Ok(None),
-        // What the kernel prints for a set that was never made (nohz_full without its option).
+        // The kernel prints this for a set that was never allocated (nohz_full without its option).
         Some("(null)") => Ok(Some(CpuSet::new())),
         Some(text) => CpuSet::parse_list(text)
             .map(Some)

@@ -16,7 +16,7 @@ fn file(snapshot: &mut Snapshot, path: &str, text: &str) {
 }
 
 #[test]
-fn both_numberings() {
+fn reads_both_numberings() {
     let mut host = Host::new(2, 2, 2);
     let topology = Topology::read(&host.build()).unwrap();
     assert_eq!(sets(&topology), [["0,4", "1,5"], ["2,6", "3,7"]]);
@@ -36,7 +36,7 @@ fn offline_cpus_are_in_no_core() {
 }
 
 #[test]
-fn cpus_that_may_be_plugged_in_are_not_offline() {
+fn hot_pluggable_cpus_are_not_offline() {
     // A virtual machine with 4 CPUs that may get 128.
     let mut snapshot = Host::new(1, 2, 2).build();
     file(&mut snapshot, "/sys/devices/system/cpu/possible", "0-127");
@@ -45,7 +45,7 @@ fn cpus_that_may_be_plugged_in_are_not_offline() {
 }
 
 #[test]
-fn special_cpus() {
+fn reads_special_cpus() {
     let mut host = Host::new(1, 8, 1);
     assert_eq!(Topology::read(&host.build()).unwrap().nohz_full, list(""));
     host.cpus.isolated = list("1");
@@ -72,12 +72,12 @@ fn slow_cores_of_arm_are_efficiency_cores() {
     };
     assert_eq!(capacities(&[446, 446, 1024, 1024]), "0-1");
     assert_eq!(capacities(&[1024, 1024, 1024]), "");
-    // Favoured cores are no other kind of core.
+    // Favoured cores are not another kind of core.
     assert_eq!(capacities(&[1024, 1009, 990]), "");
 }
 
 #[test]
-fn older_and_missing_files() {
+fn reads_older_files_and_reports_missing_ones() {
     let cpu = "/sys/devices/system/cpu";
     let mut snapshot = Host::new(2, 2, 2).build();
     let expect = sets(&Topology::read(&snapshot).unwrap());
@@ -96,14 +96,14 @@ fn older_and_missing_files() {
     assert_eq!(topology.nodes[0].cores.len(), 4);
     file(&mut snapshot, &format!("{cpu}/online"), "0-7,x");
     let error = Topology::read(&snapshot).unwrap_err().to_string();
-    assert_eq!(error, "/sys/devices/system/cpu/online holds \"0-7,x\", which is no CPU set");
+    assert_eq!(error, "/sys/devices/system/cpu/online contains \"0-7,x\", which is not a CPU set");
     snapshot.remove(&format!("{cpu}/online"));
     let error = Topology::read(&snapshot).unwrap_err();
     assert_eq!(error, TopologyError::Missing { path: format!("{cpu}/online") });
 }
 
 #[test]
-fn a_flat_topology_has_nodes_and_no_cores() {
+fn flat_topology_has_nodes_and_one_core_per_cpu() {
     let mut host = Host::new(2, 4, 1);
     host.cpus.topology = false;
     let snapshot = host.build();
@@ -122,7 +122,7 @@ fn caches_and_packages_are_domains() {
 }
 
 #[test]
-fn the_largest_machine() {
+fn reads_largest_machine() {
     let topology = Topology::read(&Host::new(8, 256, 2).build()).unwrap();
     assert_eq!(topology.cpus().len(), 4096);
     let shapes: Vec<usize> = topology.nodes.iter().map(|node| node.cores.len()).collect();

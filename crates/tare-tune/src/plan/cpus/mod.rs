@@ -1,4 +1,4 @@
-//! Which CPUs take interrupts and which compute.
+//! Divides the CPUs into interrupt CPUs and compute CPUs.
 
 mod notes;
 
@@ -12,7 +12,7 @@ use crate::machine::{Machine, Topology};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mode {
-    /// By the number of cores and threads.
+    /// Chosen by the number of cores and threads.
     #[default]
     Auto,
     /// Interrupts and compute share all CPUs.
@@ -21,7 +21,7 @@ pub enum Mode {
     Sq,
     /// One core, with all its threads, takes the interrupts.
     SqSplit,
-    /// Interrupts are left where they are.
+    /// Interrupts stay where they are.
     None,
 }
 
@@ -33,59 +33,57 @@ pub struct CpuSets {
     pub universe: CpuSet,
     pub irq: CpuSet,
     pub compute: CpuSet,
-    /// The rule that gave them, with this machine's figures.
+    /// The rule that produced them, with this machine's figures.
     pub why: String,
 }
 
-/// Cores for each core of interrupts, unless asked otherwise.
+/// The default number of cores per interrupt core.
 pub const RATIO: u32 = 16;
 
-/// The smallest ratio that is accepted: below it, interrupts would take a fifth of the machine.
+/// The smallest accepted ratio: below it, interrupts would take a fifth of the machine.
 pub const RATIO_MIN: u32 = 5;
 
-/// Up to as many hardware threads, interrupts and compute share all of them.
+/// With at most this many hardware threads, interrupts and compute share all of them.
 const SHARED_THREADS_MAX: usize = 4;
 
-/// Up to as many cores, one hardware thread takes the interrupts.
+/// With at most this many cores, one hardware thread takes the interrupts.
 const SINGLE_CORES_MAX: usize = 4;
 
 /// Why the CPUs cannot be divided.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CpuSetsError {
-    #[error("no CPU is left to plan with: {reason}; name some with --cpus")]
+    #[error("no CPU is left for the plan: {reason}; name some with --cpus")]
     NoUniverse { reason: String },
     #[error("CPUs {missing} of --cpus are {state}; online are {online}")]
     NotOnline { missing: CpuSet, state: &'static str, online: CpuSet },
     #[error(
-        "CPUs {outside} of --irq-cpus are not among the CPUs {universe} that may be used; leave them out or add them to --cpus"
+        "CPUs {outside} of --irq-cpus are not among the usable CPUs {universe}; leave them out or add them to --cpus"
     )]
     IrqOutside { outside: CpuSet, universe: CpuSet },
     #[error(
         "--irq-cpus names no CPU; name at least one, or use --mode none to leave interrupts where they are"
     )]
     NoIrq,
-    #[error("both --irq-cpus and --mode {} say where interrupts go; give one of them", .mode.name())]
+    #[error("--irq-cpus and --mode {} both choose the interrupt CPUs; give only one", .mode.name())]
     TwoRules { mode: Mode },
     #[error(
-        "interrupts on CPUs {irq} leave none of {universe} to compute; give more --cpus or fewer --irq-cpus"
+        "no CPU of {universe} is left to compute with interrupts on CPUs {irq}; give more --cpus or fewer --irq-cpus"
     )]
     NoCompute { irq: CpuSet, universe: CpuSet },
-    #[error(
-        "a ratio of {ratio} is too small: at least {RATIO_MIN} cores for each core of interrupts"
-    )]
+    #[error("a ratio of {ratio} is too small; give at least {RATIO_MIN} cores per interrupt core")]
     Ratio { ratio: u32 },
     #[error(
-        "the NUMA nodes are uneven ({nodes}), so the automatic rule does not divide them; give the CPUs of interrupts by hand, such as --irq-cpus {suggestion}"
+        "the automatic rule does not divide uneven NUMA nodes ({nodes}); name the interrupt CPUs, such as --irq-cpus {suggestion}"
     )]
     Uneven { nodes: String, suggestion: CpuSet },
     #[error(
-        "all of the CPUs {cpus} run without a scheduler tick (nohz_full), which interrupts would undo; add a housekeeping CPU to --cpus, or insist with --irq-cpus"
+        "all CPUs {cpus} run without a scheduler tick (nohz_full), which interrupts would defeat; add a housekeeping CPU to --cpus, or choose interrupt CPUs with --irq-cpus"
     )]
     OnlyTickless { cpus: CpuSet },
 }
 
 impl Mode {
-    /// As on the command line.
+    /// Returns its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -100,14 +98,13 @@ impl Mode {
 /// Divides the CPUs of a machine.
 ///
 /// The automatic rule is perftune.py's (seastar, since 2023-02): nodes must be even; up to 4
-/// threads share everything; up to 4 cores give one thread; up to `ratio` cores give one core;
-/// above, each node gives one core for each `ratio` of its own. Tare differs where `like_perftune`
-/// is not asked: isolated CPUs are left out of the universe, and interrupts go to efficiency cores,
-/// isolated CPUs and CPUs without a tick only when asked.
+/// threads are all shared; up to 4 cores give one thread to interrupts; up to `ratio` cores give
+/// one core; above that, each node gives one core for each `ratio` of its own. Without
+/// `like_perftune` Tare differs: isolated CPUs are left out of the universe, and interrupts go to
+/// efficiency cores, isolated CPUs and CPUs without a tick only on request.
 ///
 /// # Errors
-/// When the options name CPUs that are not there, leave none to compute, or leave NUMA nodes
-/// uneven.
+/// When the options name CPUs that do not exist, leave none to compute, or leave NUMA nodes uneven.
 pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsError> {
     let ratio = options.ratio.unwrap_or(RATIO);
     if ratio < RATIO_MIN {
@@ -118,7 +115,7 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
     let part = topology.restrict(&universe);
     let (irq, why) = match (&options.irq_cpus, options.mode) {
         (Some(_), mode) if mode != Mode::Auto => return Err(CpuSetsError::TwoRules { mode }),
-        (Some(irq), _) => (given(irq, &universe)?, "asked for by --irq-cpus".to_string()),
+        (Some(irq), _) => (checked_irq_cpus(irq, &universe)?, "chosen with --irq-cpus".to_string()),
         (None, Mode::Auto) => auto(&part, options, ratio as usize)?,
         (None, Mode::Mq) => {
             (universe.clone(), "mode mq: interrupts and compute share all CPUs".into())
@@ -134,7 +131,7 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
             (first_core(&part), "mode sq_split: the first core takes the interrupts".into())
         }
     };
-    // Modes that keep CPUs for interrupts alone do not share them on a machine that is too small.
+    // Modes that reserve CPUs for interrupts do not share them on a machine that is too small.
     let alone = matches!(options.mode, Mode::Sq | Mode::SqSplit);
     let compute = match irq == universe && !alone {
         true => universe.clone(),
@@ -148,11 +145,11 @@ pub fn choose(machine: &Machine, options: &Options) -> Result<CpuSets, CpuSetsEr
 
 fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsError> {
     let online = topology.cpus();
-    let Some(asked) = &options.cpus else {
+    let Some(requested) = &options.cpus else {
         if options.like_perftune {
             return Ok(online);
         }
-        let universe = online.difference(&kept_free(topology));
+        let universe = online.difference(&reserved(topology));
         return match universe.is_empty() {
             true => Err(CpuSetsError::NoUniverse {
                 reason: format!("all of {online} are isolated (isolcpus= or a cpuset partition)"),
@@ -160,8 +157,8 @@ fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsErr
             false => Ok(universe),
         };
     };
-    let missing = asked.difference(&online);
-    if asked.is_empty() {
+    let missing = requested.difference(&online);
+    if requested.is_empty() {
         return Err(CpuSetsError::NoUniverse { reason: "--cpus is empty".into() });
     }
     if !missing.is_empty() {
@@ -169,15 +166,15 @@ fn universe(topology: &Topology, options: &Options) -> Result<CpuSet, CpuSetsErr
         let state = if off { "offline" } else { "not on this machine" };
         return Err(CpuSetsError::NotOnline { missing, state, online });
     }
-    Ok(asked.clone())
+    Ok(requested.clone())
 }
 
-/// CPUs that an administrator reserved for tasks that are pinned by hand.
-fn kept_free(topology: &Topology) -> CpuSet {
+/// Returns the CPUs that an administrator reserved for pinned tasks.
+fn reserved(topology: &Topology) -> CpuSet {
     topology.isolated.union(&topology.partitioned)
 }
 
-fn given(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
+fn checked_irq_cpus(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
     let outside = irq.difference(universe);
     if irq.is_empty() {
         return Err(CpuSetsError::NoIrq);
@@ -188,7 +185,7 @@ fn given(irq: &CpuSet, universe: &CpuSet) -> Result<CpuSet, CpuSetsError> {
     }
 }
 
-/// The automatic rule, with its reason.
+/// Applies the automatic rule. Returns the interrupt CPUs and the reason.
 fn auto(
     part: &Topology,
     options: &Options,
@@ -197,37 +194,37 @@ fn auto(
     let all = part.cpus();
     let threads = all.len();
     let cores = part.cores().count();
-    let takers = match options.like_perftune {
+    let candidates = match options.like_perftune {
         true => part.clone(),
-        false => part.restrict(&takers(part)?),
+        false => part.restrict(&irq_candidates(part)?),
     };
     if !is_even(part) {
         let nodes = part.nodes.iter().map(|node| {
             format!("node {}: {}", node.id, shape(node.cores.len(), node.cpus().len()))
         });
         let nodes = nodes.collect::<Vec<_>>().join(", ");
-        return Err(CpuSetsError::Uneven { nodes, suggestion: by_node(part, &takers, ratio) });
+        return Err(CpuSetsError::Uneven { nodes, suggestion: by_node(part, &candidates, ratio) });
     }
     let shape = shape(cores, threads);
     if threads <= SHARED_THREADS_MAX {
-        let irq = takers.cpus();
+        let irq = candidates.cpus();
         let why = match irq == all {
-            true => format!("{shape}: too few to keep some for interrupts alone"),
+            true => format!("{shape}: too few to reserve some for interrupts"),
             false => format!("{shape}: interrupts go to those with a scheduler tick"),
         };
         return Ok((irq, why));
     }
     if cores <= SINGLE_CORES_MAX {
-        let irq = first_core(&takers).iter().take(1).collect();
+        let irq = first_core(&candidates).iter().take(1).collect();
         return Ok((irq, format!("{shape}: one thread takes the interrupts")));
     }
     if cores <= ratio {
         let why = format!(
-            "{shape}: one core takes the interrupts, as up to {ratio} cores need no second"
+            "{shape}: one core takes the interrupts; up to {ratio} cores need no second one"
         );
-        return Ok((first_core(&takers), why));
+        return Ok((first_core(&candidates), why));
     }
-    let irq = by_node(part, &takers, ratio);
+    let irq = by_node(part, &candidates, ratio);
     let of_each = part.nodes.first().map_or(0, |node| node.cores.len().div_ceil(ratio));
     let noun = if of_each == 1 { "core takes" } else { "cores take" };
     let whose = match part.nodes.len() {
@@ -239,29 +236,30 @@ fn auto(
     Ok((irq, why))
 }
 
-/// CPUs that may take interrupts without being asked: with a tick, and, as far as there are such,
-/// neither isolated nor of efficiency cores.
-fn takers(part: &Topology) -> Result<CpuSet, CpuSetsError> {
+/// Returns the CPUs that may take interrupts by default: those with a tick, and among these, if
+/// there are any, those that are neither isolated nor efficiency cores.
+fn irq_candidates(part: &Topology) -> Result<CpuSet, CpuSetsError> {
     let all = part.cpus();
-    let mut takers = all.difference(&part.nohz_full);
-    if takers.is_empty() {
+    let mut candidates = all.difference(&part.nohz_full);
+    if candidates.is_empty() {
         return Err(CpuSetsError::OnlyTickless { cpus: all });
     }
-    // Where all share, efficiency cores share too.
+    // Where all CPUs are shared, efficiency cores are too.
     let efficiency =
         if all.len() <= SHARED_THREADS_MAX { CpuSet::new() } else { part.efficiency.clone() };
-    for avoided in [kept_free(part), efficiency] {
-        let rest = takers.difference(&avoided);
+    for avoided in [reserved(part), efficiency] {
+        let rest = candidates.difference(&avoided);
         if !rest.is_empty() {
-            takers = rest;
+            candidates = rest;
         }
     }
-    Ok(takers)
+    Ok(candidates)
 }
 
-/// In every node one core for each `ratio` of the node's cores, the first that may take interrupts.
-fn by_node(part: &Topology, takers: &Topology, ratio: usize) -> CpuSet {
-    let nodes = takers.nodes.iter().flat_map(|node| {
+/// Returns, in every node, one core for each `ratio` of the node's cores: the first cores that may
+/// take interrupts.
+fn by_node(part: &Topology, candidates: &Topology, ratio: usize) -> CpuSet {
+    let nodes = candidates.nodes.iter().flat_map(|node| {
         let whole = part.nodes.iter().find(|whole| whole.id == node.id);
         let count = whole.map_or(0, |whole| whole.cores.len().div_ceil(ratio));
         node.cores.iter().take(count)
@@ -279,7 +277,7 @@ fn is_even(topology: &Topology) -> bool {
     shapes.all(|shape| Some(shape) == first)
 }
 
-/// `16 cores with 32 threads`.
+/// Formats a size as `16 cores with 32 threads`.
 fn shape(cores: usize, threads: usize) -> String {
     let noun = |count: usize, one: &str| match count {
         1 => format!("1 {one}"),
@@ -291,7 +289,7 @@ fn shape(cores: usize, threads: usize) -> String {
     }
 }
 
-/// What the user should know of the division.
+/// Returns notes about the division for the user.
 pub fn notes(machine: &Machine, options: &Options, cpus: &CpuSets) -> Vec<String> {
     notes::notes(&machine.topology, options, cpus)
 }

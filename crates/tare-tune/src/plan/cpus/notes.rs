@@ -1,4 +1,4 @@
-//! What the user should know of a division of the CPUs.
+//! Notes about a division of the CPUs.
 
 use tare_std::cpus::CpuSet;
 
@@ -9,8 +9,8 @@ use crate::plan::Options;
 pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> Vec<String> {
     let mut notes = Vec::new();
     if topology.flat {
-        let text = "this kernel tells no CPU topology: every CPU counts as a core, and interrupts are \
-                    spread by number";
+        let text = "this kernel reports no CPU topology: every CPU counts as a core, and interrupts \
+                    are spread by CPU number";
         notes.push(text.to_string());
     }
     let mut note = |set: &CpuSet, text: &dyn Fn(&CpuSet) -> String| {
@@ -19,7 +19,7 @@ pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> V
         }
     };
     note(&topology.offline, &|set| {
-        format!("CPUs {set} are offline: they take part in nothing; plan again when they come back")
+        format!("CPUs {set} are offline and not used; plan again when they are online")
     });
     isolation(topology, options, cpus, &mut note);
     hybrid(topology, options, cpus, &mut note);
@@ -33,12 +33,12 @@ pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> V
     }
     let without = part.nodes.iter().filter(|node| node.cpus().intersection(&cpus.irq).is_empty());
     let without: Vec<String> = without.map(|node| node.id.to_string()).collect();
-    // That a small machine has one core of interrupts for all nodes is the rule, and no news.
+    // On a small machine the rule gives one interrupt core for all nodes, which needs no note.
     let cores = part.cores().count();
     let is_news = options.irq_cpus.is_some() || cores > options.ratio.unwrap_or(RATIO) as usize;
     if !without.is_empty() && is_news {
         notes.push(format!(
-            "NUMA node {} takes no interrupt: its traffic crosses to another node",
+            "NUMA node {} takes no interrupts: its traffic crosses to another node",
             without.join(", ")
         ));
     }
@@ -52,15 +52,15 @@ fn isolation(topology: &Topology, options: &Options, cpus: &CpuSets, note: Note<
     let used = |set: &CpuSet| set.intersection(&cpus.universe);
     note(&left_out(&topology.isolated), &|set| {
         format!(
-            "CPUs {set} are isolated (isolcpus=) and left out: the kernel does not balance the load of \
-             tasks there, so threads that are not pinned one by one pile up on one CPU; name them in \
-             --cpus for a database that pins its threads"
+            "CPUs {set} are isolated (isolcpus=) and left out: the kernel does not balance load there, \
+             so threads that are not pinned one by one pile up on one CPU; name them in --cpus for a \
+             database that pins its threads"
         )
     });
     note(&used(&topology.isolated), &|set| {
         format!(
-            "CPUs {set} are isolated (isolcpus=): the kernel does not balance the load of tasks there; \
-             right for a database that pins one thread to each CPU, wrong for any other"
+            "CPUs {set} are isolated (isolcpus=): the kernel does not balance load there; right for a \
+             database that pins one thread to each CPU, wrong for any other"
         )
     });
     note(&left_out(&topology.partitioned), &|set| {
@@ -79,15 +79,15 @@ fn isolation(topology: &Topology, options: &Options, cpus: &CpuSets, note: Note<
     let chosen = options.irq_cpus.is_none() && !options.like_perftune && options.mode == Mode::Auto;
     note(&used(&topology.nohz_full), &|set| match (tickless.is_empty(), chosen) {
         (true, true) => format!(
-            "CPUs {set} run without a scheduler tick (nohz_full=) while one task runs there: they are \
-             kept free of interrupts"
+            "CPUs {set} run without a scheduler tick (nohz_full=) while one task runs there, so they \
+             get no interrupts"
         ),
         (true, false) => format!(
             "CPUs {set} run without a scheduler tick (nohz_full=) while one task runs there"
         ),
         (false, _) => format!(
             "CPUs {tickless} take interrupts although they run without a scheduler tick (nohz_full=), \
-             which undoes what that is for"
+             which defeats its purpose"
         ),
     });
 }
@@ -103,7 +103,7 @@ fn hybrid(topology: &Topology, options: &Options, cpus: &CpuSets, note: Note<'_>
         let interrupts = match by_hand || cpus.irq == cpus.universe {
             true => String::new(),
             false => format!(
-                "; interrupts go to them only when asked (--irq-cpus {})",
+                "; interrupts go to them only on request (--irq-cpus {})",
                 set.iter().take(cpus.irq.len()).collect::<CpuSet>()
             ),
         };

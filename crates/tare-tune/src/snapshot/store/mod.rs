@@ -1,12 +1,12 @@
-//! A snapshot in a folder, made for people to read, compare and edit.
+//! A snapshot in a folder, in a format that people can read, compare and edit.
 //!
 //! * `host.toml`: format, version of Tare, kernel, date;
 //! * `values.txt`: a line `PATH = VALUE` for each file of at most one line, `PATH -> TARGET` for
 //!   each link, `PATH/` for each empty folder, sorted;
 //! * files of several lines as files of their own, at `DIR/PATH`.
 //!
-//! Values that a line cannot hold (control characters, a space at an end) and files whose path
-//! cannot be a path here are written in quotes with the escapes of JSON.
+//! Values that do not fit in a line as they are (control characters, a space at an end), and files
+//! whose path cannot be used here, are written as JSON strings.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Node, Snapshot};
 
-/// Format of the folders that this version writes, and the newest that it reads.
+/// The format that this version writes, and the newest that it reads.
 const FORMAT: u32 = 1;
 
 const ABOUT: &str = "host.toml";
@@ -30,20 +30,20 @@ pub enum SnapshotError {
     #[error("cannot read {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
     #[error(
-        "{} already holds something else than a recorded host; give an empty folder",
+        "{} has content but is not a recorded host; give an empty folder",
         .path.display()
     )]
     Occupied { path: PathBuf },
-    #[error("{} is no recorded host: it has no host.toml", .path.display())]
+    #[error("{} is not a recorded host: it has no host.toml", .path.display())]
     NoHost { path: PathBuf },
-    #[error("{} makes no sense", .path.display())]
+    #[error("cannot parse {}", .path.display())]
     About { path: PathBuf, source: toml::de::Error },
     #[error(
-        "{} has format {format}; this version of tare reads up to {FORMAT}: take a newer one",
+        "{} has format {format}, but this version of tare reads up to {FORMAT}; use a newer one",
         .path.display()
     )]
     Newer { path: PathBuf, format: u32 },
-    #[error("{}:{line}: {text:?} is no line of a recorded host: {reason}", .path.display())]
+    #[error("{}:{line}: cannot parse {text:?}: {reason}", .path.display())]
     Line { path: PathBuf, line: usize, text: String, reason: &'static str },
 }
 
@@ -58,11 +58,11 @@ struct About {
 }
 
 impl Snapshot {
-    /// Saves the snapshot, without identifiers (`sanitised`), in a folder that is made when it is
-    /// not there. A recorded host that is there already is replaced.
+    /// Saves the snapshot without identifiers (`sanitised`) in a folder, which is created if
+    /// needed. An existing recorded host is replaced.
     ///
     /// # Errors
-    /// When the folder holds something else or cannot be written.
+    /// When the folder has other content or cannot be written.
     pub fn save(&self, folder: &Path) -> Result<(), SnapshotError> {
         clear(folder)?;
         fs::create_dir_all(folder)
@@ -102,7 +102,7 @@ impl Snapshot {
     /// Loads a snapshot that `save` wrote.
     ///
     /// # Errors
-    /// When the folder is no recorded host, one of a newer format, or damaged.
+    /// When the folder is not a recorded host, has a newer format, or is damaged.
     pub fn load(folder: &Path) -> Result<Self, SnapshotError> {
         let about_path = folder.join(ABOUT);
         let about = fs::read_to_string(&about_path).map_err(|source| match source.kind() {
@@ -159,10 +159,10 @@ impl Snapshot {
     }
 }
 
-/// Folders at the top of a host that snapshots hold files of.
+/// The top-level folders of a host whose files a snapshot contains.
 const TOP: &[&str] = &["proc", "sys", "etc", "run", "tare"];
 
-/// Removes a recorded host, and nothing else.
+/// Removes a recorded host and nothing else.
 fn clear(folder: &Path) -> Result<(), SnapshotError> {
     let Ok(mut entries) = fs::read_dir(folder) else { return Ok(()) };
     if !folder.join(ABOUT).exists() {
@@ -185,8 +185,8 @@ fn clear(folder: &Path) -> Result<(), SnapshotError> {
     removed(path.clone(), fs::remove_file(path))
 }
 
-/// Whether a file may stand under its own path in the folder: no part of it leads elsewhere, and
-/// the file system can hold it.
+/// Whether a file can be stored at its own path in the folder: no part of the path leads elsewhere,
+/// and the file system accepts it.
 fn is_own_path(path: &str) -> bool {
     let mut parts = path.split('/').skip(1);
     let top = path.split('/').nth(1).is_some_and(|top| TOP.contains(&top));
@@ -196,7 +196,7 @@ fn is_own_path(path: &str) -> bool {
     top && path.split('/').count() > 2 && parts.all(plain)
 }
 
-/// Text as it is where one line can hold it, else in quotes as JSON writes it.
+/// Returns the text unchanged if it fits in one line, otherwise as a JSON string.
 fn quoted(text: &str, force: bool) -> String {
     let plain = !force
         && !text.starts_with('"')
@@ -229,7 +229,7 @@ fn parse(line: &str) -> Result<(String, Node), &'static str> {
         }
         false => {
             let ends = [" = ", " -> "].iter().filter_map(|mark| line.find(mark));
-            // A file without content, written by an editor that cuts spaces at the end.
+            // An empty file, saved by an editor that trims spaces at the end of a line.
             let end = ends.min().or_else(|| line.strip_suffix(" =").map(str::len));
             let end = end.or_else(|| line.strip_suffix('/').map(str::len));
             let end = end.ok_or("there is no `=`, no `->` and no `/` at its end")?;
@@ -263,21 +263,21 @@ fn read(path: &Path) -> Result<String, SnapshotError> {
     fs::read_to_string(path).map_err(|source| SnapshotError::Read { path: path.into(), source })
 }
 
-/// Basic strings of TOML know the escapes of JSON.
+/// Returns the text as a basic string of TOML, which has the escapes of JSON.
 fn toml_text(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// `2026-11-21`, in UTC.
+/// Returns the current date in UTC, such as `2026-11-21`.
 fn today() -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let days = i64::try_from(now.unwrap_or_default().as_secs() / 86_400).unwrap_or_default();
     date(days)
 }
 
-/// The day of the Gregorian calendar that is so many days after 1 January 1970.
+/// Returns the date of the Gregorian calendar that is `days` days after 1 January 1970.
 fn date(days: i64) -> String {
-    // Years begin in March, so that the day that is put in comes last; 400 years have 146,097 days.
+    // Years start in March, so that the leap day comes last; 400 years have 146,097 days.
     let days = days + 719_468;
     let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
     let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;

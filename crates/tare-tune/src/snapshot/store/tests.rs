@@ -34,7 +34,7 @@ fn path() -> impl Strategy<Value = String> {
     let top =
         prop_oneof![Just("sys"), Just("proc"), Just("tare"), Just("other"), Just("host.toml")];
     (top, prop::collection::vec(part, 0..4)).prop_map(|(top, parts)| {
-        // The kernel's files have one kind of node above them, so a name is a file or a folder.
+        // A name is either a file or a folder, never both.
         let folders = parts.iter().rev().skip(1).rev().map(|part| format!("/{part}_d"));
         let last = parts.last().map(|part| format!("/{part}")).unwrap_or_default();
         format!("/{top}{}{last}", folders.collect::<String>())
@@ -44,7 +44,7 @@ fn path() -> impl Strategy<Value = String> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
     #[test]
-    fn what_is_saved_loads_equal(nodes in prop::collection::btree_map(path(), node(), 0..20)) {
+    fn saved_snapshot_loads_equal(nodes in prop::collection::btree_map(path(), node(), 0..20)) {
         let folder = tempfile::tempdir().unwrap();
         let mut snapshot = Snapshot::default();
         for (path, node) in nodes {
@@ -60,7 +60,7 @@ proptest! {
 }
 
 #[test]
-fn a_folder_is_readable_and_editable() {
+fn saved_folder_is_readable_and_editable() {
     let folder = tempfile::tempdir().unwrap();
     let mut snapshot = Snapshot::default();
     let file = |text: &str| Node::File(text.into());
@@ -76,14 +76,14 @@ fn a_folder_is_readable_and_editable() {
     assert_eq!(values, expect);
     let interrupts = fs::read_to_string(folder.path().join("proc/interrupts")).unwrap();
     assert_eq!(interrupts, "  CPU0\n 1: 5\n");
-    // An editor that cuts spaces, and a comment.
+    // A comment, and an editor that trims spaces.
     let edited = format!("# mine\n\n{}", values.replace("cmdline = ", "cmdline ="));
     fs::write(folder.path().join("values.txt"), edited).unwrap();
     assert_eq!(Snapshot::load(folder.path()).unwrap(), snapshot);
 }
 
 #[test]
-fn what_is_no_recorded_host_is_refused() {
+fn refuses_folder_that_is_no_recorded_host() {
     let folder = tempfile::tempdir().unwrap();
     let load = || Snapshot::load(folder.path());
     assert!(load().unwrap_err().to_string().ends_with("it has no host.toml"));
@@ -92,7 +92,7 @@ fn what_is_no_recorded_host_is_refused() {
     assert!(occupied.to_string().ends_with("give an empty folder"), "{occupied}");
     fs::write(folder.path().join("host.toml"), "format = 2\ntare = \"9.0.0\"\nnew = 1\n").unwrap();
     let newer = load().unwrap_err().to_string();
-    assert!(newer.contains("has format 2") && newer.ends_with("take a newer one"), "{newer}");
+    assert!(newer.contains("has format 2") && newer.ends_with("use a newer one"), "{newer}");
     fs::write(folder.path().join("host.toml"), "format = 1\ntare = \"0.1.0\"\n").unwrap();
     for line in ["no path", "relative = 1", "/a \"b\"", "/a = \"open", "\"/a", "\"/a\" x", "/"] {
         fs::write(folder.path().join("values.txt"), format!("/ok = 1\n{line}\n")).unwrap();
@@ -102,7 +102,7 @@ fn what_is_no_recorded_host_is_refused() {
 }
 
 #[test]
-fn dates() {
+fn formats_dates() {
     for (days, expect) in [
         (0, "1970-01-01"),
         (59, "1970-03-01"),

@@ -68,7 +68,7 @@ pub(crate) fn choose(
             }
             Action::Change(_) => items.push(item.clone()),
             Action::Advise { how, .. } => not_weighed.push((described(item), how.clone())),
-            Action::Right { .. } | Action::Leave { .. } => {}
+            Action::AlreadySet { .. } | Action::Leave { .. } => {}
         }
     }
     Ok(Choice { items, not_weighed })

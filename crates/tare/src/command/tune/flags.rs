@@ -8,7 +8,7 @@ use tare_lab::layer::Security;
 
 use anyhow::{Context, bail};
 use tare_env::layer::security;
-use tare_tune::flags::{self, Ask, Consumer, Flags, FlagsError, Host, ProfileForm};
+use tare_tune::flags::{self, Consumer, Flags, FlagsError, Host, ProfileForm, Request};
 use tare_tune::plan::{Options, cpus};
 use tare_tune::planner::read_machine;
 use tare_tune::snapshot::Snapshot;
@@ -48,24 +48,24 @@ pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit
     };
     let machine = read_machine(&snapshot, &asked).exit_with(Exit::Host)?;
     let cpus = cpus::choose(&machine, &asked).context("cannot divide the CPUs")?;
-    let mut ask = Ask {
+    let mut request = Request {
         instances: typed.instances,
         memory_bytes: typed.memory,
         image: typed.image.clone(),
         seccomp: typed.seccomp.as_deref().map(absolute).transpose()?,
-        ..Ask::default()
+        ..Request::default()
     };
     let mut notes = Vec::new();
     if let Some(path) = &typed.from {
         let record = report::read(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
-        (ask.measured, notes) = gains::read(&record, &name, consumer.name());
+        (request.measured, notes) = gains::read(&record, &name, consumer.name());
     }
     let host = Host::read(&snapshot);
-    let written = flags::write(consumer, &ask, &machine.topology, &cpus, &host);
+    let written = flags::write(consumer, &request, &machine.topology, &cpus, &host);
     let mut written = written.map_err(|error| exit_of(error, consumer))?;
     written.notes.extend(notes);
-    if let Some(path) = &ask.seccomp {
+    if let Some(path) = &request.seccomp {
         let profile = profile(consumer.profile_form(), &written, &snapshot)?;
         write_profile(Path::new(path), &profile)?;
     }

@@ -4,8 +4,8 @@
 use tare_report::terminal::{Style, grid};
 use tare_report::utc;
 use tare_tune::{
-    Applied, InterruptCheck, LoadCheck, Moved, Outcome, RevertOutcome, Reverted, SettingState,
-    SettingStatus, Stray, TuningStatus, Verification,
+    Applied, InterruptCheck, LoadCheck, MisroutedInterrupt, MovedInterrupt, Outcome, RevertOutcome,
+    Reverted, SettingState, SettingStatus, TuningStatus, Verification,
 };
 
 use super::table::place;
@@ -177,15 +177,15 @@ pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String
         );
     }
     for moved in &load.moved {
-        let Moved { number, name, from, to } = moved;
+        let MovedInterrupt { number, name, from, to } = moved;
         text +=
             &format!("interrupt {number} ({name}) was moved from CPU {from} to {to} meanwhile\n");
     }
     let strays: Vec<Vec<String>> = load
-        .stray
+        .misrouted
         .iter()
         .map(|stray| {
-            let Stray { number, name, cpu, count, of } = stray;
+            let MisroutedInterrupt { number, name, cpu, count, of } = stray;
             vec![format!("{number} ({name})"), cpu.to_string(), format!("{count} of {of}")]
         })
         .collect();

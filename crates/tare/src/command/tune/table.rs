@@ -2,7 +2,7 @@
 
 use tare_report::terminal::{Style, paragraph, rows_apart};
 use tare_std::cpus::CpuSet;
-use tare_tune::plan::{Action, Change, CpuSets, Form, Item, Key, Plan};
+use tare_tune::plan::{Action, Change, CpuSets, Item, Key, Plan, ValueFormat};
 
 /// Values that a line shows before it says how many more there are.
 const VALUES_MAX: usize = 3;
@@ -62,7 +62,7 @@ impl Section {
             Action::Change(_) => Self::Change,
             Action::Advise { .. } => Self::Advise,
             Action::Leave { .. } => Self::Leave,
-            Action::Right { .. } => Self::Right,
+            Action::AlreadySet { .. } => Self::Right,
         }
     }
 
@@ -115,7 +115,7 @@ impl Line {
                     words.push(("cost", first.risk.clone()));
                 }
             }
-            Action::Right { .. } => {}
+            Action::AlreadySet { .. } => {}
         }
         if let Some(owner) = &first.owner {
             words.push(("also", format!("{}: {} ({})", owner.name, owner.effect, owner.evidence)));
@@ -212,11 +212,11 @@ fn values(item: &Item) -> (String, String) {
             return (ranges(now), ranges(wanted));
         }
         Action::Change(change) => (&change.now, change.wanted.as_str(), Some(change.form)),
-        Action::Right { now } | Action::Leave { now, .. } => (now, "", None),
+        Action::AlreadySet { now } | Action::Leave { now, .. } => (now, "", None),
         Action::Advise { now, wanted, .. } => (now, wanted.as_str(), None),
     };
     let show = |value: &str| match form {
-        Some(Form::Mask) => match CpuSet::parse_mask(value) {
+        Some(ValueFormat::Mask) => match CpuSet::parse_mask(value) {
             Ok(cpus) if cpus.is_empty() => "no CPU".into(),
             Ok(cpus) => format!("CPU {cpus}"),
             Err(_) => value.to_string(),

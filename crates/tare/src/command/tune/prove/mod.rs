@@ -172,7 +172,7 @@ mod tests {
             group,
             subject: "host".into(),
             what: String::new(),
-            action: Action::Right { now: String::new() },
+            action: Action::AlreadySet { now: String::new() },
             why: String::new(),
             risk: String::new(),
             owner: None,

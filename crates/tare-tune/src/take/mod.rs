@@ -1,9 +1,11 @@
-//! Taking a snapshot: the table of patterns against a living host, or against a folder that holds
-//! the files of one.
+//! Takes a snapshot of the live host, or of a folder with the files of a host.
 //!
-//! Method: each pattern is walked part by part; a folder is listed only where a pattern has a
-//! wildcard. Devices are found by their class, so /sys/devices is never walked. What cannot be read
-//! is left out.
+//! Method: each pattern of a table is walked part by part; a folder is listed only where a pattern
+//! has a wildcard. Devices are found by their class, so /sys/devices is never walked. Files that
+//! cannot be read are left out.
+
+mod patterns;
+mod trim;
 
 use std::collections::{BTreeSet, HashSet};
 use std::fs;
@@ -15,133 +17,87 @@ use std::time::Duration;
 use rustix::fs::OFlags;
 
 use crate::machine::is_pci_address;
+use crate::snapshot::{HOST_NAME, Node, Snapshot};
 
-use super::patterns::{FIXED, HOST, PCI, PROCESSES};
-use super::{Node, Snapshot, sanitise};
+use patterns::{FIXED, HOST, PCI, PROCESSES};
 
-/// Links that are followed in one walk, as in the kernel (`MAXSYMLINKS`).
+/// The maximum of links that one walk follows, as in the kernel (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
 
-/// No file of the kernel that is read is longer; what is (a file that grew in a test's folder) is
-/// cut here.
+/// The maximum length of a file in bytes. No kernel file in the table is longer; a longer file in a
+/// test's folder is truncated.
 const FILE_MAX: usize = 16 << 20;
 
-/// Most files of the kernel are shorter, and so are read with one read(2) and one that finds the
-/// end.
+/// The read buffer in bytes. Most kernel files are shorter, so they need one read(2) and one more
+/// that finds the end.
 const BUFFER: usize = 64 << 10;
 
-/// Stretch over which the load of the CPUs is measured.
-const LOAD_STRETCH: Duration = Duration::from_millis(500);
+/// The time over which the load of the CPUs is measured.
+const LOAD_WINDOW: Duration = Duration::from_millis(500);
 
-/// Characters that the kernel keeps of a process's name (`TASK_COMM_LEN` less the zero byte).
+/// The maximum length of a process's name in the kernel (`TASK_COMM_LEN` without the zero byte).
 const PROCESS_NAME_MAX: usize = 15;
 
 impl Snapshot {
-    /// Everything that the planner reads of a host. `/` is the living host: what ethtool and
-    /// irqbalance say is asked for, and the load is measured for half a second. Below any other
-    /// root the pseudo files stand in `tare/`.
+    /// Reads everything about a host that the planner uses. `/` is the live host: ethtool and
+    /// irqbalance are queried, and the load is measured for half a second. Below any other root the
+    /// pseudo files are in `tare/`.
     pub fn take(root: &Path) -> Self {
-        let living = root == Path::new("/");
-        let before = living.then(|| cpu_lines(root));
-        let mut taking = Taking::new(root, Self::default());
+        let live = root == Path::new("/");
+        let before = live.then(|| cpu_lines(root));
+        let mut reader = SnapshotReader::new(root, Self::default());
         for pattern in HOST.iter().chain(crate::irqbalance::options_file::FILES) {
-            taking.pattern("", pattern);
+            reader.add_pattern("", pattern);
         }
-        for folder in taking.pci_devices() {
+        for folder in reader.pci_devices() {
             for pattern in PCI {
-                taking.pattern(&folder, pattern);
+                reader.add_pattern(&folder, pattern);
             }
-            // Drivers and people know the device by its address.
+            // Drivers and users identify the device by its address.
             if let Some(address) = folder.rsplit('/').next() {
                 let target = format!("../../..{}", folder.trim_start_matches("/sys"));
-                taking.put(&format!("/sys/bus/pci/devices/{address}"), Node::Link(target));
+                reader.put(&format!("/sys/bus/pci/devices/{address}"), Node::Link(target));
             }
         }
         for path in FIXED {
-            if let Ok(text) = fs::read_to_string(taking.on_host(path)) {
-                taking.put_file(path, &text);
+            if let Ok(text) = fs::read_to_string(reader.on_host(path)) {
+                reader.put_file(path, &text);
             }
         }
-        taking.processes();
-        if let Ok(name) = fs::read_to_string(taking.on_host("/proc/sys/kernel/hostname")) {
-            taking.put_file(sanitise::HOST_NAME, &name);
+        reader.add_processes();
+        if let Ok(name) = fs::read_to_string(reader.on_host("/proc/sys/kernel/hostname")) {
+            reader.put_file(HOST_NAME, &name);
         }
-        let mut snapshot = taking.snapshot;
+        let mut snapshot = reader.snapshot;
         match before {
             None => {
-                let mut taking = Taking::new(root, snapshot);
-                taking.everything("/tare");
-                snapshot = taking.snapshot;
+                let mut reader = SnapshotReader::new(root, snapshot);
+                reader.add_folder("/tare");
+                snapshot = reader.snapshot;
             }
             Some(before) => {
                 snapshot.keep_ends_of_links();
-                ask_ethtool(&mut snapshot);
+                add_ethtool(&mut snapshot);
                 let owners = crate::machine::owners::describe();
                 for (path, text) in crate::irqbalance::describe().into_iter().chain(owners) {
                     snapshot.insert(&path, Node::File(text));
                 }
-                std::thread::sleep(LOAD_STRETCH);
+                std::thread::sleep(LOAD_WINDOW);
                 snapshot.insert("/tare/load/stat-0", Node::File(before));
                 snapshot.insert("/tare/load/stat-1", Node::File(cpu_lines(root)));
             }
         }
         snapshot.keep_ends_of_links();
         snapshot.drop_full_folders();
-        sanitise::taken(&mut snapshot);
+        trim::trim(&mut snapshot);
         snapshot
-    }
-
-    /// A link leads somewhere also when nothing of what is there was read: to a driver, to a device
-    /// that has no file of the table.
-    fn keep_ends_of_links(&mut self) {
-        let is_link = |(path, node): (&str, &Node)| match node {
-            Node::Link(target) => Some((path.to_string(), target.clone())),
-            _ => None,
-        };
-        let links: Vec<(String, String)> = self.nodes().filter_map(is_link).collect();
-        for (path, target) in links {
-            let folder = path.rfind('/').map_or("", |slash| &path[..slash]);
-            if self.real(&path).is_some() || !path.starts_with("/sys/") {
-                continue;
-            }
-            let mut end: Vec<&str> = match target.starts_with('/') {
-                true => Vec::new(),
-                false => folder.split('/').filter(|part| !part.is_empty()).collect(),
-            };
-            for part in target.split('/').filter(|part| !matches!(*part, "" | ".")) {
-                match part {
-                    ".." => {
-                        end.pop();
-                    }
-                    part => end.push(part),
-                }
-            }
-            // Through further links the end is another, which those lead to.
-            let end = format!("/{}", end.join("/"));
-            if end.len() > 1 && !self.nodes.contains_key(&end) {
-                self.insert(&end, Node::Directory);
-            }
-        }
-    }
-
-    /// Folders that hold something are known by what they hold.
-    fn drop_full_folders(&mut self) {
-        let full: Vec<String> = self
-            .nodes()
-            .filter(|(_, node)| **node == Node::Directory)
-            .map(|(path, _)| path.to_string())
-            .filter(|path| self.first_below(path).is_some())
-            .collect();
-        for path in full {
-            self.nodes.remove(&path);
-        }
     }
 }
 
-struct Taking<'a> {
+struct SnapshotReader<'a> {
     root: &'a Path,
     snapshot: Snapshot,
-    /// Folders that are known to be no links, so that they are asked once and not for each pattern.
+    /// Folders that are known not to be links, so that each is checked once and not per pattern.
     plain: HashSet<String>,
     buffer: Vec<u8>,
 }
@@ -153,7 +109,7 @@ enum Found {
     Folder,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> SnapshotReader<'a> {
     fn new(root: &'a Path, snapshot: Snapshot) -> Self {
         Self { root, snapshot, plain: HashSet::new(), buffer: vec![0; BUFFER] }
     }
@@ -162,14 +118,14 @@ impl<'a> Taking<'a> {
         self.root.join(path.trim_start_matches('/'))
     }
 
-    /// Takes what a pattern matches below a folder.
-    fn pattern(&mut self, folder: &str, pattern: &str) {
+    /// Adds everything below a folder that a pattern matches.
+    fn add_pattern(&mut self, folder: &str, pattern: &str) {
         let parts: Vec<&str> = pattern.split('/').skip_while(|part| part.is_empty()).collect();
         let rest: Vec<Part> = parts.iter().rev().map(|part| Part::pattern(part)).collect();
         self.walk(folder.to_string(), rest, LINKS_MAX);
     }
 
-    /// `rest` are the parts that are still to be matched, the next one last.
+    /// Walks down from a folder. `rest` are the parts still to match, the next one last.
     fn walk(&mut self, folder: String, mut rest: Vec<Part>, links: usize) {
         let Some(part) = rest.pop() else { return };
         let names = match part {
@@ -184,9 +140,9 @@ impl<'a> Taking<'a> {
         for name in names {
             let path = format!("{folder}/{name}");
             match rest.as_slice() {
-                [] => match self.look(&path) {
+                [] => match self.node_at(&path) {
                     Some(Found::File(text)) => self.put_file(&path, &text),
-                    // Files of /etc may stand elsewhere; links of sysfs are facts by themselves.
+                    // A link in sysfs is data; files of /etc may be links that must be followed.
                     Some(Found::Link(target)) if path.starts_with("/sys/") || links == 0 => {
                         self.put(&path, Node::Link(target));
                     }
@@ -207,7 +163,7 @@ impl<'a> Taking<'a> {
                         let Some(target) = target.to_str() else { continue };
                         self.follow(&folder, &path, target, &rest, links);
                     }
-                    // EINVAL: it is there and no link.
+                    // EINVAL: it exists and is not a link.
                     Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
                         self.plain.insert(path.clone());
                         self.walk(path, rest.clone(), links);
@@ -218,7 +174,7 @@ impl<'a> Taking<'a> {
         }
     }
 
-    /// Keeps a link and goes on where it leads, below the root.
+    /// Adds a link and continues at its target, below the root.
     fn follow(&mut self, folder: &str, path: &str, target: &str, rest: &[Part], links: usize) {
         self.put(path, Node::Link(target.to_string()));
         let from = if target.starts_with('/') { "" } else { folder };
@@ -227,7 +183,7 @@ impl<'a> Taking<'a> {
         self.walk(from.to_string(), longer, links - 1);
     }
 
-    /// Names in a folder that one of the patterns matches.
+    /// Lists the names in a folder that match one of the patterns.
     fn matching(&mut self, folder: &str, patterns: &[String]) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.on_host(&format!("{folder}/"))) else {
             return Vec::new();
@@ -245,7 +201,8 @@ impl<'a> Taking<'a> {
         names
     }
 
-    fn look(&mut self, path: &str) -> Option<Found> {
+    /// Reads a file, or finds that the path is a link or a folder.
+    fn node_at(&mut self, path: &str) -> Option<Found> {
         let place = self.on_host(path);
         let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let custom = i32::try_from(flags.bits()).ok()?;
@@ -287,7 +244,7 @@ impl<'a> Taking<'a> {
         self.snapshot.insert(path, node);
     }
 
-    /// Folders of the PCI devices that what was taken so far lies below.
+    /// Returns the folders of the PCI devices above everything taken so far.
     fn pci_devices(&self) -> BTreeSet<String> {
         let mut folders = BTreeSet::new();
         for (path, _) in self.snapshot.nodes() {
@@ -304,22 +261,22 @@ impl<'a> Taking<'a> {
         folders
     }
 
-    /// A whole folder, for the pseudo files of a host on disk.
-    fn everything(&mut self, folder: &str) {
+    /// Adds a whole folder, for the pseudo files of a host on disk.
+    fn add_folder(&mut self, folder: &str) {
         for name in self.matching(folder, &["*".to_string()]) {
             let path = format!("{folder}/{name}");
-            match self.look(&path) {
+            match self.node_at(&path) {
                 Some(Found::File(text)) => self.put_file(&path, &text),
                 Some(Found::Folder) => {
                     self.put(&path, Node::Directory);
-                    self.everything(&path);
+                    self.add_folder(&path);
                 }
                 Some(Found::Link(_)) | None => {}
             }
         }
     }
 
-    fn processes(&mut self) {
+    fn add_processes(&mut self) {
         for id in self.matching("/proc", &["#".to_string()]) {
             let Ok(name) = fs::read_to_string(self.on_host(&format!("/proc/{id}/comm"))) else {
                 continue;
@@ -337,7 +294,7 @@ impl<'a> Taking<'a> {
     }
 }
 
-/// One part of a path on the way.
+/// One part of a path to walk.
 #[derive(Clone)]
 enum Part {
     Up,
@@ -345,7 +302,7 @@ enum Part {
     Names(Vec<String>),
     /// Names that one of these patterns matches.
     Wild(Vec<String>),
-    /// A `/` at the end of a pattern: only folders are meant.
+    /// A `/` at the end of a pattern, which then matches only folders.
     FoldersOnly,
 }
 
@@ -367,7 +324,7 @@ impl Part {
         }
     }
 
-    /// A part of a link's target.
+    /// Parses a part of a link's target.
     fn literal(text: &str) -> Option<Self> {
         match text {
             "" | "." => None,
@@ -395,15 +352,15 @@ fn matches(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// The lines of /proc/stat about CPUs.
+/// Reads the lines of /proc/stat about CPUs.
 fn cpu_lines(root: &Path) -> String {
     let text = fs::read_to_string(root.join("proc/stat")).unwrap_or_default();
     text.lines().filter(|line| line.starts_with("cpu")).collect::<Vec<_>>().join("\n")
 }
 
-/// What ethtool says of each device: nothing where the kernel does not have it over netlink. The
-/// driver and the address of the bus stand in sysfs.
-fn ask_ethtool(snapshot: &mut Snapshot) {
+/// Adds ethtool's data of each device: nothing where the kernel does not have ethtool over netlink.
+/// The driver and the bus address come from sysfs.
+fn add_ethtool(snapshot: &mut Snapshot) {
     let files = crate::ethtool::Ethtool::open().and_then(|mut ethtool| ethtool.files());
     for (nic, files) in files.unwrap_or_default() {
         for (file, text) in files {
@@ -420,7 +377,7 @@ fn ask_ethtool(snapshot: &mut Snapshot) {
         };
         let Some(driver) = last(&format!("{device}/driver")) else { continue };
         let mut text = format!("driver {driver}");
-        // Paravirtual devices (virtio) lie below the PCI device that carries them.
+        // Paravirtual devices (virtio) are below the PCI device that carries them.
         let real = snapshot.real(&device).unwrap_or_default();
         let pci = crate::machine::last_pci_address(&real);
         if let Some(bus) = pci.or_else(|| real.rsplit('/').next()) {
@@ -435,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn patterns_match() {
+    fn matches_patterns() {
         let check = |pattern: &str, name: &str, expect: bool| {
             assert_eq!(matches(pattern, name), expect, "{pattern} {name}");
         };

@@ -1,10 +1,10 @@
-//! What is read of a host: one table of patterns. A knob that needs another file adds its line
-//! here.
+//! The files that are read from a host: one table of patterns. A knob that needs another file adds
+//! a line here.
 //!
-//! A pattern is an absolute path whose parts may hold `*` (any characters of one name), `#` (a
-//! decimal number) and `{a,b}` (one of several). What the last part matches is kept: a file with
-//! its content, a link with its target, a folder by its name. Links on the way are kept and
-//! followed. Nothing that holds an address, a serial number or a name of a person belongs here.
+//! A pattern is an absolute path whose parts may contain `*` (any characters of one name), `#` (a
+//! decimal number) and `{a,b}` (one of several). The node that the last part matches is kept: a
+//! file with its content, a link with its target, a folder by its name. Links on the way are kept
+//! and followed. Files with an address, a serial number or a person's name must not be added.
 
 /// Files of every host.
 pub(super) const HOST: &[&str] = &[
@@ -54,7 +54,7 @@ pub(super) const HOST: &[&str] = &[
     "/sys/class/net/*/device/{driver,modalias,vendor,device,class,irq,numa_node}",
     "/sys/class/net/*/device/msi_irqs/#",
     "/sys/class/net/bonding_masters",
-    // Disks. Everything but device mapper, md and loop is read by the same files.
+    // Disks. The same files serve all but device mapper, md and loop.
     "/sys/class/block/*",
     "/sys/block/*",
     "/sys/class/block/*/{dev,size,removable,ro,partition,hidden,device}",
@@ -71,7 +71,7 @@ pub(super) const HOST: &[&str] = &[
     "/sys/class/nvme/*",
     "/sys/class/nvme/*/{transport,model,queue_count,sqsize,numa_node,device,cntlid}",
     "/sys/class/nvme/*/nvme*",
-    // With several paths to a disk the queues are those of each path, a hidden device.
+    // With several paths to a disk, each path is a hidden device with its own queue.
     "/sys/class/nvme/*/nvme*/queue/{scheduler,nomerges,write_cache,rotational,nr_requests}",
     "/sys/class/nvme-subsystem/*",
     "/sys/class/nvme-subsystem/*/{nvme*,iopolicy}",
@@ -106,12 +106,12 @@ pub(super) const HOST: &[&str] = &[
     "/proc/sys/fs/inotify/*",
     "/sys/kernel/debug/sched/*_ns",
     "/sys/kernel/debug/sched/{features,tunable_scaling,migration_cost_ns,nr_migrate}",
-    // Control groups: both ways of mounting them.
+    // Control groups, mounted either way.
     "/sys/fs/cgroup/{cgroup.controllers,cpuset.cpus.isolated}",
     "/sys/fs/cgroup/*/{cpuset.cpus.partition,cpuset.cpus.effective,cpuset.cpus.exclusive}",
     "/sys/fs/cgroup/*/*/cpuset.cpus.partition",
     "/sys/fs/cgroup/unified/{cgroup.controllers,cpuset.cpus.isolated}",
-    // The machine, and who else tunes it.
+    // The machine, and other programs that tune it.
     "/sys/class/dmi/id/{sys_vendor,product_name}",
     "/sys/hypervisor/type",
     "/etc/{default,sysconfig,conf.d}/irqbalance",
@@ -121,13 +121,12 @@ pub(super) const HOST: &[&str] = &[
     "/run/systemd/system",
 ];
 
-/// Files that lie behind links which differ from process to process; they are kept by the path
-/// that is written here.
+/// Files behind links that differ from process to process. They are kept under these paths.
 pub(super) const FIXED: &[&str] =
     &["/proc/self/mountinfo", "/proc/self/limits", "/proc/self/status", "/proc/net/vlan/config"];
 
-/// Files of a PCI device, below its folder: read for every PCI device above a network device or a
-/// disk.
+/// Files below the folder of a PCI device. They are read for every PCI device above a network
+/// device or a disk.
 pub(super) const PCI: &[&str] = &[
     "{irq,modalias,vendor,device,subsystem_vendor,subsystem_device,class,numa_node,driver}",
     "{local_cpulist,current_link_speed,current_link_width,sriov_numvfs,physfn}",
@@ -136,8 +135,8 @@ pub(super) const PCI: &[&str] = &[
     "virtio*/{modalias,vendor,device,driver}",
 ];
 
-/// Processes whose presence matters, by the name that /proc gives: it is cut to 15 characters.
-/// Kept as `/tare/owners/process/NAME`.
+/// Processes whose presence matters. /proc truncates their names to 15 characters. They are kept as
+/// `/tare/owners/process/NAME`.
 pub(super) const PROCESSES: &[&str] = &[
     "irqbalance",
     "tuned",
@@ -174,7 +173,7 @@ pub(super) const PROCESSES: &[&str] = &[
     "redis-server",
 ];
 
-/// Parameters of the kernel's command line that are kept; a `*` at the end matches anything.
+/// The kernel parameters that are kept; a `*` at the end matches anything.
 pub(super) const BOOT_PARAMETERS: &[&str] = &[
     "isolcpus",
     "nohz",
@@ -242,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_with_an_address_is_read() {
+    fn reads_no_files_with_addresses() {
         let hidden = ["serial", "wwid", "nguid", "eui", "address", "hostname", "uuid", "broadcast"];
         let parts = HOST.iter().chain(PCI).flat_map(|pattern| {
             pattern.split(['/', '{', '}', ',']).filter(|part| !part.is_empty())
@@ -250,8 +249,7 @@ mod tests {
         for part in parts.filter(|part| *part != "uuid") {
             assert!(!hidden.contains(&part), "{part}");
         }
-        // The uuid of device mapper is cut to its first word, which distinguishes LVM from the
-        // others.
+        // The uuid of device mapper is cut to its first word, which shows LVM.
         assert_eq!(HOST.iter().filter(|pattern| pattern.contains("uuid")).count(), 1);
     }
 }

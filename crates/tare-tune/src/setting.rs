@@ -1,4 +1,5 @@
-//! The location of a setting, the comparison of its values, and a change of it.
+//! A setting of the host: its location, the comparison of its values, the device it belongs to, and
+//! why it could not be read or written.
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
@@ -9,16 +10,16 @@ use crate::snapshot::Snapshot;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Key {
-    /// A file of the kernel: absolute path in /proc or /sys.
+    /// A kernel file: an absolute path in /proc or /sys.
     File { path: String },
     /// A setting of a network device that ethtool reads and writes.
     Ethtool { nic: String, setting: EthtoolSetting },
-    /// The interrupts that irqbalance leaves alone, through its socket: numbers in ascending order,
+    /// The interrupts that are banned in irqbalance through its socket: numbers in ascending order,
     /// separated by spaces.
     IrqbalanceBans,
 }
 
-/// A setting of a network device. Values are decimal numbers, of features `on` and `off`.
+/// A setting of a network device. Values are decimal numbers; those of features are `on` and `off`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(tag = "setting", content = "name", rename_all = "snake_case")]
 pub enum EthtoolSetting {
@@ -28,13 +29,14 @@ pub enum EthtoolSetting {
     RingTx,
     /// Receive interrupt delay, µs.
     CoalesceRxUs,
-    /// A feature by its name in ethtool: `ntuple` is called `rx-ntuple-filter` by the kernel.
+    /// A feature by its name in ethtool, which can differ from the kernel's: `ntuple` is
+    /// `rx-ntuple-filter` there.
     Feature(String),
 }
 
 impl EthtoolSetting {
-    /// Where `take` keeps it: name of the pseudo file below `/tare/ethtool/NIC`, and of the line
-    /// `NAME VALUE` in it.
+    /// Returns its location in a snapshot: the name of the pseudo file below `/tare/ethtool/NIC`,
+    /// and of the line `NAME VALUE` in it.
     pub fn pseudo(&self) -> (&'static str, &str) {
         match self {
             Self::ChannelsRx => ("channels", "rx"),
@@ -48,11 +50,12 @@ impl EthtoolSetting {
 }
 
 impl Key {
+    /// Returns the key of a kernel file.
     pub fn file(path: impl Into<String>) -> Self {
         Self::File { path: path.into() }
     }
 
-    /// The value in a snapshot; `None` where the host does not have the setting.
+    /// Returns the value in a snapshot; `None` where the host does not have the setting.
     pub fn read_from(&self, snapshot: &Snapshot) -> Option<String> {
         match self {
             Self::File { path } => snapshot.read(path).map(str::to_string),
@@ -66,7 +69,7 @@ impl Key {
         }
     }
 
-    /// Puts a value into a snapshot, as writing it would change the host's file.
+    /// Writes a value to a snapshot, as a write on the host would change the host's file.
     pub fn write_to(&self, snapshot: &mut Snapshot, value: &str) {
         match self {
             Self::File { path } => snapshot.write(path, value),
@@ -86,29 +89,29 @@ impl Key {
     }
 }
 
-/// How the values of a setting are written and compared.
+/// The format of a setting's values: how they are written and compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Form {
-    /// Any text; compared without surrounding white space.
+pub enum ValueFormat {
+    /// Any text, compared without surrounding white space.
     Text,
     /// A CPU mask as the kernel writes it: `00000001,00000000`.
     Mask,
     /// One of a list, in brackets when read: `[none] mq-deadline`.
     Choice,
-    /// Words or numbers separated by any white space: `tcp_mem`.
+    /// Words or numbers separated by white space: `tcp_mem`.
     Words,
 }
 
-impl Form {
-    /// Whether two texts are the same value.
+impl ValueFormat {
+    /// Whether two texts mean the same value.
     pub fn same(self, a: &str, b: &str) -> bool {
-        self.tidy(a) == self.tidy(b)
+        self.normalize(a) == self.normalize(b)
     }
 
-    /// The value in one way of writing: the chosen one of a list, masks without leading zero words,
-    /// single spaces.
-    pub fn tidy(self, text: &str) -> String {
+    /// Returns the normal form of a value: the chosen word of a list, masks without leading zero
+    /// words, single spaces.
+    pub fn normalize(self, text: &str) -> String {
         let text = text.trim();
         match self {
             Self::Text => text.to_string(),
@@ -126,51 +129,53 @@ impl Form {
         }
     }
 
-    /// What is to be written so that a value comes back as it reads now, to the byte where the
-    /// setting is a text.
+    /// Returns the text to write to restore a value exactly as it reads now.
     pub(crate) fn to_restore(self, now: &str) -> String {
         match self {
-            Self::Choice => self.tidy(now),
+            Self::Choice => self.normalize(now),
             Self::Text | Self::Mask | Self::Words => now.trim().to_string(),
         }
     }
 }
 
-/// A write that the plan wants.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Change {
-    pub key: Key,
-    pub form: Form,
-    pub now: String,
-    pub wanted: String,
-    pub need: Need,
-    pub identity: Identity,
-    /// 0: applied first, after which the host is read again and the rest is planned again
-    /// (channels); 1: the rest.
-    pub stage: u8,
-}
-
-/// What it means when the write fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Need {
-    /// The tuning makes no sense without it: everything is rolled back.
-    Must,
-    /// The rest is worth having without it; the failure is reported.
-    Should,
-    /// The kernel usually refuses it (affinity of an NVMe queue); the refusal is no failure.
-    Try,
-}
-
-/// What a setting belongs to, by what does not change when numbers do: a device that is plugged in
-/// again, a driver that recreates its queues.
+/// Identifies the device of a setting by what stays the same when numbers change, as when a device
+/// is plugged in again or a driver recreates its queues.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Identity {
     /// PCI address of the device.
     pub pci: Option<String>,
-    /// Name of the interrupt as the driver gave it: `virtio2-input.0`.
+    /// Name of the interrupt from the driver: `virtio2-input.0`.
     pub irq_name: Option<String>,
     /// `MAJOR:MINOR` of a block device, or the interface index of a network device.
     pub device: Option<String>,
+}
+
+/// Why a setting could not be read or written.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, thiserror::Error)]
+#[error("{text}")]
+pub struct SettingError {
+    pub class: SettingErrorClass,
+    /// What failed, on what, why.
+    pub text: String,
+}
+
+/// Kinds of setting errors, each with its own advice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SettingErrorClass {
+    /// The kernel manages the affinity of this interrupt (EPERM or EIO on /proc/irq).
+    ManagedIrq,
+    /// The CPU has no interrupt vector left (ENOSPC).
+    NoVector,
+    /// The host, the driver or the device does not have it (ENOENT, EOPNOTSUPP, EINVAL).
+    Absent,
+    /// EACCES, EPERM, EROFS.
+    Permission,
+    /// It was written but reads back as the old value, or as a third value.
+    NotTaken,
+    /// Another program wrote it meanwhile.
+    ChangedByOther,
+    /// Any other error of the host.
+    Failed,
 }

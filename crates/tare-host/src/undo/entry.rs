@@ -4,7 +4,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::undo::UndoError;
+use super::UndoError;
 
 /// An object that a run creates on the host and must remove again. The crate that owns the kind
 /// creates such entries and undoes them.
