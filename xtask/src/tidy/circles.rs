@@ -105,7 +105,6 @@ const EXCEPTIONS: &[Exception] = &[
         "a record keeps what the study describes",
     ),
     ("tare-load", &["run::load", "run::search"], "a search runs loads"),
-    ("tare-probe", &["stacks::subsystem", "stacks::waits"], "a subsystem names what it waits for"),
     (
         "tare-report",
         &[
