@@ -154,7 +154,8 @@ impl Reason {
 
     /// An I/O engine of the database did not start, and the database printed `said`.
     pub fn no_engine(engine: &str, said: &str) -> Self {
-        match engine == "uring" && said.contains("io_uring_setup failed") {
+        let is_uring = matches!(engine, "uring" | "io_uring");
+        match is_uring && said.contains("io_uring_setup failed") {
             true => Machine::KernelLacks(format!("this kernel refuses io_uring: {said}")).into(),
             false => Self::Other(format!("the engine {engine} does not start: {said}")),
         }
