@@ -137,7 +137,7 @@ pub const ALL: &[Rule] = &[
 
 /// The subsystems that no kernel function decides, with their help.
 pub const BY_PROCESS: [(&str, &str); 4] = [
-    (OTHER, "kernel code that no rule knows; if its share is large, the table lacks a rule"),
+    (OTHER, "kernel code that no rule matches; if its share is large, the table lacks a rule"),
     (DATABASE, "the code of the system itself"),
     (CLIENT_CODE, "the code of the load generator itself"),
     (PROXY, "all work of the processes that the layer adds, in the kernel too"),
@@ -190,7 +190,7 @@ pub fn page() -> String {
         let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
         page += &format!("| {} | {} | {} |\n", one.name, one.help, names.join(" "));
     }
-    page += &format!("| {} | no rule knows a function | |\n", waits::OTHER);
+    page += &format!("| {} | no rule matches a function | |\n", waits::OTHER);
     page
 }
 
