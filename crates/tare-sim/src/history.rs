@@ -59,8 +59,8 @@ impl History {
     }
 
     /// Compares the contents after a restart with the writes. At least those with tickets below
-    /// `certain` must exist. Continues from these contents, with tickets from `next` on. Returns the
-    /// writes without visible effect, which may or may not have survived: the client sends them
+    /// `certain` must exist. Continues from these contents, with tickets from `next` on. Returns
+    /// the writes without visible effect, which may or may not have survived: the client sends them
     /// again, which changes nothing if they did.
     pub(crate) fn restarted(
         &mut self,

@@ -1,5 +1,5 @@
-//! The requests to a store: writes, reads and scans, drawn from a seed. The workload has neither the
-//! right answers nor the faults.
+//! The requests to a store: writes, reads and scans, drawn from a seed. The workload has neither
+//! the right answers nor the faults.
 //!
 //! There are few keys, so that writes conflict; timestamps are coarse, so that they tie; and writes
 //! come at most [`LATE_S_MAX`] seconds late, so that a dropped tombstone (its grace period is

@@ -4,10 +4,10 @@
 //!
 //! Method: the configuration is written into the data directory; the study's settings replace lines
 //! of it. It listens for clients on the address of the environment, and for other nodes on an
-//! address of its own, so that several fit into one network namespace. JMX is off. What nodetool would show
-//! (`tpstats`, `compactionstats`) is in the virtual tables `system_views.thread_pools` and
-//! `system_views.sstable_tasks`, without starting another JVM. Instead of `status`, a table with
-//! two replicas of each row is read from all nodes.
+//! address of its own, so that several fit into one network namespace. JMX is off. What nodetool
+//! would show (`tpstats`, `compactionstats`) is in the virtual tables `system_views.thread_pools`
+//! and `system_views.sstable_tasks`, without starting another JVM. Instead of `status`, a table
+//! with two replicas of each row is read from all nodes.
 //!
 //! All nodes of a cluster are seeds, so they start at the same time. They own equal parts of the
 //! ring, the same in every environment: random tokens would be a difference that no layer causes.

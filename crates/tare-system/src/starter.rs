@@ -1,6 +1,6 @@
 //! Starts a program of another project as a system, from inside its environment (`tare
-//! start-system`). Its files must be created where its data is, which may be a container's root or a
-//! guest's disk that the host cannot write.
+//! start-system`). Its files must be created where its data is, which may be a container's root or
+//! a guest's disk that the host cannot write.
 //!
 //! Method: the harness passes a start plan as one argument. This process writes the plan's files,
 //! runs its commands to their end, and then becomes the program, so that the system is the first

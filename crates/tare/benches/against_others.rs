@@ -1,10 +1,10 @@
 //! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID]]`
 //!
 //! Compares the cost of one small request: `tare db` with `tare load` against Redis with
-//! redis-benchmark, 300-byte rows, 64 requests in flight, server on one CPU and client on another, in
-//! interleaved rounds of random order; the servers that are not measured are stopped. Prints every
-//! round, then medians and the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server
-//! and redis-benchmark.
+//! redis-benchmark, 300-byte rows, 64 requests in flight, server on one CPU and client on another,
+//! in interleaved rounds of random order; the servers that are not measured are stopped. Prints
+//! every round, then medians and the ratio to Redis with its 95 % interval. Needs two CPUs,
+//! redis-server and redis-benchmark.
 //!
 //! A Cassandra that already runs, pinned to the second CPU, is measured too if its address and
 //! process id are given. It gets the same load as `tare db`, after a warm-up. Its background work
@@ -24,6 +24,7 @@ use tare_host::process::cpus_of_this_thread;
 use tare_stats as stats;
 use tare_std::rng::Rng;
 
+mod cpu_time;
 mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -252,8 +253,8 @@ fn figure(report: &serde_json::Value, name: &str) -> Result<f64> {
     Ok(report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}"))?)
 }
 
-/// Measures the CPU time of the server during `run`, which returns operations, seconds and client CPU
-/// µs.
+/// Measures the CPU time of the server during `run`, which returns operations, seconds and client
+/// CPU µs.
 fn measure(
     server: &Running,
     idle_ns: impl Fn() -> Result<u64>,
@@ -273,7 +274,7 @@ fn measure(
 }
 
 fn measure_redis(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
-    // Roughly what one CPU does per second; the figures are per operation.
+    // At roughly this rate a run takes `seconds`; the figures are per operation.
     let operations = 70_000 * seconds;
     measure(
         server,
@@ -300,25 +301,19 @@ fn measure_redis(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Resu
                 ROWS,
                 "-q",
             ]);
-            let before = children_cpu_us();
+            let before = cpu_time::of_children_us();
             let began = Instant::now();
             let status = command.args(how).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
             if !status.success() {
                 return Err("redis-benchmark failed".into());
             }
-            Ok((operations as f64, began.elapsed().as_secs_f64(), children_cpu_us() - before))
+            Ok((
+                operations as f64,
+                began.elapsed().as_secs_f64(),
+                cpu_time::of_children_us() - before,
+            ))
         },
     )
-}
-
-/// Returns the CPU time of this process's exited children in µs (`/proc/self/stat`, fields 16 and 17, ticks of
-/// 10 ms).
-fn children_cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let rest = text.rsplit(')').next().unwrap_or_default();
-    let ticks =
-        rest.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok());
-    ticks.sum::<f64>() * 10_000.0
 }
 
 fn measure_tare(

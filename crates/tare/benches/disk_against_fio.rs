@@ -1,11 +1,11 @@
 //! `cargo bench -p tare --bench disk_against_fio [-- DIRECTORY [ROUNDS [BYTES_PER_S]]]`
 //!
 //! Checks that `tare disk` and fio measure the same rates: in each round both run the four loads on
-//! files of the same size in the same directory, in alternating order, fio at the greatest depth that
-//! `tare disk` has found so far. Prints the ratio of the rates, tare over fio, with its 95 %
-//! interval. With a limit, further rounds run both in a cgroup that throttles reads and writes of the
-//! directory's device: a throttle lets operations through in bursts, and a rate from too short a
-//! window is wrong by much more than its interval indicates. Needs fio, for a limit also root and
+//! files of the same size in the same directory, in alternating order, fio at the greatest depth
+//! that `tare disk` has found so far. Prints the ratio of the rates, tare over fio, with its 95 %
+//! interval. With a limit, further rounds run both in a cgroup that throttles reads and writes of
+//! the directory's device: a throttle lets operations through in bursts, and a rate from too short
+//! a window is wrong by much more than its interval indicates. Needs fio, for a limit also root and
 //! cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
@@ -179,13 +179,13 @@ fn fio(
     let file = directory.join("fio");
     let (size, _) = scale(throttle.is_some());
     if !file.exists() {
-        let made = Command::new("fio")
+        let created = Command::new("fio")
             .args(["--name=x", "--direct=1", "--rw=write", "--bs=1m", "--end_fsync=1"])
             .args([format!("--filename={}", file.display()), format!("--size={size}")])
             .output()
             .map_err(|error| format!("cannot run fio (apt-get install fio): {error}"))?;
-        if !made.status.success() {
-            return Err(String::from_utf8_lossy(&made.stderr).into());
+        if !created.status.success() {
+            return Err(String::from_utf8_lossy(&created.stderr).into());
         }
     }
     let mut rates = Vec::new();

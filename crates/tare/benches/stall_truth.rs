@@ -1,9 +1,9 @@
 //! `cargo bench -p tare --bench stall_truth -- \
 //!  SECONDS [PERIOD] [connections=N] [rate=N] [TOOL=...]`
 //!
-//! Compares the p99.9 that `tare load` prints for a server that stops for 1 s in every PERIOD (10 s)
-//! at half of its capacity with the calculated one. A `tare db` is stopped and continued (SIGSTOP,
-//! SIGCONT) under an open loop; the length of each stop is measured here.
+//! Compares the p99.9 that `tare load` prints for a server that stops for 1 s in every PERIOD (10
+//! s) at half of its capacity with the calculated one. A `tare db` is stopped and continued
+//! (SIGSTOP, SIGCONT) under an open loop; the length of each stop is measured here.
 //!
 //! The calculation: operations are due R times a second, the server is stopped from 0 to S and then
 //! serves C a second in their order. The operation due at t is served when the R t before it have
@@ -153,8 +153,8 @@ impl Bench {
         self.server.load(self.client_cpu, tools::ROWS, words)
     }
 
-    /// Runs `tare load` while the server is stopped periodically; returns its output and the length of
-    /// each stop.
+    /// Runs `tare load` while the server is stopped periodically; returns its output and the length
+    /// of each stop.
     fn stopped(&self, words: &[&str]) -> Result<(Vec<u8>, Vec<Duration>)> {
         let duration = format!("{}s", self.length.as_secs());
         let words = [words, &["--lead-in", "1s", "--duration", &duration]].concat();
@@ -201,8 +201,8 @@ fn quantiles(times: &Histogram) -> String {
     format!("p50 {:.4} p99 {:.4} p99.9 {:.4} max {max_s:.4} s", s(0.5), s(0.99), s(0.999))
 }
 
-/// Stops a process for 1 s in the middle of each period of a load that starts at `begin`; returns the
-/// length of each stop.
+/// Stops a process for 1 s in the middle of each period of a load that starts at `begin`; returns
+/// the length of each stop.
 fn stop_each(
     pid: u32,
     period: Duration,

@@ -1,5 +1,5 @@
-//! A reader that closes the output early (`tare list | head -1`): the program exits silently with an
-//! exit code of its own, and a running study is removed from the host.
+//! A reader that closes the output early (`tare list | head -1`): the program exits silently with
+//! an exit code of its own, and a running study is removed from the host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

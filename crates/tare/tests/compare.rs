@@ -1,4 +1,5 @@
-//! `tare compare` through the built program, on records of fake environments, whose costs are known.
+//! `tare compare` through the built program, on records of fake environments, whose costs are
+//! known.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

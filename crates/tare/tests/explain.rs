@@ -1,5 +1,5 @@
-//! `tare explain` through the built program: injected costs are found, shares add up, a record alone
-//! is enough, and a real container is explained layer by layer.
+//! `tare explain` through the built program: injected costs are found, shares add up, a record
+//! alone is enough, and a real container is explained layer by layer.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

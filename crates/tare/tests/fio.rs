@@ -133,8 +133,8 @@ fn errors_of_fio_are_passed_on() {
         "runtime = \"process\"",
         "runtime = \"process\"\nstorage = { kind = \"tmpfs\", size = \"16M\" }",
     );
-    let asked = "[[workload]]\nname = \"w\"\nfio = { size = \"64M\", direct = false }\n";
-    check(&format!("{full}{asked}"), "No space left on device");
+    let workload_of_64m = "[[workload]]\nname = \"w\"\nfio = { size = \"64M\", direct = false }\n";
+    check(&format!("{full}{workload_of_64m}"), "No space left on device");
     check(&workload("iodept = 4"), "iodepth");
     check(&workload("bs = \"4 apples\""), "bs");
     let other =

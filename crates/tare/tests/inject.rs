@@ -1,5 +1,5 @@
-//! Injected costs through the built program: each is read back and found, and nothing is left on the
-//! host.
+//! Injected costs through the built program: each is read back and found, and nothing is left on
+//! the host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

@@ -1,6 +1,6 @@
-//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest is written
-//! to the usual path and names the guest; Ctrl-C copies the record out; `tare clean` removes what a
-//! killed harness leaves.
+//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest is
+//! written to the usual path and names the guest; Ctrl-C copies the record out; `tare clean`
+//! removes what a killed harness leaves.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

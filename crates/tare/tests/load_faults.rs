@@ -72,15 +72,15 @@ fn a_peer_that_is_no_cql_server_is_one_line() {
         let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
         drain(socket);
     };
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let nobody = nobody.expect("a free port");
+    let unused = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let unused = unused.expect("a free port");
     let (garbage, closes) = (Port::open(greets), Port::open(drop));
     let silent = Port::open(drain);
     let cases = [
         (garbage.address, "did not answer OPTIONS with the CQL protocol, version 4"),
         (closes.address, "closed the connection instead of answering OPTIONS; does it expect TLS?"),
         (silent.address, "cannot send OPTIONS"),
-        (nobody, "Connection refused"),
+        (unused, "Connection refused"),
     ];
     // The load waits for a server that may still be starting, so the cases run in parallel.
     thread::scope(|scope| {

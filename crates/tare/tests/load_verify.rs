@@ -60,7 +60,7 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn ask(&mut self, statement: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+    fn query(&mut self, statement: &str) -> Vec<Vec<Option<Vec<u8>>>> {
         self.send(|out| request::encode_query(out, 0, statement, &Settings::DEFAULT, &[]))
     }
 
@@ -71,7 +71,7 @@ impl Client {
             format!("0x{digits}")
         };
         let cells: Vec<String> = cells.iter().map(literal).collect();
-        self.ask(&format!(
+        self.query(&format!(
             "INSERT INTO tare.row2x32 (key, c0, c1) VALUES ({row}, {}) USING TIMESTAMP {FUTURE_US}",
             cells.join(", ")
         ));
@@ -115,7 +115,7 @@ fn verify_finds_wrong_stale_and_lost_rows() {
     let mut client = Client::connect(&database);
     let old: Vec<Vec<Vec<u8>>> = (0..ROWS)
         .map(|row| {
-            let found = client.ask(&format!("SELECT c0, c1 FROM tare.row2x32 WHERE key = {row}"));
+            let found = client.query(&format!("SELECT c0, c1 FROM tare.row2x32 WHERE key = {row}"));
             found[0].iter().map(|cell| cell.clone().expect("a value")).collect()
         })
         .collect();
@@ -131,7 +131,7 @@ fn verify_finds_wrong_stale_and_lost_rows() {
         match row * 3 / ROWS {
             0 => client.overwrite(row, &[vec![7; 32], cells[1].clone()]),
             1 => client.overwrite(row, cells),
-            _ => drop(client.ask(&format!(
+            _ => drop(client.query(&format!(
                 "DELETE FROM tare.row2x32 USING TIMESTAMP {FUTURE_US} WHERE key = {row}"
             ))),
         }
@@ -150,8 +150,9 @@ fn verify_finds_wrong_stale_and_lost_rows() {
     let kinds = ["row differs from what was written", "row stale", "row missing"];
     assert_eq!(kinds.map(|kind| row_of(&found, kind) * 3 / ROWS), [0, 1, 2], "{found}");
 
-    // A load that only reads has the values that were written but not the times, so it cannot detect
-    // stale rows. Every row is read equally often, and correct reads count only inside the window.
+    // A load that only reads has the values that were written but not the times, so it cannot
+    // detect stale rows. Every row is read equally often, and correct reads count only inside the
+    // window.
     let words = ["--operation", "read", "--keys", "sequential", "--duration", "300ms"];
     let output = load(&words).output().unwrap();
     let verify = &report(&output)["verify"];
@@ -179,9 +180,9 @@ fn a_mismatched_table_is_refused_before_any_write() {
     assert!(message.contains("there is no table tare.row2x32 at 127.0.0.1:"), "{message}");
     assert!(message.contains("--populate"), "{message}");
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-    client.ask(&format!("CREATE KEYSPACE tare WITH replication = {strategy}"));
+    client.query(&format!("CREATE KEYSPACE tare WITH replication = {strategy}"));
     let mut check = |columns: &str, expect: &str| {
-        client.ask(&format!("CREATE TABLE tare.row2x32 ({columns})"));
+        client.query(&format!("CREATE TABLE tare.row2x32 ({columns})"));
         for words in [
             &["--columns", "2", "--column-bytes", "32"][..],
             &["--columns", "2", "--column-bytes", "32", "--populate"],
@@ -190,8 +191,8 @@ fn a_mismatched_table_is_refused_before_any_write() {
             assert!(message.contains("the table tare.row2x32 at 127.0.0.1:"), "{message}");
             assert!(message.contains(expect), "{message}");
         }
-        assert!(client.ask("SELECT key FROM tare.row2x32").is_empty(), "nothing was written");
-        client.ask("DROP TABLE tare.row2x32");
+        assert!(client.query("SELECT key FROM tare.row2x32").is_empty(), "nothing was written");
+        client.query("DROP TABLE tare.row2x32");
     };
     check("key bigint PRIMARY KEY, c0 text, c1 blob", "its column c0 is text, not blob");
     check("key blob PRIMARY KEY, c0 blob, c1 blob", "its column key is blob, not bigint");
@@ -201,7 +202,7 @@ fn a_mismatched_table_is_refused_before_any_write() {
         "its primary key is ((key), c0), not ((key))",
     );
     // Columns that the workload does not use are ignored.
-    client.ask("CREATE TABLE tare.row2x32 (key bigint PRIMARY KEY, c0 blob, c1 blob, note text)");
+    client.query("CREATE TABLE tare.row2x32 (key bigint PRIMARY KEY, c0 blob, c1 blob, note text)");
     let words = ["--columns", "2", "--column-bytes", "32", "--populate", "--rows", "100"];
     let output = database.load(&[&words[..], &["--duration", "100ms"]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

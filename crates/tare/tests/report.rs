@@ -15,8 +15,8 @@ use serde_json::Value;
 fn weighed() -> tempfile::TempDir {
     let here = tempfile::tempdir().unwrap();
     let words = ["weigh", "fake", "--rounds", "12", "--seed", "1", "-o", "f.tare"];
-    let asked = ["--stacks", "--stack-rounds", "3", "--stack-kinds", "on-cpu", "--state", "state"];
-    let output = run_in(here.path(), words.iter().chain(&asked));
+    let extra = ["--stacks", "--stack-rounds", "3", "--stack-kinds", "on-cpu", "--state", "state"];
+    let output = run_in(here.path(), words.iter().chain(&extra));
     assert!(output.status.success(), "{}", stderr(&output));
     here
 }
@@ -27,8 +27,8 @@ fn report(here: &Path, file: &str, extra: &[&str]) -> String {
     stdout(&output)
 }
 
-/// Parses CSV as in RFC 4180: commas between fields, CRLF or LF between lines, doubled quotes inside
-/// quotes.
+/// Parses CSV as in RFC 4180: commas between fields, CRLF or LF between lines, doubled quotes
+/// inside quotes.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
     let mut letters = text.chars().peekable();

@@ -1,5 +1,5 @@
-//! Stacks through the built program: sampled with perf in real environments, printed, drawn, and the
-//! message where there are none.
+//! Stacks through the built program: sampled with perf in real environments, printed, drawn, and
+//! the message where there are none.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -40,8 +40,8 @@ fn stacks_are_reported_or_their_absence_is_explained() {
     succeed(weigh(here.path(), &some));
     let text = succeed(run_in(here.path(), ["report", "none.tare", "--stacks"]));
     assert!(text.contains("network stack") && text.contains("a proxy"), "{text}");
-    let asked = ["report", "none.tare", "--stacks", "--to", "a proxy"];
-    let text = succeed(run_in(here.path(), asked));
+    let extra = ["report", "none.tare", "--stacks", "--to", "a proxy"];
+    let text = succeed(run_in(here.path(), extra));
     let proxy = text.lines().find(|line| line.trim().starts_with("userland proxy")).unwrap();
     assert!(proxy.trim().ends_with("new"), "{text}");
     let wrong = ["report", "none.tare", "--stacks", "--to", "nobody"];
@@ -70,13 +70,13 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     let before = HostState::read();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 1);
-    let asked = ["tiny.toml", "-o", "s.tare", "--stacks", "--syscalls", "--stack-rounds", "2"];
-    succeed(weigh(here.path(), &[&asked[..], &["--stack-window", "500ms"]].concat()));
+    let extra = ["tiny.toml", "-o", "s.tare", "--stacks", "--syscalls", "--stack-rounds", "2"];
+    succeed(weigh(here.path(), &[&extra[..], &["--stack-window", "500ms"]].concat()));
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
     let arguments = ["report", "s.tare", "--stacks", "--from", "native", "--to", "runc proxy"];
-    let asked = [&arguments[..], &["--json", "--flamegraph", "f.html"]].concat();
-    let value = json(&succeed(run_in(here.path(), asked)));
+    let extra = [&arguments[..], &["--json", "--flamegraph", "f.html"]].concat();
+    let value = json(&succeed(run_in(here.path(), extra)));
     let us = |row: &serde_json::Value, side: &str| row[side]["us"].as_f64().unwrap();
     for side in ["from", "to"] {
         let rows = value["subsystems"].as_array().unwrap();

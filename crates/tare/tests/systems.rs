@@ -60,8 +60,8 @@ fn until<T>(limit: Duration, mut check: impl FnMut() -> Result<T, String>) -> T 
     }
 }
 
-/// Starts a system in each environment, waits until it is ready and idle, and passes its settings to
-/// `judge`.
+/// Starts a system in each environment, waits until it is ready and idle, and passes its settings
+/// to `judge`.
 fn assert_runs(
     test: &str,
     program: &str,

@@ -169,8 +169,8 @@ fn check_flags_in_force(engine: &'static str, test: &str) {
     run_engine(engine, &["import", archive.to_str().unwrap(), &image]);
 
     let image = if engine == "podman" { format!("localhost/{image}") } else { image };
-    let asked = ["--for", engine, "--image", &image, "--cpus", "1", "--memory", "512M"];
-    let output = flags(folder.path(), &[&asked[..], &["--seccomp", "profile.json"]].concat());
+    let extra = ["--for", engine, "--image", &image, "--cpus", "1", "--memory", "512M"];
+    let output = flags(folder.path(), &[&extra[..], &["--seccomp", "profile.json"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();

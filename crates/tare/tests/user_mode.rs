@@ -1,6 +1,6 @@
 //! A user-mode kernel that cannot run on this CPU, through the built program: `doctor` and `list`
-//! report the reason and the remedy, `--inside` and a study refuse before anything is started, and a
-//! study in which it is optional leaves it out. The kernel is a shell script.
+//! report the reason and the remedy, `--inside` and a study refuse before anything is started, and
+//! a study in which it is optional leaves it out. The kernel is a shell script.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;

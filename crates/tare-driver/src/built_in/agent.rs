@@ -4,8 +4,8 @@
 //!
 //! A load thread reports the edges of a slice at the moment at which it reads its CPU clock, so
 //! that the harness reads its CPU times at the same time. The load continues for 10 ms after the
-//! window; then the agent waits for the requests in flight and leaves the system idle. Connections that
-//! break meanwhile are replaced, as by `tare load`.
+//! window; then the agent waits for the requests in flight and leaves the system idle. Connections
+//! that break meanwhile are replaced, as by `tare load`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};

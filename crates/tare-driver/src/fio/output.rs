@@ -22,8 +22,8 @@ pub(super) struct Totals {
     pub(super) rate_per_s: f64,
     /// The longest measured time of a direction, in ms.
     pub(super) runtime_ms: u64,
-    /// Latencies from when fio created the request to its completion (`lat`; `clat`, from when it was
-    /// issued, if there is no `lat`).
+    /// Latencies from when fio created the request to its completion (`lat`; `clat`, from when it
+    /// was issued, if there is no `lat`).
     pub(super) latency: Histogram,
     /// Operations that moved fewer bytes than they should have.
     pub(super) short: u64,

@@ -1,8 +1,8 @@
 //! The system `fio`: Tare's program inside an environment (`tare fio-server`). It runs fio as its
 //! child when the driver orders it, and returns what fio printed.
 //!
-//! Why not `fio --server`: its client polls the state of a job every 0.9 s and does not learn when it
-//! starts, so CPU times could not be read at the edges of a short slice. As a child, fio's
+//! Why not `fio --server`: its client polls the state of a job every 0.9 s and does not learn when
+//! it starts, so CPU times could not be read at the edges of a short slice. As a child, fio's
 //! threads can be counted, and an interrupt ends it within milliseconds.
 //!
 //! Method: fio reads a job on standard input and writes json+ to standard output; only the job's

@@ -29,8 +29,8 @@ const GREETING_LIMIT: Duration = Duration::from_secs(5);
 const COVERED_PERCENT: u128 = 90;
 /// The most runs of a tool that takes a number of operations, until that number covers the window.
 const ATTEMPTS_MAX: u32 = 6;
-/// The most starts of a tool that ends before its load has started. A Java tool gives the system 5 s
-/// to answer its first requests, which is short while both still compile their code on few CPUs.
+/// The most starts of a tool that ends before its load has started. A Java tool gives the system 5
+/// s to answer its first requests, which is short while both still compile their code on few CPUs.
 const STARTS_MAX: u32 = 3;
 /// How many times the needed operations such a tool gets, so that it does not end in the window.
 pub(crate) const SPARE: f64 = 1.3;

@@ -1,11 +1,11 @@
 //! Assigns each stack to exactly one subsystem, by a table.
 //!
-//! The kernel frames are searched from the leaf to the root, and the first frame that a rule matches
-//! decides. A helper (copying, locking, allocating) therefore counts for its caller. Code that runs
-//! deep inside another subsystem counts for its own: the TCP receive path below a bridge is the
-//! network stack, and only the bridge's own functions are the bridge. A stack without a known frame
-//! is "other kernel", so that the parts add up to the whole. `docs/reference/subsystems.md` is
-//! generated from this table.
+//! The kernel frames are searched from the leaf to the root, and the first frame that a rule
+//! matches decides. A helper (copying, locking, allocating) therefore counts for its caller. Code
+//! that runs deep inside another subsystem counts for its own: the TCP receive path below a bridge
+//! is the network stack, and only the bridge's own functions are the bridge. A stack without a
+//! known frame is "other kernel", so that the parts add up to the whole.
+//! `docs/reference/subsystems.md` is generated from this table.
 
 use tare_lab::stacks::{CLIENT, LAYER};
 

@@ -2,11 +2,11 @@
 //! under `/opt/scylladb` or another prefix.
 //!
 //! Method: its program is started without the shell script around it, with the library path that
-//! the script would set. The flags are those that the entry point of its container image derives from
-//! the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it is
-//! `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A node
-//! talks to the others, and serves its REST interface, on the environment's address for that, so
-//! that several fit into one network namespace. The virtual tables `system.cluster_status`,
+//! the script would set. The flags are those that the entry point of its container image derives
+//! from the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it
+//! is `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A
+//! node talks to the others, and serves its REST interface, on the environment's address for that,
+//! so that several fit into one network namespace. The virtual tables `system.cluster_status`,
 //! `system.versions` and `system.config` have its state.
 //!
 //! Limits: written from its sources and documentation; the tests check its flags and files, but do

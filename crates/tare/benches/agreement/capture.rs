@@ -1,8 +1,8 @@
 //! Captures the packets of a load and extracts the service times.
 //!
 //! tcpdump records the loopback traffic with the kernel's time of each packet. The requests and
-//! answers are extracted twice: by our own reader, and by tshark's dissector if it is installed. Both
-//! pair them by connection and stream id; a request counts from the packet with its first byte
+//! answers are extracted twice: by our own reader, and by tshark's dissector if it is installed.
+//! Both pair them by connection and stream id; a request counts from the packet with its first byte
 //! (tshark: with its last), an answer from the packet with its last byte.
 //!
 //! Formats: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html>, RFC 791, RFC 9293,

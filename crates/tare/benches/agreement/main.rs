@@ -5,8 +5,8 @@
 //! rows of 300 bytes.
 //!
 //! 1. The capture (see `capture`): service times of the same operations on the wire. The difference
-//!    is the client's own: the system call of the send, and the time from the packet to the return of
-//!    the receive.
+//!    is the client's own: the system call of the send, and the time from the packet to the return
+//!    of the receive.
 //! 2. The plain client (see `plain`), one request at a time: service times; and at a fixed rate:
 //!    response times.
 //!
@@ -282,8 +282,8 @@ fn printed_figures(printed: &[u8], times: &str) -> Result<Figures> {
     Ok([of("p50")?, of("p99")?, of("p999")?])
 }
 
-/// Returns the quantiles of sorted times: for each share, the smallest time that at least this share
-/// does not exceed.
+/// Returns the quantiles of sorted times: for each share, the smallest time that at least this
+/// share does not exceed.
 fn figures(times: &[u64]) -> Option<Figures> {
     let at = |quantile: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position")]

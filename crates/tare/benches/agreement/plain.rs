@@ -1,5 +1,5 @@
-//! A second client, as simple as possible: one blocking thread per connection, one request at a time,
-//! and every time is kept. It shares no code with the load generator.
+//! A second client, as simple as possible: one blocking thread per connection, one request at a
+//! time, and every time is kept. It shares no code with the load generator.
 //!
 //! Without a rate it works like redis-benchmark: it sends the next request when one has been
 //! answered, and times count from the send. With a rate it works like wrk2: each connection has its

@@ -1,6 +1,6 @@
-//! Compares the latency of reads at a fixed rate with and without compactions under way. Every round
-//! has the same backlog of compactions: rows are written, the server is stopped, and each round
-//! starts from a copy of its data.
+//! Compares the latency of reads at a fixed rate with and without compactions under way. Every
+//! round has the same backlog of compactions: rows are written, the server is stopped, and each
+//! round starts from a copy of its data.
 
 use std::path::Path;
 use std::process::Command;

@@ -8,8 +8,8 @@
 //! - `compact`: latency of reads with and without compactions under way.
 //! - `inserts`: throughput over time while tables are flushed and compacted, stalls, write
 //!   amplification, resident set.
-//! - `start`: start-up time when empty, after `kill -9` with a commit log of SIZE, and with tables of
-//!   SIZE.
+//! - `start`: start-up time when empty, after `kill -9` with a commit log of SIZE, and with tables
+//!   of SIZE.
 //! - `shards`: CPU time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 

@@ -61,7 +61,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     println!(
         "{:<9}{:>5}{:>9}{:>7}{}{:>7}",
         "who",
-        "asked",
+        "depth",
         "reads/s",
         "at disk",
         Costs::HEAD,
@@ -141,8 +141,8 @@ fn tables(server: &Server) -> Result<u64> {
 struct Costs([f64; 9]);
 
 impl Costs {
-    /// CPU time, blocks read by kind, bytes read, lookups in table files by outcome, and the share of
-    /// blocks that were in the cache.
+    /// CPU time, blocks read by kind, bytes read, lookups in table files by outcome, and the share
+    /// of blocks that were in the cache.
     const HEAD: &str = "  cpu µs  data index filtr  bytes found denied invain   hits";
 
     fn of(before: &ShardMetrics, after: &ShardMetrics, cpu_ns: u64) -> Self {

@@ -1,7 +1,7 @@
 //! Compares two shards with one, each on its own CPU. With only two CPUs the client has to share
 //! them, so everything is doubled: one CPU with one shard, one client thread and 64 requests in
-//! flight, against two CPUs with two of each. The ratio of the throughputs is the gain from a second
-//! CPU; the ratio of the server's CPU time per operation is printed too.
+//! flight, against two CPUs with two of each. The ratio of the throughputs is the gain from a
+//! second CPU; the ratio of the server's CPU time per operation is printed too.
 
 use tare_stats as stats;
 

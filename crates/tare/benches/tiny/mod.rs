@@ -1,6 +1,6 @@
-//! Detects whether a bench runs as a test. `cargo bench` passes `--bench`; `cargo test --bench NAME`
-//! does not. A test does all the work of the bench with the smallest possible inputs and asserts no
-//! figure.
+//! Detects whether a bench runs as a test. `cargo bench` passes `--bench`; `cargo test --bench
+//! NAME` does not. A test does all the work of the bench with the smallest possible inputs and
+//! asserts no figure.
 
 /// Returns the arguments of the bench, and whether it runs as a test.
 pub(crate) fn words() -> (Vec<String>, bool) {

@@ -1,9 +1,9 @@
 //! Third-party load tools in the benches, run by the drivers that studies use: 100,000 rows of 300
 //! bytes, uniformly distributed keys, 64 requests in flight.
 //!
-//! Each is given as an argument: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which may also be on the
-//! PATH, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and `hdrhistogram=JAR` if its
-//! own is too old for the installed Java). A missing tool is skipped with a message.
+//! Each is given as an argument: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which may also be on
+//! the PATH, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and `hdrhistogram=JAR` if
+//! its own is too old for the installed Java). A missing tool is skipped with a message.
 
 use std::net::SocketAddr;
 use std::path::Path;

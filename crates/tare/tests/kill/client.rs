@@ -1,5 +1,5 @@
-//! A client that checks what the server acknowledged: every key has a version that only grows, and a
-//! value that is derived from key and version.
+//! A client that checks what the server acknowledged: every key has a version that only grows, and
+//! a value that is derived from key and version.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -46,7 +46,7 @@ impl Client {
 
     pub(crate) fn start(report: &Report) -> Self {
         let mut client = Self::connect(report).expect("the server listens");
-        client.ask(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")])).unwrap();
+        client.request(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")])).unwrap();
         client
     }
 
@@ -59,18 +59,18 @@ impl Client {
                 .into(),
         ];
         for text in statements {
-            self.ask(|out| request::encode_query(out, 0, &text, &Settings::default(), &[]))
+            self.request(|out| request::encode_query(out, 0, &text, &Settings::default(), &[]))
                 .unwrap();
         }
     }
 
-    /// Returns the next frame: its stream, its answer, and the id of a prepared statement. `None` if
-    /// the server has gone.
+    /// Returns the next frame: its stream, its answer, and the id of a prepared statement. `None`
+    /// if the server has gone.
     fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.connection.receive()
     }
 
-    fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    fn request(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
         let mut out = Vec::new();
         write(&mut out);
         self.connection.stream.write_all(&out).unwrap();
