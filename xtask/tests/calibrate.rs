@@ -1,10 +1,12 @@
-//! `xtask calibrate` for real: one short campaign on this machine, its lines, its summary, and
-//! going on. What the figures are worth is not asked here; a test shares its machine with others.
+//! Runs `xtask calibrate` for real: one short campaign on this machine, its lines, its summary, and
+//! `--resume`. The accuracy of the figures is not tested, because other tests run at the same time.
 #![expect(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Output};
+
+use tare_testkit::{Need, Reason, skip, skipped};
 
 fn xtask(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_xtask")).arg("calibrate").args(words).output().unwrap()
@@ -14,28 +16,15 @@ fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// Why a campaign cannot be run here.
-fn missing(program: &Path) -> Option<&'static str> {
-    let root = text(&Command::new("id").arg("-u").output().unwrap().stdout).trim() == "0";
-    let nft = Command::new("nft").arg("--version").output().is_ok();
-    match (root, nft, program.exists()) {
-        (false, ..) => Some("needs root"),
-        (_, false, _) => Some("needs nft"),
-        (.., false) => Some("needs the built tare beside it"),
-        _ => None,
-    }
-}
-
 #[test]
-fn a_campaign_is_run_told_and_not_run_again() {
-    let test = "a_campaign_is_run_told_and_not_run_again";
+fn a_campaign_runs_once_and_is_summarized() {
+    let test = "a_campaign_runs_once_and_is_summarized";
     let program = Path::new(env!("CARGO_BIN_EXE_xtask")).with_file_name("tare");
-    if let Some(reason) = missing(&program) {
-        #[expect(clippy::print_stderr, reason = "a skipped test prints its reason")]
-        {
-            eprintln!("skipped: {test}: {reason}");
-        }
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
+    }
+    if !program.exists() {
+        return skip(test, Reason::not_installed("tare, built next to xtask,"));
     }
     let here = tempfile::tempdir().unwrap();
     let out = here.path().join("c.jsonl");
@@ -48,18 +37,18 @@ fn a_campaign_is_run_told_and_not_run_again() {
     let lines = fs::read_to_string(&out).unwrap();
     let lines: Vec<serde_json::Value> =
         lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let told = text(&output.stderr);
+    let printed = text(&output.stderr);
     let large = lines.iter().find(|line| line["environment"] == "busy 4 us");
-    let large = large.unwrap_or_else(|| panic!("no such line; {told}"));
-    assert!(large["value"].as_f64().unwrap() > 0.0, "4 µs more are found as more: {large}");
+    let large = large.unwrap_or_else(|| panic!("no such line; {printed}"));
+    assert!(large["value"].as_f64().unwrap() > 0.0, "4 µs more are found: {large}");
     let truth = 4_000.0 / 10.0 / large["baseline"].as_f64().unwrap();
-    // The line has four decimals of each: of the baseline that is 1 in 10,000 from 0.5 µs on.
-    let told_truth = large["truth"].as_f64().unwrap();
-    assert!((told_truth / truth - 1.0).abs() < 2e-4, "{large}");
+    // The line has four decimals of each: for a baseline of 0.5 µs or more that is 1 in 10,000.
+    let printed_truth = large["truth"].as_f64().unwrap();
+    assert!((printed_truth / truth - 1.0).abs() < 2e-4, "{large}");
     let control = lines.iter().find(|line| line["environment"] == "native again").unwrap();
     assert_eq!(control["truth"], 0.0);
     let explained = lines.iter().find(|line| line["kind"] == "explain");
-    let explained = explained.unwrap_or_else(|| panic!("nothing was explained; {told}"));
+    let explained = explained.unwrap_or_else(|| panic!("nothing was explained; {printed}"));
     assert!(explained["named"].is_string(), "{explained}");
 
     let summary = text(&xtask(&["--summary", "--out", out_text]).stdout);

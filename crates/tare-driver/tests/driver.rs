@@ -207,7 +207,7 @@ fn dead_agent_is_an_error_with_its_output() {
     let mut driver = TareLoad::start(Path::new("/bin/sh"), &cpus(), None, "test").unwrap();
     let address = "127.0.0.1:1".parse().unwrap();
     let error = driver.open(address, Duration::from_secs(1)).unwrap_err().to_string();
-    assert!(error.starts_with("the load agent ended; it said: "), "{error}");
+    assert!(error.starts_with("the load agent ended; it printed: "), "{error}");
     assert!(error.contains("load-agent"), "{error}");
     let error = TareLoad::start(&program(), &cpus(), Some(Path::new("/nonexistent")), "test");
     let error = error.unwrap_err().to_string();

@@ -42,7 +42,8 @@ impl Instances {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     pub bytes: u64,
-    /// What the memory is for, such as `a heap of 2048 MiB and 588 MiB beside it`.
+    /// What the memory is for, such as `a heap of 2048 MiB and 588 MiB for
+    /// the rest of the JVM`.
     pub what: String,
 }
 

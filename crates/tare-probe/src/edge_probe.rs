@@ -6,7 +6,7 @@ use tare_lab::probe::{Counter, Probe, Scope};
 
 use crate::{Opened, ProbeError, ProbeKind};
 
-/// Reads values at the edges of a slice and makes counters of them.
+/// Reads values at the edges of a slice and turns them into counters.
 pub(crate) trait EdgeReader {
     /// The values at one edge.
     type Values;

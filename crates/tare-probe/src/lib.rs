@@ -67,7 +67,7 @@ impl Default for Roots {
     }
 }
 
-/// A probe that is ready to begin, or the reason why it cannot be opened.
+/// A probe that is ready to start, or the reason why it cannot be opened.
 pub type Opened = Result<Box<dyn Probe>, ProbeError>;
 
 /// A counter as the reference shows it. The host fills in a part in braces.

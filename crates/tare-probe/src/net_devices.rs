@@ -1,8 +1,8 @@
 //! `net_devices`: bytes and packets through the network devices of the system's namespace.
 //!
 //! Source: `/proc/PID/net/dev`, proc_pid_net(5), which shows the namespace of the process. The
-//! devices that Tare makes have different names in each run and environment. Counters use only the
-//! part of the name that gives the purpose, so that environments can be compared.
+//! devices that Tare creates have different names in each run and environment. Counters use only
+//! the part of the name that gives the purpose, so that environments can be compared.
 
 use tare_lab::probe::{Counter, Scope};
 

@@ -29,7 +29,7 @@ pub(crate) enum Crash {
 struct Pending {
     due_ns: u64,
     op: Op,
-    /// Number of writes to the file when a sync began: it covers no later ones.
+    /// Number of writes to the file when a sync started: it covers no later ones.
     covers: u64,
 }
 
@@ -50,8 +50,8 @@ pub(crate) struct Device {
     pub(crate) failed_log: bool,
     /// Number of reads that have failed since the last start.
     pub(crate) failed_reads: u64,
-    /// Whether the disk was full since the last start, and the store may not know yet that there is
-    /// room again.
+    /// Whether the disk was full since the last start, and the store may not have noticed yet that
+    /// there is room again.
     pub(crate) was_full: bool,
     rng: Rng,
     begun: (u64, u64),
@@ -96,7 +96,7 @@ impl Device {
         Ok(())
     }
 
-    /// The operation that began last: its number, and a number for its kind and file.
+    /// The operation that started last: its number, and a number for its kind and file.
     pub(crate) fn last_begun(&self) -> (u64, u64) {
         self.begun
     }
@@ -225,7 +225,7 @@ impl Device {
                 (Some((a, a_length, _)), Some((b, b_length, _))) => {
                     a + a_length as u64 <= b || b + b_length as u64 <= a
                 }
-                // A sync may run beside writes: it covers the writes that had ended.
+                // A sync may run concurrently with writes: it covers the writes that had ended.
                 (Some(_), None) => matches!(op.kind, OpKind::Sync),
                 (None, Some(_)) => matches!(pending.op.kind, OpKind::Sync),
                 (None, None) => false,

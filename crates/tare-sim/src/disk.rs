@@ -1,5 +1,5 @@
 //! A disk in memory: files of 4 KiB pages, in two versions: as a running program sees them, and as
-//! they would be after a power loss. It knows no operations under way (see [`crate::device`]); it
+//! they would be after a power loss. It has no operations under way (see [`crate::device`]); it
 //! only distinguishes synced data from unsynced.
 
 use std::collections::BTreeMap;
@@ -210,7 +210,7 @@ impl Disk {
         Some(number)
     }
 
-    /// Number of writes to this file so far: a sync that begins now covers these.
+    /// Number of writes to this file so far: a sync that starts now covers these.
     pub(crate) fn writes(&self, file: FileId) -> u64 {
         self.inode(file).map_or(0, |inode| inode.writes)
     }
@@ -284,7 +284,7 @@ impl Disk {
         }
         let pick = usize::try_from(rng.below(places.len() as u64)).unwrap_or(0);
         let (file, inode, page) = places[pick];
-        // The begin of a page often has the metadata that everything else depends on: half of all
+        // The start of a page often has the metadata that everything else depends on: half of all
         // flips hit its first bytes.
         let inside = if rng.below(2) == 0 { rng.below(64) } else { rng.below(PAGE as u64) };
         let flip =

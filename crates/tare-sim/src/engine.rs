@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Hands the store's next operation to the device, if it has one.
+    /// Submits the store's next operation to the device, if it has one.
     pub(crate) fn pump(&mut self, device: &mut Device, now: Now) -> Result<bool, Violation> {
         let Some(op) = self.store.next_op(now) else { return Ok(false) };
         device.submit(op, now.monotonic_ns)?;
@@ -141,7 +141,7 @@ impl Engine {
         self.store.is_poisoned()
     }
 
-    /// Begins a clean stop. The rows in memory are written to tables, or left to the log.
+    /// Starts a clean stop. The rows in memory are written to tables, or left to the log.
     pub(crate) fn close(&mut self, flush: bool) {
         self.store.close(flush);
     }

@@ -2,7 +2,8 @@
 //! faults that hide each other do not always occur together ("swarm testing": Groce et al., ISSTA
 //! 2012).
 //!
-//! The doc line of each fault says why a store must survive it, and what "survive" means.
+//! The doc line of each fault gives the reason why a store must survive it, and what "survive"
+//! means.
 
 use tare_std::rng::Rng;
 

@@ -1,4 +1,4 @@
-//! The knowledge of a shard's client: the writes that it sent, their order, and which were
+//! The records of a shard's client: the writes that it sent, their order, and which were
 //! acknowledged. After a restart it finds the number of writes that explains the contents.
 //!
 //! A shard's log is one sequence, so a prefix of it survives: all acknowledged writes, and any
@@ -59,9 +59,9 @@ impl History {
     }
 
     /// Compares the contents after a restart with the writes. At least those with tickets below
-    /// `certain` must exist. Goes on from these contents, with tickets from `next` on. Returns the
-    /// writes without visible effect, of which nobody can know whether they survived: the client
-    /// sends them again, which changes nothing if they did.
+    /// `certain` must exist. Continues from these contents, with tickets from `next` on. Returns
+    /// the writes without visible effect, which may or may not have survived: the client sends them
+    /// again, which changes nothing if they did.
     pub(crate) fn restarted(
         &mut self,
         found: &Contents,

@@ -1,9 +1,9 @@
 //! The model: the rows of one shard as plain maps. It implements the rules a second time, as simply
-//! as possible. It is slow, and knows no logs, tables, blocks or memory.
+//! as possible. It is slow, and has no logs, tables, blocks or memory.
 //!
 //! The rules are Cassandra's (`Cells.reconcile`, `DeletionTime.deletes`, 5.0): of two cells of a
 //! column the later timestamp wins; at the same timestamp, a dead or expiring cell wins over one
-//! that lives for ever; a dead one over an expiring one; then the later death or expiry; then the
+//! that never expires; a dead one over an expiring one; then the later death or expiry; then the
 //! smaller TTL; then the greater value. A deletion of a row or of a range hides everything that is
 //! not newer.
 

@@ -2,7 +2,7 @@
 //! return.
 //!
 //! The shard changes while a read waits. Each of its rows must equal the row at some moment between
-//! the read's begin and its end; rows that did not change meanwhile must be exact, and so must the
+//! the read's start and its end; rows that did not change meanwhile must be exact, and so must the
 //! order.
 
 use crate::engine::{Engine, PartialRead, Progress};
@@ -22,7 +22,7 @@ struct ActiveRead {
     read: Read,
     reading: PartialRead,
     now_s: u32,
-    /// The right answer at its begin, and after each change of its partition since.
+    /// The right answer at its start, and after each change of its partition since.
     versions: Vec<Vec<Row>>,
 }
 
@@ -49,7 +49,7 @@ impl Reads {
         self.active.clear();
     }
 
-    /// Begins a read.
+    /// Starts a read.
     pub(crate) fn begin(&mut self, read: Read, history: &History, now_s: u32) {
         let versions = vec![expected(&read, history, now_s)];
         self.active.push(ActiveRead { read, reading: PartialRead::default(), now_s, versions });

@@ -1,4 +1,4 @@
-//! Runs many seeds at once. Each seed runs on one thread, and the threads take the seeds in turn.
+//! Runs many seeds at once. Each seed runs on one thread, and each thread takes the next seed.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

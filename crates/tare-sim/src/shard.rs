@@ -19,7 +19,7 @@ use crate::violation::Violation;
 use crate::workload::{TABLES, Workload};
 use tare_store::FileId;
 
-/// Turns after which an idle store must have no work left.
+/// Iterations after which an idle store must have no work left.
 const TURNS_MAX: usize = 20_000;
 /// Consecutive restarts that another crash may interrupt.
 const CRASHES_MAX: usize = 3;
@@ -118,7 +118,7 @@ impl Shard {
         }
     }
 
-    /// Begins the next read of the workload. The answer is checked when it comes.
+    /// Starts the next read of the workload. The answer is checked when it arrives.
     pub(crate) fn read(&mut self, clock: &Clock) {
         let read = self.workload.read();
         if self.engine.is_some() && self.reads.has_room() {
@@ -238,7 +238,7 @@ impl Shard {
     }
 
     /// Hands operations to the device and returns completions to the store.
-    pub(crate) fn turn(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
+    pub(crate) fn run_once(&mut self, clock: &Clock, trace: &mut Trace) -> Result<(), Violation> {
         let Some(engine) = &mut self.engine else { return Ok(()) };
         while let Some(completion) = self.device.next_completion(clock.now_ns) {
             let (id, failed) = (completion.id.0, completion.result.is_err());
@@ -273,19 +273,19 @@ impl Shard {
         self.read_on(clock, trace)
     }
 
-    /// Runs a turn at the next moment at which something can happen.
+    /// Advances the clock to the next event and runs the shard once.
     fn wait(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
-        self.turn(clock, trace)?;
-        // A time that is due already is not the next one: the work for it waits for an operation
+        self.run_once(clock, trace)?;
+        // A time that is already due is not the next one: the work for it waits for an operation
         // under way.
         let now_ns = clock.now_ns;
         let due = self.engine.as_ref().and_then(Engine::next_due_ns).filter(|due| *due > now_ns);
         let next = self.device.next_due_ns().into_iter().chain(due).min();
         clock.now_ns = next.unwrap_or(clock.now_ns + 1_000_000).max(clock.now_ns + 1000);
-        self.turn(clock, trace)
+        self.run_once(clock, trace)
     }
 
-    /// Goes on without new requests until all writes are durable and all reads have ended, or the
+    /// Continues without new requests until all writes are durable and all reads have ended, or the
     /// log has failed.
     pub(crate) fn settle(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         let newest = self.history.newest();
@@ -315,7 +315,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Stops the store as a server does.
+    /// Stops the store cleanly.
     pub(crate) fn stop(&mut self, clock: &mut Clock, trace: &mut Trace) -> Result<(), Violation> {
         trace.event(10, &[], format_args!("stop"));
         self.device.set_full(false);
@@ -338,7 +338,7 @@ impl Shard {
         Ok(())
     }
 
-    /// Ends the store as a crash does.
+    /// Crashes the store.
     pub(crate) fn crash(&mut self, crash: Crash, trace: &mut Trace) {
         trace.event(11, &[crash as u64], format_args!("{crash:?}"));
         self.engine = None;
@@ -363,7 +363,7 @@ impl Shard {
         self.repeat(again, clock, trace)
     }
 
-    /// Repeats writes of which nobody can know whether they survived, without faults.
+    /// Repeats writes that may or may not have survived, without faults.
     fn repeat(
         &mut self,
         again: Vec<Vec<Mutation>>,

@@ -123,16 +123,16 @@ impl Simulation {
             self.step = step;
             self.tick();
             self.at = usize::try_from(self.rng.below(self.shards.len() as u64)).unwrap_or(0);
-            self.ask()?;
+            self.send_request()?;
             self.plant();
             self.strike()?;
-            self.turn()?;
+            self.run_shards()?;
         }
         self.end()
     }
 
     /// Advances the clock: mostly by little, sometimes past the end of all operations under way,
-    /// seldom by much.
+    /// rarely by much.
     fn tick(&mut self) {
         self.clock.now_ns += match self.rng.below(400) {
             0 => self.rng.below(200_000_000_000),
@@ -142,7 +142,7 @@ impl Simulation {
         };
     }
 
-    fn ask(&mut self) -> Result<(), Violation> {
+    fn send_request(&mut self) -> Result<(), Violation> {
         let shard = &mut self.shards[self.at];
         match self.rng.below(100) {
             0..60 => return shard.write(&self.clock, &mut self.trace),
@@ -208,10 +208,10 @@ impl Simulation {
         }
     }
 
-    fn turn(&mut self) -> Result<(), Violation> {
+    fn run_shards(&mut self) -> Result<(), Violation> {
         for at in 0..self.shards.len() {
             self.at = at;
-            self.shards[at].turn(&self.clock, &mut self.trace)?;
+            self.shards[at].run_once(&self.clock, &mut self.trace)?;
         }
         Ok(())
     }

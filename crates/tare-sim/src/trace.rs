@@ -15,7 +15,7 @@ pub(crate) struct Trace {
     hash: u64,
     events: u64,
     lines: VecDeque<String>,
-    /// Lines are made only for replays, where somebody reads them.
+    /// Lines are formatted only for replays, where they are read.
     lines_max: usize,
 }
 

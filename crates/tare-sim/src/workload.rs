@@ -1,4 +1,4 @@
-//! The requests to a store: writes, reads and scans, drawn from a seed. The workload knows neither
+//! The requests to a store: writes, reads and scans, drawn from a seed. The workload has neither
 //! the right answers nor the faults.
 //!
 //! There are few keys, so that writes conflict; timestamps are coarse, so that they tie; and writes

@@ -29,7 +29,7 @@ pub struct Mount<'a> {
 }
 
 impl<'a> Mount<'a> {
-    /// Reads a line. `None` where it is none of a mount table.
+    /// Parses a line. `None` if it is not a line of a mount table.
     fn parse(line: &'a str) -> Option<Self> {
         // id parent major:minor root point options optional* - type source superoptions
         let (left, right) = line.split_once(" - ")?;
@@ -47,21 +47,21 @@ impl<'a> Mount<'a> {
     }
 }
 
-/// The mounts of a table, in the order in which they were mounted. Lines that are none are left
-/// out.
+/// Returns the mounts of a table, in the order in which they were mounted. Other lines are skipped.
 pub fn mounts(table: &str) -> impl DoubleEndedIterator<Item = Mount<'_>> {
     table.lines().filter_map(Mount::parse)
 }
 
-/// The mount that an absolute path lies on: of those with the longest mount point the last, which
-/// is on top.
+/// Returns the mount that holds an absolute path: of those with the longest mount point the last,
+/// which is on top.
 pub fn mount_of<'a>(table: &'a str, path: &Path) -> Option<Mount<'a>> {
     let holding = mounts(table).filter(|mount| path.starts_with(&mount.point));
     // `max_by_key` takes the last of equals.
     holding.max_by_key(|mount| mount.point.components().count())
 }
 
-/// Space, tab, line break and backslash are written as a backslash and three octal digits.
+/// Decodes a path: space, tab, line break and backslash are written as a backslash and three octal
+/// digits.
 fn unescape(text: &str) -> PathBuf {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -93,7 +93,7 @@ mod tests {
         32 27 0:40 / /data/a\\040b rw - nfs4 host:/x\n";
 
     #[test]
-    fn every_field_is_read() {
+    fn every_field_is_parsed() {
         let all: Vec<Mount<'_>> = mounts(TABLE).collect();
         assert_eq!(all.len(), 4);
         let expect = Mount {
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn a_path_lies_on_the_longest_and_last_mount() {
+    fn a_path_is_on_the_longest_and_last_mount() {
         let check = |path: &str, expect: &str| {
             assert_eq!(mount_of(TABLE, Path::new(path)).unwrap().file_system, expect, "{path}");
         };

@@ -3,11 +3,11 @@
 //! directory).
 //!
 //! Method: the configuration is written into the data directory; the study's settings replace lines
-//! of it. It listens for clients where the environment asks, and for other nodes on an address of
-//! its own, so that several fit into one network namespace. JMX is off. What nodetool would show
-//! (`tpstats`, `compactionstats`) is in the virtual tables `system_views.thread_pools` and
-//! `system_views.sstable_tasks`, without starting another JVM. Instead of `status`, a table with
-//! two replicas of each row is read from all nodes.
+//! of it. It listens for clients on the address of the environment, and for other nodes on an
+//! address of its own, so that several fit into one network namespace. JMX is off. What nodetool
+//! would show (`tpstats`, `compactionstats`) is in the virtual tables `system_views.thread_pools`
+//! and `system_views.sstable_tasks`, without starting another JVM. Instead of `status`, a table
+//! with two replicas of each row is read from all nodes.
 //!
 //! All nodes of a cluster are seeds, so they start at the same time. They own equal parts of the
 //! ring, the same in every environment: random tokens would be a difference that no layer causes.
@@ -60,9 +60,9 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "heap",
             values: &[],
-            help: "size of the heap, all of it at once (default 1G)",
+            help: "size of the heap, allocated at the start (default 1G)",
         },
-        OptionInfo { name: "jvm", values: &[], help: "more options of the JVM, divided at spaces" },
+        OptionInfo { name: "jvm", values: &[], help: "more options of the JVM, split at spaces" },
         OptionInfo {
             name: "settings",
             values: &[],
@@ -200,7 +200,7 @@ pub struct Cassandra {
     heap_bytes: u64,
     client_route: ClientRoute,
     jars: PathBuf,
-    /// The resolved path of java, because the rest of Java is beside it; a plain name if the host
+    /// The resolved path of java, because the rest of Java is next to it; a plain name if the host
     /// has none.
     java: PathBuf,
 }
@@ -283,7 +283,7 @@ impl Cassandra {
                 "-Dcassandra.config=file://{data}/conf/cassandra.yaml",
                 "-Dcassandra.storagedir={data}",
                 "-Dcassandra-foreground=yes",
-                // The nodes are checked for knowing each other before anything is measured.
+                // Before anything is measured, each node is checked to see all others.
                 "-Dcassandra.skip_wait_for_gossip_to_settle=0",
             ]
             .map(String::from),
@@ -305,9 +305,9 @@ impl Cassandra {
 /// Returns the directory of Cassandra if a study names none: the one that its own scripts use, or
 /// the usual place of a distribution.
 fn installation() -> Option<PathBuf> {
-    let told = std::env::var_os("CASSANDRA_HOME").map(PathBuf::from);
+    let configured = std::env::var_os("CASSANDRA_HOME").map(PathBuf::from);
     let usual = PathBuf::from("/opt/cassandra");
-    told.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
+    configured.into_iter().chain([usual]).find(|directory| jars_of(directory).is_some())
 }
 
 /// Returns the directory of the jars, given an installation or that directory.
@@ -318,7 +318,7 @@ fn jars_of(directory: &Path) -> Option<PathBuf> {
     })
 }
 
-/// Returns the first jar in a directory whose name begins with `name`.
+/// Returns the first jar in a directory whose name starts with `name`.
 fn jar(directory: &Path, name: &str) -> Option<PathBuf> {
     let files = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut jars: Vec<PathBuf> = files.map(|file| file.path()).collect();
@@ -345,7 +345,11 @@ impl System for Cassandra {
     fn memory(&self) -> Option<MemoryNeed> {
         let heap = self.heap_bytes;
         let beside = BESIDE_HEAP_BYTES + heap / 10;
-        let what = format!("a heap of {} MiB and {} MiB beside it", heap >> 20, beside >> 20);
+        let what = format!(
+            "a heap of {} MiB and {} MiB for the rest of the JVM",
+            heap >> 20,
+            beside >> 20
+        );
         Some(MemoryNeed { bytes: heap + beside, what })
     }
 
@@ -413,7 +417,7 @@ impl System for Cassandra {
 }
 
 /// Returns the evenly spread tokens of a node among `count` with `each` tokens, separated by
-/// commas. The nodes take turns on the ring.
+/// commas. The tokens of the nodes alternate on the ring.
 fn tokens(number: u32, count: u32, each: u32) -> String {
     let all = i128::from(count) * i128::from(each.max(1));
     let token = |turn: u32| {
@@ -554,7 +558,7 @@ mod tests {
         let path = directory.path().to_string_lossy().into_owned();
         let options = [("directory", path.as_str()), ("java", "sh"), ("heap", "2G")];
         let need = try_make("cassandra", &options).unwrap().memory().unwrap();
-        assert_eq!(need.what, "a heap of 2048 MiB and 588 MiB beside it");
+        assert_eq!(need.what, "a heap of 2048 MiB and 588 MiB for the rest of the JVM");
         assert_eq!(need.bytes >> 20, 2048 + 588);
     }
 

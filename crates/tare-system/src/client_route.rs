@@ -1,5 +1,5 @@
 //! The route to a running system: TCP from where the client runs, because its address means
-//! something only there. A system is asked seldom (`INFO`, `SHOW`, `stats`) and outside of the
+//! something only there. A system is queried rarely (`INFO`, `SHOW`, `stats`) and outside of the
 //! measured windows; every exchange has a limit.
 
 use std::io::{self, Read, Write};

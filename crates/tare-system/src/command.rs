@@ -25,7 +25,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "command",
             values: &[],
-            help: "the program and its arguments, divided at spaces; {listen}, {port} and {data} are filled in",
+            help: "the program and its arguments, split at spaces; {listen}, {port} and {data} are filled in",
         },
         OptionInfo {
             name: "speaks",
@@ -35,7 +35,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "folders",
             values: &[],
-            help: "directories of the host that it reads, divided at spaces",
+            help: "directories of the host that it reads, split at spaces",
         },
         readiness::SEND,
         readiness::EXPECT,

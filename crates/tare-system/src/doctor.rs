@@ -8,7 +8,7 @@ use tare_host::housekeeping::Housekeeping;
 /// The offer of this crate.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
 
-/// Other people's systems, whose programs a study starts.
+/// Third-party systems, whose programs a study starts.
 fn checks(_state: &Path) -> Vec<Check> {
     let check = |system: &crate::SystemInfo| {
         let (verdict, detail, remedy) = match system.found?() {

@@ -10,7 +10,7 @@ use super::SystemInfo;
 
 pub(super) const INFO: SystemInfo = SystemInfo {
     name: "fio",
-    help: "the host's fio on the data directory, asked by the driver fio",
+    help: "the host's fio on the data directory, controlled by the driver fio",
     speaks: |_| "fio".into(),
     found: None,
     options: &[],

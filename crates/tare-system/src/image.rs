@@ -2,7 +2,7 @@
 //! variables, directory and user. The environment names the image (`rootfs`), so one study may
 //! weigh a program in several images, or several images against each other.
 //!
-//! Limits: one port. Files that the image keeps outside of `{data}` lie in its root file system.
+//! Limits: one port. Files that the image keeps outside of `{data}` are in its root file system.
 
 use tare_lab::environment::Launch;
 use tare_lab::study::OptionInfo;
@@ -24,7 +24,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "port",
             values: &[],
-            help: "the port that it listens on; not needed where command or variables tell it {port}",
+            help: "the port that it listens on; not needed if command or variables have {port}",
         },
         OptionInfo {
             name: "command",

@@ -2,8 +2,8 @@
 //! per implementation, all of them in `ALL`.
 //!
 //! Programs of other projects are started by `starter` from inside their environment.
-//! `client_route` asks them over the network whether they are ready, what they chose, and whether
-//! they are quiet.
+//! `client_route` checks over the network whether they are ready, which settings they use, and
+//! whether they are idle.
 #![forbid(unsafe_code)]
 
 mod cassandra;

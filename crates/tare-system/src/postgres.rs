@@ -1,8 +1,8 @@
 //! PostgreSQL. Its own `initdb` creates a new cluster in the data directory, from inside, and the
 //! server listens on TCP without a password. The clusters of an installation are not touched.
 //!
-//! Method: it is quiet once a checkpoint was made after the load, no automatic vacuum works, and
-//! none is due to begin soon.
+//! Method: it is idle once a checkpoint has completed after the load, no automatic vacuum runs, and
+//! none is due soon.
 //!
 //! Limits: the processes that serve connections have no CPUs of their own. The cost of `fsync`
 //! depends on the storage layer; a study sets `synchronous_commit` and `fsync` to separate it.
@@ -49,7 +49,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "max_connections",
             values: &[],
-            help: "connections at once (default 200)",
+            help: "simultaneous connections (default 200)",
         },
         OptionInfo {
             name: "settings",
@@ -140,8 +140,8 @@ fn has_server(directory: &Path) -> bool {
 fn folders(directory: &Path) -> Vec<PathBuf> {
     let version = directory.parent().unwrap_or(directory);
     let share = version.file_name().map(|name| Path::new("/usr/share/postgresql").join(name));
-    let beside = [Some(version.join("lib")), Some(version.join("share")), share];
-    let known = beside
+    let places = [Some(version.join("lib")), Some(version.join("share")), share];
+    let known = places
         .into_iter()
         .flatten()
         .filter(|path| path != Path::new("/usr/lib") && path != Path::new("/usr/share"));
@@ -268,7 +268,7 @@ impl Session {
                 b'Z' => return Ok(rows),
                 b'D' => rows.push(cells(&body)),
                 b'E' => return Err(self.line.unexpected_answer(complaint(&body))),
-                // Authentication: 0 means done, everything else asks for a password.
+                // Authentication: 0 means done, everything else requests a password.
                 b'R' if body != [0; 4] => {
                     return Err(self.line.unexpected_answer("a request for a password".into()));
                 }

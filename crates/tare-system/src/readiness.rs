@@ -19,17 +19,17 @@ const COMMAND_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) const SEND: OptionInfo = OptionInfo {
     name: "ready_send",
     values: &[],
-    help: "what it is asked to see whether it is ready (default: nothing; a connection is enough)",
+    help: "bytes to send as a readiness check (default: none; a connection is enough)",
 };
 pub(crate) const EXPECT: OptionInfo = OptionInfo {
     name: "ready_expect",
     values: &[],
-    help: "what the first line of its answer must contain",
+    help: "text that the first line of its answer must contain",
 };
 pub(crate) const SAYS: OptionInfo = OptionInfo {
     name: "ready_says",
     values: &[],
-    help: "what the last lines that it printed must contain",
+    help: "text that the last lines of its output must contain",
 };
 pub(crate) const RUN: OptionInfo = OptionInfo {
     name: "ready_command",
@@ -68,7 +68,7 @@ impl Readiness {
     ///
     /// # Errors
     /// The condition that does not hold yet.
-    fn look(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
+    fn check(&self, client_route: &ClientRoute, at: &Endpoint) -> Result<(), PartError> {
         let mut line = client_route.connect(at.address)?;
         if let Some(question) = &self.send {
             line.send(question, question.as_bytes())?;
@@ -91,7 +91,7 @@ impl Readiness {
     }
 }
 
-/// How to start a program of which Tare knows nothing else.
+/// How to start a program that a study describes completely.
 pub(crate) trait DescribedStart: fmt::Debug {
     const NAME: &'static str;
 
@@ -145,7 +145,7 @@ impl<S: DescribedStart> System for DescribedSystem<S> {
     }
 
     fn ready(&self, at: &Endpoint) -> Result<(), PartError> {
-        self.readiness.look(&self.client_route, at)
+        self.readiness.check(&self.client_route, at)
     }
 }
 
@@ -170,19 +170,19 @@ mod tests {
                 }
             }
         });
-        let look = |options: &[(&str, &str)]| {
+        let check = |options: &[(&str, &str)]| {
             let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
             let spec = SystemSpec { name: "command".into(), options };
             let readiness = Readiness::of(&Options::new(&spec)).unwrap();
-            readiness.look(&ClientRoute::default(), &at).map_err(|error| error.to_string())
+            readiness.check(&ClientRoute::default(), &at).map_err(|error| error.to_string())
         };
         let asked = ("ready_send", "PING");
-        assert_eq!(look(&[]), Ok(()));
-        assert_eq!(look(&[asked, ("ready_expect", "load")]), Ok(()));
-        let other = look(&[asked, ("ready_expect", "PONG")]).unwrap_err();
+        assert_eq!(check(&[]), Ok(()));
+        assert_eq!(check(&[asked, ("ready_expect", "load")]), Ok(()));
+        let other = check(&[asked, ("ready_expect", "PONG")]).unwrap_err();
         assert!(other.contains("loading"), "{other}");
-        assert_eq!(look(&[("ready_command", "test {port} -gt 0")]), Ok(()));
-        let failed = look(&[("ready_command", "test {address} = 127.0.0.2")]).unwrap_err();
+        assert_eq!(check(&[("ready_command", "test {port} -gt 0")]), Ok(()));
+        let failed = check(&[("ready_command", "test {address} = 127.0.0.2")]).unwrap_err();
         assert!(failed.contains("test 127.0.0.1 = 127.0.0.2 failed"), "{failed}");
     }
 }

@@ -1,6 +1,6 @@
 //! Starts a program of another project as a system, from inside its environment (`tare
-//! start-system`). Its files must be made where its data is, which may be a container's root or a
-//! guest's disk that the host cannot write.
+//! start-system`). Its files must be created where its data is, which may be a container's root or
+//! a guest's disk that the host cannot write.
 //!
 //! Method: the harness passes a start plan as one argument. This process writes the plan's files,
 //! runs its commands to their end, and then becomes the program, so that the system is the first
@@ -41,7 +41,7 @@ pub(crate) struct StartPlan {
     pub(crate) variables: Vec<(String, String)>,
     /// Run as nobody if Tare is root, because some programs refuse to be root.
     pub(crate) unprivileged: bool,
-    /// Run in an own System V IPC namespace instead of the host's, so that nothing it makes there
+    /// Run in an own System V IPC namespace instead of the host's, so that nothing it creates there
     /// outlives it.
     pub(crate) own_ipc: bool,
     /// Run the program of the environment's image, with the image's variables, directory and user.
@@ -84,7 +84,7 @@ impl StartPlan {
     }
 }
 
-/// Prepares what a plan asks for and becomes its program. `image` is the image's configuration, if
+/// Prepares what a plan requires and becomes its program. `image` is the image's configuration, if
 /// the program is the image's.
 ///
 /// # Errors
@@ -124,7 +124,7 @@ fn prepare(
         give_away(data, user)?;
     }
     if plan.own_ipc {
-        // A container has an own namespace already, and may not make another.
+        // A container already has its own namespace and may not create another.
         #[expect(deprecated, reason = "unsafe only for the descriptor table, which stays shared")]
         let _ = rustix::thread::unshare(UnshareFlags::NEWIPC);
     }

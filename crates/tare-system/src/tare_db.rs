@@ -35,7 +35,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             values: &["auto", "io_uring", "epoll"],
             help: "I/O engine; auto: io_uring where the environment allows it (default)",
         },
-        OptionInfo { name: "memory", values: &[], help: "memory for everything, such as 2G" },
+        OptionInfo { name: "memory", values: &[], help: "total memory, such as 2G" },
         instances::INSTANCES,
     ],
     takes_device: false,
@@ -47,7 +47,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     },
 };
 
-/// Time limit for a server to end in good order: it writes out its memory.
+/// Time limit for a server to stop cleanly: it writes its memory to disk.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
 /// Why the database's report cannot be used, or its data not kept.
@@ -102,7 +102,7 @@ impl System for TareDb {
                 .map(String::from)
                 .into();
         arguments.push(cpus.to_string());
-        // It listens only on networks that are made for the study.
+        // It listens only on networks that are created for the study.
         arguments.push("--insecure".into());
         // By default a study weighs the layer, not the disk's write cache.
         if !self.options.iter().any(|(name, _)| name == "durability") {

@@ -50,7 +50,7 @@ type Rows = Mutex<HashMap<u64, (i64, Vec<Vec<u8>>)>>;
 
 #[derive(Debug)]
 struct State {
-    manner: ServerBehaviour,
+    behaviour: ServerBehaviour,
     rows: Rows,
     executed: AtomicU64,
     connections: AtomicU64,
@@ -77,11 +77,11 @@ impl FakeServer {
     ///
     /// # Panics
     /// If there is none.
-    pub fn start(manner: ServerBehaviour) -> Self {
+    pub fn start(behaviour: ServerBehaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
         let state = Arc::new(State {
-            manner,
+            behaviour,
             rows: Rows::default(),
             executed: AtomicU64::new(0),
             connections: AtomicU64::new(0),
@@ -177,7 +177,7 @@ fn serve(mut socket: TcpStream, state: &State) {
             if made_again && executes {
                 state.recovered.store(true, Ordering::Relaxed);
             }
-            match state.manner {
+            match state.behaviour {
                 ServerBehaviour::Reversed => out.splice(0..0, one),
                 _ => out.splice(out.len().., one),
             };
@@ -195,11 +195,11 @@ fn serve(mut socket: TcpStream, state: &State) {
 }
 
 fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
-    let reply = Reply::to(frame);
+    let (reply, behaviour) = (Reply::to(frame), state.behaviour);
     let note = |statement: &str| state.statements.lock().unwrap().push(statement.into());
     match Request::decode(frame).unwrap() {
         Request::Options => response::encode_supported(out, reply, &[]),
-        Request::Startup { .. } if state.manner == ServerBehaviour::Login => {
+        Request::Startup { .. } if behaviour == ServerBehaviour::Login => {
             response::encode_authenticate(out, reply, "PasswordAuthenticator");
         }
         Request::Startup { .. } => response::encode_ready(out, reply),
@@ -216,7 +216,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
         }
         Request::Execute { id, parameters } => {
             let executed = state.executed.fetch_add(1, Ordering::Relaxed);
-            match state.manner {
+            match behaviour {
                 _ if state.closes_now() => return false,
                 ServerBehaviour::CloseAfter(count) if executed >= count => return false,
                 ServerBehaviour::SilentAfter(count) if executed >= count => return true,
@@ -244,7 +244,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     return true;
                 }
                 ServerBehaviour::Errors | ServerBehaviour::Refuses
-                    if executed.is_multiple_of(7) || state.manner == ServerBehaviour::Refuses =>
+                    if executed.is_multiple_of(7) || behaviour == ServerBehaviour::Refuses =>
                 {
                     let kind = ErrorKind::Overloaded;
                     response::encode_error(out, reply, &kind, "overloaded");
@@ -265,7 +265,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let now_us = known.0 + 1;
                     let time_us = parameters.settings.timestamp_us.unwrap_or(now_us);
                     let row = (time_us, values.collect());
-                    if row.0 > known.0 && (known.0 == 0 || state.manner != ServerBehaviour::Stale) {
+                    if row.0 > known.0 && (known.0 == 0 || behaviour != ServerBehaviour::Stale) {
                         *known = row;
                     }
                     response::encode_void(out, reply);
@@ -278,7 +278,7 @@ fn answer(frame: &frame::Frame<'_>, state: &State, out: &mut Vec<u8>) -> bool {
                     let columns = EncodedColumns::new("", "", vec![column; count]);
                     let mut rows = RowsWriter::begin(out, reply, &columns, None);
                     if let Some(mut row) = row {
-                        if state.manner == ServerBehaviour::Corrupt {
+                        if behaviour == ServerBehaviour::Corrupt {
                             *row.last_mut().unwrap().last_mut().unwrap() ^= 1;
                         }
                         row.iter().for_each(|cell| rows.cell(Some(cell)));

@@ -154,7 +154,8 @@ impl Reason {
 
     /// An I/O engine of the database did not start, and the database printed `said`.
     pub fn no_engine(engine: &str, said: &str) -> Self {
-        match engine == "uring" && said.contains("io_uring_setup failed") {
+        let is_uring = matches!(engine, "uring" | "io_uring");
+        match is_uring && said.contains("io_uring_setup failed") {
             true => Machine::KernelLacks(format!("this kernel refuses io_uring: {said}")).into(),
             false => Self::Other(format!("the engine {engine} does not start: {said}")),
         }
@@ -163,6 +164,7 @@ impl Reason {
     /// Why an environment is unavailable, from the fields `what` and `why` of `tare_env`'s error.
     pub fn unavailable(what: &str, why: &str) -> Self {
         let kernel = ["this kernel has no", "the device mapper has no target"];
+        let engine_lacks = ["the engine knows only", "the engine has only the runtimes"];
         if !is_root() {
             Machine::NotRoot.into()
         } else if let Some(program) = why.strip_prefix("there is no program ") {
@@ -178,7 +180,7 @@ impl Reason {
         } else if why.contains(" has the storage driver ") {
             Self::not_installed(DRIVER)
         } else if let Some(runtime) = what.strip_prefix("docker:").or(what.strip_prefix("podman:"))
-            && why.starts_with("the engine knows only")
+            && engine_lacks.iter().any(|start| why.starts_with(start))
         {
             Self::NotInstalled { what: format!("{runtime} in the engine") }
         } else {

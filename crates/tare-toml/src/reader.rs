@@ -22,7 +22,7 @@ pub struct Source<'s> {
 }
 
 impl<'s> Source<'s> {
-    /// Makes an error at a range of bytes.
+    /// Creates an error at a range of bytes.
     pub fn error(&self, span: Range<usize>, problem: Problem) -> TomlError {
         TomlError::new(self.file, self.text, span, problem)
     }
@@ -84,7 +84,7 @@ pub struct Item<'s> {
 }
 
 impl<'s> Table<'s> {
-    /// Makes a table with a check of its keys.
+    /// Creates a table with a check of its keys.
     ///
     /// # Errors
     /// If a key is unknown. The error names the first one in the order of the file.
@@ -109,7 +109,7 @@ impl<'s> Table<'s> {
         }
     }
 
-    /// Makes a table without a check of its keys.
+    /// Creates a table without a check of its keys.
     pub fn unchecked(
         source: Source<'s>,
         title: &str,
@@ -240,7 +240,7 @@ impl<'s> Table<'s> {
         self.get(key).map(|item| item.table(&format!("[{key}]"), known)).transpose()
     }
 
-    /// Makes a table that the file does not contain.
+    /// Creates a table that the file does not contain.
     pub fn empty(&self, title: &str, entries: &'s DeTable<'s>) -> Table<'s> {
         Self::unchecked(self.source, title, self.span.clone(), entries)
     }

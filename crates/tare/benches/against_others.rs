@@ -1,14 +1,14 @@
 //! `cargo bench -p tare --bench against_others [-- ROUNDS SECONDS [CASSANDRA PID]]`
 //!
-//! What one small request costs: `tare db` with `tare load` beside Redis with redis-benchmark,
-//! 300-byte rows, 64 requests in flight, server on one CPU and client on another, in interleaved
-//! rounds of random order; the servers that are not measured are stopped. Prints every round, then
-//! medians and the ratio to Redis with its 95 % interval. Needs two CPUs, redis-server and
-//! redis-benchmark.
+//! Compares the cost of one small request: `tare db` with `tare load` against Redis with
+//! redis-benchmark, 300-byte rows, 64 requests in flight, server on one CPU and client on another,
+//! in interleaved rounds of random order; the servers that are not measured are stopped. Prints
+//! every round, then medians and the ratio to Redis with its 95 % interval. Needs two CPUs,
+//! redis-server and redis-benchmark.
 //!
-//! A Cassandra that runs already, pinned to the second CPU, is measured too when its address and
-//! process id are given. It gets the same load as `tare db`, after one that warms it up. What it
-//! does in the background while it is measured counts as its own.
+//! A Cassandra that already runs, pinned to the second CPU, is measured too if its address and
+//! process id are given. It gets the same load as `tare db`, after a warm-up. Its background work
+//! during the measurement is included.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;
@@ -24,6 +24,7 @@ use tare_host::process::cpus_of_this_thread;
 use tare_stats as stats;
 use tare_std::rng::Rng;
 
+mod cpu_time;
 mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -33,7 +34,7 @@ const COLUMNS: &str = "5";
 const COLUMN_BYTES: &str = "60";
 const ROWS: &str = "100000";
 
-/// One way of asking: name, server, and how.
+/// One case: name, server, and arguments of the load.
 const CASES: [(&str, Server, &[&str]); 10] = [
     ("redis SET, 64 x 1", Server::Redis, &["-t", "set"]),
     ("redis GET, 64 x 1", Server::Redis, &["-t", "get"]),
@@ -51,7 +52,7 @@ const CASES: [(&str, Server, &[&str]); 10] = [
     ("cassandra read, 2 x 32", Server::Cassandra, &["--operation", "read", "--connections", "2"]),
 ];
 
-/// What each case is compared with.
+/// Returns the Redis case that a case is compared with.
 fn reference(case: &str) -> &'static str {
     if case.contains("read") || case.contains("GET") { CASES[1].0 } else { CASES[0].0 }
 }
@@ -63,7 +64,7 @@ enum Server {
     Cassandra,
 }
 
-/// How long a Cassandra is loaded before the rounds: what it compiles then is not measured.
+/// How long Cassandra is loaded before the rounds, so that its compilation is not measured.
 const WARM_UP: &str = "40s";
 
 /// One measurement.
@@ -115,14 +116,14 @@ fn main() -> Result<()> {
             for (of, running) in &servers {
                 running.signal(if *of == server { Signal::CONT } else { Signal::STOP })?;
             }
-            // The turn of the loop in which it was stopped ends before the accounts are read.
+            // The interrupted iteration of its loop ends before CPU times are read.
             std::thread::sleep(Duration::from_millis(20));
             let running = servers.iter().find(|(of, _)| *of == server).map(|(_, running)| running);
             let running = running.ok_or("a case without a server")?;
             let cell = match server {
-                Server::Redis => ask_redis(running, client_cpu, seconds, how)?,
-                Server::Tare => ask_tare(running, client_cpu, seconds, how, scratch.path())?,
-                Server::Cassandra => ask_cassandra(running, client_cpu, seconds, how)?,
+                Server::Redis => measure_redis(running, client_cpu, seconds, how)?,
+                Server::Tare => measure_tare(running, client_cpu, seconds, how, scratch.path())?,
+                Server::Cassandra => measure_cassandra(running, client_cpu, seconds, how)?,
             };
             let Cell { per_s, server_us, client_us } = cell;
             println!("{round:>5}  {name:<24}{per_s:>12.0}{server_us:>16.2}{client_us:>16.2}");
@@ -158,7 +159,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values[values.len() / 2]
 }
 
-/// A server; it ends with the bench if the bench started it.
+/// A server; killed on drop if the bench started it.
 struct Running {
     child: Option<Child>,
     pid: u32,
@@ -187,7 +188,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // All of these may fail only because it has ended already.
+        // All of these fail only if the server has already exited.
         let Some(child) = &mut self.child else {
             let _continued = self.signal(Signal::CONT);
             return;
@@ -252,16 +253,17 @@ fn figure(report: &serde_json::Value, name: &str) -> Result<f64> {
     Ok(report[name].as_f64().ok_or_else(|| format!("tare load printed no {name}"))?)
 }
 
-/// CPU time of the server around `ask`, which returns operations, seconds and client CPU µs.
-fn around(
+/// Measures the CPU time of the server during `run`, which returns operations, seconds and client
+/// CPU µs.
+fn measure(
     server: &Running,
     idle_ns: impl Fn() -> Result<u64>,
-    ask: impl FnOnce() -> Result<(f64, f64, f64)>,
+    run: impl FnOnce() -> Result<(f64, f64, f64)>,
 ) -> Result<Cell> {
     let pids = [server.pid];
     let mut account = Account::new();
     let (cpu, idle) = (account.read(&pids), idle_ns()?);
-    let (operations, seconds, client_us) = ask()?;
+    let (operations, seconds, client_us) = run()?;
     let cpu = account.read(&pids) - cpu;
     let idle = idle_ns()? - idle;
     Ok(Cell {
@@ -271,10 +273,10 @@ fn around(
     })
 }
 
-fn ask_redis(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
-    // About so many per second here; the figures are per operation.
+fn measure_redis(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
+    // At roughly this rate a run takes `seconds`; the figures are per operation.
     let operations = 70_000 * seconds;
-    around(
+    measure(
         server,
         || Ok(0),
         || {
@@ -299,28 +301,22 @@ fn ask_redis(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<C
                 ROWS,
                 "-q",
             ]);
-            let before = children_cpu_us();
+            let before = cpu_time::of_children_us();
             let began = Instant::now();
             let status = command.args(how).stdout(Stdio::null()).stderr(Stdio::null()).status()?;
             if !status.success() {
                 return Err("redis-benchmark failed".into());
             }
-            Ok((operations as f64, began.elapsed().as_secs_f64(), children_cpu_us() - before))
+            Ok((
+                operations as f64,
+                began.elapsed().as_secs_f64(),
+                cpu_time::of_children_us() - before,
+            ))
         },
     )
 }
 
-/// CPU time of this process's ended children, in µs (`/proc/self/stat`, fields 16 and 17, ticks of
-/// 10 ms).
-fn children_cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let rest = text.rsplit(')').next().unwrap_or_default();
-    let ticks =
-        rest.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok());
-    ticks.sum::<f64>() * 10_000.0
-}
-
-fn ask_tare(
+fn measure_tare(
     server: &Running,
     cpu: u32,
     seconds: u64,
@@ -334,22 +330,24 @@ fn ask_tare(
         Ok(total.reads + total.writes)
     };
     let before = operations()?;
-    around(server, idle, || {
-        let (seen, seconds, client_us) = ask(server, cpu, seconds, how)?;
-        // The server's own count spans its CPU time exactly, the ends of the load included.
+    measure(server, idle, || {
+        let (seen, seconds, client_us) = run_load(server, cpu, seconds, how)?;
+        // The server's own count covers exactly its CPU time, including the start and end of the
+        // load.
         let done = (operations()? - before) as f64;
         Ok((done, done * seconds / seen, client_us * done / seen))
     })
 }
 
-/// Cassandra does not count for us: what it does at the ends of the load, outside of the window, is
-/// in its CPU time and not in the count, which makes it look dearer by a hundredth or two.
-fn ask_cassandra(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
-    around(server, || Ok(0), || ask(server, cpu, seconds, how))
+/// Measures Cassandra. It exposes no such count: the operations at the start and end of the load,
+/// outside the window, are in its CPU time but not in the count, which makes it look 1 or 2 % more
+/// expensive.
+fn measure_cassandra(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<Cell> {
+    measure(server, || Ok(0), || run_load(server, cpu, seconds, how))
 }
 
-/// Operations, seconds and CPU time of the client in µs of one load.
-fn ask(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<(f64, f64, f64)> {
+/// Runs one load; returns its operations, its seconds and the CPU time of the client in µs.
+fn run_load(server: &Running, cpu: u32, seconds: u64, how: &[&str]) -> Result<(f64, f64, f64)> {
     let duration = format!("{seconds}s");
     let how = [how, &["--duration", &duration]].concat();
     let report = load(&format!("127.0.0.1:{}", server.port), Some(cpu), &how)?;

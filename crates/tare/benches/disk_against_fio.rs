@@ -1,12 +1,12 @@
 //! `cargo bench -p tare --bench disk_against_fio [-- DIRECTORY [ROUNDS [BYTES_PER_S]]]`
 //!
-//! Whether `tare disk` and fio find the same disk: in each round both measure the four loads on
-//! files of the same size in the same directory, fio at the greatest depth that `tare disk` has
-//! found so far, the two in alternating order. Prints the ratio of the rates, tare over fio, with
-//! its 95 % interval. With a limit, both run in a cgroup that throttles reads and writes of the
-//! directory's device, after the rounds without: a throttle lets operations through in bursts, and
-//! a rate that is taken from too short a window is wrong by much more than its interval says. Needs
-//! fio, for a limit also root and cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
+//! Checks that `tare disk` and fio measure the same rates: in each round both run the four loads on
+//! files of the same size in the same directory, in alternating order, fio at the greatest depth
+//! that `tare disk` has found so far. Prints the ratio of the rates, tare over fio, with its 95 %
+//! interval. With a limit, further rounds run both in a cgroup that throttles reads and writes of
+//! the directory's device: a throttle lets operations through in bursts, and a rate from too short
+//! a window is wrong by much more than its interval indicates. Needs fio, for a limit also root and
+//! cgroup v1 blkio; takes about 25 s a round, with a limit 90 s.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::error::Error;
@@ -30,7 +30,7 @@ const LOADS: [(&str, &str, &str); 4] = [
 ];
 const SIZE: &str = "1G";
 
-/// Size of the files, and the time that `tare disk` gets.
+/// Returns the size of the files and the time budget of `tare disk`.
 fn scale(throttled: bool) -> (&'static str, &'static str) {
     match (tiny::words().1, throttled) {
         (true, _) => ("128M", "5s"),
@@ -96,7 +96,7 @@ fn compare(here: &Path, rounds: usize, throttle: Option<&Throttle>) -> Result<()
     Ok(())
 }
 
-/// A program, in the throttled cgroup where there is one.
+/// Returns the command for a program, in the throttled cgroup if there is one.
 fn command(program: &str, throttle: Option<&Throttle>) -> Command {
     let Some(throttle) = throttle else { return Command::new(program) };
     let mut command = Command::new("sh");
@@ -115,7 +115,7 @@ impl Throttle {
     fn new(directory: &Path, bytes_per_s: u64) -> Result<Self> {
         let number = fs::metadata(directory)?.dev();
         let device = (rustix::fs::major(number), rustix::fs::minor(number));
-        // A limit is of a whole disk; a partition's folder lies in its disk's.
+        // A limit applies to a whole disk; the directory of a partition is inside its disk's.
         let folder = fs::canonicalize(format!("/sys/dev/block/{}:{}", device.0, device.1))?;
         let disk = if folder.join("partition").exists() {
             folder.join("../dev")
@@ -140,7 +140,7 @@ impl Drop for Throttle {
     }
 }
 
-/// Operations per second of the four loads, and their depths.
+/// Runs `tare disk`; returns the operations per second of the four loads and raises `depths`.
 fn tare(
     directory: &Path,
     depths: &mut [u64; LOADS.len()],
@@ -150,7 +150,7 @@ fn tare(
     let output = command(env!("CARGO_BIN_EXE_tare"), throttle)
         .arg("disk")
         .arg(directory)
-        // Behind a throttle the file alone takes long.
+        // Behind a throttle, writing the file already takes long.
         .args(["--budget", budget, "--json", "--size", size, "--state"])
         .arg(directory.join("state"))
         .output()?;
@@ -169,8 +169,8 @@ fn tare(
     Ok(rates)
 }
 
-/// The same loads by fio, which fills its buffers with random bytes and scrambles them for each
-/// write. Its file is written in full before, past the page cache, as ours is.
+/// Runs the same loads with fio, which fills its buffers with random bytes and scrambles them for
+/// each write. Like ours, its file is first written in full, bypassing the page cache.
 fn fio(
     directory: &Path,
     depths: &[u64; LOADS.len()],
@@ -179,13 +179,13 @@ fn fio(
     let file = directory.join("fio");
     let (size, _) = scale(throttle.is_some());
     if !file.exists() {
-        let made = Command::new("fio")
+        let created = Command::new("fio")
             .args(["--name=x", "--direct=1", "--rw=write", "--bs=1m", "--end_fsync=1"])
             .args([format!("--filename={}", file.display()), format!("--size={size}")])
             .output()
             .map_err(|error| format!("cannot run fio (apt-get install fio): {error}"))?;
-        if !made.status.success() {
-            return Err(String::from_utf8_lossy(&made.stderr).into());
+        if !created.status.success() {
+            return Err(String::from_utf8_lossy(&created.stderr).into());
         }
     }
     let mut rates = Vec::new();
@@ -202,7 +202,7 @@ fn fio(
         let report: Value = serde_json::from_slice(&output.stdout)?;
         let side = if pattern.ends_with("read") { "read" } else { "write" };
         let rate = report["jobs"][0][side]["iops"].as_f64().filter(|rate| *rate > 0.0);
-        rates.push(rate.ok_or("fio moved nothing")?);
+        rates.push(rate.ok_or("fio transferred nothing")?);
     }
     Ok(rates)
 }

@@ -1,8 +1,8 @@
 //! `cargo bench -p tare --bench environments [-- ROUNDS]`
 //!
-//! How long it takes until a system in an environment answers, and until the environment is gone: a
-//! study with the schedule "trials", which starts every environment afresh in each round. Prints
-//! every start, then medians. Needs root, runc and nftables.
+//! Measures the time until a system in an environment answers, and the time to tear the environment
+//! down: a study with the schedule "trials", which starts every environment again in each round.
+//! Prints every start, then medians. Needs root, runc and nftables.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::collections::BTreeMap;

@@ -1,17 +1,19 @@
 //! `cargo bench -p tare --bench load -- SECONDS [ROUNDS] [rust-driver=PROGRAM] [TOOL=...]`
 //!
-//! CPU time that the client needs per operation of 300 bytes, 64 requests in flight, over 64
-//! connections and over 2, writes and reads, against one `tare db` on another CPU. Beside it, in
-//! the same rounds on the same CPUs against the same server: the bare Rust driver (`rust-driver`,
-//! built from tests/drivers/rust-scylla/examples/bare.rs) and other people's tools (see `tools`).
+//! Measures the CPU time that the client needs per operation of 300 bytes, 64 requests in flight,
+//! over 64 connections and over 2, writes and reads, against one `tare db` on another CPU. In the
+//! same rounds, on the same CPUs and against the same server, it also measures the bare Rust driver
+//! (`rust-driver`, built from tests/drivers/rust-scylla/examples/bare.rs) and third-party tools
+//! (see `tools`).
 //!
-//! Of `tare load` two figures: that of its threads in the window, as it prints it, and that of its
-//! whole process from start to end. Those of the tools are of their process between the edges of
-//! the window, after a lead-in (a Java one has compiled itself); that of the bare driver is what 3
-//! N operations need more than N. All are marginal, and ratios are taken to the whole process of
-//! `tare load`, the worst of its figures. Prints every run.
+//! `tare load` has two figures: its threads in the window, as it prints them, and its whole process
+//! from start to end. The figure of a tool is its process between the start and end of the window,
+//! after a lead-in (in which Java compiles a tool's code); that of the bare driver is the
+//! additional CPU time of 3 N operations over N. All are marginal. Ratios are relative to the whole
+//! process of `tare load`, the worse of its figures. Prints every run.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
+mod cpu_time;
 #[path = "database/server.rs"]
 #[allow(dead_code, reason = "this bench uses a part of it")]
 mod server;
@@ -27,7 +29,7 @@ use tare_stats as stats;
 
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
-/// Operations in a second of a run of the bare driver; it takes about so long.
+/// Operations of the bare driver for each second of a run; it does about this many per second.
 const DRIVER_PER_S: u64 = 20_000;
 
 /// One run of a client.
@@ -54,7 +56,7 @@ fn main() -> Result<()> {
     server.populate(client_cpu, tools::ROWS)?;
     let driver = words.iter().find_map(|word| word.strip_prefix("rust-driver="));
     if driver.is_none() {
-        println!("skipped: rust-driver: no rust-driver=... says where it is");
+        println!("skipped: rust-driver: not found; pass rust-driver=...");
     }
     let mut others = tools::all(&words, client_cpu, server.port, &scratch.path().join("tools"))?;
     println!("{:>5}  {:<24}{:<7}{:>12}{:>14}", "round", "client", "what", "op/s", "CPU µs/op");
@@ -94,7 +96,7 @@ fn main() -> Result<()> {
     server.stop()
 }
 
-/// Prints means and, for other clients, how many times what `tare load` needs.
+/// Prints means and, for other clients, the ratio to `tare load`.
 fn summary(runs: &[Run]) {
     for operation in ["write", "read"] {
         let of = |client: &str| -> Vec<(u64, f64)> {
@@ -134,8 +136,8 @@ fn summary(runs: &[Run]) {
     }
 }
 
-/// Operations/s and CPU time per operation of `tare load`: of its threads in the window, and of its
-/// process from start to end.
+/// Returns operations/s and CPU time per operation of `tare load`: of its threads in the window,
+/// and of its process from start to end.
 fn ours(
     server: &Server,
     cpu: u32,
@@ -147,37 +149,27 @@ fn ours(
     let duration = format!("{seconds}s");
     let words = ["--operation", operation, "--connections", &connections, "--in-flight", "64"];
     let mut load = server.load(cpu, tools::ROWS, &words);
-    let before = children_cpu_us();
+    let before = cpu_time::of_children_us();
     // Without a lead-in every operation is in the window.
     let words = ["--duration", &duration, "--keys", "uniform", "--lead-in", "0s"];
     let output = load.args(words).output()?;
-    let process_us = children_cpu_us() - before;
+    let process_us = cpu_time::of_children_us() - before;
     let per_s = figure(&output.stdout, "throughput_per_s")?;
     let threads_us = figure(&output.stdout, "client_cpu_us_per_operation")?;
     let operations = figure(&output.stdout, "operations")?;
     Ok([(per_s, threads_us), (per_s, process_us / operations)])
 }
 
-/// CPU time of the bare driver for so many operations, in µs, its start included.
+/// Returns the CPU time of the bare driver for `count` operations in µs, its start included.
 fn bare(program: &str, operation: &str, count: u64, port: u16, cpu: u32) -> Result<f64> {
     let mut command = Command::new("taskset");
     command.args(["--cpu-list", &cpu.to_string(), program]);
     command.args([&format!("127.0.0.1:{port}"), operation, &count.to_string()]);
-    let before = children_cpu_us();
+    let before = cpu_time::of_children_us();
     let output = command.stderr(Stdio::inherit()).output()?;
     let done: u64 = String::from_utf8(output.stdout)?.trim().parse().unwrap_or_default();
     if !output.status.success() || done != count {
         return Err(format!("{program} did {done} operations of {count}").into());
     }
-    Ok(children_cpu_us() - before)
-}
-
-/// CPU time of this process's ended children, in µs (`/proc/self/stat`, fields 16 and 17, ticks of
-/// 10 ms).
-fn children_cpu_us() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let rest = text.rsplit(')').next().unwrap_or_default();
-    let ticks =
-        rest.split_whitespace().skip(13).take(2).filter_map(|field| field.parse::<f64>().ok());
-    ticks.sum::<f64>() * 10_000.0
+    Ok(cpu_time::of_children_us() - before)
 }

@@ -1,9 +1,9 @@
 //! `cargo bench -p tare --bench probes [-- SLICES]`
 //!
-//! What all probes cost together: one native environment under closed-loop load, slices with every
-//! probe and slices with none, in pairs of changing order. Prints what each probe takes at an edge,
-//! every pair, and the throughput with probes over that without, with its interval. The promise is
-//! a cost of at most 0.5 %. Needs root.
+//! Measures the cost of all probes together: one native environment under closed-loop load, slices
+//! with every probe and slices with none, in pairs of alternating order. Prints the time of each
+//! probe at the start and end of a slice, every pair, and the throughput with probes over that
+//! without, with its interval. The promised cost is at most 0.5 %. Needs root.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 use std::error::Error;
@@ -24,7 +24,7 @@ mod tiny;
 
 type Result<T> = std::result::Result<T, Box<dyn Error + Send + Sync>>;
 
-/// As in the study that ships.
+/// The window of the studies that ship.
 const WINDOW: Duration = Duration::from_millis(300);
 const LEAD_IN: Duration = Duration::from_millis(50);
 
@@ -49,7 +49,7 @@ fn workload() -> WorkloadSpec {
     }
 }
 
-/// A probe with what it took, in order of the slices.
+/// A probe with its times, in order of the slices.
 struct Timed {
     probe: Box<dyn Probe>,
     prepare: Vec<Duration>,
@@ -70,7 +70,7 @@ fn median(times: &[Duration]) -> f64 {
     times.get(times.len() / 2).copied().unwrap_or(f64::NAN)
 }
 
-/// Operations/s of one slice.
+/// Runs one slice and returns its operations/s.
 fn slice(
     driver: &mut TareLoad,
     target: TargetId,
@@ -130,8 +130,8 @@ fn measure(
 ) -> Result<()> {
     let spec = SystemSpec { name: "tare-db".into(), options: Vec::new() };
     let client = Some(factory.client_namespace());
-    let way = ClientRoute { namespace: client.map(Into::into) };
-    let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &way)?;
+    let route = ClientRoute { namespace: client.map(Into::into) };
+    let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &route)?;
     let mut driver = TareLoad::start(program, &cpus.client, client, factory.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
     let target = driver.open(endpoint.address, Duration::from_secs(30))?;
@@ -141,7 +141,7 @@ fn measure(
     let scope = Scope { system, layer, client, data: endpoint.data };
     let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all);
     for (name, error) in missing {
-        println!("not here: {name}: {error}");
+        println!("unavailable: {name}: {error}");
     }
     let timed = |probe| Timed { probe, prepare: vec![], begin: vec![], end: vec![] };
     let mut probes: Vec<Timed> = opened.into_iter().map(timed).collect();
@@ -164,11 +164,11 @@ fn measure(
         println!("{pair:>5}{with:>16.0}{without:>16.0}{:>8.3}", with / without);
         pairs.push((with, without));
     }
-    tell(&probes, &pairs);
+    print_summary(&probes, &pairs);
     Ok(())
 }
 
-fn tell(probes: &[Timed], pairs: &[(f64, f64)]) {
+fn print_summary(probes: &[Timed], pairs: &[(f64, f64)]) {
     println!("\n{:<18}{:>12}{:>12}{:>12}   µs, medians", "probe", "prepare", "begin", "end");
     let mut sums = [0.0; 3];
     for one in probes {

@@ -1,21 +1,22 @@
-//! `cargo bench -p tare --bench stall_truth -- SECONDS [PERIOD] [connections=N] [rate=N] [TOOL=...]`
+//! `cargo bench -p tare --bench stall_truth -- \
+//!  SECONDS [PERIOD] [connections=N] [rate=N] [TOOL=...]`
 //!
-//! What `tare load` says of a server that stops for 1 s in every PERIOD (10 s) at half of its
-//! capacity, beside what arithmetic says. A `tare db` is stopped and continued (SIGSTOP, SIGCONT)
-//! while an open loop asks it; how long each stop took is measured here.
+//! Compares the p99.9 that `tare load` prints for a server that stops for 1 s in every PERIOD (10
+//! s) at half of its capacity with the calculated one. A `tare db` is stopped and continued
+//! (SIGSTOP, SIGCONT) under an open loop; the length of each stop is measured here.
 //!
-//! The arithmetic: operations are due R times a second, the server stands still from 0 to S and
-//! then serves C a second in their order. The operation due at t is served when the R t before it
-//! have been, at S + R t / C, which is S - t (1 - R / C) after it was due; at t = S / (1 - R / C)
-//! nothing waits any more. So a stop delays R S C / (C - R) operations, and their response times
-//! lie evenly between 0 and S. The p99.9 is the time that one in a thousand of all operations is
-//! above. What C is hardly matters: at one stop of 1 s in 10 s the p99.9 is 0.990 S if C is endless
-//! and 0.995 S if it is 2 R.
+//! The calculation: operations are due R times a second, the server is stopped from 0 to S and then
+//! serves C a second in their order. The operation due at t is served when the R t before it have
+//! been, at S + R t / C, which is S - t (1 - R / C) after it was due; from t = S / (1 - R / C) on
+//! nothing waits. So a stop delays R S C / (C - R) operations, and their response times are evenly
+//! distributed between 0 and S. The p99.9 is the time that one in a thousand of all operations
+//! exceeds. C hardly matters: at one stop of 1 s in 10 s the p99.9 is 0.990 S if C is infinite and
+//! 0.995 S if it is 2 R.
 //!
-//! Prints the stops, the arithmetic and what was printed; fails above 2 %. Then the same server
-//! stops under a closed loop and under other people's tools (see `tools`), each at `rate`
-//! (5,000/s), which all of them can hold: what those print who do not count from when an operation
-//! was due.
+//! Prints the stops, the calculated and the printed figures; fails above 2 %. Then the same server
+//! stops under a closed loop and under third-party tools (see `tools`), each at `rate` (5,000/s),
+//! which all of them can sustain, to show the figures of tools that do not count from when an
+//! operation was due.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 #[path = "database/server.rs"]
@@ -35,14 +36,14 @@ type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 /// Share of the arithmetic truth that the measured p99.9 may differ by.
 const TOLERANCE: f64 = 0.02;
-/// How long the server stands still.
+/// How long the server is stopped.
 const STOP: Duration = Duration::from_secs(1);
 
 fn main() -> Result<()> {
     let (words, tiny) = tiny::words();
     let mut numbers = words.iter().filter_map(|word| word.parse::<u64>().ok());
     let Some(seconds) = numbers.next().or(tiny.then_some(4)) else {
-        println!("skipped: stall_truth: say for how many seconds, such as 60");
+        println!("skipped: stall_truth: name the seconds of a run, such as 60");
         return Ok(());
     };
     let period = Duration::from_secs(numbers.next().unwrap_or(if tiny { 2 } else { 10 }));
@@ -53,13 +54,13 @@ fn main() -> Result<()> {
     let (server_cpu, client_cpu) = cpus()?;
     let scratch = scratch()?;
     let data = scratch.path().join("data");
-    // Whether the disk is quick is another question than what a stop costs.
+    // The speed of the disk must not affect the result.
     let durability = ["--durability", "periodic"];
     let server = Server::start(&data, &server_cpu.to_string(), &durability)?;
     server.populate(client_cpu, tools::ROWS)?;
     let bench = Bench { server, client_cpu, period, length: Duration::from_secs(seconds) };
 
-    let closed = bench.ask(&["--connections", &connections, "--duration", "5s"]).output()?;
+    let closed = bench.load(&["--connections", &connections, "--duration", "5s"]).output()?;
     let capacity = figure(&closed.stdout, "throughput_per_s")?;
     println!("capacity {capacity:.0} op/s (closed loop, 64 in flight, {connections} connections)");
     let half_rate = (capacity / 2.0).round();
@@ -70,7 +71,7 @@ fn main() -> Result<()> {
         let (printed, stops) =
             bench.stopped(&["--connections", &connections, "--rate", &rate_text])?;
         let truth = truth(&stops, rate, capacity, rate * bench.length.as_secs_f64());
-        differences.push(tell(&printed, &stops, rate, capacity, truth)?);
+        differences.push(print_and_compare(&printed, &stops, rate, capacity, truth)?);
     }
     let (closed, _) = bench.stopped(&["--connections", &connections, "--in-flight", "64"])?;
     let p999_s = figure(&closed, "service/p999_ns")? / 1e9;
@@ -90,8 +91,15 @@ fn main() -> Result<()> {
     Ok(())
 }
 
-/// Prints what came of an open loop; returns by which share its p99.9 differs from the truth.
-fn tell(printed: &[u8], stops: &[Duration], rate: f64, capacity: f64, truth: f64) -> Result<f64> {
+/// Prints the result of an open loop; returns by which share its p99.9 differs from the calculated
+/// one.
+fn print_and_compare(
+    printed: &[u8],
+    stops: &[Duration],
+    rate: f64,
+    capacity: f64,
+    truth: f64,
+) -> Result<f64> {
     let seconds: Vec<String> =
         stops.iter().map(|stop| format!("{:.4}", stop.as_secs_f64())).collect();
     println!("\ntare load, open loop at {rate:.0}/s; stops in s: {}", seconds.join(" "));
@@ -101,7 +109,7 @@ fn tell(printed: &[u8], stops: &[Duration], rate: f64, capacity: f64, truth: f64
     let measured = figure(printed, "response/p999_ns")? / 1e9;
     let difference = measured / truth - 1.0;
     println!(
-        "p99.9 by arithmetic {truth:.4} s, printed {measured:.4} s, {:+.2} %",
+        "p99.9 calculated {truth:.4} s, printed {measured:.4} s, {:+.2} %",
         100.0 * difference
     );
     for name in ["response/p50_ns", "response/p99_ns", "response/max_ns", "service/p999_ns"] {
@@ -113,12 +121,12 @@ fn tell(printed: &[u8], stops: &[Duration], rate: f64, capacity: f64, truth: f64
     Ok(difference.abs())
 }
 
-/// How many operations a stop delays.
+/// Returns how many operations a stop delays.
 fn delayed(stop: Duration, rate: f64, capacity: f64) -> f64 {
     rate * stop.as_secs_f64() * capacity / (capacity - rate)
 }
 
-/// The response time in s that one in a thousand of `operations` exceeds, by bisection.
+/// Returns the response time in s that one in a thousand of `operations` exceeds, by bisection.
 fn truth(stops: &[Duration], rate: f64, capacity: f64, operations: f64) -> f64 {
     let above = |limit_s: f64| -> f64 {
         let share = |stop: &Duration| (1.0 - limit_s / stop.as_secs_f64()).max(0.0);
@@ -132,7 +140,7 @@ fn truth(stops: &[Duration], rate: f64, capacity: f64, operations: f64) -> f64 {
     low
 }
 
-/// A server that can be stopped, and for how long it is asked.
+/// A server that can be stopped, and the length of each load.
 struct Bench {
     server: Server,
     client_cpu: u32,
@@ -141,27 +149,28 @@ struct Bench {
 }
 
 impl Bench {
-    fn ask(&self, words: &[&str]) -> std::process::Command {
+    fn load(&self, words: &[&str]) -> std::process::Command {
         self.server.load(self.client_cpu, tools::ROWS, words)
     }
 
-    /// What `tare load` prints of a server that is stopped while it loads it, and how long it was.
+    /// Runs `tare load` while the server is stopped periodically; returns its output and the length
+    /// of each stop.
     fn stopped(&self, words: &[&str]) -> Result<(Vec<u8>, Vec<Duration>)> {
         let duration = format!("{}s", self.length.as_secs());
         let words = [words, &["--lead-in", "1s", "--duration", &duration]].concat();
-        let child = self.ask(&words).spawn()?;
+        let child = self.load(&words).spawn()?;
         let begin = Instant::now() + Duration::from_secs(1);
         let stops = stop_each(self.server.pid(), self.period, begin, self.length)?;
         Ok((child.wait_with_output()?.stdout, stops))
     }
 
-    /// Prints what another tool says of the server.
+    /// Prints the result of a third-party tool.
     fn other(&self, tool: &mut tools::Tool, rate: f64, capacity: f64) -> Result<()> {
         let (pid, period, length) = (self.server.pid(), self.period, self.length);
         let mut stopper = None;
         let mut begin = || {
             let begin = Instant::now();
-            // No error passes from thread to thread: it is told as no stops.
+            // An error of this thread shows as zero stops.
             let stop = move || stop_each(pid, period, begin, length).unwrap_or_default();
             stopper = Some(std::thread::spawn(stop));
         };
@@ -169,13 +178,13 @@ impl Bench {
         let stops = stopper.and_then(|stopper| stopper.join().ok()).unwrap_or_default();
         let load = load?;
         let truth = truth(&stops, rate, capacity, rate * length.as_secs_f64());
-        let asked = rate * load.window_ns as f64 / 1e9;
+        let due = rate * load.window_ns as f64 / 1e9;
         let shown = |bytes: &[u8]| match histogram::decode(bytes) {
             Ok(times) if !times.is_empty() => quantiles(&times),
             _ => "none".into(),
         };
         println!(
-            "\n{}, {rate:.0}/s: {} operations of {asked:.0} in {} stops; p99.9 by arithmetic {truth:.4} s",
+            "\n{}, {rate:.0}/s: {} operations of {due:.0} in {} stops; p99.9 calculated {truth:.4} s",
             tool.name,
             load.operations,
             stops.len()
@@ -192,8 +201,8 @@ fn quantiles(times: &Histogram) -> String {
     format!("p50 {:.4} p99 {:.4} p99.9 {:.4} max {max_s:.4} s", s(0.5), s(0.99), s(0.999))
 }
 
-/// Stops a process for 1 s in the middle of each period of a load from `begin` on; returns how long
-/// each stop took.
+/// Stops a process for 1 s in the middle of each period of a load that starts at `begin`; returns
+/// the length of each stop.
 fn stop_each(
     pid: u32,
     period: Duration,

@@ -1,4 +1,4 @@
-//! Bad input through the built program: one clear line, the documented exit code, nothing lost.
+//! Bad input to the built program: one clear line, the documented exit code, and no lost data.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -37,7 +37,7 @@ fn scratch() -> tempfile::TempDir {
 }
 
 #[test]
-fn a_wrong_command_line_is_usage() {
+fn a_wrong_command_line_is_a_usage_error() {
     let here = scratch();
     check(here.path(), &[], 2, &["Usage"]);
     check(here.path(), &["wiegh"], 2, &["wiegh", "weigh"]);
@@ -49,7 +49,7 @@ fn a_wrong_command_line_is_usage() {
 }
 
 #[test]
-fn a_study_that_cannot_be_used_says_where() {
+fn an_invalid_study_is_refused_with_its_position() {
     let here = scratch();
     let study = here.path().join("s.toml");
     let with = |text: &str| fs::write(&study, format!("{STUDY}{text}")).unwrap();
@@ -70,7 +70,7 @@ fn a_study_that_cannot_be_used_says_where() {
 }
 
 #[test]
-fn what_is_no_data_of_the_database_is_said_so() {
+fn files_that_are_no_database_are_refused() {
     let here = scratch();
     fs::write(here.path().join("00000001.table"), [7; 8192]).unwrap();
     check(here.path(), &["db", "check", "."], 3, &["no data directory"]);
@@ -81,7 +81,7 @@ fn what_is_no_data_of_the_database_is_said_so() {
 }
 
 #[test]
-fn a_file_that_is_no_record_is_said_so() {
+fn a_file_that_is_no_record_is_refused() {
     let here = scratch();
     fs::write(here.path().join("text.tare"), "not a record").unwrap();
     fs::write(here.path().join("empty.tare"), "").unwrap();
@@ -105,8 +105,8 @@ fn a_busy_port_is_one_line() {
 }
 
 #[test]
-fn a_runtime_that_is_missing_is_one_line() {
-    if skipped("a_runtime_that_is_missing_is_one_line", &[Need::Root]) {
+fn a_missing_runtime_is_one_line() {
+    if skipped("a_missing_runtime_is_one_line", &[Need::Root]) {
         return;
     }
     let here = scratch();
@@ -122,8 +122,8 @@ fn a_runtime_that_is_missing_is_one_line() {
 }
 
 #[test]
-fn without_root_weigh_says_so() {
-    if skipped("without_root_weigh_says_so", &[Need::Root, Need::Program("setpriv")]) {
+fn weigh_without_root_is_refused() {
+    if skipped("weigh_without_root_is_refused", &[Need::Root, Need::Program("setpriv")]) {
         return;
     }
     let here = scratch();

@@ -1,5 +1,5 @@
-//! A reader of the output that goes away (`tare list | head -1`): the program ends with its own
-//! exit code and without a word, and a study that runs is removed from the host.
+//! A reader that closes the output early (`tare list | head -1`): the program exits silently with
+//! an exit code of its own, and a running study is removed from the host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -16,7 +16,7 @@ use tare_testkit::{Need, skipped, tiny};
 /// `Exit::OutputClosed`.
 const CLOSED: Option<i32> = Some(141);
 
-/// A study of the fake world, which touches nothing of the host.
+/// A study with fake environments, which does not touch the host.
 const FAKE: &str = r#"
 name = "fake"
 title = "Nothing real"
@@ -49,15 +49,14 @@ column_bytes = 64
 keys = "gaussian"
 "#;
 
-/// A standard stream whose reader is gone already, so that the first write fails.
+/// A standard stream whose reader is already closed, so that the first write fails.
 fn closed() -> Stdio {
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);
     writer.into()
 }
 
-/// Runs the command with standard output closed; returns its exit code and what it says on standard
-/// error.
+/// Runs the command with standard output closed; returns its exit code and its standard error.
 fn without_reader(words: &[&str], folder: &Path) -> (Option<i32>, String) {
     let output = tare().args(words).current_dir(folder).stdout(closed()).output().unwrap();
     (output.status.code(), stderr(&output))
@@ -70,8 +69,8 @@ fn fake_record(folder: &Path) {
 }
 
 #[test]
-fn cheap_commands_end_without_a_word() {
-    // The doctor and the list boot a user-mode kernel where one is installed.
+fn commands_exit_silently_when_stdout_is_closed() {
+    // `tare doctor` and `tare list` boot a user-mode kernel where one is installed.
     let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let folder = here.path();
@@ -102,7 +101,7 @@ fn cheap_commands_end_without_a_word() {
 }
 
 #[test]
-fn an_error_that_nobody_reads_ends_like_any_other_line() {
+fn a_closed_stderr_has_the_same_exit_code() {
     let here = tempfile::tempdir().unwrap();
     for words in [&["report", "missing.tare"][..], &["no-such-command"]] {
         let status = tare()
@@ -117,11 +116,11 @@ fn an_error_that_nobody_reads_ends_like_any_other_line() {
 }
 
 #[test]
-fn a_study_whose_result_nobody_reads_has_its_record() {
+fn the_record_is_complete_when_stdout_is_closed() {
     let here = tempfile::tempdir().unwrap();
     fs::write(here.path().join("fake.toml"), FAKE).unwrap();
     let words = ["weigh", "fake.toml", "-o", "fake.tare", "--progress", "lines"];
-    // Standard output is closed before the result; standard error is read to its end.
+    // Standard output is closed before the result is printed; standard error is read to the end.
     let (code, said) = without_reader(&words, here.path());
     assert_eq!(code, CLOSED, "{said}");
     assert!(!said.contains("panic") && !said.contains("tare:"), "{said}");
@@ -129,13 +128,13 @@ fn a_study_whose_result_nobody_reads_has_its_record() {
     assert!(report.status.success(), "{}", stderr(&report));
 }
 
-/// Runs the command with both streams on one pipe, whose reader goes away after so many lines.
-/// Returns its exit code and the lines.
+/// Runs the command with both streams on one pipe, whose reader is closed after `lines` lines.
+/// Returns the exit code and those lines.
 fn read_some(mut command: Command, lines: usize) -> (Option<i32>, Vec<String>) {
     let (reader, writer) = std::io::pipe().unwrap();
     command.stdout(writer.try_clone().unwrap()).stderr(writer);
     let mut child = command.spawn().unwrap();
-    // The command holds the writing ends too.
+    // `command` holds the writing ends too.
     drop(command);
     let mut reader = BufReader::new(reader);
     let mut seen = Vec::new();
@@ -149,14 +148,14 @@ fn read_some(mut command: Command, lines: usize) -> (Option<i32>, Vec<String>) {
 }
 
 #[test]
-fn a_study_that_is_read_in_part_leaves_the_host_as_it_was() {
+fn a_reader_leaving_mid_study_leaves_the_host_unchanged() {
     let needs = [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
-    if skipped("a_study_that_is_read_in_part_leaves_the_host_as_it_was", &needs) {
+    if skipped("a_reader_leaving_mid_study_leaves_the_host_unchanged", &needs) {
         return;
     }
     let _alone = host_state::alone();
     let before = HostState::read();
-    // While the environments start, and once all of them are up.
+    // While the environments start, and once all of them run.
     for lines in [1, 3] {
         let here = tempfile::tempdir().unwrap();
         let state = here.path().join("state");
@@ -168,7 +167,7 @@ fn a_study_that_is_read_in_part_leaves_the_host_as_it_was() {
             .current_dir(here.path());
         let (code, seen) = read_some(command, lines);
         assert_eq!(code, CLOSED, "{seen:?}");
-        assert!(seen.iter().all(|line| !line.is_empty()), "it ended by itself: {seen:?}");
+        assert!(seen.iter().all(|line| !line.is_empty()), "the output ended early: {seen:?}");
         let left = before.difference(&HostState::read());
         assert!(left.is_empty(), "after {lines} lines:\n{}", left.join("\n"));
         let journals: Vec<_> = fs::read_dir(state.join("runs")).unwrap().collect();

@@ -1,4 +1,5 @@
-//! `tare compare` through the built program, on records of the fake world, whose costs are known.
+//! `tare compare` through the built program, on records of fake environments, whose costs are
+//! known.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -15,7 +16,7 @@ fn weigh(here: &Path, study: &str, seed: &str, file: &str) {
 }
 
 #[test]
-fn two_records_of_one_truth_do_not_differ_and_money_does() {
+fn equal_costs_do_not_differ_but_prices_do() {
     let here = tempfile::tempdir().unwrap();
     weigh(here.path(), "fake", "1", "metal.tare");
     weigh(here.path(), "fake", "2", "cloud.tare");
@@ -61,7 +62,7 @@ fn two_records_of_one_truth_do_not_differ_and_money_does() {
 }
 
 #[test]
-fn a_changed_study_is_said_and_a_page_is_written() {
+fn a_changed_study_is_reported_and_a_page_written() {
     let here = tempfile::tempdir().unwrap();
     let study = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml");
     let text = fs::read_to_string(study).unwrap();

@@ -1,5 +1,5 @@
-//! Counters per operation through the built program, on real runtimes: what only one environment
-//! has shows in its counters, and the report says so in text, JSON and HTML.
+//! Counters per operation through the built program, on real runtimes: each environment has its own
+//! counters, and the report shows them in text, JSON and HTML.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -14,8 +14,8 @@ const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
 
 #[test]
-fn each_environment_is_seen_by_its_own_counters() {
-    if skipped("each_environment_is_seen_by_its_own_counters", &NEEDS) {
+fn each_environment_has_its_own_counters() {
+    if skipped("each_environment_has_its_own_counters", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -33,7 +33,7 @@ fn each_environment_is_seen_by_its_own_counters() {
         let of = |one: &&serde_json::Value| one["name"] == name && one["phase"] == "capacity";
         counters.iter().find(of).map(|one| one["value"]["value"].as_f64().unwrap())
     };
-    // The kernel's, on every host.
+    // Counters that every kernel has.
     for environment in ["native", "runc bridge", "runc proxy"] {
         for name in [
             "system_switches_voluntary",
@@ -49,12 +49,12 @@ fn each_environment_is_seen_by_its_own_counters() {
             assert!(seen.is_some_and(|value| value >= 0.0), "{name} of {environment}: {seen:?}");
         }
     }
-    // Rows of 5 x 64 bytes come in whole through each environment's own device.
+    // Whole rows of 5 x 64 bytes arrive through each environment's own device.
     for environment in ["native", "runc bridge", "runc proxy"] {
         let bytes = value(environment, "system_net_in_bytes").unwrap();
         assert!(bytes >= 320.0, "{environment}: {bytes}");
     }
-    // Only the proxy is a layer with processes.
+    // Only the proxy layer has processes.
     assert!(value("runc proxy", "layer_switches_voluntary").is_some());
     assert_eq!(value("runc bridge", "layer_switches_voluntary"), None);
     assert!(value("runc bridge", "system_net_eth0_in_bytes").unwrap() >= 320.0);
@@ -65,7 +65,7 @@ fn each_environment_is_seen_by_its_own_counters() {
     assert!(text.contains("system_switches_voluntary"), "{text}");
     let page = fs::read_to_string(here.path().join("c.html")).unwrap();
     assert!(page.contains("Counters per operation") && page.contains("system_net_in_bytes"));
-    // A probe that the host cannot serve at all is a doubt about the record and not about a slice.
+    // A probe that does not work on this host is a doubt about the record, not about a slice.
     let doubts = report["doubts"].as_array().unwrap().iter().filter(|one| !one["slice"].is_null());
     let failed: Vec<_> = doubts.filter(|one| one["doubt"]["kind"] == "probe_failed").collect();
     assert!(failed.is_empty(), "{failed:?}");

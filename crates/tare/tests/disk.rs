@@ -1,4 +1,4 @@
-//! `tare disk` through the built program, on a loop device with ext4 that the test makes.
+//! `tare disk` through the built program, on a loop device with ext4 that the test creates.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -38,7 +38,7 @@ impl Drop for Loop {
     }
 }
 
-/// One with ext4 on it, mounted; unmounted on drop, before the loop device goes.
+/// A mounted ext4 on a loop device; unmounted on drop, before the loop device is detached.
 struct Disk {
     device: PathBuf,
     point: PathBuf,
@@ -66,7 +66,7 @@ impl Disk {
         run_in(self.state.parent().unwrap(), all)
     }
 
-    /// Runs it, expects this exit code and one line with these words.
+    /// Runs `tare disk`; expects this exit code and one line on stderr that contains these words.
     fn refuses(&self, path: &Path, arguments: &[&str], exit: i32, words: &str) {
         let output = self.run(path, arguments);
         let said = stderr(&output);
@@ -83,7 +83,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // A program that was just killed may hold it a little longer.
+        // A program that was just killed may keep the mount busy a little longer.
         for _ in 0..50 {
             let unmounted = Command::new("umount").arg(&self.point).output();
             if unmounted.is_ok_and(|output| output.status.success()) {
@@ -111,15 +111,15 @@ fn kinds(report: &serde_json::Value) -> Vec<&str> {
 }
 
 #[test]
-fn a_loop_device_with_ext4_from_end_to_end() {
-    if skipped("a_loop_device_with_ext4_from_end_to_end", &NEEDS) {
+fn a_loop_device_with_ext4_is_measured_end_to_end() {
+    if skipped("a_loop_device_with_ext4_is_measured_end_to_end", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
     let disk = Disk::new();
     let name = disk.device.file_name().unwrap().to_str().unwrap().to_string();
 
-    // A directory: all four loads, a picture, Seastar's file, nothing left.
+    // A directory: all four loads, the map, Seastar's file; nothing is left behind.
     let (map, yaml) = (disk.state.with_file_name("m.svg"), disk.state.with_file_name("p.yaml"));
     let size = ["--size", "128M", "--json"];
     let pictures = ["--map", map.to_str().unwrap(), "--io-properties", yaml.to_str().unwrap()];
@@ -154,14 +154,14 @@ fn a_loop_device_with_ext4_from_end_to_end() {
     fs::write(&file, "small").unwrap();
     disk.refuses(&file, &[], 4, "128 MiB");
 
-    // No room, and a device that is in use.
+    // Too little space, and a device that is in use.
     disk.refuses(&disk.point, &["--size", "10G"], 1, "no room for 10240 MiB");
     let device = disk.device.to_str().unwrap().to_string();
     disk.refuses(&disk.device, &["--destroy-data-on", &device], 4, "is mounted on");
     disk.refuses(&disk.device, &["--destroy-data-on", "/dev/null"], 4, "would be destroyed");
 
-    // Not in use: read without the flag, written over with it. Never mounted, because a mount may
-    // live on in another mount namespace.
+    // An unused device is only read without the flag and overwritten with it. This one is never
+    // mounted, because a mount may persist in another mount namespace.
     let raw = Loop::new();
     let report = json(&disk.run(&raw.device, &["--json"]));
     assert_eq!(report["loads"].as_array().unwrap().len(), 2);
@@ -180,8 +180,8 @@ fn a_loop_device_with_ext4_from_end_to_end() {
 }
 
 #[test]
-fn killed_at_any_moment_clean_removes_the_file() {
-    if skipped("killed_at_any_moment_clean_removes_the_file", &NEEDS) {
+fn clean_removes_the_file_of_a_killed_run() {
+    if skipped("clean_removes_the_file_of_a_killed_run", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -209,7 +209,7 @@ fn killed_at_any_moment_clean_removes_the_file() {
 }
 
 #[test]
-fn caches_are_refused_by_name() {
+fn paths_without_a_block_device_are_refused() {
     let here = tempfile::tempdir().unwrap();
     let check = |path: &str, words: &str| {
         let output = run_in(here.path(), ["disk", path]);

@@ -1,6 +1,5 @@
-//! Systems weighed with other people's load tools, through the built program: a tiny study each, in
-//! a process and, where the tool is quick to start, in a container, and the host as it was
-//! afterwards.
+//! Systems weighed with third-party load tools, through the built program: a tiny study each, in a
+//! process and, where the tool starts quickly, in a container; the host is unchanged afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -15,7 +14,7 @@ use tare_testkit::{Need, Reason, skipped};
 const ALWAYS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
 
-/// The baseline alone, and a container beside it.
+/// The baseline, and a container.
 const PROCESS: &str = "[[environment]]\nname = \"native\"\nruntime = \"process\"\n";
 const BOX: &str = "[[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n";
 
@@ -39,13 +38,13 @@ fn weigh(
     let words = ["weigh", "study.toml", "--output", "out.tare", "--json", "--state"];
     let mut command = tare();
     command.args(words).arg(&state).current_dir(folder.path());
-    // What starts fast serves here.
+    // Fast start-up matters more here than peak speed.
     command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC");
     (command.output().unwrap(), folder)
 }
 
-/// Every environment has figures in these phases, each with histograms of this kind, the client's
-/// CPU time among them, and nothing of the run is left.
+/// Checks that every environment has figures in these phases, including the client's CPU time, each
+/// with a histogram of this kind, and that nothing of the run is left.
 fn assert_weighed(output: &Output, folder: &Path, phases: &[(&str, &str)]) {
     let said = stderr(output);
     assert!(output.status.success(), "{said}");
@@ -85,7 +84,7 @@ fn assert_weighed(output: &Output, folder: &Path, phases: &[(&str, &str)]) {
     assert!(left.is_empty(), "processes are left: {left:?}");
 }
 
-/// Doubts of a kind in the record.
+/// Returns the number of doubts of a kind in the record.
 fn doubts(folder: &Path, kind: &str) -> u32 {
     let database = rusqlite::Connection::open(folder.join("out.tare")).unwrap();
     let count = "SELECT count(*) FROM doubts WHERE kind = ?1";
@@ -93,7 +92,7 @@ fn doubts(folder: &Path, kind: &str) -> u32 {
 }
 
 const SHORT: &str = "rounds = 2\nwindow = \"500ms\"\nlead_in = \"200ms\"";
-/// Of tools that take seconds to start.
+/// The schedule for tools that take seconds to start.
 const ONCE: &str = "rounds = 1\nwindow = \"1s\"\nlead_in = \"400ms\"";
 
 #[test]
@@ -126,8 +125,8 @@ fn postgres_is_weighed_with_pgbench() {
 }
 
 #[test]
-fn the_database_is_weighed_with_workloads_by_name() {
-    let test = "the_database_is_weighed_with_workloads_by_name";
+fn tare_db_is_weighed_with_named_workloads() {
+    let test = "tare_db_is_weighed_with_named_workloads";
     if skipped(test, &ALWAYS) {
         return;
     }
@@ -139,18 +138,19 @@ fn the_database_is_weighed_with_workloads_by_name() {
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "operation_errors"), 0);
     let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
-    assert!(page.contains("ycsb-e, a workload that ships"), "the page says what was asked");
+    assert!(page.contains("ycsb-e, a workload that ships"), "the page names the workload");
     let (output, _folder) = weigh(pair, &[PROCESS], short, "workload = \"ycsb-z\"");
     let said = stderr(&output);
     assert!(!output.status.success() && said.contains("did you mean \"ycsb-"), "{said}");
 }
 
-/// A file in what the harness of other people's clients (tests/drivers) has got and built.
-fn got(test: &str, client: &str, file: &str) -> Option<PathBuf> {
+/// Returns a file that the harness of third-party clients (tests/drivers) has downloaded or built;
+/// skips the test if there is none.
+fn cached(test: &str, client: &str, file: &str) -> Option<PathBuf> {
     let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let told = std::env::var_os("TARE_DRIVERS_CACHE").map(PathBuf::from);
+    let chosen = std::env::var_os("TARE_DRIVERS_CACHE").map(PathBuf::from);
     let usual = [PathBuf::from("/var/cache/tare/drivers"), repository.join("target/drivers")];
-    let roots = told.map_or_else(|| usual.to_vec(), |told| vec![told]);
+    let roots = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
     let found = roots.iter().map(|root| root.join(file)).find(|path| path.exists());
     if found.is_none() {
         tare_testkit::skip(test, Reason::not_installed(format!("{client} (tests/drivers)")));
@@ -159,12 +159,12 @@ fn got(test: &str, client: &str, file: &str) -> Option<PathBuf> {
 }
 
 #[test]
-fn the_database_is_weighed_with_cassandra_stress() {
-    let test = "the_database_is_weighed_with_cassandra_stress";
+fn tare_db_is_weighed_with_cassandra_stress() {
+    let test = "tare_db_is_weighed_with_cassandra_stress";
     if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
         return;
     }
-    let file = |file: &str| got(test, "cassandra-stress", file);
+    let file = |file: &str| cached(test, "cassandra-stress", file);
     let Some(home) = file("java/target/apache-cassandra-4.0-alpha2") else { return };
     let Some(jar) = file("java/target/lib/HdrHistogram-2.1.12.jar") else { return };
     let words = format!(
@@ -177,7 +177,7 @@ fn the_database_is_weighed_with_cassandra_stress() {
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
 }
 
-/// What latte is asked: rows of a key, written.
+/// A latte script that writes rows that consist of a key.
 const SCRIPT: &str = r#"
 pub async fn schema(db) {
     db.execute(`CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}`).await?;
@@ -192,14 +192,14 @@ pub async fn run(db, i) {
 }
 "#;
 
-/// That of pkolaczk leaves out the starts that it misses.
+/// pkolaczk's latte omits the start times that it misses, hence the doubts.
 #[test]
-fn the_database_is_weighed_with_latte() {
-    let test = "the_database_is_weighed_with_latte";
+fn tare_db_is_weighed_with_latte() {
+    let test = "tare_db_is_weighed_with_latte";
     if skipped(test, &ALWAYS) {
         return;
     }
-    let Some(latte) = got(test, "latte", "latte/bin/latte") else { return };
+    let Some(latte) = cached(test, "latte", "latte/bin/latte") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("write.rn");
     fs::write(&script, SCRIPT).unwrap();

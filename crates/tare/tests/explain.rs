@@ -1,5 +1,5 @@
-//! `tare explain` through the built program: the costs that were put in, the sum, a record alone,
-//! and a real container taken apart.
+//! `tare explain` through the built program: injected costs are found, shares add up, a record
+//! alone is enough, and a real container is explained layer by layer.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -36,7 +36,7 @@ fn us(value: &Value) -> f64 {
     value["us"]["value"].as_f64().unwrap()
 }
 
-fn adds_up(found: &Value) {
+fn assert_shares_add_up(found: &Value) {
     let shares = found["shares"].as_array().unwrap();
     let sum: f64 = shares.iter().map(us).sum();
     let whole = found["whole_us"]["value"].as_f64().unwrap();
@@ -44,14 +44,14 @@ fn adds_up(found: &Value) {
 }
 
 #[test]
-fn the_fake_study_is_explained_by_what_was_put_in() {
+fn explain_finds_the_injected_costs() {
     let here = tempfile::tempdir().unwrap();
     for seed in ["1", "2", "3", "4", "5"] {
         let output = format!("{seed}.tare");
         let words = ["fake", "--to", TO, "--seed", seed, "-o", &output, "--json"];
         let report = json(&explain(here.path(), &words));
         let found = found(&report);
-        adds_up(found);
+        assert_shares_add_up(found);
         let shares = found["shares"].as_array().unwrap();
         let names: Vec<&str> = shares.iter().map(|s| s["name"].as_str().unwrap()).collect();
         assert_eq!(names, ["network", "runtime", "cpu"], "the costliest comes first");
@@ -67,7 +67,7 @@ fn the_fake_study_is_explained_by_what_was_put_in() {
     }
     let page = std::fs::read_to_string(here.path().join("1.html")).unwrap();
     assert!(page.contains("id=\"explanation\"") && page.contains("id=\"waterfall-0-t\""));
-    // The record alone says it again, in words and without its study.
+    // The record alone gives the same explanation, without its study.
     let text = stdout(&explain(here.path(), &["1.tare"]));
     for part in [
         "network costs the most",
@@ -81,11 +81,11 @@ fn the_fake_study_is_explained_by_what_was_put_in() {
 }
 
 #[test]
-fn orders_are_drawn_where_few_environments_are_allowed() {
+fn an_environment_limit_samples_the_orders() {
     let here = tempfile::tempdir().unwrap();
     let words = ["fake", "--to", TO, "--seed", "3", "--environments", "6", "--json"];
     let report = json(&explain(here.path(), &words));
-    adds_up(found(&report));
+    assert_shares_add_up(found(&report));
     let plan = &report["plan"];
     let orders = plan["orders"].as_array().unwrap();
     assert_eq!((orders.len(), plan["orders_possible"].as_u64()), (2, Some(6)));
@@ -100,12 +100,12 @@ fn orders_are_drawn_where_few_environments_are_allowed() {
 }
 
 #[test]
-fn a_record_without_the_environments_between_says_which_are_missing() {
+fn a_record_lacking_intermediate_environments_names_them() {
     let here = tempfile::tempdir().unwrap();
     let state = here.path().join("state");
     let words = ["weigh", "fake", "--rounds", "12", "--state", state.to_str().unwrap()];
     assert!(run_in(here.path(), words).status.success());
-    // One layer lies between these two.
+    // These two differ in one layer.
     let report = json(&explain(here.path(), &["fake.tare", "--to", "a proxy", "--json"]));
     assert_eq!(found(&report)["shares"][0]["name"], "network");
     let output = explain(here.path(), &["fake.tare", "--to", TO]);
@@ -113,7 +113,7 @@ fn a_record_without_the_environments_between_says_which_are_missing() {
     for part in ["lacks 5 of the 8", "nothing + runtime, network", "tare explain fake --from"] {
         assert!(stderr(&output).contains(part), "{part:?} is not in:\n{}", stderr(&output));
     }
-    // So are ends that are none.
+    // An unknown or pointless `--to` is refused.
     let output = explain(here.path(), &["fake", "--to", "a prxy"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("a proxy"), "{}", stderr(&output));
@@ -123,9 +123,9 @@ fn a_record_without_the_environments_between_says_which_are_missing() {
 }
 
 #[test]
-fn a_container_is_taken_apart_and_nothing_is_left() {
+fn a_container_is_explained_and_leaves_nothing() {
     let needs = [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
-    if skipped("a_container_is_taken_apart_and_nothing_is_left", &needs) {
+    if skipped("a_container_is_explained_and_leaves_nothing", &needs) {
         return;
     }
     let _alone = host_state::alone();
@@ -136,14 +136,14 @@ fn a_container_is_taken_apart_and_nothing_is_left() {
     let report = json(&explain(here.path(), &words));
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
-    adds_up(found(&report));
+    assert_shares_add_up(found(&report));
     // runtime, network, security (after the runtime), cgroup.
     let plan = &report["plan"];
     assert_eq!(plan["orders_possible"], 12);
     assert_eq!(plan["environments"].as_array().unwrap().len(), 12);
     assert_eq!(plan["needs"], serde_json::json!([[0, 2]]));
     assert_eq!(found(&report)["blocks"], 3);
-    // An existing record is never written over.
+    // An existing record is never overwritten.
     let output = explain(here.path(), &["tiny.toml", "-o", "x.tare"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
 }

@@ -1,5 +1,5 @@
-//! Storage weighed with fio, through the built program: a tiny study over a process, a container
-//! and, where there is one, a guest; errors of fio; and the host as it was afterwards.
+//! Storage weighed with fio, through the built program: a tiny study of a process, a container and,
+//! where QEMU is installed, a guest; errors of fio; the host is unchanged afterwards.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -43,7 +43,7 @@ fio = { rw = "randrw", bs = "4k", iodepth = 4, numjobs = 2, size = "4M" }
 latency_share = 0.3
 "#;
 
-/// Runs a study in a folder, with the state beside it.
+/// Runs a study in a folder that also holds its state.
 fn weigh(folder: &Path, study: &str) -> Output {
     fs::write(folder.join("study.toml"), study).unwrap();
     let state = folder.join("state");
@@ -51,7 +51,7 @@ fn weigh(folder: &Path, study: &str) -> Output {
     run_in(folder, words.into_iter().chain([state.to_str().unwrap()]))
 }
 
-/// No process, mount or namespace of a run that kept its state in this folder is left.
+/// Checks that no process, mount or state is left of a run with its state in this folder.
 fn assert_clean(folder: &Path) {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let name = folder.to_string_lossy();
@@ -72,8 +72,8 @@ fn assert_clean(folder: &Path) {
 }
 
 #[test]
-fn storage_is_weighed_with_fio_in_a_process_a_container_and_a_guest() {
-    let test = "storage_is_weighed_with_fio_in_a_process_a_container_and_a_guest";
+fn fio_weighs_a_process_a_container_and_a_guest() {
+    let test = "fio_weighs_a_process_a_container_and_a_guest";
     if skipped(test, &NEEDS) {
         return;
     }
@@ -105,7 +105,7 @@ fn storage_is_weighed_with_fio_in_a_process_a_container_and_a_guest() {
             assert!(count(environment, phase) >= 1, "{environment} in {phase}\n{said}");
         }
     }
-    // One that QEMU is missing for is left out, and says so.
+    // A guest without QEMU is left out, with a message.
     let has_guest = tare_host::exec::find("qemu-system-x86_64").is_some();
     assert_eq!(
         has_guest && !said.contains("guest: left out"),
@@ -116,8 +116,8 @@ fn storage_is_weighed_with_fio_in_a_process_a_container_and_a_guest() {
 }
 
 #[test]
-fn what_fio_cannot_do_is_said_in_its_words() {
-    if skipped("what_fio_cannot_do_is_said_in_its_words", &NEEDS) {
+fn errors_of_fio_are_passed_on() {
+    if skipped("errors_of_fio_are_passed_on", &NEEDS) {
         return;
     }
     let folder = tempfile::tempdir().unwrap();
@@ -133,8 +133,8 @@ fn what_fio_cannot_do_is_said_in_its_words() {
         "runtime = \"process\"",
         "runtime = \"process\"\nstorage = { kind = \"tmpfs\", size = \"16M\" }",
     );
-    let asked = "[[workload]]\nname = \"w\"\nfio = { size = \"64M\", direct = false }\n";
-    check(&format!("{full}{asked}"), "No space left on device");
+    let workload_of_64m = "[[workload]]\nname = \"w\"\nfio = { size = \"64M\", direct = false }\n";
+    check(&format!("{full}{workload_of_64m}"), "No space left on device");
     check(&workload("iodept = 4"), "iodepth");
     check(&workload("bs = \"4 apples\""), "bs");
     let other =

@@ -1,5 +1,5 @@
-//! Injected costs through the built program: what was put in is read back and found, and nothing is
-//! left on the host.
+//! Injected costs through the built program: each is read back and found, and nothing is left on
+//! the host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -53,8 +53,8 @@ latency_share = 0.0
 "#;
 
 #[test]
-fn what_is_put_in_is_read_back_and_found() {
-    if skipped("what_is_put_in_is_read_back_and_found", &NEEDS) {
+fn injected_costs_are_read_back_and_found() {
+    if skipped("injected_costs_are_read_back_and_found", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -87,17 +87,17 @@ fn what_is_put_in_is_read_back_and_found() {
         findings.iter().find(|one| one["environment"] == name).unwrap().clone()
     };
     let us = |name: &str| finding(name)["server_cpu_us"]["value"].as_f64().unwrap();
-    // 200 µs are ten times what an operation takes otherwise. The accounts of a window of 100 ms
+    // 200 µs are ten times what an operation takes otherwise. The CPU times of a window of 100 ms
     // may be off by a tick of the kernel at each end (4 ms each, of some 400 operations: 20 µs),
-    // and a machine that is busy with others makes each operation dearer, not cheaper.
+    // and other load on the machine makes each operation more expensive, not cheaper.
     let more = us("busy") - us("native");
-    assert!((120.0..600.0).contains(&more), "200 µs were put in, {more} found");
+    assert!((120.0..600.0).contains(&more), "200 µs were injected, {more} found");
     assert_eq!(finding("busy")["server_cpu_cost"]["found"], true);
     assert_eq!(HostState::read(), before);
 }
 
 #[test]
-fn other_runtimes_refuse_it_by_name() {
+fn other_runtimes_refuse_injection() {
     let here = tempfile::tempdir().unwrap();
     let study =
         STUDY.replace("inject = \"busy=200us\"", "runtime = \"oci:runc\"\ninject = \"busy=200us\"");

@@ -1,6 +1,6 @@
-//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest lands
-//! where it would have landed and says where it was measured; Ctrl-C brings the record out; what a
-//! killed harness leaves is cleaned.
+//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest is
+//! written to the usual path and names the guest; Ctrl-C copies the record out; `tare clean`
+//! removes what a killed harness leaves.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -14,12 +14,12 @@ use std::time::{Duration, Instant};
 use common::{run_in, stderr, stdout, tare};
 use tare_testkit::{Need, Reason, host_state};
 
-/// A guest under TCG on a loaded machine.
+/// Long enough for a guest under TCG on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
 const GUEST: &str = "vm:qemu,memory=1G,disk=2G,accelerator=tcg";
 
-/// What a host lacks may be what is asked: a thin pool.
+/// A study of a thin pool, which the host may lack.
 const STUDY: &str = r#"
 name = "thin"
 title = "A thin pool below a database"
@@ -58,7 +58,7 @@ in_flight = 2
 latency_share = 0.5
 "#;
 
-/// Whether no guest can be had here. If so, the test is reported as skipped.
+/// Returns whether no guest can be started here; if so, reports the test as skipped.
 fn skipped(test: &str) -> bool {
     let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
     if let Err(missing) = &missing {
@@ -79,7 +79,7 @@ fn study(here: &Path, rounds: u32) {
     fs::write(here.join("thin.toml"), STUDY.replace("ROUNDS", &rounds.to_string())).unwrap();
 }
 
-/// No run is left in the state directory, and no process that belongs to one.
+/// Checks that no run is left in the state directory, and no process of one.
 fn assert_clean(here: &Path) {
     let runs = here.join("state/runs");
     let left: Vec<_> = fs::read_dir(runs).unwrap().flatten().map(|e| e.file_name()).collect();
@@ -102,7 +102,7 @@ fn spawn(here: &Path, more: &[&str]) -> Child {
     command.spawn().unwrap()
 }
 
-/// Waits until the progress says this.
+/// Waits until the progress output contains this.
 fn wait_for(here: &Path, part: &str) {
     let deadline = Instant::now() + PATIENCE;
     loop {
@@ -121,8 +121,8 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn a_study_runs_inside_a_guest_and_says_so() {
-    if skipped("a_study_runs_inside_a_guest_and_says_so") {
+fn a_study_runs_inside_a_guest() {
+    if skipped("a_study_runs_inside_a_guest") {
         return;
     }
     let _lock = host_state::beside_others();
@@ -140,18 +140,18 @@ fn a_study_runs_inside_a_guest_and_says_so() {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
     }
     let page = fs::read_to_string(here.join("out.html")).unwrap();
-    assert!(page.contains("a guest: Linux"), "the page does not say where it was measured");
+    assert!(page.contains("a guest: Linux"), "the page does not name the guest");
     let report = json(&run_in(here, ["report", "out.tare", "--json"]));
     assert_eq!(report["header"]["seed"].as_u64(), Some(7));
     assert_clean(here);
 
-    // Nothing is booted for a record that could not be written, and none is served from a guest.
+    // No guest is booted if the record cannot be written; `--serve` does not work from a guest.
     let again = run_in(here, words(here, &["weigh", "thin.toml", "-o", "out.tare"]));
     assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
     let served = run_in(here, words(here, &["weigh", "thin.toml", "--serve"]));
     assert_eq!(served.status.code(), Some(2), "{}", stderr(&served));
 
-    // A disk of the guest, and exit codes from inside.
+    // A disk of the guest, and exit codes from inside the guest.
     let typed = ["disk", "/var/lib/tare", "--budget", "5s", "--size", "256M", "--json"];
     let disk = run_in(here, words(here, &typed));
     assert!(disk.status.success(), "{}", stderr(&disk));
@@ -173,8 +173,8 @@ fn a_study_inside_a_guest_is_interrupted_and_killed() {
     study(here, 500);
     let mut child = spawn(here, &["weigh", "thin.toml"]);
     wait_for(here, "round 1 ");
-    let told = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert!(told.success());
+    let sent = Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(sent.success());
     let status = child.wait().unwrap();
     let progress = fs::read_to_string(here.join("progress")).unwrap();
     assert_eq!(status.code(), Some(130), "{progress}");
@@ -182,7 +182,7 @@ fn a_study_inside_a_guest_is_interrupted_and_killed() {
     assert_eq!(report["header"]["ending"], "interrupted", "{report}");
     assert_clean(here);
 
-    // The record goes on inside another guest.
+    // The record is resumed inside another guest.
     study(here, 500);
     let mut child = spawn(here, &["weigh", "--resume", "thin.tare"]);
     wait_for(here, "round ");

@@ -1,11 +1,11 @@
-//! Kills the database under load, again and again, on a real disk, and looks whether everything
-//! that was acknowledged is there.
+//! Kills the database under load repeatedly, on a real disk, and checks that every acknowledged
+//! write is still there.
 //!
-//! A `kill -9` leaves what the kernel has taken, so it shows less than a loss of power: that one
-//! the simulator has (`tare-sim`). What it shows is that the real reactor, the real files and the
-//! real protocol keep what the simulated ones promise.
+//! The kernel keeps what it has accepted when a process is killed, so `kill -9` tests less than a
+//! power loss; `tare-sim` simulates that. This test shows that the real reactor, files and protocol
+//! keep what the simulated ones promise.
 //!
-//! `TARE_KILLS` says how often each server is killed; `cargo xtask kill --times 100` sets it.
+//! `TARE_KILLS` sets how often each server is killed; `cargo xtask kill --times 100` sets it.
 
 #![expect(clippy::unwrap_used, reason = "what fails here fails the test")]
 
@@ -23,11 +23,11 @@ use tare_db::report::{self, Report};
 use tare_std::rng::Rng;
 use tare_testkit::Reason;
 
-/// Connections that write, each to keys of its own.
+/// Connections that write, each to its own keys.
 const WRITERS: u64 = 4;
-/// Kills of each server where nothing else is asked for.
+/// How often each server is killed by default.
 const KILLS: u64 = 3;
-/// How long a server may take to come up, also after a kill.
+/// How long a server may take to start, also after a kill.
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// A server that ends with the test.
@@ -44,9 +44,9 @@ fn kills() -> u64 {
     std::env::var("TARE_KILLS").ok().and_then(|text| text.parse().ok()).unwrap_or(KILLS)
 }
 
-/// Kills one kind of server so many times.
+/// Kills a server with these options as often as [`kills`] says and verifies it after each kill.
 fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
-    // Not in a temporary directory, which may be memory.
+    // Not in the default temporary directory, which may be in memory.
     let data = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut rng = Rng::new(1);
     let mut writers: Vec<Writer> = (0..WRITERS).map(Writer::new).collect();
@@ -77,7 +77,7 @@ fn check(name: &str, options: &[&str], acknowledged_is_durable: bool) {
     assert!(acknowledged >= 200 * kills(), "{name}: {acknowledged} writes were acknowledged");
 }
 
-/// Lets all writers write, kills the server some time after so many writes have been acknowledged.
+/// Lets all writers write and kills the server `after` the wanted writes have been acknowledged.
 fn write_and_kill(server: &mut Server, writers: &mut [Writer], wanted: u64, after: Duration) {
     let count = AtomicU64::new(0);
     let dead = AtomicBool::new(false);
@@ -87,35 +87,35 @@ fn write_and_kill(server: &mut Server, writers: &mut [Writer], wanted: u64, afte
         for writer in writers {
             scope.spawn(|| writer.write_until_it_dies(&report, &count));
         }
-        // Somebody whose connections break in the middle of a frame does not disturb the others.
+        // A client whose connections break in the middle of a frame must not disturb the others.
         scope.spawn(|| client::break_connections(&report, &dead));
         let since = Instant::now();
         while count.load(Ordering::Relaxed) < wanted && since.elapsed() < START_MAX {
             std::thread::sleep(Duration::from_millis(1));
         }
-        // Looked at after the kill, without which the writers would never end.
+        // Asserted after the kill, without which the writers would never return.
         late = count.load(Ordering::Relaxed) < wanted;
         std::thread::sleep(after);
         server.kill();
         dead.store(true, Ordering::Relaxed);
     });
-    assert!(!late, "the server answers too little");
+    assert!(!late, "the server acknowledged too few writes");
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_over_io_uring() {
-    let name = "what_was_acknowledged_survives_kills_over_io_uring";
+fn acknowledged_writes_survive_kills_over_io_uring() {
+    let name = "acknowledged_writes_survive_kills_over_io_uring";
     check(name, &["--durability", "sync", "--io", "io_uring"], true);
 }
 
 #[test]
-fn what_was_acknowledged_survives_kills_over_epoll() {
-    let name = "what_was_acknowledged_survives_kills_over_epoll";
+fn acknowledged_writes_survive_kills_over_epoll() {
+    let name = "acknowledged_writes_survive_kills_over_epoll";
     check(name, &["--durability", "sync", "--io", "epoll"], true);
 }
 
 #[test]
-fn periodic_durability_loses_only_the_end() {
-    let name = "periodic_durability_loses_only_the_end";
+fn periodic_durability_loses_only_the_last_writes() {
+    let name = "periodic_durability_loses_only_the_last_writes";
     check(name, &["--durability", "periodic=20ms"], false);
 }

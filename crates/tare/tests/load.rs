@@ -1,5 +1,5 @@
-//! `tare load` against a real `tare db` that is stopped, killed, or too slow for what is asked; and
-//! its log on a disk that is full.
+//! `tare load` against a real `tare db` that is stopped, killed, or too slow for the objective; and
+//! its log on a full disk.
 
 mod common;
 
@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tare_testkit::{Need, skipped};
 
-/// No load here takes longer.
+/// No load of these tests takes longer.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A database that ends with the test.
@@ -60,13 +60,13 @@ impl Database {
 
 impl Drop for Database {
     fn drop(&mut self) {
-        // Both fail only where it has ended already.
+        // Both fail only if it has already exited.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Runs a load to its end, and `between` once it has told its first second.
+/// Runs a load to its end, and `between` once it has printed its first second.
 fn while_loading(mut command: Command, between: impl FnOnce(&Child)) -> (Option<i32>, Value) {
     let mut child = command.spawn().expect("the program starts");
     let mut lines = BufReader::new(child.stderr.take().expect("a pipe"));
@@ -92,7 +92,7 @@ fn count(value: &Value) -> u64 {
 }
 
 #[test]
-fn a_server_that_stops_for_a_second_is_charged_for_all_it_delayed() {
+fn a_stopped_server_is_charged_for_all_delayed_operations() {
     let database = Database::start();
     let load =
         database.load(&["--populate", "--rate", "200", "--duration", "4s", "--lead-in", "0s"]);
@@ -112,7 +112,7 @@ fn a_server_that_stops_for_a_second_is_charged_for_all_it_delayed() {
 }
 
 #[test]
-fn a_server_that_is_killed_is_a_result() {
+fn a_killed_server_is_a_result() {
     let database = Database::start();
     let load =
         database.load(&["--populate", "--rate", "200", "--duration", "5s", "--lead-in", "0s"]);
@@ -131,7 +131,7 @@ fn a_server_that_is_killed_is_a_result() {
 }
 
 #[test]
-fn an_objective_that_cannot_be_kept_has_its_exit_code() {
+fn a_missed_objective_has_its_exit_code() {
     let database = Database::start();
     let output = database
         .load(&["--populate", "--rate", "4", "--duration", "300ms", "--lead-in", "0s"])
@@ -144,7 +144,7 @@ fn an_objective_that_cannot_be_kept_has_its_exit_code() {
     assert!(report["runs"].as_array().is_some_and(|runs| runs.len() >= 2), "{report}");
 }
 
-/// A small file system that goes with the test.
+/// A small file system; unmounted on drop.
 struct SmallDisk<'a>(&'a Path);
 
 impl<'a> SmallDisk<'a> {
@@ -165,8 +165,8 @@ impl Drop for SmallDisk<'_> {
 }
 
 #[test]
-fn a_full_disk_leaves_a_whole_log_and_the_result() {
-    let name = "a_full_disk_leaves_a_whole_log_and_the_result";
+fn a_full_disk_keeps_a_valid_log_and_the_result() {
+    let name = "a_full_disk_keeps_a_valid_log_and_the_result";
     if skipped(name, &[Need::Root, Need::Program("mount")]) {
         return;
     }
@@ -175,7 +175,7 @@ fn a_full_disk_leaves_a_whole_log_and_the_result() {
     let disk = SmallDisk::mount(folder.path());
     let log = folder.path().join("load.hdr");
     let log = log.to_str().expect("a path in text");
-    // What is there already leaves room for an interval or two.
+    // The filler leaves room for an interval or two.
     std::fs::write(folder.path().join("filler"), vec![1; 8 << 10]).expect("room for a filler");
     let output = database
         .load(&["--populate", "--operation", "mixed", "--rate", "2000", "--duration", "4s"])
@@ -183,12 +183,12 @@ fn a_full_disk_leaves_a_whole_log_and_the_result() {
         .output()
         .expect("the program starts");
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
-    let told = stderr(&output);
-    let last = told.lines().last().unwrap_or_default();
-    assert!(last.contains("cannot write the histogram log") && last.contains("No space"), "{told}");
+    let text = stderr(&output);
+    let last = text.lines().last().unwrap_or_default();
+    assert!(last.contains("cannot write the histogram log") && last.contains("No space"), "{text}");
     let report = json(&output);
     assert!(count(&report["operations"]) > 0 && report["log_error"].is_string(), "{report}");
-    // What is there is whole: it can be read, and no more was counted than happened.
+    // The log is valid: it can be read, and it counts no more operations than there were.
     let merged =
         tare().args(["load", "merge", log, "--json"]).output().expect("the program starts");
     assert!(merged.status.success(), "{}", stderr(&merged));
@@ -218,7 +218,7 @@ fn memory_is_small_and_does_not_grow() {
         std::thread::sleep(Duration::from_secs(4));
         let late_kib = resident_kib(child);
         // 32 MiB, and histograms: two times for each of two kinds of operations, 260 KiB each, in
-        // the stretch that runs, in those told and in the sum.
+        // the current interval, in the printed ones and in the sum.
         assert!(late_kib <= (32 << 10) + 8 * 4 * 260, "{late_kib} KiB");
         assert!(late_kib <= early_kib + (2 << 10), "from {early_kib} to {late_kib} KiB");
     });

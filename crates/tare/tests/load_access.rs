@@ -1,5 +1,5 @@
-//! `tare load` against a real `tare db`: every way to speak, and every way in which the two do not
-//! understand each other.
+//! `tare load` against a real `tare db`: every combination of TLS, login, protocol version and
+//! compression, and every mismatch between the two sides.
 
 mod common;
 
@@ -33,7 +33,7 @@ impl Database {
         let port = listening_port(log).or_else(|| {
             listening_port(Box::new(BufReader::new(child.stdout.take().expect("a pipe"))))
         });
-        Self { child, port: port.expect("tare db says where it listens") }
+        Self { child, port: port.expect("tare db prints the address that it listens on") }
     }
 
     fn kill(&mut self) {
@@ -49,8 +49,7 @@ impl Drop for Database {
     }
 }
 
-/// The port in the line with which the database says that it listens; the rest of its log is read
-/// and forgotten.
+/// Returns the port of the log line "listening on"; the rest of the log is read and dropped.
 fn listening_port(log: Box<dyn BufRead + Send>) -> Option<u16> {
     let mut lines = log.lines();
     let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
@@ -62,7 +61,7 @@ fn listening_port(log: Box<dyn BufRead + Send>) -> Option<u16> {
 }
 
 fn key_pair() -> (PathBuf, PathBuf) {
-    // Everybody knows it: it is for 127.0.0.1, and for tests.
+    // The key is public: it is valid for 127.0.0.1 and used by tests only.
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tare-db/tests/tls");
     (folder.join("certificate.pem"), folder.join("key.pem"))
 }
@@ -82,7 +81,7 @@ fn report(output: &Output) -> serde_json::Value {
     serde_json::from_str(&stdout(output)).expect("a report")
 }
 
-/// The one line that tells why it cannot be, with the exit code of a failure.
+/// Returns the one line of the error; checks the exit code of a failure.
 fn failure(output: &Output) -> String {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(1), "{text}");
@@ -91,7 +90,7 @@ fn failure(output: &Output) -> String {
 }
 
 #[test]
-fn every_way_to_speak_works_and_every_misunderstanding_is_told() {
+fn connection_options_work_and_mismatches_are_explained() {
     let scratch = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = scratch.path().join(name);
@@ -112,7 +111,7 @@ fn every_way_to_speak_works_and_every_misunderstanding_is_told() {
     let guard = ["--auth-file", &users, "--tls-cert", &certificate, "--tls-key", &key];
     let guarded = Database::start(&scratch.path().join("guarded"), 0, &guard);
 
-    // Few connections, since each of them costs the server a hash that is made to be slow.
+    // Few connections, because each costs the server a password hash, which is slow by design.
     let login = ["--tls-ca", &certificate, "--user", "ann", "--password-file", &right];
     let login = [&login[..], &["--connections", "2"]].concat();
     let ways: [&[&str]; 4] = [&[], &["--lz4"], &["--protocol", "5"], &["--protocol", "5", "--lz4"]];
@@ -141,7 +140,7 @@ fn every_way_to_speak_works_and_every_misunderstanding_is_told() {
 }
 
 #[test]
-fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
+fn load_reconnects_to_a_restarted_database() {
     let scratch = tempfile::tempdir().unwrap();
     let data = scratch.path().join("data");
     let mut database = Database::start(&data, 0, &[]);
@@ -151,7 +150,7 @@ fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
     let child = load(port, &words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     std::thread::sleep(Duration::from_millis(2_500));
     database.kill();
-    // The port is the one that the load knows; nobody else may have taken it meanwhile.
+    // The load reconnects to the same port, which no other process may have taken meanwhile.
     let deadline = Instant::now() + Duration::from_secs(30);
     let database = Database::start(&data, port, &[]);
     assert!(Instant::now() < deadline, "the database took too long to come back");
@@ -161,17 +160,17 @@ fn a_database_that_is_killed_and_comes_back_is_loaded_on() {
         .unwrap_or_else(|error| panic!("{error}: {}", stderr(&output)));
     assert!(report["recovery"]["reconnects"].as_u64() > Some(0), "{report}");
     assert!(report["operations"].as_u64() > Some(1_000), "{report}");
-    // Operations failed, and that is told by the exit code.
+    // Operations failed, so the exit code is that of a failure.
     assert_eq!(output.status.code(), Some(1), "{report}");
     let errors = report["errors"].as_array().unwrap();
     assert!(errors.iter().any(|error| error["kind"] == "connection closed"), "{report}");
 }
 
-/// A Cassandra, or any other CQL server, at $TARE_TEST_CQL (`HOST:PORT`), with the user
-/// $TARE_TEST_CQL_USER if it asks for one, whose password is in TARE_PASSWORD.
+/// Loads a Cassandra, or any other CQL server, at $TARE_TEST_CQL (`HOST:PORT`), with the user
+/// $TARE_TEST_CQL_USER if it requires a login; the password is in TARE_PASSWORD.
 #[test]
-fn another_cql_server_is_loaded_in_every_way() {
-    let name = "another_cql_server_is_loaded_in_every_way";
+fn an_external_cql_server_is_loaded() {
+    let name = "an_external_cql_server_is_loaded";
     let Ok(node) = std::env::var("TARE_TEST_CQL") else {
         return tare_testkit::skip(name, Reason::Unset { variable: "TARE_TEST_CQL" });
     };

@@ -1,6 +1,6 @@
-//! `tare load` against servers that are none, that misbehave from the beginning, and that begin to
-//! when half of the load is done: one clear line, the documented exit code, and what was measured
-//! until then.
+//! `tare load` against peers that are not CQL servers and against servers that misbehave from the
+//! start or halfway through: one clear line, the documented exit code, and what was measured until
+//! then.
 
 mod common;
 
@@ -21,16 +21,16 @@ fn load(address: SocketAddr, words: &[&str]) -> Output {
     command.output().expect("the program starts")
 }
 
-/// The one line that tells why there is no result.
+/// Returns the one line of the error; checks the exit code and that there is no result.
 fn failure(output: &Output, exit: i32) -> String {
     let text = stderr(output);
     assert_eq!(output.status.code(), Some(exit), "{text}");
-    let told: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
-    assert!(stdout(output).is_empty() && told.len() == 1, "{text}");
-    told[0].to_string()
+    let message: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
+    assert!(stdout(output).is_empty() && message.len() == 1, "{text}");
+    message[0].to_string()
 }
 
-/// A port at which every connection is handled in the same way, until the test is over.
+/// A port that handles every connection in the same way until it is dropped.
 struct Port {
     address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -60,53 +60,56 @@ impl Drop for Port {
     }
 }
 
-/// Reads until the peer has gone.
-fn swallow(mut socket: TcpStream) {
+/// Reads and drops everything until the peer closes the connection.
+fn drain(mut socket: TcpStream) {
     while socket.read(&mut [0; 1024]).is_ok_and(|count| count > 0) {}
 }
 
 #[test]
-fn what_is_no_cql_server_is_told_in_one_line() {
+fn a_peer_that_is_no_cql_server_is_one_line() {
     let greets = |mut socket: TcpStream| {
-        // The peer may have gone already.
+        // The peer may have closed the connection.
         let _ = socket.write_all(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n");
-        swallow(socket);
+        drain(socket);
     };
-    let nobody = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
-    let nobody = nobody.expect("a free port");
+    let unused = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr());
+    let unused = unused.expect("a free port");
     let (garbage, closes) = (Port::open(greets), Port::open(drop));
-    let silent = Port::open(swallow);
+    let silent = Port::open(drain);
     let cases = [
         (garbage.address, "did not answer OPTIONS with the CQL protocol, version 4"),
         (closes.address, "closed the connection instead of answering OPTIONS; does it expect TLS?"),
         (silent.address, "cannot send OPTIONS"),
-        (nobody, "Connection refused"),
+        (unused, "Connection refused"),
     ];
-    // Those that may still be starting are waited for: all at the same time.
+    // The load waits for a server that may still be starting, so the cases run in parallel.
     thread::scope(|scope| {
         for (address, expect) in cases {
             scope.spawn(move || {
-                let told = failure(&load(address, &[]), 1);
-                assert!(told.contains(&address.to_string()) && told.contains(expect), "{told}");
+                let message = failure(&load(address, &[]), 1);
+                assert!(
+                    message.contains(&address.to_string()) && message.contains(expect),
+                    "{message}"
+                );
             });
         }
     });
 }
 
 #[test]
-fn servers_that_begin_to_misbehave_are_a_result() {
-    let check = |manner: ServerBehaviour, kind: &str| {
-        let server = FakeServer::start(manner);
+fn a_misbehaving_server_is_reported_by_kind() {
+    let check = |behaviour: ServerBehaviour, kind: &str| {
+        let server = FakeServer::start(behaviour);
         let output = load(server.address, &["--populate", "--verify"]);
         let report: serde_json::Value = serde_json::from_str(&stdout(&output))
-            .unwrap_or_else(|error| panic!("{manner:?} {error}: {}", stderr(&output)));
-        assert!(report["operations"].as_u64() > Some(0), "{manner:?} {report}");
+            .unwrap_or_else(|error| panic!("{behaviour:?} {error}: {}", stderr(&output)));
+        assert!(report["operations"].as_u64() > Some(0), "{behaviour:?} {report}");
         let errors = report["errors"].as_array().into_iter().flatten();
         let kinds: Vec<&str> = errors.filter_map(|error| error["kind"].as_str()).collect();
         let (exit, expect) = if kind.is_empty() { (0, vec![]) } else { (1, vec![kind]) };
-        assert_eq!(output.status.code(), Some(exit), "{manner:?} {report}");
-        assert!(expect.iter().all(|kind| kinds.contains(kind)), "{manner:?} {report}");
-        assert!(kind.is_empty() == kinds.is_empty(), "{manner:?} {report}");
+        assert_eq!(output.status.code(), Some(exit), "{behaviour:?} {report}");
+        assert!(expect.iter().all(|kind| kinds.contains(kind)), "{behaviour:?} {report}");
+        assert!(kind.is_empty() == kinds.is_empty(), "{behaviour:?} {report}");
     };
     thread::scope(|scope| {
         let cases = [
@@ -119,22 +122,25 @@ fn servers_that_begin_to_misbehave_are_a_result() {
             (ServerBehaviour::Corrupt, "row differs from what was written"),
             (ServerBehaviour::Stale, "row stale"),
         ];
-        for (manner, kind) in cases {
-            scope.spawn(move || check(manner, kind));
+        for (behaviour, kind) in cases {
+            scope.spawn(move || check(behaviour, kind));
         }
     });
 }
 
 #[test]
-fn rows_that_cannot_be_written_are_told_in_one_line() {
+fn a_failed_population_is_one_line() {
     let server = FakeServer::start(ServerBehaviour::Refuses);
-    let told = failure(&load(server.address, &["--populate"]), 1);
-    assert!(told.contains("cannot fill tare.row3x64") && told.contains("overloaded"), "{told}");
+    let message = failure(&load(server.address, &["--populate"]), 1);
+    assert!(
+        message.contains("cannot fill tare.row3x64") && message.contains("overloaded"),
+        "{message}"
+    );
 }
 
 #[test]
-fn a_search_keeps_its_runs_when_the_server_goes_away() {
-    // Three closed connections in a row are a server that has gone: the port is closed too.
+fn a_search_keeps_its_runs_when_the_server_disappears() {
+    // Three closed connections in a row mean that the server has gone; its port is closed too.
     let server = FakeServer::start(ServerBehaviour::CloseAfter(2_000));
     let words = ["--populate", "--rate", "500", "--find-max", "--slo", "p50=10s", "--no-reconnect"];
     let output = load(server.address, &words);
@@ -148,7 +154,7 @@ fn a_search_keeps_its_runs_when_the_server_goes_away() {
 }
 
 #[test]
-fn files_that_cannot_be_used_have_their_exit_code() {
+fn unusable_files_have_their_exit_code() {
     let here = tempfile::tempdir().expect("a directory");
     let empty = here.path().join("empty");
     std::fs::write(&empty, "").expect("a file");
@@ -156,8 +162,8 @@ fn files_that_cannot_be_used_have_their_exit_code() {
     let check = |words: &[&str], exit: i32, expect: &str| {
         let mut command = tare();
         command.args(["load", "127.0.0.1:1"]).args(words).env_remove("TARE_PASSWORD");
-        let told = failure(&command.output().expect("the program starts"), exit);
-        assert!(told.contains(expect), "{words:?}: {told}");
+        let message = failure(&command.output().expect("the program starts"), exit);
+        assert!(message.contains(expect), "{words:?}: {message}");
     };
     check(&["--user", "ann"], 2, "give --password-file");
     check(&["--user", "ann", "--password-file", &empty], 3, "holds no password");

@@ -1,5 +1,5 @@
-//! What `tare load --verify` finds in a real `tare db` whose rows somebody else changes meanwhile,
-//! and tables that are other ones than the workload's.
+//! What `tare load --verify` finds in a real `tare db` while another client changes the rows, and
+//! tables that do not match the workload.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -15,9 +15,9 @@ use tare_db::report::{FILE, Report};
 use tare_testkit::cql::Connection;
 use tare_testkit::database::Server;
 
-/// Later than any time of writing of a load, so that what it writes then changes nothing.
+/// Later than any write timestamp of a load, so that the load's later writes have no effect.
 const FUTURE_US: u64 = 9_000_000_000_000_000;
-/// Rows of the table: a third of them each is made wrong, stale, and lost.
+/// Rows of the table: one third is made wrong, one third stale, and one third lost.
 const ROWS: u64 = 30;
 
 /// A database that ends with the test.
@@ -41,7 +41,7 @@ impl Database {
     }
 }
 
-/// Somebody else's client.
+/// A client that changes the rows of the load.
 struct Client(Connection);
 
 impl Client {
@@ -60,18 +60,18 @@ impl Client {
         answer.unwrap_or_else(|error| panic!("{error}"))
     }
 
-    fn ask(&mut self, statement: &str) -> Vec<Vec<Option<Vec<u8>>>> {
+    fn query(&mut self, statement: &str) -> Vec<Vec<Option<Vec<u8>>>> {
         self.send(|out| request::encode_query(out, 0, statement, &Settings::DEFAULT, &[]))
     }
 
-    /// Writes the columns of a row of the load's table, as if in the far future.
+    /// Writes the columns of a row of the load's table with a timestamp in the far future.
     fn overwrite(&mut self, row: u64, cells: &[Vec<u8>]) {
         let literal = |cell: &Vec<u8>| {
             let digits: String = cell.iter().map(|byte| format!("{byte:02x}")).collect();
             format!("0x{digits}")
         };
         let cells: Vec<String> = cells.iter().map(literal).collect();
-        self.ask(&format!(
+        self.query(&format!(
             "INSERT INTO tare.row2x32 (key, c0, c1) VALUES ({row}, {}) USING TIMESTAMP {FUTURE_US}",
             cells.join(", ")
         ));
@@ -88,7 +88,7 @@ fn count(value: &Value) -> u64 {
     value.as_u64().expect("a count")
 }
 
-/// The rows that the first errors of the kinds name.
+/// Returns the row that the first error of this kind names.
 fn row_of(report: &Value, kind: &str) -> u64 {
     let errors = report["errors"].as_array().into_iter().flatten();
     let mut first = errors.filter(|error| error["kind"] == kind).map(|error| &error["first"]);
@@ -98,7 +98,7 @@ fn row_of(report: &Value, kind: &str) -> u64 {
 }
 
 #[test]
-fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
+fn verify_finds_wrong_stale_and_lost_rows() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::start(folder.path());
     let rows = ROWS.to_string();
@@ -115,7 +115,7 @@ fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
     let mut client = Client::connect(&database);
     let old: Vec<Vec<Vec<u8>>> = (0..ROWS)
         .map(|row| {
-            let found = client.ask(&format!("SELECT c0, c1 FROM tare.row2x32 WHERE key = {row}"));
+            let found = client.query(&format!("SELECT c0, c1 FROM tare.row2x32 WHERE key = {row}"));
             found[0].iter().map(|cell| cell.clone().expect("a value")).collect()
         })
         .collect();
@@ -126,12 +126,12 @@ fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
     while lines.read_line(&mut line).unwrap() > 0 && !line.contains(" op/s ") {
         line.clear();
     }
-    // By now every row has been written by the load, and acknowledged.
+    // By now the load has written every row, and each write was acknowledged.
     for (row, cells) in (0..).zip(&old) {
         match row * 3 / ROWS {
             0 => client.overwrite(row, &[vec![7; 32], cells[1].clone()]),
             1 => client.overwrite(row, cells),
-            _ => drop(client.ask(&format!(
+            _ => drop(client.query(&format!(
                 "DELETE FROM tare.row2x32 USING TIMESTAMP {FUTURE_US} WHERE key = {row}"
             ))),
         }
@@ -150,8 +150,9 @@ fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
     let kinds = ["row differs from what was written", "row stale", "row missing"];
     assert_eq!(kinds.map(|kind| row_of(&found, kind) * 3 / ROWS), [0, 1, 2], "{found}");
 
-    // A load that only reads knows what was written, not when: it cannot tell stale rows. Each row
-    // is read as often as any other, and the good ones are counted in the window alone.
+    // A load that only reads has the values that were written but not the times, so it cannot
+    // detect stale rows. Every row is read equally often, and correct reads count only inside the
+    // window.
     let words = ["--operation", "read", "--keys", "sequential", "--duration", "300ms"];
     let output = load(&words).output().unwrap();
     let verify = &report(&output)["verify"];
@@ -163,7 +164,7 @@ fn rows_that_somebody_else_changes_are_wrong_stale_or_lost() {
 }
 
 #[test]
-fn another_table_is_refused_before_anything_is_written() {
+fn a_mismatched_table_is_refused_before_any_write() {
     let folder = tempfile::tempdir().unwrap();
     let database = Database::start(folder.path());
     let mut client = Client::connect(&database);
@@ -171,27 +172,27 @@ fn another_table_is_refused_before_anything_is_written() {
         let output = database.load(&[words, &["--duration", "100ms"]].concat()).output().unwrap();
         let text = stderr(&output);
         assert_eq!(output.status.code(), Some(1), "{text}");
-        let told: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
-        assert!(stdout(&output).is_empty() && told.len() == 1, "{text}");
-        told[0].to_string()
+        let message: Vec<&str> = text.lines().filter(|line| line.starts_with("tare: ")).collect();
+        assert!(stdout(&output).is_empty() && message.len() == 1, "{text}");
+        message[0].to_string()
     };
-    let told = refused(&["--columns", "2", "--column-bytes", "32"]);
-    assert!(told.contains("there is no table tare.row2x32 at 127.0.0.1:"), "{told}");
-    assert!(told.contains("--populate"), "{told}");
+    let message = refused(&["--columns", "2", "--column-bytes", "32"]);
+    assert!(message.contains("there is no table tare.row2x32 at 127.0.0.1:"), "{message}");
+    assert!(message.contains("--populate"), "{message}");
     let strategy = "{'class': 'SimpleStrategy', 'replication_factor': 1}";
-    client.ask(&format!("CREATE KEYSPACE tare WITH replication = {strategy}"));
+    client.query(&format!("CREATE KEYSPACE tare WITH replication = {strategy}"));
     let mut check = |columns: &str, expect: &str| {
-        client.ask(&format!("CREATE TABLE tare.row2x32 ({columns})"));
+        client.query(&format!("CREATE TABLE tare.row2x32 ({columns})"));
         for words in [
             &["--columns", "2", "--column-bytes", "32"][..],
             &["--columns", "2", "--column-bytes", "32", "--populate"],
         ] {
-            let told = refused(words);
-            assert!(told.contains("the table tare.row2x32 at 127.0.0.1:"), "{told}");
-            assert!(told.contains(expect), "{told}");
+            let message = refused(words);
+            assert!(message.contains("the table tare.row2x32 at 127.0.0.1:"), "{message}");
+            assert!(message.contains(expect), "{message}");
         }
-        assert!(client.ask("SELECT key FROM tare.row2x32").is_empty(), "nothing was written");
-        client.ask("DROP TABLE tare.row2x32");
+        assert!(client.query("SELECT key FROM tare.row2x32").is_empty(), "nothing was written");
+        client.query("DROP TABLE tare.row2x32");
     };
     check("key bigint PRIMARY KEY, c0 text, c1 blob", "its column c0 is text, not blob");
     check("key blob PRIMARY KEY, c0 blob, c1 blob", "its column key is blob, not bigint");
@@ -200,8 +201,8 @@ fn another_table_is_refused_before_anything_is_written() {
         "key bigint, c0 blob, c1 blob, PRIMARY KEY (key, c0)",
         "its primary key is ((key), c0), not ((key))",
     );
-    // More columns than the workload's are nobody's business.
-    client.ask("CREATE TABLE tare.row2x32 (key bigint PRIMARY KEY, c0 blob, c1 blob, note text)");
+    // Columns that the workload does not use are ignored.
+    client.query("CREATE TABLE tare.row2x32 (key bigint PRIMARY KEY, c0 blob, c1 blob, note text)");
     let words = ["--columns", "2", "--column-bytes", "32", "--populate", "--rows", "100"];
     let output = database.load(&[&words[..], &["--duration", "100ms"]].concat()).output().unwrap();
     assert!(output.status.success(), "{}", stderr(&output));

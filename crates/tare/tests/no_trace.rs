@@ -1,4 +1,4 @@
-//! A study killed at random moments, then `tare clean`: the host is as it was.
+//! A study killed at random moments, then `tare clean`: the host is unchanged.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -11,21 +11,22 @@ use tare_std::rng::Rng;
 use tare_testkit::host_state::{self, HostState};
 use tare_testkit::{Need, skipped, tiny};
 
-/// Kills, at moments drawn from the first seconds: start-up, population, slices.
+/// Minimum number of kills, at random moments of the first seconds: start-up, population, slices.
 const KILLS: u64 = 20;
 const LATEST: Duration = Duration::from_secs(4);
 
-/// Kills that have to hit: the study had changed the host. More are made until so many did.
+/// Minimum number of kills of a study that had already changed the host; more are added until it is
+/// reached.
 const HITS_MIN: u64 = 10;
 
-/// Kills at most, and the latest moment of one.
+/// Maximum number of kills, and the latest moment of one.
 const KILLS_MAX: u64 = 60;
 const LATEST_MAX: Duration = Duration::from_secs(60);
 
 #[test]
-fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
+fn clean_leaves_no_trace_of_a_killed_study() {
     let needs = [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
-    if skipped("a_study_killed_at_random_moments_leaves_no_trace_after_clean", &needs) {
+    if skipped("clean_leaves_no_trace_of_a_killed_study", &needs) {
         return;
     }
     let _alone = host_state::alone();
@@ -44,7 +45,7 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        // Denser early on, where most things are made.
+        // More often early on, when most things are created.
         let share = rng.next_f64();
         let delay = latest.mul_f64(share * share);
         std::thread::sleep(delay);
@@ -54,7 +55,7 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
         let hit = !before.difference(&HostState::read()).is_empty();
         hits += u64::from(hit);
         if !hit {
-            // On a slow host a study begins later.
+            // On a slow host a study starts to change the host later.
             latest = (latest * 5 / 4).min(LATEST_MAX);
         }
         let clean = run_in(here.path(), ["clean", "--state", state.to_str().unwrap()]);
@@ -62,7 +63,7 @@ fn a_study_killed_at_random_moments_leaves_no_trace_after_clean() {
         let left = before.difference(&HostState::read());
         assert!(
             left.is_empty(),
-            "kill {kill} after {delay:?}: the host is not as it was:\n{}\nclean said:\n{}",
+            "kill {kill} after {delay:?}: the host is not as it was:\n{}\nclean printed:\n{}",
             left.join("\n"),
             stdout(&clean),
         );

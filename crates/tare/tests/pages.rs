@@ -1,4 +1,5 @@
-//! The project's pages against the built program: commands of the README, words of the glossary.
+//! Checks the project's pages against the built program: commands of the README, words of the
+//! glossary.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -15,7 +16,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root.join(path)).unwrap()
 }
 
-/// The words of a command line; quotes group, as in a shell.
+/// Splits a command line into words; quotes group, as in a shell.
 fn words(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     for (at, part) in line.split('"').enumerate() {
@@ -27,7 +28,7 @@ fn words(line: &str) -> Vec<String> {
     words
 }
 
-/// The commands of a page: lines of its shell blocks, and examples between backticks.
+/// Returns the commands of a page: lines of its shell blocks, and examples between backticks.
 fn commands(page: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut shell = false;
@@ -46,7 +47,7 @@ fn commands(page: &str) -> Vec<String> {
 }
 
 #[test]
-fn commands_of_the_readme_are_understood() {
+fn commands_of_the_readme_are_valid() {
     let commands = commands(&read("README.md"));
     let mut examples = 0;
     for command in commands {
@@ -65,7 +66,7 @@ fn commands_of_the_readme_are_understood() {
 }
 
 #[test]
-fn a_wrong_command_is_not_understood() {
+fn a_wrong_command_is_found() {
     let page = "`tare wiegh quick`\n```sh\ntare weigh --no-such-option quick\n```";
     for command in commands(page) {
         assert!(Arguments::try_parse_from(words(&command)).is_err(), "{command}");
@@ -73,7 +74,7 @@ fn a_wrong_command_is_not_understood() {
     assert_eq!(words("a \"b c\" d"), ["a", "b c", "d"]);
 }
 
-/// The names that the program lists of one kind: the first word of lines that are indented by two.
+/// Returns the names of one kind that the program lists: the first words of lines indented by two.
 fn listed(kind: &str) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();
     let output = run_in(folder.path(), ["list", kind]);
@@ -86,7 +87,7 @@ fn listed(kind: &str) -> BTreeSet<String> {
     names
 }
 
-/// The names in the first cells of a section's table.
+/// Returns the names in the first cells of a section's table.
 fn explained(page: &str, heading: &str) -> BTreeSet<String> {
     let section = page.split("\n## ").find(|section| section.starts_with(heading)).unwrap();
     let cells = section.lines().filter_map(|line| line.strip_prefix("| `")?.split(" |").next());

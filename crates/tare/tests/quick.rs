@@ -1,5 +1,5 @@
-//! `--quick` and published relations through the built program, in the fake world, where costs are
-//! known.
+//! `--quick` and published relations through the built program, with fake environments, whose costs
+//! are known.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -8,7 +8,7 @@ use common::{run_in, stderr, stdout};
 use serde_json::Value;
 
 #[test]
-fn the_quick_part_says_that_it_is_one_and_what_others_published_has_a_verdict() {
+fn the_quick_part_is_labelled_and_published_relations_have_verdicts() {
     let here = tempfile::tempdir().unwrap();
     let words = ["weigh", "fake", "--quick", "--seed", "1", "-o", "q.tare", "--state", "state"];
     let output = run_in(here.path(), words.iter().chain(&["--json"]));
@@ -34,13 +34,13 @@ fn the_quick_part_says_that_it_is_one_and_what_others_published_has_a_verdict() 
         .collect();
     assert_eq!(verdicts, ["confirmed", "contradicted"]);
 
-    let told = stdout(&run_in(here.path(), ["report", "q.tare"]));
+    let message = stdout(&run_in(here.path(), ["report", "q.tare"]));
     for part in [
         "(quick part)",
         "Published relations beside ours: 1 confirmed, 1 contradicted",
         "3 environments of the whole study: 3 % CPU, a proxy,",
     ] {
-        assert!(told.contains(part), "{part:?} in {told}");
+        assert!(message.contains(part), "{part:?} in {message}");
     }
     let page = std::fs::read_to_string(here.path().join("q.html")).unwrap();
     assert!(page.contains("id=\"published\"") && page.contains("of the whole study"));
@@ -51,6 +51,6 @@ fn a_study_without_a_quick_part_refuses_the_flag() {
     let here = tempfile::tempdir().unwrap();
     let output = run_in(here.path(), ["weigh", "quick", "--quick"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
-    let told = stderr(&output);
-    assert!(told.contains("the study has no quick part; add a table [quick]"), "{told}");
+    let message = stderr(&output);
+    assert!(message.contains("the study has no quick part; add a table [quick]"), "{message}");
 }

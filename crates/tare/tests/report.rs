@@ -1,5 +1,5 @@
-//! `tare report` through the built program: each form is what its readers expect, findings and an
-//! explanation are in all of them, hostile names show as text, and bad flags are one line.
+//! `tare report` through the built program: each format parses, findings and an explanation are in
+//! all of them, hostile names show as text, and bad flags are one line.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -11,12 +11,12 @@ use common::{run_in, stderr, stdout};
 use rusqlite::Connection;
 use serde_json::Value;
 
-/// Weighs the fake study: some rounds, with stacks.
+/// Weighs the fake study for some rounds, with stacks.
 fn weighed() -> tempfile::TempDir {
     let here = tempfile::tempdir().unwrap();
     let words = ["weigh", "fake", "--rounds", "12", "--seed", "1", "-o", "f.tare"];
-    let asked = ["--stacks", "--stack-rounds", "3", "--stack-kinds", "on-cpu", "--state", "state"];
-    let output = run_in(here.path(), words.iter().chain(&asked));
+    let extra = ["--stacks", "--stack-rounds", "3", "--stack-kinds", "on-cpu", "--state", "state"];
+    let output = run_in(here.path(), words.iter().chain(&extra));
     assert!(output.status.success(), "{}", stderr(&output));
     here
 }
@@ -27,7 +27,8 @@ fn report(here: &Path, file: &str, extra: &[&str]) -> String {
     stdout(&output)
 }
 
-/// RFC 4180: fields apart by commas, lines by CRLF or LF, quotes doubled inside of quotes.
+/// Parses CSV as in RFC 4180: commas between fields, CRLF or LF between lines, doubled quotes
+/// inside quotes.
 fn csv(text: &str) -> Vec<Vec<String>> {
     let (mut rows, mut row, mut field, mut quoted) = (Vec::new(), Vec::new(), String::new(), false);
     let mut letters = text.chars().peekable();
@@ -44,11 +45,11 @@ fn csv(text: &str) -> Vec<Vec<String>> {
             (letter, _) => field.push(letter),
         }
     }
-    assert!(!quoted && field.is_empty() && row.is_empty(), "the last line has its end");
+    assert!(!quoted && field.is_empty() && row.is_empty(), "the last line is terminated");
     rows
 }
 
-/// The text format of Prometheus, line by line; returns the samples.
+/// Checks the text format of Prometheus line by line and returns the samples.
 /// Source: <https://prometheus.io/docs/instrumenting/exposition_formats/>.
 fn prometheus(text: &str) -> Vec<(String, f64)> {
     let is_name = |name: &str| {
@@ -76,7 +77,7 @@ fn prometheus(text: &str) -> Vec<(String, f64)> {
     samples
 }
 
-/// Reads labels up to their brace and returns what follows.
+/// Checks labels up to the closing brace and returns the text after it.
 fn labels<'t>(text: &'t str, is_name: &dyn Fn(&str) -> bool) -> &'t str {
     let mut rest = text;
     loop {
@@ -98,15 +99,15 @@ fn labels<'t>(text: &'t str, is_name: &dyn Fn(&str) -> bool) -> &'t str {
 }
 
 #[test]
-fn each_form_can_be_read_by_its_readers() {
+fn every_format_can_be_parsed() {
     let here = weighed();
     let json: Value = serde_json::from_str(&report(here.path(), "f.tare", &["--json"])).unwrap();
     assert_eq!(json["schema"], "tare-record");
     let slices = json["slices"].as_array().unwrap();
 
     let rows = csv(&report(here.path(), "f.tare", &["--csv"]));
-    assert_eq!(rows.len(), slices.len() + 1, "a line for each slice, and the head");
-    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "as many fields in each");
+    assert_eq!(rows.len(), slices.len() + 1, "a line for each slice, and the heading");
+    assert!(rows.iter().all(|row| row.len() == rows[0].len()), "the same number of fields in each");
     let at = rows[0].iter().position(|name| name == "operations").unwrap();
     assert_eq!(rows[1][at], slices[0]["operations"].to_string());
 
@@ -117,12 +118,12 @@ fn each_form_can_be_read_by_its_readers() {
 
     let markdown = report(here.path(), "f.tare", &["--markdown"]);
     assert!(markdown.starts_with("### fake"), "{markdown}");
-    // A table is lines that begin alike, one after another.
+    // A table is a run of consecutive lines that start with `|`.
     let lines: Vec<&str> = markdown.lines().collect();
     let tables = lines.split(|line| !line.starts_with('|')).filter(|table| !table.is_empty());
     let width = |line: &&str| line.replace("\\|", "").matches('|').count();
     let tables: Vec<Vec<usize>> = tables.map(|table| table.iter().map(width).collect()).collect();
-    assert_eq!(tables.len(), 2, "costs, and what was published: {markdown}");
+    assert_eq!(tables.len(), 2, "costs, and published relations: {markdown}");
     for table in tables {
         assert!(table.len() > 2 && table.iter().all(|one| *one == table[0]), "{markdown}");
     }
@@ -132,17 +133,17 @@ fn each_form_can_be_read_by_its_readers() {
 }
 
 #[test]
-fn findings_are_in_every_form_and_link_to_their_evidence() {
+fn findings_are_in_every_format_and_link_to_their_evidence() {
     let here = weighed();
     let json: Value = serde_json::from_str(&report(here.path(), "f.tare", &["--json"])).unwrap();
     let statements = json["statements"].as_array().unwrap();
     let proxy = statements.iter().find(|one| one["rule"] == "published_by_proxy").unwrap();
     let value = proxy["sureness"]["figure"]["value"].as_f64().unwrap();
-    assert!((value - 5.0).abs() < 0.3, "5 µs were put in: {proxy:#}");
+    assert!((value - 5.0).abs() < 0.3, "5 µs were injected: {proxy:#}");
     let text = proxy["text"].as_str().unwrap();
     let evidence = proxy["evidence"].to_string();
-    assert!(evidence.contains("userland proxy"), "the stacks are named beside it: {evidence}");
-    // Line ends differ, words do not.
+    assert!(evidence.contains("userland proxy"), "the stacks are named as evidence: {evidence}");
+    // The formats break lines differently.
     let words = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     let terminal = report(here.path(), "f.tare", &[]);
     assert!(words(&terminal).contains(&words(text)), "{terminal}");
@@ -161,7 +162,7 @@ fn findings_are_in_every_form_and_link_to_their_evidence() {
 }
 
 #[test]
-fn an_explanation_is_in_every_form_of_its_record() {
+fn an_explanation_is_in_every_format_of_its_record() {
     let here = tempfile::tempdir().unwrap();
     let words = ["explain", "fake", "--to", "a proxy and 10 % CPU, pinned", "--seed", "2"];
     let output = run_in(here.path(), words.iter().chain(&["-o", "x.tare", "--state", "state"]));
@@ -193,14 +194,14 @@ fn an_explanation_is_in_every_form_of_its_record() {
     assert!((of("share") - of("whole")).abs() < 0.001, "{rows:?}");
 }
 
-/// A stranger's names: markup, a line end, more than a line, an emoji, right to left.
+/// Hostile names: markup, a line break, a very long name, an emoji, right-to-left text.
 const NASTY: [(&str, &str); 3] = [
     ("a proxy", "<script>alert('x')</script> | `x` @you #1"),
     ("3 % CPU", "\u{1f9a9} \u{202e}drowssap\u{202c} \u{1b}[31mred\nnew line \\ \"quoted\""),
     ("no cost", "\u{5e9}\u{5dc}\u{5d5}\u{5dd} {{ 7*7 }} {% raw %}"),
 ];
 
-fn hostile(here: &Path) {
+fn rename_to_hostile(here: &Path) {
     let record = Connection::open(here.join("f.tare")).unwrap();
     let long = "x".repeat(300);
     let names = NASTY
@@ -210,7 +211,7 @@ fn hostile(here: &Path) {
     for (old, new) in names {
         let sql = "UPDATE environments SET name = ? WHERE name = ?";
         assert_eq!(record.execute(sql, [new, old]).unwrap(), 1, "{old}");
-        // The study itself is one value of JSON.
+        // The study is stored as one JSON value.
         let quoted = |name: &str| serde_json::to_string(name).unwrap();
         let sql = "UPDATE record SET study = replace(study, ?, ?)";
         record.execute(sql, [quoted(old), quoted(new)]).unwrap();
@@ -218,15 +219,15 @@ fn hostile(here: &Path) {
 }
 
 #[test]
-fn hostile_names_show_as_text_in_every_form() {
+fn hostile_names_show_as_text_in_every_format() {
     let here = weighed();
-    hostile(here.path());
+    rename_to_hostile(here.path());
     let form = |extra: &[&str]| report(here.path(), "f.tare", extra);
     for extra in [&[][..], &["--counters"], &["--stacks"], &["--fleet", "nodes=60"]] {
         let text = form(extra);
         let steers = |c: char| (c.is_control() && c != '\n') || c == '\u{202e}';
         assert!(!text.contains(steers), "{extra:?}: {text}");
-        assert!(text.contains("<script>"), "{extra:?}: a terminal knows no markup\n{text}");
+        assert!(text.contains("<script>"), "{extra:?}: a terminal has no markup to escape\n{text}");
     }
     let page = form(&["--html", "-"]);
     assert!(!page.contains("<script>alert") && page.contains("&lt;script&gt;alert"));
@@ -253,7 +254,7 @@ fn hostile_names_show_as_text_in_every_form() {
 }
 
 #[test]
-fn bad_flags_are_one_line_and_lose_nothing() {
+fn bad_flags_are_one_line_and_keep_the_record() {
     let here = weighed();
     let before = fs::read(here.path().join("f.tare")).unwrap();
     for (extra, exit, part) in [

@@ -1,5 +1,5 @@
-//! Systems in root file systems of their own, through the built program: from packages, and from an
-//! image that is made of those packages here, under every OCI runtime that this host has.
+//! Systems with their own root file systems, through the built program: from packages, and from an
+//! image that the test builds of those packages, under every OCI runtime of this host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -21,15 +21,14 @@ const NEEDS: [Need; 7] = [
     Need::Program("redis-benchmark"),
 ];
 
-/// OCI runtimes of this host, as a study names them.
+/// Returns the OCI runtimes of this host, as a study names them.
 fn runtimes() -> Vec<&'static str> {
     let known = ["oci:runc", "oci:crun", "oci:runsc"];
     let here = (tare_env::runtime::oci::RUNTIME.found)();
     known.into_iter().filter(|name| here.iter().any(|found| found == name)).collect()
 }
 
-/// Weighs a system in these root file systems for a moment, the first environment being the
-/// baseline.
+/// Weighs a system briefly in these root file systems; the first environment is the baseline.
 fn weigh(folder: &Path, system: &str, environments: &[(String, &str)]) -> Output {
     let environments: String = environments
         .iter()
@@ -52,7 +51,7 @@ fn weigh(folder: &Path, system: &str, environments: &[(String, &str)]) -> Output
     run_in(folder, words.into_iter().chain([state.to_str().unwrap()]))
 }
 
-/// What the layer `rootfs.made_of` of each environment was found to be.
+/// Returns what was read back for the layer `rootfs.made_of` of each environment.
 fn made_of(folder: &Path) -> Vec<String> {
     let database = rusqlite::Connection::open(folder.join("out.tare")).unwrap();
     let voids: u32 = database
@@ -65,7 +64,7 @@ fn made_of(folder: &Path) -> Vec<String> {
     found.collect::<Result<_, _>>().unwrap()
 }
 
-/// An archive as `docker save` writes it, of a root file system and with a configuration.
+/// Writes an archive like that of `docker save`, from a root file system and with a configuration.
 fn save(root: &Path, folder: &Path, archive: &Path) {
     let image = folder.join("image");
     fs::create_dir_all(&image).unwrap();
@@ -106,11 +105,11 @@ fn redis_runs_from_packages_and_from_an_image() {
     }
     assert!(output.status.success(), "{said}");
     let found = made_of(folder.path());
-    // The control is there too.
+    // The A/A control is an environment too.
     assert_eq!(found.len(), all.len() + 1, "{found:?}");
     assert!(found.iter().all(|text| text.contains("redis-server 5:") && *text == found[0]));
 
-    // The same files as an image, started as it says.
+    // The same files as an image, started with its own entry point.
     let root = fs::read_dir(tare_env::rootfs::CACHE).unwrap().flatten().map(|entry| entry.path());
     let root = root.filter(|path| path.to_string_lossy().contains("/redis-server-"));
     let root = root.map(|path| path.join("root")).find(|path| path.is_dir()).unwrap();
@@ -136,8 +135,8 @@ fn redis_runs_from_packages_and_from_an_image() {
 }
 
 #[test]
-fn what_cannot_be_a_root_file_system_is_told_before_anything_runs() {
-    let test = "what_cannot_be_a_root_file_system_is_told_before_anything_runs";
+fn an_invalid_root_file_system_is_refused_before_the_start() {
+    let test = "an_invalid_root_file_system_is_refused_before_the_start";
     if skipped(test, &NEEDS) {
         return;
     }

@@ -1,5 +1,5 @@
-//! The live screen through the built program on a pseudo-terminal: it is entered and left, keys and
-//! signals end the study, and the terminal is as it was. The studies are of the fake world.
+//! The live screen of the built program on a pseudo-terminal: it is entered and left, keys and
+//! signals end the study, and the terminal is restored. All environments are fake.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -20,7 +20,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetattr, tcsetwinsize};
 use tare_testkit::{Need, skipped};
 
-/// `setsid` makes the pseudo-terminal the program's own.
+/// `setsid` makes the pseudo-terminal the program's controlling terminal.
 const NEEDS: [Need; 1] = [Need::Program("setsid")];
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -28,7 +28,7 @@ const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const SHOW_CURSOR: &str = "\x1b[?25h";
 
-/// The program on a terminal of its own. Killed when it is dropped.
+/// The program on a terminal of its own; killed on drop.
 struct OnTerminal {
     master: OwnedFd,
     slave: OwnedFd,
@@ -59,7 +59,7 @@ impl OnTerminal {
         let into = Arc::clone(&seen);
         let reader = std::thread::spawn(move || {
             let mut bytes = [0; 4096];
-            // Ends with an error once nobody has the other side open.
+            // Ends with an error once no process has the other side open.
             while let Ok(count @ 1..) = from.read(&mut bytes) {
                 into.lock().unwrap().extend_from_slice(&bytes[..count]);
             }
@@ -73,10 +73,15 @@ impl OnTerminal {
 
     fn wait_for(&mut self, text: &str) {
         let started = Instant::now();
-        while !picture(&self.output()).contains(text) {
-            assert_eq!(self.child.try_wait().unwrap(), None, "it ended early: {}", self.output());
-            let shown = picture(&self.output());
-            assert!(started.elapsed() < PATIENCE, "{text:?} does not come in:\n{shown}");
+        while !render(&self.output()).contains(text) {
+            assert_eq!(
+                self.child.try_wait().unwrap(),
+                None,
+                "the program ended early: {}",
+                self.output()
+            );
+            let shown = render(&self.output());
+            assert!(started.elapsed() < PATIENCE, "{text:?} does not appear in:\n{shown}");
             std::thread::sleep(Duration::from_millis(10));
         }
     }
@@ -90,18 +95,19 @@ impl OnTerminal {
         kill_process(pid, signal).unwrap();
     }
 
-    /// Waits for the end. Returns what was shown, after the terminal was found as it was.
+    /// Waits for the program to exit and checks that the terminal's modes are restored. Returns the
+    /// exit status and what was shown.
     fn end(mut self) -> (ExitStatus, String) {
         let started = Instant::now();
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            assert!(started.elapsed() < PATIENCE, "it does not end:\n{}", self.output());
+            assert!(started.elapsed() < PATIENCE, "the program does not exit:\n{}", self.output());
             std::thread::sleep(Duration::from_millis(10));
         };
-        assert_eq!(modes(&self.slave), self.before, "the terminal's modes are not as they were");
-        // With the last copy of the slave closed, the reader has all and ends.
+        assert_eq!(modes(&self.slave), self.before, "the terminal's modes are not restored");
+        // Closing the last copy of the slave ends the reader.
         let (null, reader) = (File::open("/dev/null").unwrap(), self.reader.take().unwrap());
         drop(std::mem::replace(&mut self.slave, null.into()));
         reader.join().unwrap();
@@ -111,14 +117,15 @@ impl OnTerminal {
 
 impl Drop for OnTerminal {
     fn drop(&mut self) {
-        // One that has ended cannot be killed, which is as well.
+        // Killing fails if the program has already exited.
         self.child.kill().ok();
         self.child.wait().ok();
     }
 }
 
-/// The screen as it is now. Only what changed is written, so that words come in pieces.
-fn picture(output: &str) -> String {
+/// Renders the screen from the output. The program writes only what changed, so words arrive in
+/// pieces.
+fn render(output: &str) -> String {
     let mut rows = vec![vec![' '; 80]; 24];
     let (mut x, mut y) = (0, 0);
     let mut rest = output.chars();
@@ -158,7 +165,7 @@ fn size(terminal: &OwnedFd, columns: u16, rows: u16) {
     tcsetwinsize(terminal, size).unwrap();
 }
 
-/// A study that does not end by itself.
+/// Writes a study that runs until it is interrupted.
 fn endless(here: &Path) {
     let text = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml");
     let text = fs::read_to_string(text).unwrap();
@@ -170,7 +177,7 @@ fn endless(here: &Path) {
 
 const ENDLESS: [&str; 4] = ["weigh", "endless.toml", "-o", "out.tare"];
 
-/// What was on the screen, and what was on the normal one after it.
+/// Splits the output into what the live screen showed and what was printed after it.
 fn parts(shown: &str) -> (&str, &str) {
     let (_, after) = shown.split_once(ENTER).expect("the screen is entered");
     let (screen, normal) = after.split_once(LEAVE).expect("the screen is left");
@@ -179,15 +186,15 @@ fn parts(shown: &str) -> (&str, &str) {
     (screen, normal)
 }
 
-fn readable(here: &Path) {
+fn assert_readable(here: &Path) {
     let report = run_in(here, ["report", "out.tare"]);
     assert!(report.status.success(), "{}", stderr(&report));
     assert!(stdout(&report).contains("nothing again"), "{}", stdout(&report));
 }
 
 #[test]
-fn the_screen_is_left_before_the_summary() {
-    if skipped("the_screen_is_left_before_the_summary", &NEEDS) {
+fn the_summary_is_printed_after_the_screen_is_left() {
+    if skipped("the_summary_is_printed_after_the_screen_is_left", &NEEDS) {
         return;
     }
     let here = tempfile::tempdir().unwrap();
@@ -195,8 +202,8 @@ fn the_screen_is_left_before_the_summary() {
     let (status, shown) = run.end();
     assert!(status.success(), "{shown}");
     let (screen, normal) = parts(&shown);
-    assert!(picture(screen).contains("Server CPU per operation, cost in %"), "{screen}");
-    // Lines of the run, then the report.
+    assert!(render(screen).contains("Server CPU per operation, cost in %"), "{screen}");
+    // First the lines of the run, then the report.
     let lines = normal.find("a proxy: ready").expect("lines are kept");
     let report = normal.find("How to read this").expect("the report is printed");
     assert!(lines < report && normal.contains("record: out.tare"), "{normal}");
@@ -211,7 +218,7 @@ fn q_stops_the_study_and_keeps_the_record() {
     endless(here.path());
     let mut run = OnTerminal::start(here.path(), &ENDLESS, &[]);
     run.wait_for("Last slices");
-    // Keys that mean nothing, then the views, then a terminal that is too small, then the end.
+    // Keys without a meaning, then the views, then a terminal that is too small, then `q`.
     run.press("x\x1b[15~d");
     run.wait_for("Doubts: ");
     run.press("?");
@@ -223,12 +230,12 @@ fn q_stops_the_study_and_keeps_the_record() {
     let (status, shown) = run.end();
     assert_eq!(status.code(), Some(130), "{shown}");
     parts(&shown);
-    readable(here.path());
+    assert_readable(here.path());
 }
 
 #[test]
-fn signals_give_the_terminal_back() {
-    if skipped("signals_give_the_terminal_back", &NEEDS) {
+fn signals_restore_the_terminal() {
+    if skipped("signals_restore_the_terminal", &NEEDS) {
         return;
     }
     type Way<'w> = (&'w str, &'w dyn Fn(&OnTerminal));
@@ -249,13 +256,13 @@ fn signals_give_the_terminal_back() {
         let (status, shown) = run.end();
         assert_eq!(status.code(), Some(130), "{name}: {shown}");
         parts(&shown);
-        readable(here.path());
+        assert_readable(here.path());
     }
 }
 
 #[test]
-fn other_terminals_get_less() {
-    if skipped("other_terminals_get_less", &NEEDS) {
+fn the_screen_needs_a_capable_terminal() {
+    if skipped("the_screen_needs_a_capable_terminal", &NEEDS) {
         return;
     }
     type Case<'c> = (&'c [&'c str], &'c [(&'c str, &'c str)], bool);
@@ -280,7 +287,7 @@ fn other_terminals_get_less() {
             assert!(!["31m", "32m", "36m", "38;"].iter().any(|code| coloured(code)), "{case}");
         }
     }
-    // A screen that was asked for in vain says why.
+    // A screen that was requested but cannot be shown gives the reason.
     let here = tempfile::tempdir().unwrap();
     let output = run_in(here.path(), ["weigh", "fake", "--progress", "screen"]);
     assert!(output.status.success());

@@ -1,5 +1,5 @@
-//! `--serve` through the built program: the page while a study runs and of a finished record, and
-//! what is refused.
+//! `--serve` through the built program: the page of a running study and of a finished record, and
+//! the requests that are refused.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -18,7 +18,7 @@ use tare_testkit::{Need, skipped, tiny};
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A program that serves; it is ended with the test.
+/// A program that serves a page; killed on drop.
 struct Serving {
     child: Child,
     errors: BufReader<ChildStderr>,
@@ -26,7 +26,7 @@ struct Serving {
 }
 
 impl Serving {
-    /// Starts the program and waits until it says where the page is.
+    /// Starts the program and waits until it prints the page's address.
     fn start(here: &Path, arguments: &[&str]) -> Serving {
         let mut command = tare();
         command.args(arguments).args(["--state", "state"]).current_dir(here);
@@ -44,8 +44,8 @@ impl Serving {
         Serving { child, errors, at }
     }
 
-    /// The status and all that follows it.
-    fn ask(&self, method: &str, host: &str, path: &str) -> (u16, String) {
+    /// Sends a request and returns the status and the whole response.
+    fn request(&self, method: &str, host: &str, path: &str) -> (u16, String) {
         let mut stream = TcpStream::connect(self.at).unwrap();
         stream.set_read_timeout(Some(PATIENCE)).unwrap();
         write!(stream, "{method} {path} HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
@@ -56,10 +56,10 @@ impl Serving {
     }
 
     fn get(&self, path: &str) -> (u16, String) {
-        self.ask("GET", &self.at.to_string(), path)
+        self.request("GET", &self.at.to_string(), path)
     }
 
-    /// Asks until the text comes.
+    /// Repeats the request until the response contains this text, and returns it.
     fn wait_for(&self, path: &str, part: &str) -> String {
         let until = Instant::now() + PATIENCE;
         loop {
@@ -67,12 +67,12 @@ impl Serving {
             if text.contains(part) {
                 return text;
             }
-            assert!(Instant::now() < until, "{part:?} does not come:\n{text}");
+            assert!(Instant::now() < until, "{part:?} never appears:\n{text}");
             std::thread::sleep(Duration::from_millis(50));
         }
     }
 
-    fn refuses_what_is_not_for_it(&self) {
+    fn assert_refuses_foreign_requests(&self) {
         let own = self.at.to_string();
         for (method, host, path, status) in [
             ("HEAD", own.as_str(), "/", 200),
@@ -82,7 +82,7 @@ impl Serving {
             ("GET", "evil.example", "/", 421),
             ("GET", "evil.example:80", "/state", 421),
         ] {
-            assert_eq!(self.ask(method, host, path).0, status, "{method} {host} {path}");
+            assert_eq!(self.request(method, host, path).0, status, "{method} {host} {path}");
         }
     }
 
@@ -91,7 +91,7 @@ impl Serving {
         kill_process(pid, Signal::INT).unwrap();
     }
 
-    /// What it says until it has ended, and its exit code.
+    /// Waits for the program to exit; returns the rest of its standard error and its exit code.
     fn end(mut self) -> (String, Option<i32>) {
         let mut said = String::new();
         self.errors.read_to_string(&mut said).unwrap();
@@ -107,7 +107,7 @@ impl Drop for Serving {
 }
 
 #[test]
-fn a_record_is_served_until_it_is_interrupted() {
+fn a_record_is_served_until_interrupted() {
     let here = tempfile::tempdir().unwrap();
     let output =
         run_in(here.path(), ["weigh", "fake", "--rounds", "3", "--seed", "1", "-o", "a.tare"]);
@@ -118,20 +118,20 @@ fn a_record_is_served_until_it_is_interrupted() {
     assert!(page.contains("/refresh.js?version=") && page.contains("content-security-policy"));
     assert!(serving.get("/refresh.js").1.contains("location.reload"));
     assert!(serving.get("/state").1.contains(r#""ended":true"#));
-    serving.refuses_what_is_not_for_it();
-    // A request without an end holds up nobody.
+    serving.assert_refuses_foreign_requests();
+    // A connection that never sends its request does not block others.
     let _silent = TcpStream::connect(serving.at).unwrap();
     assert_eq!(serving.get("/").0, 200);
     serving.signal();
     assert_eq!(serving.end().1, Some(0));
 
-    // The file on disk has no script of the server's.
+    // The page on disk lacks the refresh script of the server.
     let file = std::fs::read_to_string(here.path().join("a.html")).unwrap();
     assert!(!file.contains("refresh.js"));
 }
 
 #[test]
-fn addresses_beyond_this_machine_are_refused() {
+fn non_loopback_addresses_are_refused() {
     let here = tempfile::tempdir().unwrap();
     let output = run_in(here.path(), ["report", "a.tare", "--serve=0.0.0.0:0"]);
     assert_eq!(output.status.code(), Some(2), "{}", stderr(&output));
@@ -139,10 +139,10 @@ fn addresses_beyond_this_machine_are_refused() {
 }
 
 #[test]
-fn a_running_study_is_served_and_its_end_is_said() {
+fn a_running_study_is_served_until_it_ends() {
     const NEEDS: [Need; 4] =
         [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
-    if skipped("a_running_study_is_served_and_its_end_is_said", &NEEDS) {
+    if skipped("a_running_study_is_served_until_it_ends", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -151,11 +151,11 @@ fn a_running_study_is_served_and_its_end_is_said() {
     tiny::write(here.path(), "slices", 12);
     let serving =
         Serving::start(here.path(), &["weigh", "tiny.toml", "-o", "tiny.tare", "--serve"]);
-    // It is asked all the time, so that it is drawn while it runs.
+    // The page is requested repeatedly, so it is drawn while the study runs.
     let page = serving.wait_for("/", "Not finished, after");
     assert!(page.contains("runc bridge"), "{page}");
     assert!(serving.get("/state").1.contains(r#""ended":false"#));
-    serving.refuses_what_is_not_for_it();
+    serving.assert_refuses_foreign_requests();
     serving.wait_for("/state", r#""ended":true"#);
     let last = serving.get("/").1;
     assert!(!last.contains("Not finished"), "{last}");

@@ -1,5 +1,5 @@
-//! Stacks through the built program: sampled with perf in real environments, shown, drawn, and what
-//! is said where there are none.
+//! Stacks through the built program: sampled with perf in real environments, printed, drawn, and
+//! the message where there are none.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -19,7 +19,7 @@ fn weigh(here: &Path, extra: &[&str]) -> Output {
     run_in(here, arguments)
 }
 
-fn good(output: Output) -> String {
+fn succeed(output: Output) -> String {
     assert!(output.status.success(), "{}", stderr(&output));
     stdout(&output)
 }
@@ -29,25 +29,29 @@ fn json(text: &str) -> serde_json::Value {
 }
 
 #[test]
-fn a_fake_study_shows_its_stacks_and_a_record_without_any_says_so() {
+fn stacks_are_reported_or_their_absence_is_explained() {
     let here = tempfile::tempdir().unwrap();
     let none = ["fake", "--rounds", "2", "--seed", "1", "-o", "none.tare"];
-    good(weigh(here.path(), &none));
+    succeed(weigh(here.path(), &none));
     let output = run_in(here.path(), ["report", "none.tare", "--stacks"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(stderr(&output).contains("--resume none.tare --stacks"), "{}", stderr(&output));
     let some = ["--resume", "none.tare", "--stacks", "--stack-rounds", "3"];
-    good(weigh(here.path(), &some));
-    let text = good(run_in(here.path(), ["report", "none.tare", "--stacks"]));
+    succeed(weigh(here.path(), &some));
+    let text = succeed(run_in(here.path(), ["report", "none.tare", "--stacks"]));
     assert!(text.contains("network stack") && text.contains("a proxy"), "{text}");
-    let asked = ["report", "none.tare", "--stacks", "--to", "a proxy"];
-    let text = good(run_in(here.path(), asked));
+    let extra = ["report", "none.tare", "--stacks", "--to", "a proxy"];
+    let text = succeed(run_in(here.path(), extra));
     let proxy = text.lines().find(|line| line.trim().starts_with("userland proxy")).unwrap();
     assert!(proxy.trim().ends_with("new"), "{text}");
     let wrong = ["report", "none.tare", "--stacks", "--to", "nobody"];
     let output = run_in(here.path(), wrong);
     assert_eq!(output.status.code(), Some(3));
-    assert!(stderr(&output).contains("a proxy"), "it says who is there: {}", stderr(&output));
+    assert!(
+        stderr(&output).contains("a proxy"),
+        "the message lists the environments: {}",
+        stderr(&output)
+    );
 }
 
 #[test]
@@ -66,13 +70,13 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     let before = HostState::read();
     let here = tempfile::tempdir().unwrap();
     tiny::write(here.path(), "slices", 1);
-    let asked = ["tiny.toml", "-o", "s.tare", "--stacks", "--syscalls", "--stack-rounds", "2"];
-    good(weigh(here.path(), &[&asked[..], &["--stack-window", "500ms"]].concat()));
+    let extra = ["tiny.toml", "-o", "s.tare", "--stacks", "--syscalls", "--stack-rounds", "2"];
+    succeed(weigh(here.path(), &[&extra[..], &["--stack-window", "500ms"]].concat()));
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
     let arguments = ["report", "s.tare", "--stacks", "--from", "native", "--to", "runc proxy"];
-    let asked = [&arguments[..], &["--json", "--flamegraph", "f.html"]].concat();
-    let value = json(&good(run_in(here.path(), asked)));
+    let extra = [&arguments[..], &["--json", "--flamegraph", "f.html"]].concat();
+    let value = json(&succeed(run_in(here.path(), extra)));
     let us = |row: &serde_json::Value, side: &str| row[side]["us"].as_f64().unwrap();
     for side in ["from", "to"] {
         let rows = value["subsystems"].as_array().unwrap();
@@ -85,10 +89,10 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
         let rows = value["subsystems"].as_array().unwrap();
         rows.iter().find(|row| row["name"] == name)
     };
-    // A client on the path of a proxy is served by a process that the native run does not have.
+    // A client behind the proxy is served by a process that the native run does not have.
     let proxy = row("userland proxy").expect("the proxy was sampled");
     assert!(us(proxy, "from") == 0.0 && us(proxy, "to") > 0.0, "{proxy}");
-    // Functions inside the container have names, though its file lies elsewhere there.
+    // Functions inside the container have names, though the program has another path there.
     let functions = value["functions"].as_array().unwrap();
     let named = |row: &&serde_json::Value| {
         row["name"].as_str().unwrap().contains("tare_db::") && us(row, "to") > 0.0
@@ -96,25 +100,25 @@ fn stacks_of_real_environments_add_up_and_leave_no_trace() {
     assert!(functions.iter().any(|row| named(&row)), "{functions:#?}");
     let page = fs::read_to_string(here.path().join("f.html")).unwrap();
     assert!(page.contains("id=\"graph\"") && page.contains("runc proxy"));
-    waiting_has_reasons(here.path());
-    calls_have_names(here.path());
+    assert_waits_have_reasons(here.path());
+    assert_syscalls_are_counted(here.path());
 }
 
-/// The client of an open loop waits for its next start or for an answer; behind a proxy that does
-/// not keep the rate it may always have something to send, but somebody waits there too.
-fn waiting_has_reasons(here: &Path) {
+/// An open-loop client waits for its next start time or for an answer. Behind a proxy that does not
+/// keep the rate it may always have something to send, but other threads wait there too.
+fn assert_waits_have_reasons(here: &Path) {
     let arguments = ["report", "s.tare", "--stacks", "--kind", "off-cpu", "--to", "runc proxy"];
-    let value = json(&good(run_in(here, [&arguments[..], &["--json"]].concat())));
+    let value = json(&succeed(run_in(here, [&arguments[..], &["--json"]].concat())));
     assert_eq!(value["kind"], "off-cpu");
     let rows = value["subsystems"].as_array().unwrap();
-    let events = rows.iter().find(|row| row["name"] == "events").expect("somebody waits for work");
+    let events = rows.iter().find(|row| row["name"] == "events").expect("a thread waits for work");
     assert!(events["from"]["us"].as_f64().unwrap() > 0.0, "{events}");
     assert!(value["sum"]["to"]["us"].as_f64().unwrap() > 0.0, "{value}");
 }
 
-/// Every operation is asked for and answered: a proxy passes both on, by calls of its own.
-fn calls_have_names(here: &Path) {
-    let value = json(&good(run_in(here, ["report", "s.tare", "--json"])));
+/// The proxy forwards every request and every answer, with system calls of its own.
+fn assert_syscalls_are_counted(here: &Path) {
+    let value = json(&succeed(run_in(here, ["report", "s.tare", "--json"])));
     let environments = value["environments"].as_array().unwrap();
     let proxy = environments.iter().find(|one| one["name"] == "runc proxy").unwrap();
     let traced =
@@ -125,9 +129,9 @@ fn calls_have_names(here: &Path) {
 }
 
 #[test]
-fn without_perf_a_study_goes_on_with_a_doubt() {
+fn a_study_without_perf_continues_with_a_doubt() {
     let needs = [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
-    if skipped("without_perf_a_study_goes_on_with_a_doubt", &needs) {
+    if skipped("a_study_without_perf_continues_with_a_doubt", &needs) {
         return;
     }
     let _alone = host_state::alone();
@@ -150,7 +154,7 @@ fn without_perf_a_study_goes_on_with_a_doubt() {
         .env("PATH", &tools)
         .output()
         .unwrap();
-    let value = json(&good(output));
+    let value = json(&succeed(output));
     let text = value.to_string();
     assert!(text.contains("linux-perf"), "the doubt names the package: {text}");
 }

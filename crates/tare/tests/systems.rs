@@ -1,5 +1,5 @@
-//! Other people's systems, really started: each in every environment that is quick to make, until
-//! it answers, says what it chose, and is quiet; and nothing of it is left afterwards.
+//! Third-party systems, started for real in every environment that starts quickly: each answers,
+//! reports its settings, becomes idle, and leaves nothing behind.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 use std::path::{Path, PathBuf};
@@ -15,10 +15,10 @@ use tare_lab::system::System;
 use tare_system::ClientRoute;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
-/// One after the other: they share the host's addresses, and few CPUs.
+/// The tests run one after another, because they share the host's addresses and few CPUs.
 static HOST: Mutex<()> = Mutex::new(());
 
-/// A state directory of the test's own, cleaned and removed with what is in it.
+/// The test's own state directory; cleaned and removed on drop.
 struct State(PathBuf);
 
 impl Drop for State {
@@ -37,7 +37,7 @@ fn environment(runtime: &str, network: &str) -> EnvironmentSpec {
         .build()
 }
 
-/// Why a test of a system cannot run here.
+/// Returns the reason why a test of a system cannot run here, if there is one.
 fn missing(program: &str) -> Option<Reason> {
     let needed = ["ip", "nft", "runc"].into_iter().find(|name| exec::find(name).is_none());
     match (rustix::process::geteuid().is_root(), needed) {
@@ -48,11 +48,11 @@ fn missing(program: &str) -> Option<Reason> {
     }
 }
 
-/// Asks again until a look succeeds.
-fn until<T>(limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
+/// Repeats a check until it succeeds; panics after the limit.
+fn until<T>(limit: Duration, mut check: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
-        match look() {
+        match check() {
             Ok(value) => return value,
             Err(error) => assert!(began.elapsed() < limit, "{error}"),
         }
@@ -60,8 +60,9 @@ fn until<T>(limit: Duration, mut look: impl FnMut() -> Result<T, String>) -> T {
     }
 }
 
-/// Starts a system in environments, waits for it, and hands what it says of itself to `judge`.
-fn weighable(
+/// Starts a system in each environment, waits until it is ready and idle, and passes its settings
+/// to `judge`.
+fn assert_runs(
     test: &str,
     program: &str,
     (name, options): (&str, &[(&str, &str)]),
@@ -82,8 +83,8 @@ fn weighable(
     let factory = EnvironmentFactory::open(options_of_factory).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };
-    let way = ClientRoute { namespace: Some(factory.client_namespace().into()) };
-    let system = tare_system::find(name).unwrap().make(&spec, &way).unwrap();
+    let route = ClientRoute { namespace: Some(factory.client_namespace().into()) };
+    let system = tare_system::find(name).unwrap().make(&spec, &route).unwrap();
     let runtimes = [("process", "host"), ("oci:runc", "bridge"), ("oci:crun", "host")];
     for (runtime, network) in runtimes {
         if runtime.ends_with("crun") && exec::find("crun").is_none() {
@@ -97,7 +98,9 @@ fn weighable(
         let limit = system.ready_limit();
         let ready = || {
             let tail = environment.log_tail();
-            system.ready(&at).map_err(|error| format!("{runtime}: {error}; it said {tail}"))
+            system
+                .ready(&at)
+                .map_err(|error| format!("{runtime}: {error}; its log ends with {tail}"))
         };
         until(limit, ready);
         let settings = system.settings(&at).unwrap();
@@ -112,9 +115,9 @@ fn weighable(
         assert!(lost.is_empty(), "{runtime}: {lost:?}");
         environment.freeze().unwrap();
         environment.thaw().unwrap();
-        assert!(system.pending(&at).is_ok(), "{runtime}: it answers again");
+        assert!(system.pending(&at).is_ok(), "{runtime}: it does not answer after the thaw");
         environment.stop().unwrap();
-        assert!(system.ready(&at).is_err(), "{runtime}: it has gone");
+        assert!(system.ready(&at).is_err(), "{runtime}: it still answers after the stop");
     }
     let left = factory.close();
     assert!(left.is_empty(), "{left:?}");
@@ -126,42 +129,47 @@ fn value<'s>(settings: &'s [(String, String)], name: &str) -> &'s str {
 }
 
 #[test]
-fn redis_starts_answers_and_leaves_nothing() {
-    let test = "redis_starts_answers_and_leaves_nothing";
-    weighable(test, "redis-server", ("redis", &[("appendonly", "everysec")]), |_, _, settings| {
-        assert!(value(settings, "redis_version").contains('.'));
-        assert_eq!(value(settings, "aof_enabled"), "1");
-        assert_eq!(value(settings, "multiplexing_api"), "epoll");
-    });
+fn redis_runs_and_leaves_nothing() {
+    let test = "redis_runs_and_leaves_nothing";
+    assert_runs(
+        test,
+        "redis-server",
+        ("redis", &[("appendonly", "everysec")]),
+        |_, _, settings| {
+            assert!(value(settings, "redis_version").contains('.'));
+            assert_eq!(value(settings, "aof_enabled"), "1");
+            assert_eq!(value(settings, "multiplexing_api"), "epoll");
+        },
+    );
 }
 
 #[test]
-fn memcached_starts_answers_and_leaves_nothing() {
-    let test = "memcached_starts_answers_and_leaves_nothing";
-    weighable(test, "memcached", ("memcached", &[("memory_mb", "64")]), |_, _, settings| {
+fn memcached_runs_and_leaves_nothing() {
+    let test = "memcached_runs_and_leaves_nothing";
+    assert_runs(test, "memcached", ("memcached", &[("memory_mb", "64")]), |_, _, settings| {
         assert_eq!(value(settings, "threads"), "1");
         assert_eq!(value(settings, "limit_maxbytes"), (64 << 20).to_string());
     });
 }
 
 #[test]
-fn a_command_starts_answers_and_leaves_nothing() {
-    let test = "a_command_starts_answers_and_leaves_nothing";
+fn a_command_runs_and_leaves_nothing() {
+    let test = "a_command_runs_and_leaves_nothing";
     let command = "redis-server --bind {listen} --port {port} --dir {data} --protected-mode no";
     let options = [("command", command), ("ready_send", "PING\r\n"), ("ready_expect", "PONG")];
-    weighable(test, "redis-server", ("command", &options), |_, _, settings| {
+    assert_runs(test, "redis-server", ("command", &options), |_, _, settings| {
         assert!(settings.is_empty());
     });
 }
 
-/// Segments of System V shared memory on the host.
+/// Counts the segments of System V shared memory on the host.
 fn segments() -> usize {
     std::fs::read_to_string("/proc/sysvipc/shm").unwrap().lines().count()
 }
 
 #[test]
-fn postgres_starts_answers_and_leaves_nothing() {
-    let test = "postgres_starts_answers_and_leaves_nothing";
+fn postgres_runs_and_leaves_nothing() {
+    let test = "postgres_runs_and_leaves_nothing";
     let versions = Path::new("/usr/lib/postgresql");
     let program = match std::fs::read_dir(versions).into_iter().flatten().flatten().next() {
         Some(version) => version.path().join("bin/postgres"),
@@ -169,7 +177,7 @@ fn postgres_starts_answers_and_leaves_nothing() {
     };
     let before = segments();
     let options = [("shared_buffers", "32MB"), ("synchronous_commit", "off")];
-    weighable(test, &program.to_string_lossy(), ("postgres", &options), |_, _, settings| {
+    assert_runs(test, &program.to_string_lossy(), ("postgres", &options), |_, _, settings| {
         assert_eq!(value(settings, "synchronous_commit"), "off");
         assert_eq!(value(settings, "shared_buffers"), "32MB");
         assert!(value(settings, "server_version").contains('.'));
@@ -178,14 +186,14 @@ fn postgres_starts_answers_and_leaves_nothing() {
 }
 
 #[test]
-fn cassandra_starts_answers_and_leaves_nothing() {
-    let test = "cassandra_starts_answers_and_leaves_nothing";
+fn cassandra_runs_and_leaves_nothing() {
+    let test = "cassandra_runs_and_leaves_nothing";
     let Ok(directory) = std::env::var("TARE_CASSANDRA") else {
         return skip(test, Reason::Unset { variable: "TARE_CASSANDRA" });
     };
     let options =
         [("directory", directory.as_str()), ("heap", "512M"), ("settings", "concurrent_writes=16")];
-    weighable(test, "java", ("cassandra", &options), |_, _, settings| {
+    assert_runs(test, "java", ("cassandra", &options), |_, _, settings| {
         assert!(value(settings, "release_version").contains('.'));
         assert_eq!(value(settings, "concurrent_writes"), "16");
     });

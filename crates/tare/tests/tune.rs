@@ -1,5 +1,5 @@
 //! `tare tune`, `tare cpus` and `tare host` as a user runs them: on recorded hosts, and on devices
-//! of this host that the test made.
+//! that the test creates on this host.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn a_recorded_host_is_planned_without_root() {
 }
 
 #[test]
-fn an_overload_of_the_interrupt_cpus_is_refused() {
+fn too_few_interrupt_cpus_are_refused() {
     let gke = recorded("gke-n2d-32");
     let gke = gke.to_str().expect("a path in UTF-8");
     let output = here(["tune", "plan", "--snapshot", gke, "--irq-cpus", "0"]);
@@ -97,7 +97,7 @@ fn this_host_can_be_recorded_and_planned_elsewhere() {
     assert!(output.status.success(), "{}", stderr(&output));
     let output = here(["tune", "plan", "--snapshot", folder]);
     assert!(stdout(&output).starts_with("CPUs "), "{}{}", stdout(&output), stderr(&output));
-    // It does not write over what is there.
+    // An existing recording is not overwritten.
     assert!(!here(["host", "record", folder]).status.success());
 }
 
@@ -109,7 +109,7 @@ struct Loop {
 
 impl Loop {
     fn attach() -> Self {
-        // In memory: a disk of the host below it would be tuned as well.
+        // In memory, because a disk of the host below the device would be tuned as well.
         let file = tempfile::NamedTempFile::new_in("/dev/shm").expect("a scratch file");
         file.as_file().set_len(16 << 20).expect("a file of 16 MiB");
         let output = Command::new("losetup").args(["--find", "--show"]).arg(file.path()).output();
@@ -119,7 +119,7 @@ impl Loop {
         Self { name, _file: file }
     }
 
-    /// The settings of its queue that a plan may touch.
+    /// The settings of its queue that a plan may change.
     fn queue(&self) -> Vec<String> {
         let read = |name: &str| {
             let path = format!("/sys/block/{}/queue/{name}", self.name);
@@ -137,8 +137,8 @@ impl Drop for Loop {
 }
 
 #[test]
-fn a_disk_of_this_host_is_tuned_and_put_back() {
-    const TEST: &str = "a_disk_of_this_host_is_tuned_and_put_back";
+fn disk_settings_are_applied_and_reverted() {
+    const TEST: &str = "disk_settings_are_applied_and_reverted";
     if skipped(TEST, &[Need::Root, Need::Program("losetup")]) {
         return;
     }
@@ -154,7 +154,10 @@ fn a_disk_of_this_host_is_tuned_and_put_back() {
     };
     let only = ["--dev", &disk.name, "--only", "disk_nomerges", "--only", "disk_scheduler"];
     let only = &only[..];
-    assert!(!tune(&[&["apply"], only].concat()).status.success(), "nobody is there to be asked");
+    assert!(
+        !tune(&[&["apply"], only].concat()).status.success(),
+        "apply needs --yes without a terminal"
+    );
     let applied = tune(&[&["apply"], only, &["--yes"]].concat());
     assert!(applied.status.success(), "{}{}", stdout(&applied), stderr(&applied));
     assert!(stdout(&applied).contains("as tuning t0001"), "{}", stdout(&applied));
@@ -165,7 +168,7 @@ fn a_disk_of_this_host_is_tuned_and_put_back() {
     assert!(stdout(&tune(&["status"])).contains("in force"));
     assert!(tune(&["verify", "--after", "100ms"]).status.success());
 
-    // Somebody else's change is reported and left alone, until it is given up.
+    // A foreign change is reported and not reverted until the tuned value is back.
     fs::write(&nomerges, "1").expect("nomerges can be written");
     let verify = tune(&["verify"]);
     assert_eq!(verify.status.code(), Some(1), "{}", stdout(&verify));
@@ -180,11 +183,11 @@ fn a_disk_of_this_host_is_tuned_and_put_back() {
     assert!(stdout(&tune(&["status"])).contains("no tuning is applied"));
 }
 
-/// A network namespace with a veth pair in it; gone when dropped.
+/// A network namespace with a veth pair in it; deleted on drop.
 struct Net(String);
 
 impl Net {
-    fn make() -> Self {
+    fn create() -> Self {
         let net = Self(format!("tare-test-tune-{}", std::process::id()));
         let ip = |words: &[&str]| {
             let output = Command::new("ip").args(words).output().expect("ip starts");
@@ -199,7 +202,7 @@ impl Net {
         net
     }
 
-    /// Runs a command in the namespace, with its own /sys.
+    /// Runs a command in the namespace, which has its own /sys.
     fn run(&self, words: &[&str]) -> Output {
         let output = Command::new("ip").args(["netns", "exec", &self.0]).args(words).output();
         output.expect("ip starts")
@@ -219,13 +222,13 @@ impl Drop for Net {
 }
 
 #[test]
-fn queues_of_a_network_device_are_tuned_and_put_back() {
-    const TEST: &str = "queues_of_a_network_device_are_tuned_and_put_back";
+fn network_queue_settings_are_applied_and_reverted() {
+    const TEST: &str = "network_queue_settings_are_applied_and_reverted";
     if skipped(TEST, &[Need::Root, Need::Program("ip")]) {
         return;
     }
     let _alone = alone();
-    let net = Net::make();
+    let net = Net::create();
     let before = net.queues();
     let scratch = tempfile::tempdir().expect("a scratch directory");
     let state = scratch.path().to_str().expect("a path in UTF-8");
@@ -238,7 +241,7 @@ fn queues_of_a_network_device_are_tuned_and_put_back() {
     let applied = tune(&[&["apply", "--yes"], &plan[..]].concat());
     assert!(applied.status.success(), "{}{}", stdout(&applied), stderr(&applied));
     if stdout(&applied).contains("nothing to change") {
-        // One CPU: nothing to steer.
+        // With one CPU there is nothing to steer.
         return;
     }
     assert_ne!(net.queues(), before);

@@ -1,5 +1,5 @@
-//! `tare tune flags` as a user runs it: on the living host, its profile, and a container of docker
-//! that is made by the very text.
+//! `tare tune flags` as a user runs it: the flags for this host, the seccomp profile, and a docker
+//! container started by the printed script.
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::fs;
@@ -33,7 +33,7 @@ fn json(output: &Output) -> serde_json::Value {
     serde_json::from_slice(&output.stdout).expect("the output is JSON")
 }
 
-/// The host of a test may not tell its topology, which is no fault of the flags.
+/// Skips the test where the host exposes no CPU topology.
 fn no_topology(test: &str, directory: &Path) -> bool {
     let output = flags(directory, &["--for", "tare-db"]);
     let missing = stderr(&output).contains("does not report the CPU topology");
@@ -59,9 +59,9 @@ fn every_consumer_gets_flags_of_this_host() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn invalid_arguments_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    if no_topology("what_makes_no_sense_is_refused", folder.path()) {
+    if no_topology("invalid_arguments_are_refused", folder.path()) {
         return;
     }
     let refused = |arguments: &[&str], code: i32, reason: &str| {
@@ -76,9 +76,12 @@ fn what_makes_no_sense_is_refused() {
 }
 
 #[test]
-fn a_profile_is_written_in_the_form_that_its_reader_knows_and_never_over_another_file() {
+fn a_profile_has_the_format_of_its_engine_and_replaces_no_other_file() {
     let folder = tempfile::tempdir().unwrap();
-    if no_topology("a_profile_is_written", folder.path()) {
+    if no_topology(
+        "a_profile_has_the_format_of_its_engine_and_replaces_no_other_file",
+        folder.path(),
+    ) {
         return;
     }
     let profile = |consumer: &str, file: &str| -> serde_json::Value {
@@ -100,7 +103,7 @@ fn a_profile_is_written_in_the_form_that_its_reader_knows_and_never_over_another
     let oci = profile("nerdctl", "oci.json");
     assert!(allows(&oci, "io_uring_enter") && allows(&oci, "mbind") && !allows(&oci, "mount"));
     assert!(oci["archMap"].is_null() && oci["architectures"].is_array());
-    // Again is no change; another file's content is kept.
+    // Writing the same profile again changes nothing; another file is kept.
     profile("docker", "moby.json");
     fs::write(folder.path().join("mine"), "precious").unwrap();
     let output = flags(folder.path(), &["--for", "docker", "--seccomp", "mine"]);
@@ -125,15 +128,16 @@ impl Drop for Container {
     }
 }
 
-/// Runs the engine and returns what it printed.
-fn ask(engine: &str, arguments: &[&str]) -> String {
+/// Runs the engine and returns its trimmed output.
+fn run_engine(engine: &str, arguments: &[&str]) -> String {
     let output = Command::new(engine).args(arguments).output().unwrap();
     assert!(output.status.success(), "{engine} {arguments:?}: {}", stderr(&output));
     stdout(&output).trim().to_string()
 }
 
-/// Makes an image of the program alone, runs the emitted script, and reads back what is in force.
-fn container_comes_up(engine: &'static str, test: &str) {
+/// Creates an image with only the program, runs the printed script, and reads back the limits in
+/// force.
+fn check_flags_in_force(engine: &'static str, test: &str) {
     let wanted = [Need::Root, Need::Program(engine), Need::Program("bash"), Need::Program("tar")];
     if skipped(test, &wanted) {
         return;
@@ -142,7 +146,7 @@ fn container_comes_up(engine: &'static str, test: &str) {
     if no_topology(test, folder.path()) {
         return;
     }
-    // Podman's client without a service would make containers in the host's own storage.
+    // Podman's client without a service would create containers in the host's own storage.
     let variable = if engine == "docker" { "DOCKER_HOST" } else { "CONTAINER_HOST" };
     let answers = std::env::var_os(variable).is_some()
         && Command::new(engine).arg("info").output().is_ok_and(|output| output.status.success());
@@ -159,18 +163,18 @@ fn container_comes_up(engine: &'static str, test: &str) {
         Command::new("tar").arg("-cf").arg(&archive).arg("-C").arg(&root).arg(".").status();
     assert!(packed.unwrap().success());
     let image = format!("tare-flags-{}/tare:test", std::process::id());
-    // A name that cannot be anybody's.
+    // A unique name.
     let name = format!("tare-flags-{}-{engine}", std::process::id());
     let container = Container { engine, name: name.clone(), image: image.clone() };
-    ask(engine, &["import", archive.to_str().unwrap(), &image]);
+    run_engine(engine, &["import", archive.to_str().unwrap(), &image]);
 
     let image = if engine == "podman" { format!("localhost/{image}") } else { image };
-    let asked = ["--for", engine, "--image", &image, "--cpus", "1", "--memory", "512M"];
-    let output = flags(folder.path(), &[&asked[..], &["--seccomp", "profile.json"]].concat());
+    let extra = ["--for", engine, "--image", &image, "--cpus", "1", "--memory", "512M"];
+    let output = flags(folder.path(), &[&extra[..], &["--seccomp", "profile.json"]].concat());
     assert!(output.status.success(), "{}", stderr(&output));
     let data = folder.path().join("data");
     fs::create_dir(&data).unwrap();
-    // What is changed: data in the test's directory, the name, the port.
+    // The script is run unchanged except for the data directory, the name and the port.
     let script = stdout(&output)
         .replace("/srv/tare-db:", &format!("{}:", data.display()))
         .replace("--name=tare-db", &format!("--name={name}"))
@@ -180,10 +184,10 @@ fn container_comes_up(engine: &'static str, test: &str) {
     let ran = Command::new("bash").arg(&path).output().unwrap();
     assert!(ran.status.success(), "{}\n{script}", stderr(&ran));
 
-    let inspect = |format: &str| ask(engine, &["inspect", "--format", format, &name]);
+    let inspect = |format: &str| run_engine(engine, &["inspect", "--format", format, &name]);
     let pid = inspect("{{.State.Pid}}");
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let log = ask(engine, &["logs", &name]);
+    let log = run_engine(engine, &["logs", &name]);
     let line = |key: &str| {
         let found = status.lines().find_map(|line| line.strip_prefix(key)).unwrap_or_default();
         found.trim().to_string()
@@ -202,6 +206,6 @@ fn container_comes_up(engine: &'static str, test: &str) {
 }
 
 #[test]
-fn a_container_of_docker_comes_up_as_the_flags_say() {
-    container_comes_up("docker", "a_container_of_docker_comes_up_as_the_flags_say");
+fn a_docker_container_has_the_flags_in_force() {
+    check_flags_in_force("docker", "a_docker_container_has_the_flags_in_force");
 }

@@ -1,5 +1,5 @@
 //! `tare tune prove` through the built program, on a loop device that the test attaches: the proof,
-//! the host as it was, also after Ctrl-C and after `kill -9` and `tare clean`.
+//! and an unchanged host, also after Ctrl-C and after `kill -9` with `tare clean`.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -21,10 +21,10 @@ const NEEDS: [Need; 5] = [
     Need::Program("losetup"),
 ];
 
-/// Long enough for a loaded machine; a hang fails the test and not the whole run.
+/// Long enough for a loaded machine; a hang fails this test instead of blocking the run.
 const PATIENCE: Duration = Duration::from_secs(240);
 
-/// A loop device with settings that the plan wants to change, as it was once dropped.
+/// A loop device with settings that the plan changes; restored and detached on drop.
 struct Loop {
     device: String,
     queue: PathBuf,
@@ -35,7 +35,7 @@ struct Loop {
 const FILES: [&str; 2] = ["scheduler", "nomerges"];
 
 impl Loop {
-    /// On memory where there is a file system in it: no disk of the host lies below it then.
+    /// Backed by memory where `/dev/shm` exists, so that no disk of the host is below it.
     fn attach() -> Option<Self> {
         let memory = Path::new("/dev/shm");
         let folder = tempfile::tempdir_in(memory).or_else(|_| tempfile::tempdir()).unwrap();
@@ -56,7 +56,7 @@ impl Loop {
         Some(disk)
     }
 
-    /// The values in force: of the scheduler the one in brackets.
+    /// The values in force; for the scheduler, the one in brackets.
     fn values(&self) -> [String; 2] {
         FILES.map(|file| {
             let text = fs::read_to_string(self.queue.join(file)).unwrap();
@@ -76,7 +76,7 @@ impl Drop for Loop {
 }
 
 /// A scratch directory with the tiny study and a device; `None` where no device can be attached.
-fn place(test: &str, rounds: u32) -> Option<(tempfile::TempDir, Loop)> {
+fn prepare(test: &str, rounds: u32) -> Option<(tempfile::TempDir, Loop)> {
     if skipped(test, &NEEDS) {
         return None;
     }
@@ -89,7 +89,7 @@ fn place(test: &str, rounds: u32) -> Option<(tempfile::TempDir, Loop)> {
     Some((here, disk))
 }
 
-/// `tare tune COMMAND` for the two settings of the device alone.
+/// The arguments of `tare tune COMMAND`, limited to the two settings of the device.
 fn arguments(here: &Path, disk: &Loop, words: &[&str]) -> Vec<String> {
     let state = here.join("state");
     let only = ["--dev", &disk.device, "--only", "disk_scheduler", "--only", "disk_nomerges"];
@@ -109,7 +109,11 @@ fn wait_until_tuned(child: &mut Child, here: &Path, disk: &Loop) {
     let started = Instant::now();
     let record = here.join("p.tare");
     loop {
-        assert_eq!(child.try_wait().unwrap(), None, "the proof ended before it could be ended");
+        assert_eq!(
+            child.try_wait().unwrap(),
+            None,
+            "the proof ended before it could be interrupted"
+        );
         assert!(started.elapsed() < PATIENCE, "the device is never tuned");
         if record.exists() && disk.values() == ["none", "2"] {
             return;
@@ -118,22 +122,22 @@ fn wait_until_tuned(child: &mut Child, here: &Path, disk: &Loop) {
     }
 }
 
-fn unchanged(before: &HostState, disk: &Loop) {
+fn assert_host_unchanged(before: &HostState, disk: &Loop) {
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
     assert_eq!(disk.values(), ["mq-deadline", "0"]);
 }
 
 #[test]
-fn a_proof_says_what_tuning_gains_and_leaves_the_host_as_found() {
-    let test = "a_proof_says_what_tuning_gains_and_leaves_the_host_as_found";
-    let Some((here, disk)) = place(test, 3) else { return };
+fn prove_reports_gains_and_leaves_the_host_unchanged() {
+    let test = "prove_reports_gains_and_leaves_the_host_unchanged";
+    let Some((here, disk)) = prepare(test, 3) else { return };
     let _alone = host_state::alone();
     let before = HostState::read();
     let words = ["prove", "tiny.toml", "-o", "p.tare", "--json", "--seed", "3"];
     let output = run_in(here.path(), arguments(here.path(), &disk, &words));
     assert!(output.status.success(), "{}", stderr(&output));
-    unchanged(&before, &disk);
+    assert_host_unchanged(&before, &disk);
     let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
     let environments = report["environments"].as_array().unwrap();
     let of = |name: &str| {
@@ -143,7 +147,7 @@ fn a_proof_says_what_tuning_gains_and_leaves_the_host_as_found() {
     let tuned = of("with flags + host tuning");
     assert_eq!(tuned["spec"]["host"], "tuned");
     assert_eq!(of("with flags")["spec"]["security"], "default+io_uring");
-    // Each environment read the host back: changed here, as found there.
+    // Each environment read the host's settings back: changed in one, as found in the others.
     let host = |environment: &serde_json::Value| {
         let layers = environment["layers"].as_array().unwrap();
         layers.iter().find(|layer| layer["layer"] == "host").unwrap().clone()
@@ -151,20 +155,22 @@ fn a_proof_says_what_tuning_gains_and_leaves_the_host_as_found() {
     assert_eq!(host(tuned)["found"], "2 of 2 settings changed, the others as found");
     assert_eq!(host(of("native"))["found"], "0 of 2 settings changed, the others as found");
     assert!(environments.iter().all(|one| host(one)["in_force"] == true));
-    // One group is weighed as a whole, against the same environment on the host as found.
+    // One group is weighed as a whole, against the same environment on the untuned host.
     let gains = report["host_tuning"]["gains"].as_array().unwrap();
     assert_eq!(gains.len(), 1);
     assert_eq!(gains[0]["against"], "with flags");
     assert_eq!(report["host_tuning"]["remains"][0]["baseline"], "native");
     assert_eq!(report["host_tuning_left"]["put_back"], serde_json::json!(["disk"]));
-    // The record alone says it again.
+    // The report needs the record alone.
     let again = stdout(&run_in(here.path(), ["report", "p.tare"]));
     assert!(again.contains("Host tuning") && again.contains("with flags"), "{again}");
 }
 
 #[test]
-fn a_killed_proof_is_put_back_by_clean() {
-    let Some((here, disk)) = place("a_killed_proof_is_put_back_by_clean", 2000) else { return };
+fn clean_reverts_the_tuning_of_a_killed_proof() {
+    let Some((here, disk)) = prepare("clean_reverts_the_tuning_of_a_killed_proof", 2000) else {
+        return;
+    };
     let _alone = host_state::alone();
     let before = HostState::read();
     let mut child = start(here.path(), &disk);
@@ -174,12 +180,12 @@ fn a_killed_proof_is_put_back_by_clean() {
     let state = here.path().join("state");
     let output = run_in(here.path(), ["clean", "--state", state.to_str().unwrap()]);
     assert!(output.status.success(), "{}{}", stdout(&output), stderr(&output));
-    unchanged(&before, &disk);
+    assert_host_unchanged(&before, &disk);
 }
 
 #[test]
-fn a_signal_puts_the_host_back() {
-    let Some((here, disk)) = place("a_signal_puts_the_host_back", 2000) else { return };
+fn a_signal_reverts_the_tuning() {
+    let Some((here, disk)) = prepare("a_signal_reverts_the_tuning", 2000) else { return };
     let _alone = host_state::alone();
     let before = HostState::read();
     let mut child = start(here.path(), &disk);
@@ -187,12 +193,12 @@ fn a_signal_puts_the_host_back() {
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    unchanged(&before, &disk);
+    assert_host_unchanged(&before, &disk);
 }
 
 #[test]
-fn a_host_that_is_tuned_already_is_refused() {
-    let Some((here, disk)) = place("a_host_that_is_tuned_already_is_refused", 2) else { return };
+fn prove_refuses_a_tuned_host() {
+    let Some((here, disk)) = prepare("prove_refuses_a_tuned_host", 2) else { return };
     let _alone = host_state::alone();
     let run = |words: &[&str]| run_in(here.path(), arguments(here.path(), &disk, words));
     let output = run(&["apply", "--yes"]);

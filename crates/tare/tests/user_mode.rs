@@ -1,6 +1,6 @@
-//! A user-mode kernel that cannot run on this CPU, through the built program: the doctor and the
-//! list say so with the remedy, `--inside` and a study refuse before anything is started, and a
-//! study that can do without it leaves it out by name. The kernel is a shell script.
+//! A user-mode kernel that cannot run on this CPU, through the built program: `doctor` and `list`
+//! report the reason and the remedy, `--inside` and a study refuse before anything is started, and
+//! a study in which it is optional leaves it out. The kernel is a shell script.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -14,7 +14,7 @@ use common::{stderr, stdout, tare};
 use tare_testkit::host_state::{self, HostState};
 use tare_testkit::{Need, skipped};
 
-/// Dies as Debian's 6.1 does on a CPU with AMX, and hangs afterwards.
+/// Panics as Debian's 6.1 does on a CPU with AMX, and then hangs.
 const KERNEL: &str = "#!/bin/sh
 if [ \"$1\" = --version ]; then echo 6.1.176; exit 0; fi
 echo 'userspace - ptrace set fp regs failed, errno = 14' >&2
@@ -78,10 +78,10 @@ fn run(here: &Path, words: &[&str]) -> Output {
 }
 
 #[test]
-fn a_kernel_that_cannot_run_here_is_found_out_first() {
+fn an_unusable_kernel_is_refused_before_the_start() {
     let programs = ["ip", "nft", "mkfs.ext4", "unshare", "depmod", "modprobe"];
     let needs: Vec<Need> = std::iter::once(Need::Root).chain(programs.map(Need::Program)).collect();
-    if skipped("a_kernel_that_cannot_run_here_is_found_out_first", &needs) {
+    if skipped("an_unusable_kernel_is_refused_before_the_start", &needs) {
         return;
     }
     let _alone = host_state::alone();

@@ -1,5 +1,5 @@
 //! `tare weigh` through the built program, on real runtimes: result, record, page, resume, signals,
-//! and the host as it was.
+//! and an unchanged host.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -16,7 +16,7 @@ use tare_testkit::{Need, skipped, tiny};
 const NEEDS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
 
-/// Long enough for a loaded machine; a hang fails the test and not the whole run.
+/// Long enough for a loaded machine; a hang fails this test instead of blocking the run.
 const PATIENCE: Duration = Duration::from_secs(240);
 
 fn weigh(here: &Path, extra: &[&str]) -> Output {
@@ -30,14 +30,14 @@ fn json(text: &str) -> serde_json::Value {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{error} in:\n{text}"))
 }
 
-/// Host state before and after must be the same.
-fn unchanged(before: &HostState) {
+/// Checks that the host is in the same state as before.
+fn assert_host_unchanged(before: &HostState) {
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
 }
 
 #[test]
-fn the_fake_study_finds_the_costs_that_were_put_in() {
+fn weigh_finds_the_injected_costs_of_the_fake_study() {
     let _alone = host_state::alone();
     let here = tempfile::tempdir().unwrap();
     let output = weigh(here.path(), &["fake", "--seed", "5", "--json"]);
@@ -52,7 +52,7 @@ fn the_fake_study_finds_the_costs_that_were_put_in() {
     near(cost("3 % CPU", "server_cpu_cost"), 3.0);
     near(cost("30 % CPU, 20 % throughput", "server_cpu_cost"), 30.0);
     near(cost("30 % CPU, 20 % throughput", "throughput_cost"), 20.0);
-    // A study of both worlds is refused.
+    // A study with both fake and real environments is refused.
     let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml"));
     let text = text.unwrap().replacen("runtime = \"fake\"", "runtime = \"process\"", 1);
     fs::write(here.path().join("mixed.toml"), text).unwrap();
@@ -62,8 +62,8 @@ fn the_fake_study_finds_the_costs_that_were_put_in() {
 }
 
 #[test]
-fn slices_give_costs_a_record_and_a_page() {
-    if skipped("slices_give_costs_a_record_and_a_page", &NEEDS) {
+fn slices_produce_costs_a_record_and_a_page() {
+    if skipped("slices_produce_costs_a_record_and_a_page", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -72,7 +72,7 @@ fn slices_give_costs_a_record_and_a_page() {
     let before = HostState::read();
     let output = weigh(here.path(), &["tiny.toml", "-o", "out.tare", "--seed", "7"]);
     assert!(output.status.success(), "{}", stderr(&output));
-    unchanged(&before);
+    assert_host_unchanged(&before);
     let text = stdout(&output);
     for part in ["native again", "runc bridge", "runc proxy", "out.tare", "out.html"] {
         assert!(text.contains(part), "{part:?} is not in:\n{text}");
@@ -84,7 +84,7 @@ fn slices_give_costs_a_record_and_a_page() {
         "the page needs no network"
     );
 
-    // The report comes from the record alone, and says the same.
+    // The report needs the record alone and has the same content.
     let report = run_in(here.path(), ["report", "out.tare", "--json"]);
     assert!(report.status.success(), "{}", stderr(&report));
     let report = json(&stdout(&report));
@@ -95,7 +95,7 @@ fn slices_give_costs_a_record_and_a_page() {
     let again = stdout(&run_in(here.path(), ["report", "out.tare"]));
     assert!(again.contains("runc proxy"), "{again}");
 
-    // An existing record is never written over.
+    // An existing record is never overwritten.
     let output = weigh(here.path(), &["tiny.toml", "-o", "out.tare"]);
     assert_eq!(output.status.code(), Some(3), "{}", stderr(&output));
     assert!(stderr(&output).contains("out.tare"));
@@ -117,8 +117,8 @@ fn slices_give_costs_a_record_and_a_page() {
 }
 
 #[test]
-fn trials_start_everything_afresh() {
-    if skipped("trials_start_everything_afresh", &NEEDS) {
+fn trials_restore_the_rows_from_a_shared_copy() {
+    if skipped("trials_restore_the_rows_from_a_shared_copy", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -129,7 +129,7 @@ fn trials_start_everything_afresh() {
     assert!(output.status.success(), "{}", stderr(&output));
     let report = json(&stdout(&output));
     assert!(here.path().join("tiny.tare").exists() && here.path().join("tiny.html").exists());
-    // All have the state directory's file system, so that rows loaded once are shared by links.
+    // All are on the state directory's file system, so they share the loaded rows by links.
     for name in ["native", "native again", "runc bridge", "runc proxy"] {
         let came = data_of(&report, name);
         assert!(
@@ -137,10 +137,10 @@ fn trials_start_everything_afresh() {
             "{name}: {came}"
         );
     }
-    unchanged(&before);
+    assert_host_unchanged(&before);
 }
 
-/// How the rows came into an environment.
+/// Returns how the rows were brought into an environment.
 fn data_of(report: &serde_json::Value, environment: &str) -> String {
     let environments = report["environments"].as_array().unwrap();
     let found = environments.iter().find(|one| one["name"] == environment).unwrap();
@@ -197,14 +197,14 @@ latency_share = 0
         let whole = came.contains(" 0.0 MiB shared") && !came.contains(" 0.0 MiB copied");
         assert!(came.starts_with("restored in ") && whole, "{name}: {came}");
     }
-    // Every read brings a row of 5 x 64 bytes.
+    // Every read returns a row of 5 x 64 bytes.
     for environment in report["environments"].as_array().unwrap() {
         let counters = environment["counters"].as_array().unwrap();
         let sent = counters.iter().find(|one| one["name"] == "system_net_out_bytes").unwrap();
         let bytes = sent["value"]["value"].as_f64().unwrap();
         assert!(bytes >= 320.0, "{}: {bytes} bytes per operation", environment["name"]);
     }
-    unchanged(&before);
+    assert_host_unchanged(&before);
 }
 
 fn start(here: &Path, arguments: &[&str]) -> Child {
@@ -229,7 +229,7 @@ fn wait(child: &mut Child) -> std::process::ExitStatus {
     }
 }
 
-/// Slices in a record that may be being written.
+/// Returns the number of slices in a record, which another process may be writing.
 fn slices(record: &Path) -> i64 {
     let flags = rusqlite::OpenFlags::SQLITE_OPEN_READ_ONLY;
     let count = |connection: rusqlite::Connection| {
@@ -239,8 +239,8 @@ fn slices(record: &Path) -> i64 {
 }
 
 #[test]
-fn a_killed_study_is_resumed_with_the_same_order() {
-    if skipped("a_killed_study_is_resumed_with_the_same_order", &NEEDS) {
+fn a_killed_study_resumes_in_the_same_order() {
+    if skipped("a_killed_study_resumes_in_the_same_order", &NEEDS) {
         return;
     }
     let _alone = host_state::alone();
@@ -266,7 +266,7 @@ fn a_killed_study_is_resumed_with_the_same_order() {
     let cut = here.path().join("cut.tare");
     let started = Instant::now();
     while slices(&cut) < 14 {
-        assert!(started.elapsed() < PATIENCE, "the study does not get on");
+        assert!(started.elapsed() < PATIENCE, "the study makes no progress");
         assert_eq!(child.try_wait().unwrap(), None, "the study ended before it could be killed");
         std::thread::sleep(Duration::from_millis(10));
     }
@@ -278,7 +278,7 @@ fn a_killed_study_is_resumed_with_the_same_order() {
     assert!(output.status.success(), "{}", stderr(&output));
     assert!(slices(&cut) > kept);
     assert_eq!(order("cut.tare"), order("whole.tare"));
-    unchanged(&before);
+    assert_host_unchanged(&before);
 }
 
 #[test]
@@ -287,7 +287,7 @@ fn a_signal_ends_a_study_cleanly() {
         return;
     }
     let _alone = host_state::alone();
-    // During start, and in the middle of the slices.
+    // While the environments start, and in the middle of the slices.
     for delay_ms in [60, 300, 2500] {
         let here = tempfile::tempdir().unwrap();
         let before = HostState::read();
@@ -299,7 +299,7 @@ fn a_signal_ends_a_study_cleanly() {
         rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
         let status = wait(&mut child);
         assert_eq!(status.code(), Some(130), "after {delay_ms} ms");
-        unchanged(&before);
+        assert_host_unchanged(&before);
         if here.path().join("s.tare").exists() {
             let report = run_in(here.path(), ["report", "s.tare"]);
             assert!(report.status.success(), "after {delay_ms} ms: {}", stderr(&report));

@@ -70,7 +70,6 @@ const EXCEPTIONS: &[Exception] = &[
         &["study::environments", "study::expand", "study::parse", "study::published"],
         "a record keeps what the study describes",
     ),
-    ("tare-probe", &["stacks::subsystem", "stacks::waits"], "a subsystem names what it waits for"),
     (
         "tare-report",
         &[

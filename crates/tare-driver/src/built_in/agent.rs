@@ -3,9 +3,9 @@
 //! has the messages.
 //!
 //! A load thread reports the edges of a slice at the moment at which it reads its CPU clock, so
-//! that the harness reads its accounts at the same time. The load goes on for 10 ms after the
-//! window; then the agent awaits what is in flight and leaves the system idle. Connections that
-//! break meanwhile are replaced, as by `tare load`.
+//! that the harness reads its CPU times at the same time. The load continues for 10 ms after the
+//! window; then the agent waits for the requests in flight and leaves the system idle. Connections
+//! that break meanwhile are replaced, as by `tare load`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -34,7 +34,7 @@ pub enum AgentError {
     Output { source: std::io::Error },
 }
 
-/// Obeys orders until `quit` or the end of `input`, with one load thread on each of the CPUs.
+/// Executes orders until `quit` or the end of `input`, with one load thread on each of the CPUs.
 ///
 /// # Errors
 /// `LoadError::NoCpus`, and `Output` if the driver does not read any more. Errors of a system are
@@ -52,7 +52,7 @@ pub fn agent(
     };
     let (sender, orders) = mpsc::channel();
     let stop = Arc::clone(&agent.stop);
-    // This thread lives until the input ends, which may be after the agent.
+    // This thread runs until the input ends, which may be after the agent.
     std::thread::spawn(move || {
         for line in input.lines() {
             let Ok(line) = line else { break };
@@ -69,7 +69,7 @@ pub fn agent(
         }
         let answer = match serde_json::from_str(&line) {
             Ok(Order::Quit) => break,
-            Ok(order) => agent.obey(order).unwrap_or_else(|error| failed(&error)),
+            Ok(order) => agent.execute(order).unwrap_or_else(|error| failed(&error)),
             Err(error) => Answer::Failed { error: format!("cannot understand the order: {error}") },
         };
         agent.say(&answer)?;
@@ -84,7 +84,7 @@ struct Agent<W> {
     output: Mutex<W>,
 }
 
-/// Why an order was not obeyed.
+/// Why an order was not executed.
 #[derive(Debug, thiserror::Error)]
 enum OrderError {
     #[error(transparent)]
@@ -98,7 +98,7 @@ enum OrderError {
 }
 
 impl<W: Write + Send> Agent<W> {
-    fn obey(&mut self, order: Order) -> Result<Answer, OrderError> {
+    fn execute(&mut self, order: Order) -> Result<Answer, OrderError> {
         match order {
             Order::Open { addresses, deadline } => {
                 let recovery = Recovery { reconnect: true, ..Recovery::default() };

@@ -53,7 +53,7 @@ const RUN_VARIABLE: &str = "TARE_RUN";
 const GRACE: Duration = Duration::from_secs(30);
 /// Time limit for each line of progress while rows are written, and after the last.
 const PROGRESS: Duration = Duration::from_secs(90);
-/// Time limit for the agent to end after it was asked to.
+/// Time limit for the agent to end after its input is closed.
 const QUIT: Duration = Duration::from_secs(2);
 
 /// Errors between the driver and its agent, and errors that the agent reported.
@@ -78,7 +78,7 @@ pub enum DriverError {
 fn said(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
-        text => format!("; it said: {text}"),
+        text => format!("; it printed: {text}"),
     }
 }
 
@@ -110,7 +110,7 @@ impl TareLoad {
             .args(["load-agent", "--cpus"])
             .arg(cpus.to_string())
             .env(RUN_VARIABLE, run)
-            // The terminal's interrupt goes to the harness, which ends the agent in good order.
+            // The terminal's interrupt goes to the harness, which stops the agent cleanly.
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -141,7 +141,7 @@ impl TareLoad {
     }
 
     /// Sends an order and passes every answer to `last` until that returns a result.
-    fn ask<T>(
+    fn request<T>(
         &mut self,
         name: &'static str,
         order: &Order,
@@ -190,7 +190,7 @@ impl TareLoad {
 }
 
 impl Agent {
-    /// Asks the agent to quit, waits a little, kills it and reaps it.
+    /// Closes the agent's input, waits a little, kills it and reaps it.
     fn finish(&mut self) {
         drop(self.orders.take());
         let deadline = Instant::now() + QUIT;
@@ -223,7 +223,7 @@ impl Driver for TareLoad {
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
         let order = Order::Open { addresses: addresses.to_vec(), deadline };
-        let opened = self.ask("open", &order, deadline + GRACE, |answer| match answer {
+        let opened = self.request("open", &order, deadline + GRACE, |answer| match answer {
             Answer::Opened { target } => Ok(Some(target)),
             other => Err(other),
         })?;
@@ -238,7 +238,7 @@ impl Driver for TareLoad {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
         let order = Order::Populate { target, workload: workload.clone(), seed };
-        self.ask("populate", &order, PROGRESS, |answer| match answer {
+        self.request("populate", &order, PROGRESS, |answer| match answer {
             Answer::Progress { done, all } => {
                 progress(done, all);
                 Ok(None)
@@ -257,7 +257,7 @@ impl Driver for TareLoad {
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
         let order = Order::Run { target, order: order.clone() };
-        let ran: SliceResult = self.ask("run", &order, patience, |answer| match answer {
+        let ran: SliceResult = self.request("run", &order, patience, |answer| match answer {
             Answer::Begin => {
                 edge(Edge::Begin);
                 Ok(None)
@@ -273,7 +273,7 @@ impl Driver for TareLoad {
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {
-        self.ask("close", &Order::Close { target }, GRACE, |answer| match answer {
+        self.request("close", &Order::Close { target }, GRACE, |answer| match answer {
             Answer::Closed => Ok(Some(())),
             other => Err(other),
         })?;

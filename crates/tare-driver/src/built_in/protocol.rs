@@ -10,8 +10,8 @@
 //! | `{"close":{"target":0}}` | `"closed"` |
 //! | `"quit"` | none: the process ends |
 //!
-//! Any order may be answered by `{"failed":{"error":".."}}` instead. Orders are taken one after
-//! the other; the end of standard input ends a load that runs. Histograms are base64 of
+//! Any order may be answered by `{"failed":{"error":".."}}` instead. Orders are executed
+//! one after the other; the end of standard input ends a running load. Histograms are base64 of
 //! HdrHistogram's V2 compressed form.
 
 use std::net::SocketAddr;

@@ -3,14 +3,13 @@
 //!
 //! It logs a histogram for each interval, which can be cut at the lines that it prints. At a fixed
 //! rate (`fixed=`) its response time counts from when an operation was due. (`throttle=` has no
-//! schedule and is not used.) Each slice is a new Java process, which spends its first seconds
-//! compiling itself: the lead-in should be 10 s or more, and the window as long.
+//! schedule and is not used.) Each slice is a new Java process, whose code is compiled during its
+//! first seconds: the lead-in should be 10 s or more, and the window as long.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::DriverInfo;
@@ -18,7 +17,7 @@ use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
-    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
+    ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
 };
 
 mod output;
@@ -80,7 +79,7 @@ struct Options {
     java: Java,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
@@ -94,7 +93,9 @@ impl Options {
             java: HOME.read(words)?,
         })
     }
+}
 
+impl Options {
     /// Returns the command line that runs and fills share.
     fn words(
         &self,
@@ -142,52 +143,35 @@ impl Tool for CassandraStress {
 
     type Options = Options;
 
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
-
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let Options { rows, keys, command, .. } = options;
         let interval = tool::interval(run.order);
         let seconds = tool::seconds(run.order, interval);
         let keys = keys.to_uppercase();
         let rest = format!("duration={seconds}s -pop dist={keys}(1..{rows})");
-        let mut words = options.words(run.address, command, &rest, interval);
-        if let Pacing::Open { rate_per_s } = run.order.pacing {
-            words = words.arg(format!("fixed={}/s", rate_per_s.round()));
-        }
+        let words = options.words(run.address, command, &rest, interval);
+        let words = run.with_rate(words, |rate_per_s| format!("fixed={}/s", rate_per_s.round()));
         ToolCommand { words, operations: None }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let asked = options.rows;
         let command = format!("write n={asked}");
         let order = format!("-pop seq=1..{asked}");
         let words = options.words(at.address, &command, &order, Duration::from_secs(1));
-        let read = |printed: &ToolOutput| {
-            let log = written(NAME, &at.placement.scratch.join(LOG))?;
+        let read = |printed: &ToolOutput, scratch: &Path| {
+            let log = written(NAME, &scratch.join(LOG))?;
             output::read(&printed.stdout, &log, None).map_err(unusable(NAME, printed))
         };
-        at.fill(&words, asked, read, progress)
+        at.fill(&words, asked, read)
     }
 
     fn progress(&self, line: &str) -> Option<Progress> {
         output::progress(line)
     }
 
-    fn read(
-        &self,
-        _options: &Options,
-        printed: &ToolOutput,
-        scratch: &Path,
-        _order: &SliceOrder,
-        cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
+    fn read(&self, _options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        let ToolReport { printed, scratch, cut, .. } = report;
         let log = written(NAME, &scratch.join(LOG))?;
         output::read(&printed.stdout, &log, Some(cut)).map_err(unusable(NAME, printed))
     }

@@ -58,7 +58,7 @@ impl Connection {
         limit: Duration,
     ) -> Result<Self, FioError> {
         let fail = |source| FioError::Connect { address, source };
-        // A socket keeps the namespace in which it was made.
+        // A socket keeps the namespace in which it was created.
         let connected =
             placement::within(namespace, || TcpStream::connect_timeout(&address, limit))?;
         let stream = connected.map_err(fail)?;
@@ -83,11 +83,11 @@ impl Connection {
         self.stream.write_all(&line).map_err(|source| FioError::Talk { source })
     }
 
-    /// Returns the next answer, signs of life excepted, at most until `end`.
+    /// Returns the next answer, except signs of life, at most until `end`.
     ///
     /// # Errors
     /// `Late` after `end`; `Silent` without signs of life; and what the server could not do.
-    pub(super) fn hear(&mut self, end: Instant) -> Result<Answer, FioError> {
+    pub(super) fn next_answer(&mut self, end: Instant) -> Result<Answer, FioError> {
         loop {
             let left = end.saturating_duration_since(Instant::now());
             match self.answers.recv_timeout(left.min(SILENCE)) {

@@ -12,7 +12,7 @@ use super::options::{Options, Steady};
 /// The server replaces this with the place of the files.
 pub(super) const PLACE: &str = "{place}";
 
-/// The longest run of a job that nobody stops: its driver is gone by then.
+/// The longest run of a job that is not stopped: its driver is gone by then.
 const RUNTIME_MAX: Duration = Duration::from_secs(3600);
 
 /// Returns where the jobs keep their data: each in a file of its own below a directory, or in a

@@ -2,14 +2,14 @@
 //! data directory.
 //!
 //! Method: `server`, Tare's program, runs inside with fio as its child. Each slice is a job whose
-//! ramp time is the lead-in and which would run for ever. The edges of the window are read while it
+//! ramp time is the lead-in and which would run forever. The edges of the window are read while it
 //! runs; then fio is interrupted and prints its json+.
 //!
 //! What the figures are:
-//! - Operations of the window are fio's own rate (its count over its own time, which begins after
+//! - Operations of the window are fio's own rate (its count over its own time, which starts after
 //!   the ramp and ends with the interrupt, some ms after the window) times the length of the
 //!   window; its count where that time was shorter than the window, because nothing was completed.
-//! - In a closed loop, service time is fio's `lat`: from when it made the request to its
+//! - In a closed loop, service time is fio's `lat`: from when it created the request to its
 //!   completion.
 //! - At the fixed rate fio starts an operation late when none of its depth is free, and counts from
 //!   that start: `lat` is service time again, and there is no response time. (`io_submit_mode =
@@ -65,7 +65,7 @@ const START_LIMIT: Duration = Duration::from_secs(90);
 const END_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for filling files: it takes as long as the disk takes, with signs of life.
 const FILL_LIMIT: Duration = Duration::from_secs(6 * 3600);
-/// The share of the window that fio must have measured; with less it had not begun.
+/// The share of the window that fio must have measured; with less it had not started.
 const COVERED_SHARE: f64 = 0.1;
 
 /// Why fio could not run or gave no figures.
@@ -140,7 +140,7 @@ impl Target {
         self.connection.say(&Order::Run { job, jobs, size })?;
         let end = Instant::now() + limit;
         loop {
-            if let Answer::Done { output, stderr, .. } = self.connection.hear(end)? {
+            if let Answer::Done { output, stderr, .. } = self.connection.next_answer(end)? {
                 return totals(&output, &stderr);
             }
         }
@@ -164,7 +164,7 @@ impl Target {
             }
             _ => FioError::Gone,
         };
-        match self.connection.hear(Instant::now() + START_LIMIT)? {
+        match self.connection.next_answer(Instant::now() + START_LIMIT)? {
             Answer::Running => {}
             answer => return Err(early(answer)),
         }
@@ -177,7 +177,7 @@ impl Target {
         self.connection.say(&Order::Stop)?;
         let end = Instant::now() + END_LIMIT;
         loop {
-            if let Answer::Done { output, stderr, .. } = self.connection.hear(end)? {
+            if let Answer::Done { output, stderr, .. } = self.connection.next_answer(end)? {
                 return totals(&output, &stderr).map(|totals| (totals, window));
             }
         }
@@ -185,7 +185,7 @@ impl Target {
 
     /// Waits while the job runs. An answer in that time is an error: the job has ended.
     fn sleep(&mut self, time: Duration) -> Result<(), Interrupted> {
-        match self.connection.hear(Instant::now() + time) {
+        match self.connection.next_answer(Instant::now() + time) {
             Err(FioError::Late) => Ok(()),
             Ok(answer) => Err(Interrupted::Answer(answer)),
             Err(error) => Err(Interrupted::Error(error)),

@@ -21,7 +21,7 @@ pub(super) const OPTIONS: &[OptionInfo] = &[
         &["libaio", "io_uring", "psync", "sync", "pvsync2", "posixaio", "mmap"],
         "how I/O is issued: libaio, io_uring, psync, sync, pvsync2, posixaio, mmap (libaio)",
     ),
-    option("direct", &["true", "false"], "past the page cache (true)"),
+    option("direct", &["true", "false"], "bypass the page cache (true)"),
     option("fsync", &[], "an fsync after so many writes, 0 for none (0)"),
     option("fdatasync", &[], "an fdatasync after so many writes, 0 for none (0)"),
     option("random_distribution", &[], "random, zipf:1.2, pareto:0.9, normal:20 (random)"),

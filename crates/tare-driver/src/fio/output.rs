@@ -16,20 +16,20 @@ use tare_load::histogram::{self, Histogram};
 pub(super) struct Totals {
     /// The version, such as `fio-3.33`.
     pub(super) version: String,
-    /// Operations by fio's own count, which begins after the lead-in.
+    /// Operations by fio's own count, which starts after the lead-in.
     pub(super) operations: u64,
     /// Operations per second: each direction's count over its own time.
     pub(super) rate_per_s: f64,
     /// The longest measured time of a direction, in ms.
     pub(super) runtime_ms: u64,
-    /// Latencies from when fio made the request to its completion (`lat`; `clat`, from when it was
-    /// issued, if there is no `lat`).
+    /// Latencies from when fio created the request to its completion (`lat`; `clat`, from when it
+    /// was issued, if there is no `lat`).
     pub(super) latency: Histogram,
     /// Operations that moved fewer bytes than they should have.
     pub(super) short: u64,
     /// The `errno` of the first job that failed.
     pub(super) error: Option<i32>,
-    /// Whether it became steady, if that was asked.
+    /// Whether it became steady, if that was requested.
     pub(super) steady: Option<bool>,
 }
 

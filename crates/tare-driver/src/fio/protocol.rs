@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 pub(super) enum Order {
     /// Run a job file with this number of jobs, each on this many bytes.
     Run { job: String, jobs: u64, size: u64 },
-    /// Let the running job end in good order and print its output.
+    /// Let the running job end cleanly and print its output.
     Stop,
 }
 

@@ -1,8 +1,8 @@
 //! The system `fio`: Tare's program inside an environment (`tare fio-server`). It runs fio as its
 //! child when the driver orders it, and returns what fio printed.
 //!
-//! Why not `fio --server`: its client asks for the state of a job once in 0.9 s and does not learn
-//! when it begins, so nobody could read accounts at the edges of a short slice. As a child, fio's
+//! Why not `fio --server`: its client polls the state of a job every 0.9 s and does not learn when
+//! it starts, so CPU times could not be read at the edges of a short slice. As a child, fio's
 //! threads can be counted, and an interrupt ends it within milliseconds.
 //!
 //! Method: fio reads a job on standard input and writes json+ to standard output; only the job's
@@ -57,7 +57,7 @@ pub enum ServerError {
 enum JobError {
     #[error("cannot start fio")]
     Start(#[source] io::Error),
-    #[error("cannot hand fio its job")]
+    #[error("cannot write the job to fio")]
     Hand(#[source] io::Error),
     #[error("cannot wait for fio")]
     Wait(#[source] io::Error),
@@ -80,7 +80,7 @@ pub fn serve(
 ) -> Result<(), ServerError> {
     let version = version(program)?;
     let said = serde_json::json!({ "fio": version, "program": program });
-    // A device node lies in the directory that otherwise holds the data.
+    // A device node is in the directory that otherwise holds the data.
     let folder = if data.is_dir() { data } else { data.parent().unwrap_or(data) };
     let path = folder.join(report);
     fs::write(&path, said.to_string()).map_err(|source| ServerError::Report { path, source })?;
@@ -125,7 +125,7 @@ fn converse(mut stream: TcpStream, program: &Path, data: &Path, version: &str) -
                 let job = job.replace(PLACE, &placement(data, data.is_dir(), size));
                 run(&mut stream, &events, program, &job, jobs)
             }
-            // The job had already ended, and the driver has been told.
+            // The job had already ended and was reported to the driver.
             Order::Stop => continue,
         };
         match done {
@@ -154,7 +154,7 @@ fn listen(stream: TcpStream, events: &Sender<Event>) {
             return;
         }
     }
-    // If this cannot be sent, nobody listens any more.
+    // This fails only if the receiver is gone.
     let _ = events.send(Event::Gone);
 }
 
@@ -273,7 +273,7 @@ impl Fio {
             || since.elapsed() > START_LIMIT
     }
 
-    /// Ends it in good order, so that it prints what it has counted.
+    /// Interrupts it, so that it stops cleanly and prints what it has counted.
     fn interrupt(&self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw);
         // Only `ended` reaps it, so its number still belongs to it. An ended process needs no

@@ -6,15 +6,15 @@
 
 use std::collections::HashSet;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
-use tare_lab::driver::{Pacing, SliceOrder, TargetId};
+use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool,
-    ToolCommand, ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
+    ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
 };
 use super::{DriverInfo, Program};
 
@@ -30,7 +30,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("threads", &[], "threads of the client (1)"),
     option("concurrency", &[], "requests in flight of each thread (128)"),
     option("connections", &[], "connections to the node or shard (1)"),
-    option("branch", &["pkolaczk", SCYLLADB], "whose latte it is: pkolaczk, scylladb (pkolaczk)"),
+    option("branch", &["pkolaczk", SCYLLADB], "branch of latte: pkolaczk, scylladb (pkolaczk)"),
     option("program", &[], "its file, where it is not on PATH"),
 ];
 
@@ -59,11 +59,11 @@ struct Options {
     program: String,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         let script = words.get("script");
-        let script = script.ok_or_else(|| words.missing("script", "what is to be asked"))?;
+        let script = script.ok_or_else(|| words.missing("script", "the statements to run"))?;
         if !PathBuf::from(script).is_absolute() || !PathBuf::from(script).is_file() {
             return Err(words.bad("script", "the absolute path of a file"));
         }
@@ -87,7 +87,9 @@ impl Options {
             program: words.text("program", NAME),
         })
     }
+}
 
+impl Options {
     /// Returns the command line of one of its commands on the script.
     fn words(&self, command: &str) -> CommandLine {
         let words = CommandLine::new(self.program.as_str()).arg(command);
@@ -120,41 +122,30 @@ impl Tool for Latte {
 
     type Options = Options;
 
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
-
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let Options { threads, concurrency, connections, .. } = options;
         let sample = tool::interval(run.order);
         let seconds = tool::seconds(run.order, sample);
-        let mut words = options
+        let words = options
             .words("run")
             .args(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
             .args(&format!("-t {threads} -p {concurrency} -c {connections}"))
             .arg("-f")
             .arg(options.function.as_str());
-        if let Pacing::Open { rate_per_s } = run.order.pacing {
-            words = words.args(&format!("-r {}", rate_per_s.round()));
-        }
+        let words = run.with_rate(words, |rate_per_s| format!("-r {}", rate_per_s.round()));
         ToolCommand { words: options.on(words, run.address), operations: None }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let (schema, load) = (options.words("schema"), options.words("load"));
         let key = (at.target, [vec![options.script.clone()], options.params.clone()].concat());
-        progress(0, 1);
+        (at.progress)(0, 1);
         if !self.filled.contains(&key) {
             at.complete(&options.on(schema, at.address), FILL_LIMIT)?;
             at.complete(&options.on(load, at.address), FILL_LIMIT)?;
             self.filled.insert(key);
         }
-        progress(1, 1);
+        (at.progress)(1, 1);
         Ok(())
     }
 
@@ -162,15 +153,9 @@ impl Tool for Latte {
         output::progress(line)
     }
 
-    fn read(
-        &self,
-        options: &Options,
-        printed: &ToolOutput,
-        scratch: &Path,
-        _order: &SliceOrder,
-        cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
-        let report = written(NAME, &scratch.join(REPORT))?;
-        output::read(&report, options.is_scheduled, Some(cut)).map_err(unusable(NAME, printed))
+    fn read(&self, options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        let text = written(NAME, &report.scratch.join(REPORT))?;
+        output::read(&text, options.is_scheduled, Some(report.cut))
+            .map_err(unusable(NAME, report.printed))
     }
 }

@@ -5,7 +5,7 @@
 //! them. Accounts are read once the last window has begun, and again when the first one ends.
 //! Counts are added up, and histograms merged.
 //!
-//! Limits: windows begin and end about a millisecond apart, the time to reach the drivers. With
+//! Limits: windows start and end about a millisecond apart, the time to reach the drivers. With
 //! tools whose windows follow their lines it is up to one such interval; long windows make that
 //! small.
 
@@ -26,12 +26,12 @@ use tare_load::histogram::{self, DecodeError};
 /// Why instances could not be loaded together.
 #[derive(Debug, thiserror::Error)]
 pub enum MultiInstanceError {
-    #[error("the driver is made for {made} instances of the system and was given {given}")]
+    #[error("the driver was created for {made} instances of the system, not {given}")]
     Number { made: usize, given: usize },
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
     #[error(
-        "the window of one instance ended before that of another began; take a longer one (schedule.window)"
+        "the window of one instance ended before that of another started; set a longer schedule.window"
     )]
     Apart,
     #[error("a driver's latency cannot be merged")]

@@ -8,16 +8,15 @@
 use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
 use std::time::Duration;
 
-use tare_lab::driver::{Pacing, SliceOrder, TargetId};
+use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool, ToolCommand,
-    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
+    ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
 };
 use super::{DriverInfo, Program};
 
@@ -52,7 +51,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     make: tool::make::<Pgbench>,
 };
 
-/// The user and the database of such a system.
+/// The user and the database of a PostgreSQL that Tare starts.
 const USER: &str = "postgres";
 /// Extra time beyond lead-in and window: its first line comes after a second.
 const TAIL: Duration = Duration::from_millis(1_500);
@@ -67,7 +66,7 @@ struct Options {
     program: String,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
@@ -79,7 +78,9 @@ impl Options {
             program: words.text("program", NAME),
         })
     }
+}
 
+impl Options {
     fn words(&self, address: SocketAddr) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
         CommandLine::new(self.program.as_str()).args(&format!("-h {host} -p {port} -U {USER}"))
@@ -97,10 +98,6 @@ impl Tool for Pgbench {
         ToolInfo { name: NAME, edges: EdgeSource::ByTheClock, greeting: &[], cuts_latency: true };
 
     type Options = Options;
-
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
 
     fn check(study: &Study) -> Result<(), ToolError> {
         let mut scale = None;
@@ -128,27 +125,19 @@ impl Tool for Pgbench {
             .args(&format!("--random-seed {} --log", run.order.seed & 0xffff_ffff))
             .arg("--log-prefix")
             .arg(run.scratch.join(NAME).to_string_lossy());
-        let words = match run.order.pacing {
-            Pacing::Closed => words,
-            Pacing::Open { rate_per_s } => words.args(&format!("-R {rate_per_s}")),
-        };
+        let words = run.with_rate(words, |rate_per_s| format!("-R {rate_per_s}"));
         ToolCommand { words: words.arg(USER), operations: None }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let accounts = options.scale * 100_000;
-        progress(0, accounts);
+        (at.progress)(0, accounts);
         if !self.filled.contains(&at.target) {
             let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));
             at.complete(&words.arg(USER), FILL_LIMIT)?;
             self.filled.insert(at.target);
         }
-        progress(accounts, accounts);
+        (at.progress)(accounts, accounts);
         Ok(())
     }
 
@@ -156,14 +145,8 @@ impl Tool for Pgbench {
         output::progress(line)
     }
 
-    fn read(
-        &self,
-        _options: &Options,
-        printed: &ToolOutput,
-        scratch: &Path,
-        _order: &SliceOrder,
-        cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
+    fn read(&self, _options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        let ToolReport { printed, scratch, cut, .. } = *report;
         let unread = |source| ToolError::Read { tool: NAME, path: scratch.to_path_buf(), source };
         let mut log = String::new();
         // One for each of its threads.

@@ -5,17 +5,14 @@
 //! cut and is that of the whole run.
 
 use std::net::SocketAddr;
-use std::path::Path;
-
 use std::time::Duration;
 
-use tare_lab::driver::SliceOrder;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SPARE, SliceRun, Tool,
-    ToolCommand, ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, closed_loop, unusable,
+    ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, closed_loop, unusable,
 };
 use super::{DriverInfo, Program};
 
@@ -62,7 +59,7 @@ struct Options {
     program: String,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
@@ -75,7 +72,9 @@ impl Options {
             program: words.text("program", NAME),
         })
     }
+}
 
+impl Options {
     fn words(&self, address: SocketAddr, operations: u64) -> CommandLine {
         let Self { test, clients, pipeline, data_size, keyspace, threads, program } = self;
         let words = CommandLine::new(program.as_str())
@@ -98,10 +97,6 @@ impl Tool for RedisBenchmark {
 
     type Options = Options;
 
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
-
     fn check(study: &Study) -> Result<(), ToolError> {
         closed_loop(NAME, &study.workloads)?;
         let options = |workload| Options::read(workload).map(drop);
@@ -118,20 +113,15 @@ impl Tool for RedisBenchmark {
         ToolCommand { words: options.words(run.address, operations), operations: Some(operations) }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         if matches!(options.test.as_str(), "get" | "set") {
-            return resp::fill(at, options.keyspace, options.data_size, progress);
+            return resp::fill(at, options.keyspace, options.data_size);
         }
         // With twice as many draws as keys, 86 % of the keys exist.
         let operations = options.keyspace.saturating_mul(2);
         let printed = at.complete(&options.words(at.address, operations), FILL_LIMIT)?;
         output::read(&printed.stdout).map_err(unusable(NAME, &printed))?;
-        progress(options.keyspace, options.keyspace);
+        (at.progress)(options.keyspace, options.keyspace);
         Ok(())
     }
 
@@ -139,14 +129,7 @@ impl Tool for RedisBenchmark {
         output::progress(line)
     }
 
-    fn read(
-        &self,
-        _options: &Options,
-        printed: &ToolOutput,
-        _scratch: &Path,
-        _order: &SliceOrder,
-        _cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
-        output::read(&printed.stdout).map_err(unusable(NAME, printed))
+    fn read(&self, _options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        output::read(&report.printed.stdout).map_err(unusable(NAME, report.printed))
     }
 }

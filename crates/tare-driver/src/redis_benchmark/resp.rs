@@ -14,12 +14,7 @@ const BATCH: u64 = 1_000;
 const LIMIT: Duration = Duration::from_secs(30);
 
 /// Sets the keys 0 to `keys` - 1 to values of `bytes` bytes.
-pub(super) fn fill(
-    at: &ToolTarget<'_>,
-    keys: u64,
-    bytes: u64,
-    progress: &mut dyn FnMut(u64, u64),
-) -> Result<(), ToolError> {
+pub(super) fn fill(at: &mut ToolTarget<'_>, keys: u64, bytes: u64) -> Result<(), ToolError> {
     let address = at.address;
     let stream = at
         .within(|| TcpStream::connect_timeout(&address, LIMIT))?
@@ -51,7 +46,7 @@ pub(super) fn fill(
             }
         }
         done = end;
-        progress(done, keys);
+        (at.progress)(done, keys);
     }
     Ok(())
 }

@@ -2,19 +2,18 @@
 //!
 //! At a fixed rate (`-max-rate`) its "c-o fixed" latency counts from when an operation was due. It
 //! reports only percentiles of its whole run, which cannot be cut. When a replica is gone it
-//! repeats the same operations for ever; then the deadlines of a slice end it.
+//! repeats the same operations forever, until the deadlines of a slice end it.
 
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
-    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable,
+    ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable,
 };
 use super::{DriverInfo, Program};
 
@@ -63,7 +62,7 @@ struct Options {
     program: String,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
@@ -77,7 +76,9 @@ impl Options {
             program: words.text("program", NAME),
         })
     }
+}
 
+impl Options {
     fn words(&self, address: SocketAddr, mode: &str, workload: &str) -> CommandLine {
         let Self { partitions, row_bytes, concurrency, connections, consistency, .. } = self;
         CommandLine::new(self.program.as_str())
@@ -102,48 +103,29 @@ impl Tool for ScyllaBench {
 
     type Options = Options;
 
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
-
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let seconds = tool::seconds(run.order, Duration::from_secs(1));
         let words = options
             .words(run.address, &options.mode, &options.workload)
             .args(&format!("-duration {seconds}s -iterations 0"));
-        let words = match run.order.pacing {
-            Pacing::Closed => words,
-            Pacing::Open { rate_per_s } => words.args(&format!("-max-rate {}", rate_per_s.round())),
-        };
+        let words = run.with_rate(words, |rate_per_s| format!("-max-rate {}", rate_per_s.round()));
         ToolCommand { words, operations: None }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let words = options.words(at.address, "write", "sequential");
-        let read = |printed: &ToolOutput| {
+        let read = |printed: &ToolOutput, _: &Path| {
             output::read(&printed.stdout, false).map_err(unusable(NAME, printed))
         };
-        at.fill(&words, options.partitions, read, progress)
+        at.fill(&words, options.partitions, read)
     }
 
     fn progress(&self, line: &str) -> Option<Progress> {
         output::progress(line)
     }
 
-    fn read(
-        &self,
-        _options: &Options,
-        printed: &ToolOutput,
-        _scratch: &Path,
-        order: &SliceOrder,
-        _cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
-        let is_open = matches!(order.pacing, Pacing::Open { .. });
-        output::read(&printed.stdout, is_open).map_err(unusable(NAME, printed))
+    fn read(&self, _options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        output::read(&report.printed.stdout, report.is_open())
+            .map_err(unusable(NAME, report.printed))
     }
 }

@@ -14,8 +14,8 @@ use tare_lab::study::WorkloadSpec;
 use super::follower::{Follower, LIMITS, TimeLimits, WindowEdge};
 use super::process::RunningTool;
 use super::{
-    ClientPlacement, EdgeSource, ObservedTool, SliceRun, Tool, ToolCommand, ToolError, ToolTarget,
-    WindowCut, finished,
+    ClientPlacement, EdgeSource, ObservedTool, SliceRun, Tool, ToolCommand, ToolError, ToolOptions,
+    ToolReport, ToolTarget, WindowCut, finished,
 };
 use crate::targets::Targets;
 use crate::{Client, placement};
@@ -27,10 +27,10 @@ const RETRY: Duration = Duration::from_millis(20);
 const GREETING_LIMIT: Duration = Duration::from_secs(5);
 /// The share of the window that the tool's own time must reach; tools round it.
 const COVERED_PERCENT: u128 = 90;
-/// The most runs of a tool that takes a number of operations, until that covers the window.
+/// The most runs of a tool that takes a number of operations, until that number covers the window.
 const ATTEMPTS_MAX: u32 = 6;
-/// The most starts of a tool that ends before it has begun. A Java tool gives the system 5 s to
-/// answer its first questions, which is short while both still compile themselves on few CPUs.
+/// The most starts of a tool that ends before its load has started. A Java tool gives the system 5
+/// s to answer its first requests, which is short while both still compile their code on few CPUs.
 const STARTS_MAX: u32 = 3;
 /// How many times the needed operations such a tool gets, so that it does not end in the window.
 pub(crate) const SPARE: f64 = 1.3;
@@ -87,7 +87,7 @@ impl<T: Tool> ToolDriver<T> {
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, ToolError> {
         let address = *self.targets.get(target)?;
-        let options = T::options(&order.workload)?;
+        let options = T::Options::read(&order.workload)?;
         let key = (target, order.workload.name.clone());
         let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
         let mut starts = 0;
@@ -160,7 +160,7 @@ impl<T: Tool> ToolDriver<T> {
         Ok(Ok(MeasuredRun { running: follower.running, begin, end, asked }))
     }
 
-    /// Waits for the tool's end and makes the slice's figures from its report.
+    /// Waits for the tool to end and computes the slice's figures from its report.
     fn finish(
         &self,
         measured: MeasuredRun,
@@ -174,8 +174,9 @@ impl<T: Tool> ToolDriver<T> {
         finished(tool, &running, ended, limit)?;
         let cut =
             WindowCut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
-        let outcome =
-            self.tool.read(options, &running.printed, &self.placement.scratch, order, &cut)?;
+        let scratch = &self.placement.scratch;
+        let report = ToolReport { printed: &running.printed, scratch, order, cut: &cut };
+        let outcome = self.tool.read(options, &report)?;
         if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
             let (done, said) = (outcome.total(), running.printed.said());
             return Err(ToolError::Short { tool, asked, done, said });
@@ -255,13 +256,14 @@ impl<T: Tool> Driver for ToolDriver<T> {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
         let address = *self.targets.get(target)?;
-        let options = T::options(workload).map_err(ToolError::from)?;
+        let options = T::Options::read(workload).map_err(ToolError::from)?;
         let is_rated = workload.latency_share > 0.0 || workload.rate_per_s.is_some();
         if is_rated && !T::counts_from_due(&options) {
             self.omits.insert(target);
         }
-        let at = ToolTarget { tool: T::INFO.name, target, address, placement: &self.placement };
-        Ok(self.tool.populate(&at, &options, progress)?)
+        let (tool, placement) = (T::INFO.name, &self.placement);
+        let mut at = ToolTarget { tool, target, address, placement, progress };
+        Ok(self.tool.populate(&mut at, &options)?)
     }
 
     fn run(

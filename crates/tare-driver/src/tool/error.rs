@@ -27,9 +27,9 @@ pub enum ToolError {
     Read { tool: &'static str, path: PathBuf, source: std::io::Error },
     #[error("cannot connect to {address}")]
     Connect { address: SocketAddr, source: std::io::Error },
-    #[error("{tool} had not begun after {} s; {said}", .limit.as_secs())]
+    #[error("{tool} started no load within {} s; {said}", .limit.as_secs())]
     NotBegun { tool: &'static str, limit: Duration, said: String },
-    #[error("{tool} ended before it had begun ({status}); {said}")]
+    #[error("{tool} ended before its load started ({status}); {said}")]
     Unbegun { tool: &'static str, status: String, said: String },
     #[error("{tool} ended before the window did ({status}); {said}")]
     Early { tool: &'static str, status: String, said: String },
@@ -47,7 +47,9 @@ pub enum ToolError {
         "{tool} says that it ran for {ran_ms} ms, less than the window of {window_ms} ms; {said}"
     )]
     Uncovered { tool: &'static str, ran_ms: u64, window_ms: u128, said: String },
-    #[error("{tool} cannot be made to run as long as the window: its rate changes too much")]
+    #[error(
+        "{tool} does not run as long as the window: its rate changes too much to choose its operations"
+    )]
     Unsteady { tool: &'static str },
     #[error(
         "{tool} is a closed loop and cannot hold a rate; write latency_share = 0 in workload {workload:?}"

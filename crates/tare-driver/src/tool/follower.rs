@@ -8,12 +8,12 @@ use super::{Count, Progress, Tool, ToolError};
 /// Time limits for a tool.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TimeLimits {
-    /// To begin its load: a Java tool takes seconds, more on a busy host.
+    /// Until its load starts: a Java tool takes seconds, more on a busy host.
     pub(super) start: Duration,
     /// Between two of its lines. A tool that prints nothing during a longer stall cannot measure
     /// it.
     pub(super) silence: Duration,
-    /// To end and report, beyond its own length.
+    /// Until it ends and has reported, beyond its own length.
     pub(super) end: Duration,
 }
 
@@ -65,7 +65,7 @@ impl<T: Tool> Follower<'_, T> {
     fn next(&mut self, limit: Duration) -> Result<Option<(Instant, Progress)>, ToolError> {
         let deadline = Instant::now() + limit;
         loop {
-            let line = match self.running.hear(deadline) {
+            let line = match self.running.next_line(deadline) {
                 LineEvent::Line(line) => line,
                 LineEvent::Ended => return Ok(None),
                 LineEvent::Late => {
@@ -143,7 +143,7 @@ impl<T: Tool> Follower<'_, T> {
         }
     }
 
-    /// Waits for its first line, which tells how long its load has run, and for the rest of the
+    /// Waits for its first line, which has the time that its load has run, and for the rest of the
     /// lead-in.
     pub(super) fn begin(&mut self, lead_in: Duration) -> Result<Instant, ToolError> {
         let Some((_, progress)) = self.next(self.limits.start)? else { return Err(self.early()) };
@@ -156,7 +156,7 @@ impl<T: Tool> Follower<'_, T> {
     pub(super) fn sleep(&mut self, time: Duration) -> Result<(), ToolError> {
         let deadline = Instant::now() + time;
         loop {
-            match self.running.hear(deadline) {
+            match self.running.next_line(deadline) {
                 LineEvent::Line(_) => {}
                 LineEvent::Late => return Ok(()),
                 LineEvent::Ended => return Err(self.early()),

@@ -21,7 +21,7 @@ use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
-use tare_lab::driver::{Driver, SliceOrder, TargetId};
+use tare_lab::driver::{Driver, Pacing, SliceOrder, TargetId};
 use tare_lab::study::{Study, WorkloadSpec};
 
 use super::option_reader::OptionError;
@@ -110,18 +110,53 @@ pub(super) struct SliceRun<'a> {
     pub(super) scratch: &'a Path,
 }
 
+impl SliceRun<'_> {
+    /// Adds the tool's option for a fixed rate in operations/s, if the load has one.
+    pub(super) fn with_rate(
+        &self,
+        words: CommandLine,
+        option: impl FnOnce(f64) -> String,
+    ) -> CommandLine {
+        match self.order.pacing {
+            Pacing::Closed => words,
+            Pacing::Open { rate_per_s } => words.args(&option(rate_per_s)),
+        }
+    }
+}
+
+/// The output of a finished run, and the slice that it belongs to.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ToolReport<'a> {
+    pub(super) printed: &'a ToolOutput,
+    /// The directory that the tool wrote to.
+    pub(super) scratch: &'a Path,
+    pub(super) order: &'a SliceOrder,
+    pub(super) cut: &'a WindowCut,
+}
+
+impl ToolReport<'_> {
+    /// Returns whether the load had a fixed rate.
+    pub(super) fn is_open(&self) -> bool {
+        matches!(self.order.pacing, Pacing::Open { .. })
+    }
+}
+
+/// The options of a workload for one tool.
+pub(super) trait ToolOptions: Sized {
+    /// Reads and checks the options.
+    fn read(workload: &WorkloadSpec) -> Result<Self, OptionError>;
+}
+
 /// What distinguishes one tool from the others.
 pub(super) trait Tool: fmt::Debug {
     const INFO: ToolInfo;
 
-    /// A workload's options, read and checked.
-    type Options;
-
-    fn options(workload: &WorkloadSpec) -> Result<Self::Options, OptionError>;
+    /// The options that a workload gives it.
+    type Options: ToolOptions;
 
     /// Refuses a study that it cannot run.
     fn check(study: &Study) -> Result<(), ToolError> {
-        let options = |workload| Self::options(workload).map(drop);
+        let options = |workload| Self::Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(options)?)
     }
 
@@ -136,9 +171,8 @@ pub(super) trait Tool: fmt::Debug {
     /// Creates schema and rows.
     fn populate(
         &mut self,
-        at: &ToolTarget<'_>,
+        at: &mut ToolTarget<'_>,
         options: &Self::Options,
-        progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), ToolError>;
 
     /// Reads a line of its output.
@@ -150,14 +184,7 @@ pub(super) trait Tool: fmt::Debug {
     }
 
     /// Reads its report.
-    fn read(
-        &self,
-        options: &Self::Options,
-        printed: &ToolOutput,
-        scratch: &Path,
-        order: &SliceOrder,
-        cut: &WindowCut,
-    ) -> Result<Outcome, ToolError>;
+    fn read(&self, options: &Self::Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError>;
 }
 
 /// `DriverInfo::check` of a tool.
@@ -172,13 +199,14 @@ pub(super) fn make<T: Tool + Default + Send + 'static>(
     Ok(Box::new(ToolDriver::new(T::default(), client)))
 }
 
-/// A system, and where the client that loads it runs.
-#[derive(Debug)]
+/// A system to write rows to, and where the client that loads it runs.
 pub(super) struct ToolTarget<'s> {
     pub(super) tool: &'static str,
     pub(super) target: TargetId,
     pub(super) address: SocketAddr,
     pub(super) placement: &'s ClientPlacement,
+    /// Reports how many rows are written, of how many.
+    pub(super) progress: &'s mut dyn FnMut(u64, u64),
 }
 
 impl ToolTarget<'_> {
@@ -194,22 +222,22 @@ impl ToolTarget<'_> {
         Ok(std::mem::take(&mut running.printed))
     }
 
-    /// Writes rows by a run of the tool itself, whose report must count as many as were asked for.
+    /// Writes rows by a run of the tool itself, whose report must count as many as were requested.
+    /// `read` reads the report from the tool's output and its directory.
     pub(super) fn fill(
-        &self,
+        &mut self,
         words: &CommandLine,
         asked: u64,
-        read: impl FnOnce(&ToolOutput) -> Result<Outcome, ToolError>,
-        progress: &mut dyn FnMut(u64, u64),
+        read: impl FnOnce(&ToolOutput, &Path) -> Result<Outcome, ToolError>,
     ) -> Result<(), ToolError> {
-        progress(0, asked);
+        (self.progress)(0, asked);
         let printed = self.complete(words, FILL_LIMIT)?;
-        let done = read(&printed)?.total();
+        let done = read(&printed, &self.placement.scratch)?.total();
         if done != asked {
             let (tool, said) = (self.tool, printed.said());
             return Err(ToolError::Short { tool, asked, done, said });
         }
-        progress(asked, asked);
+        (self.progress)(asked, asked);
         Ok(())
     }
 

@@ -59,7 +59,7 @@ pub(crate) fn shown(line: &str) -> String {
     line.trim().chars().take(120).collect()
 }
 
-/// Makes an error of a line in the wrong form.
+/// Returns the error of a line in the wrong format.
 pub(crate) fn bad(line: &str, form: &'static str) -> OutputError {
     OutputError::Line { line: shown(line), form }
 }

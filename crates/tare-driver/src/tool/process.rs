@@ -90,8 +90,8 @@ impl ToolOutput {
             .collect();
         let last = lines[lines.len().saturating_sub(4)..].join("; ");
         match last.is_empty() {
-            true => "it said nothing".into(),
-            false => format!("it said: {}", last.chars().take(600).collect::<String>()),
+            true => "it printed nothing".into(),
+            false => format!("it printed: {}", last.chars().take(600).collect::<String>()),
         }
     }
 }
@@ -135,7 +135,7 @@ impl RunningTool {
             .env(RUN_VARIABLE, &placement.run)
             // Numbers with decimal points and messages in English.
             .env("LC_ALL", "C")
-            // The terminal's interrupt goes to the harness, which ends the tool in good order.
+            // The terminal's interrupt goes to the harness, which stops the tool cleanly.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -160,8 +160,8 @@ impl RunningTool {
         Ok(Self { child, lines, printed: ToolOutput::default() })
     }
 
-    /// Returns the next line, until `deadline`.
-    pub(super) fn hear(&mut self, deadline: Instant) -> LineEvent {
+    /// Waits for the next line until `deadline`.
+    pub(super) fn next_line(&mut self, deadline: Instant) -> LineEvent {
         match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
             Ok(line) => {
                 self.printed.keep(&line);
@@ -175,7 +175,7 @@ impl RunningTool {
     /// Waits for its end until `deadline`; `None` if it still runs then.
     pub(super) fn end(&mut self, deadline: Instant) -> std::io::Result<Option<ExitStatus>> {
         loop {
-            match self.hear(deadline) {
+            match self.next_line(deadline) {
                 LineEvent::Line(_) => {}
                 LineEvent::Late => return Ok(None),
                 LineEvent::Ended => break,
@@ -191,7 +191,7 @@ impl RunningTool {
         Ok(None)
     }
 
-    /// Returns the CPU time of its living threads in ns, by the scheduler's account.
+    /// Returns the CPU time of its running threads in ns, from the scheduler's statistics.
     pub(super) fn cpu_ns(&self) -> u64 {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let of_task = |path: PathBuf| {

@@ -43,15 +43,17 @@ pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
 #[derive(Debug)]
 struct Script(String);
 
+impl ToolOptions for () {
+    fn read(_: &WorkloadSpec) -> Result<(), OptionError> {
+        Ok(())
+    }
+}
+
 impl Tool for Script {
     const INFO: ToolInfo =
         ToolInfo { name: "script", edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
 
     type Options = ();
-
-    fn options(_: &WorkloadSpec) -> Result<(), OptionError> {
-        Ok(())
-    }
 
     fn command(&self, (): &(), run: &SliceRun<'_>) -> ToolCommand {
         let seconds = (run.order.lead_in + run.order.window).as_secs_f64() * SPARE;
@@ -60,12 +62,7 @@ impl Tool for Script {
         ToolCommand { words, operations: Some(operations) }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        (): &(),
-        _: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
+    fn populate(&mut self, at: &mut ToolTarget<'_>, (): &()) -> Result<(), ToolError> {
         at.complete(&CommandLine::new(self.0.as_str()).arg("1"), Duration::from_secs(20)).map(drop)
     }
 
@@ -73,18 +70,11 @@ impl Tool for Script {
         Some(Progress { tool_s: None, count: Count::Total(line.parse().ok()?) })
     }
 
-    fn read(
-        &self,
-        (): &(),
-        printed: &ToolOutput,
-        _: &Path,
-        _: &SliceOrder,
-        _: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
-        let done = printed.stdout.lines().find_map(|line| line.strip_prefix("done "));
+    fn read(&self, (): &(), report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        let done = report.printed.stdout.lines().find_map(|line| line.strip_prefix("done "));
         let missing = OutputError::Missing { what: "what was done" };
         let done = done.and_then(outcome::whole).ok_or(missing);
-        let done = done.map_err(unusable("script", printed))?;
+        let done = done.map_err(unusable("script", report.printed))?;
         Ok(Outcome {
             operations: vec![("any".into(), done)],
             errors: Vec::new(),
@@ -164,9 +154,9 @@ fn tool_failures_are_one_line_errors() {
     for (script, expect) in [
         (
             "echo no such host >&2; exit 3",
-            "ended before it had begun (exit status: 3); it said: no such host",
+            "ended before its load started (exit status: 3); it printed: no such host",
         ),
-        ("sleep 30", "had not begun after 0 s; it said nothing"),
+        ("sleep 30", "started no load within 0 s; it printed nothing"),
         ("echo 1; echo 2; sleep 30", "has printed no figures for 0 s"),
         (
             "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done",
@@ -178,7 +168,7 @@ fn tool_failures_are_one_line_errors() {
         ),
         (
             "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1; echo lost >&2; exit 1",
-            "(exit status: 1); it said: lost",
+            "(exit status: 1); it printed: lost",
         ),
     ] {
         let (load, _) = slice(script);

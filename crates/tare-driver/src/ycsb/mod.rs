@@ -14,7 +14,6 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use tare_lab::driver::{Pacing, SliceOrder};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 use tare_load::Access;
 
@@ -23,7 +22,7 @@ use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
-    ToolError, ToolInfo, ToolOutput, ToolTarget, WindowCut, unusable, written,
+    ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
 };
 
 mod output;
@@ -99,7 +98,7 @@ struct Options {
     java: Java,
 }
 
-impl Options {
+impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
         let name = words.text("workload", "a");
@@ -114,7 +113,9 @@ impl Options {
             java: HOME.read(words)?,
         })
     }
+}
 
+impl Options {
     /// Returns the keyspace; rows of another shape go into another one.
     fn keyspace(&self) -> String {
         format!("ycsb_{}_{}", self.fields, self.field_bytes)
@@ -186,12 +187,13 @@ impl Options {
 }
 
 /// Creates keyspace and table, from where the client runs.
-fn make_schema(at: &ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+fn create_schema(at: &ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
     let deadline = Instant::now() + SCHEMA_LIMIT;
     let statements: Vec<_> =
         ["CREATE KEYSPACE", "CREATE TABLE"].into_iter().zip(options.schema()).collect();
-    let make = || tare_load::execute(&Access::to(at.address), &statements, deadline);
-    at.within(make)?.map_err(|source| ToolError::Schema { source: Box::new(source) })
+    let access = Access::to(at.address);
+    let create = || tare_load::execute(&access, &statements, deadline);
+    at.within(create)?.map_err(|source| ToolError::Schema { source: Box::new(source) })
 }
 
 #[derive(Debug, Default)]
@@ -207,37 +209,24 @@ impl Tool for Ycsb {
 
     type Options = Options;
 
-    fn options(workload: &WorkloadSpec) -> Result<Options, OptionError> {
-        Options::read(workload)
-    }
-
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         // Its time counts from before it connects.
         let seconds =
             tool::seconds(run.order, Duration::from_secs(1)) + run.seen.start.as_secs_f64().ceil();
         let words =
             options.words(run.address, "-t").args(&format!("-p maxexecutiontime={seconds}"));
-        let words = match run.order.pacing {
-            Pacing::Closed => words,
-            Pacing::Open { rate_per_s } => {
-                words.args(&format!("-target {}", rate_per_s.round().max(1.0)))
-            }
-        };
+        let words =
+            run.with_rate(words, |rate_per_s| format!("-target {}", rate_per_s.round().max(1.0)));
         ToolCommand { words, operations: None }
     }
 
-    fn populate(
-        &mut self,
-        at: &ToolTarget<'_>,
-        options: &Options,
-        progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), ToolError> {
-        make_schema(at, options)?;
-        let read = |printed: &ToolOutput| {
-            let logs = logs(&at.placement.scratch)?;
-            output::read(&printed.stdout, &logs, false, None).map_err(unusable(NAME, printed))
+    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+        create_schema(at, options)?;
+        let read = |printed: &ToolOutput, scratch: &Path| {
+            output::read(&printed.stdout, &logs(scratch)?, false, None)
+                .map_err(unusable(NAME, printed))
         };
-        at.fill(&options.words(at.address, "-load"), options.rows, read, progress)
+        at.fill(&options.words(at.address, "-load"), options.rows, read)
     }
 
     fn progress(&self, line: &str) -> Option<Progress> {
@@ -248,16 +237,9 @@ impl Tool for Ycsb {
         line == output::LAST
     }
 
-    fn read(
-        &self,
-        _options: &Options,
-        printed: &ToolOutput,
-        scratch: &Path,
-        order: &SliceOrder,
-        cut: &WindowCut,
-    ) -> Result<Outcome, ToolError> {
-        let is_open = matches!(order.pacing, Pacing::Open { .. });
-        output::read(&printed.stdout, &logs(scratch)?, is_open, Some(cut))
+    fn read(&self, _options: &Options, report: &ToolReport<'_>) -> Result<Outcome, ToolError> {
+        let ToolReport { printed, scratch, cut, .. } = report;
+        output::read(&printed.stdout, &logs(scratch)?, report.is_open(), Some(cut))
             .map_err(unusable(NAME, printed))
     }
 }

@@ -5,7 +5,7 @@
 //! Each second it prints a line with the operations so far and ends an interval of each log. At the
 //! end it prints totals by kind.
 //!
-//! Known faults: by default it measures from the send. Its time begins before it connects, and at
+//! Known faults: by default it measures from the send. Its time starts before it connects, and at
 //! the end it goes on printing lines for seconds. It exits with 0 after any failure: a missing
 //! binding, a system that does not answer, a thread that ends early. So the totals by kind, the
 //! total operations and the logs are compared. Its rate counts failed operations, whose times have

@@ -419,7 +419,7 @@ s.toml:8:12: "optional" must be true or false, not a text
 }
 
 #[test]
-fn refuses_invalid_workloads_and_schedules() {
+fn refuses_invalid_workloads() {
     check(
         "write_share = 1",
         "write_share = 1\nrows = 0",
@@ -465,6 +465,10 @@ s.toml:15:1: "rate_per_s" and "latency_share" cannot both be set: the fixed rate
 15 | rate_per_s = 10
    | ^^^^^^^^^^"#,
     );
+}
+
+#[test]
+fn refuses_invalid_schedules_and_cpus() {
     check(
         "rounds = 9",
         "budget = \"5 parsecs\"",

@@ -63,7 +63,7 @@ impl Map {
         entries: u32,
         copies: usize,
     ) -> Result<Self, ProbeError> {
-        let fd = sys::map(kind, key, value, entries).map_err(refused("make a table"))?;
+        let fd = sys::map(kind, key, value, entries).map_err(refused("create a table"))?;
         Ok(Self { fd, key_bytes: key as usize, value_bytes: value as usize, copies })
     }
 

@@ -101,11 +101,11 @@ fn bpf<A>(command: c_long, attributes: &A) -> io::Result<c_long> {
     }
 }
 
-/// Takes ownership of a descriptor that a call has just made.
+/// Takes ownership of a descriptor that a call has just created.
 fn owned(result: c_long) -> io::Result<OwnedFd> {
     let fd = i32::try_from(result).map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
     // JUSTIFICATION: the calls return a bare number.
-    // SAFETY: `fd` is a new descriptor that nothing else knows or closes.
+    // SAFETY: `fd` is a new descriptor that nothing else uses or closes.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -12,6 +12,7 @@
 //! times that the stacks divide.
 
 mod perf;
+pub mod rule;
 pub mod script;
 pub mod subsystem;
 mod user;

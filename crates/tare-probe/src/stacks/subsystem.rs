@@ -1,29 +1,17 @@
 //! Assigns each stack to exactly one subsystem, by a table.
 //!
-//! The kernel frames are searched from the leaf to the root, and the first frame that a rule knows
-//! decides. A helper (copying, locking, allocating) therefore counts for its caller. Code that runs
-//! deep inside another subsystem counts for its own: the TCP receive path below a bridge is the
-//! network stack, and only the bridge's own functions are the bridge. A stack without a known frame
-//! is "other kernel", so that the parts add up to the whole. `docs/reference/subsystems.md` is
-//! generated from this table.
+//! The kernel frames are searched from the leaf to the root, and the first frame that a rule
+//! matches decides. A helper (copying, locking, allocating) therefore counts for its caller. Code
+//! that runs deep inside another subsystem counts for its own: the TCP receive path below a bridge
+//! is the network stack, and only the bridge's own functions are the bridge. A stack without a
+//! known frame is "other kernel", so that the parts add up to the whole.
+//! `docs/reference/subsystems.md` is generated from this table.
 
 use tare_lab::stacks::{CLIENT, LAYER};
 
+use super::rule::{Rule, first_match};
 use super::script::Frame;
 use super::waits;
-
-/// One row of the table.
-#[derive(Clone, Copy, Debug)]
-pub struct Subsystem {
-    pub name: &'static str,
-    /// One line that says what the subsystem contains.
-    pub help: &'static str,
-    /// Prefixes of the names of kernel functions, without leading underscores, separated by spaces.
-    pub functions: &'static str,
-    /// True if only the leaf decides, because these functions are at the root of nearly every
-    /// stack.
-    pub leaf_only: bool,
-}
 
 /// All code of the processes that a layer adds, in the kernel too.
 pub const PROXY: &str = "userland proxy";
@@ -31,32 +19,28 @@ pub const PROXY: &str = "userland proxy";
 pub const DATABASE: &str = "database";
 /// The client's own code.
 pub const CLIENT_CODE: &str = "client";
-/// Kernel code that no rule knows.
+/// Kernel code that no rule matches.
 pub const OTHER: &str = "other kernel";
 
-const fn rule(name: &'static str, help: &'static str, functions: &'static str) -> Subsystem {
-    Subsystem { name, help, functions, leaf_only: false }
-}
-
-/// The rules. If two know a function, the earlier one counts.
-pub const ALL: &[Subsystem] = &[
-    rule(
+/// The rules. If two match a function, the earlier one counts.
+pub const ALL: &[Rule] = &[
+    Rule::new(
         "netfilter and conntrack",
         "packet filter, NAT, connection tracking",
         "nf_ nft_ nfnetlink ipt_ ip6t_ xt_ br_nf_ iptable_ ebt_ ip_vs_ arpt_ nat_ \
          resolve_normal_ct hash_conntrack early_drop",
     ),
-    rule(
+    Rule::new(
         "bridge and veth",
         "virtual links between namespaces: veth, bridge, macvlan, ipvlan, tun",
         "br_ veth_ macvlan_ ipvlan_ ipvl_ tun_ tap_ fdb_find vlan_",
     ),
-    rule(
+    Rule::new(
         "seccomp",
         "the system call filter",
         "seccomp_ secure_computing populate_seccomp_data get_seccomp",
     ),
-    rule(
+    Rule::new(
         "cgroup accounting",
         "accounting and limits of memory, CPU and I/O by cgroup",
         "mem_cgroup_ memcg_ obj_cgroup_ cgroup_ cpuacct_ charge_memcg try_charge page_counter_ \
@@ -64,7 +48,7 @@ pub const ALL: &[Subsystem] = &[
          mod_memcg mod_lruvec count_memcg blkcg_ blk_cgroup throttle_cfs_rq unthrottle_cfs_rq \
          account_cfs_rq tg_ propagate_entity update_cfs_group css_ ioc_ psi_",
     ),
-    rule(
+    Rule::new(
         "scheduler",
         "switching, waking and placing threads; waiting on futexes",
         "schedule try_to_wake_up ttwu_ wake_up wake_q wakeup_preempt pick_next_ pick_task \
@@ -77,13 +61,13 @@ pub const ALL: &[Subsystem] = &[
          io_schedule ret_from_fork native_smp_send_reschedule avg_vruntime entity_eligible \
          dl_server rseq_ mm_cid task_mm_cid ctx_sched perf_event_task_sched",
     ),
-    rule(
+    Rule::new(
         "epoll",
         "waiting for many files: epoll, eventfd, poll, select",
         "ep_ epoll_ eventpoll_ do_epoll do_sys_epoll x64_sys_epoll eventfd_ do_poll do_sys_poll \
          do_select core_sys_select pollwake",
     ),
-    rule(
+    Rule::new(
         "network stack",
         "sockets, TCP, IP, loopback, the receive softirq",
         "tcp_ tcp4_ tcp6_ udp_ ip_ ip6_ ipv4_ ipv6_ inet_ inet6_ sock_ sk_ lock_sock \
@@ -94,18 +78,18 @@ pub const ALL: &[Subsystem] = &[
          raw_local_ raw_rcv move_addr import_ubuf copy_msghdr virtnet_ start_xmit icmp_ rt_dst \
          flow_ sysctl_max_skb simple_copy_to_iter reqsk_ security_sock siphash",
     ),
-    rule(
+    Rule::new(
         "overlay and FUSE",
         "file systems of containers and guests: overlay, FUSE, virtiofs, 9p",
         "ovl_ fuse_ virtio_fs_ v9fs_ p9_",
     ),
-    rule(
+    Rule::new(
         "block layer",
         "requests to disks, their queues and drivers",
         "blk_ bio_ submit_bio blkdev_ virtio_queue_rq virtio_queue_rqs virtblk_ nvme_ scsi_ sd_ \
          ata_ dm_ loop_ lo_ md_ elv_ dd_ bfq_ kyber_ wbt_ rq_qos_ sbitmap_ iocg_",
     ),
-    rule(
+    Rule::new(
         "file system",
         "files, the page cache and writing back",
         "vfs_ ksys_ ext4_ jbd2_ xfs_ btrfs_ iomap_ filemap_ generic_file generic_perform_write \
@@ -114,12 +98,12 @@ pub const ALL: &[Subsystem] = &[
          writeback_ wb_ balance_dirty do_writepages sync_file do_fsync new_sync_ do_iter_ \
          mark_inode shmem_ simple_write fsnotify rw_verify kiocb_",
     ),
-    rule(
+    Rule::new(
         "io_uring",
         "the I/O ring",
         "io_ do_sys_io_uring x64_sys_io_uring tctx_task_work ctx_flush_and_put",
     ),
-    rule(
+    Rule::new(
         "page faults and memory",
         "memory mapped on first touch, mapping and unmapping",
         "asm_exc_page_fault exc_page_fault do_user_addr_fault handle_mm_fault do_anonymous_page \
@@ -127,12 +111,12 @@ pub const ALL: &[Subsystem] = &[
          tlb_ flush_tlb madvise_ do_madvise mprotect_ change_prot x64_sys_brk khugepaged kswapd \
          shrink_ try_to_free",
     ),
-    rule(
+    Rule::new(
         "hypervisor",
         "calls to and interrupts from the hypervisor; notifications of virtual devices",
         "kvm_ pv_ pvclock_ xen_ hv_ hyperv_ vmx_ svm_ vp_notify vhost_ kvm_guest",
     ),
-    rule(
+    Rule::new(
         "interrupts and timers",
         "interrupts, softirqs that are not the network's, timers, RCU",
         "asm_sysvec sysvec_ asm_common_interrupt common_interrupt handle_softirqs do_softirq \
@@ -141,7 +125,7 @@ pub const ALL: &[Subsystem] = &[
          el1_interrupt el0_interrupt gic_ clockevents_ posix_ do_nanosleep task_work_run perf_ \
          generic_handle vring_interrupt",
     ),
-    Subsystem {
+    Rule {
         name: "system call entry",
         help: "going into the kernel and back",
         functions: "entry_SYSCALL do_syscall_64 x64_sys_call syscall_ exit_to_user_mode x64_sys_ do_sys_ \
@@ -153,33 +137,11 @@ pub const ALL: &[Subsystem] = &[
 
 /// The subsystems that no kernel function decides, with their help.
 pub const BY_PROCESS: [(&str, &str); 4] = [
-    (OTHER, "kernel code that no rule knows; if its share is large, the table lacks a rule"),
+    (OTHER, "kernel code that no rule matches; if its share is large, the table lacks a rule"),
     (DATABASE, "the code of the system itself"),
     (CLIENT_CODE, "the code of the load generator itself"),
     (PROXY, "all work of the processes that the layer adds, in the kernel too"),
 ];
-
-impl Subsystem {
-    /// Splits the field `functions` into its prefixes.
-    pub fn functions(&self) -> impl Iterator<Item = &'static str> {
-        self.functions.split_whitespace()
-    }
-
-    fn knows(&self, function: &str) -> bool {
-        let function = function.trim_start_matches('_');
-        self.functions().any(|beginning| function.starts_with(beginning))
-    }
-}
-
-/// Finds the row of a table for the innermost kernel frame that any row knows.
-pub(super) fn first_known(table: &[Subsystem], frames: &[Frame]) -> Option<&'static str> {
-    let kernel = frames.iter().take_while(|frame| frame.kernel);
-    kernel.enumerate().find_map(|(depth, frame)| {
-        let known =
-            table.iter().find(|one| (depth == 0 || !one.leaf_only) && one.knows(&frame.name));
-        known.map(|one| one.name)
-    })
-}
 
 /// Returns the subsystem of a stack. `frames` go from the leaf to the root. `part` is the part that
 /// the process belongs to ([`tare_lab::stacks`]).
@@ -187,7 +149,7 @@ pub fn of(part: &str, frames: &[Frame]) -> &'static str {
     if part == LAYER {
         return PROXY;
     }
-    if let Some(known) = first_known(ALL, frames) {
+    if let Some(known) = first_match(ALL, frames) {
         return known;
     }
     match frames.first() {
@@ -228,7 +190,7 @@ pub fn page() -> String {
         let names: Vec<String> = one.functions().map(|name| format!("`{name}`")).collect();
         page += &format!("| {} | {} | {} |\n", one.name, one.help, names.join(" "));
     }
-    page += &format!("| {} | no rule knows a function | |\n", waits::OTHER);
+    page += &format!("| {} | no rule matches a function | |\n", waits::OTHER);
     page
 }
 
@@ -322,8 +284,8 @@ mod tests {
         for (at, one) in ALL.iter().enumerate() {
             for function in one.functions() {
                 let upper =
-                    ALL[..at].iter().find(|upper| !upper.leaf_only && upper.knows(function));
-                assert!(upper.is_none(), "{function} of {} is known to {upper:?}", one.name);
+                    ALL[..at].iter().find(|upper| !upper.leaf_only && upper.matches(function));
+                assert!(upper.is_none(), "{function} of {} also matches {upper:?}", one.name);
             }
         }
     }

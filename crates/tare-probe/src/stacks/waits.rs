@@ -5,7 +5,7 @@
 //! stack at the switch. A thread that leaves while it is runnable waits for a CPU (it was
 //! preempted, or its quota was used up). For all others the table gives the reason.
 //!
-//! Limits: the wait of a thread at the beginning of the window is unknown and left out, until the
+//! Limits: the wait of a thread at the start of the window is unknown and left out, until the
 //! thread first returns. A wait at the end counts up to the end. Over many slices the two are
 //! equal. A thread that waits during a whole window is not seen.
 
@@ -13,51 +13,47 @@ use std::collections::{BTreeMap, HashMap};
 
 use tare_lab::stacks::SampledStack;
 
+use super::rule::{Rule, first_match};
 use super::script::{Frame, Sample, frame};
-use super::subsystem::{Subsystem, first_known};
 use super::{folded, script};
 
 /// The reason of a thread that is runnable.
 pub const A_CPU: &str = "a CPU";
-/// The reason of a stack that no rule knows.
+/// The reason of a stack that no rule matches.
 pub const OTHER: &str = "something else";
 
-const fn rule(name: &'static str, help: &'static str, functions: &'static str) -> Subsystem {
-    Subsystem { name, help, functions, leaf_only: false }
-}
-
 /// The reasons to wait, by the kernel function in which a thread waits.
-pub const ALL: &[Subsystem] = &[
-    rule(
+pub const ALL: &[Rule] = &[
+    Rule::new(
         "locks",
         "another thread: a futex, or a lock inside the kernel",
         "futex_ do_futex mutex_ rwsem_ down_ percpu_down rt_mutex ww_mutex rwbase_",
     ),
-    rule(
+    Rule::new(
         "events",
         "work: epoll, poll, select, the I/O ring",
         "ep_poll do_epoll do_poll do_select do_sys_poll io_cqring io_uring io_wq io_sq x64_sys_io_uring",
     ),
-    rule(
+    Rule::new(
         "disk",
         "blocks, the page cache, the journal, a sync",
         "io_schedule bit_wait_io blk_ bio_ submit_bio blkdev_ rq_qos wbt_ wait_on_buffer wait_on_page \
          folio_wait filemap_ fdatawait jbd2_ ext4_ xfs_ xlog_ btrfs_ iomap_ vfs_fsync do_fsync \
          balance_dirty ovl_ fuse_ virtio_fs v9fs_ p9_ loop_",
     ),
-    rule(
+    Rule::new(
         "network",
         "data from or room in a socket, a connection",
         "sk_wait sk_stream tcp_ inet_ unix_ sock_ skb_ wait_for_connect",
     ),
-    rule("a pipe", "data from or room in a pipe", "pipe_ anon_pipe"),
-    rule("a child", "the end of a child process", "do_wait kernel_wait wait_task"),
-    rule(
+    Rule::new("a pipe", "data from or room in a pipe", "pipe_ anon_pipe"),
+    Rule::new("a child", "the end of a child process", "do_wait kernel_wait wait_task"),
+    Rule::new(
         "memory",
         "memory that must first be freed or read back",
         "do_try_to_free try_to_free shrink_ swap_ do_swap mem_cgroup throttle_direct",
     ),
-    rule(
+    Rule::new(
         "the clock",
         "a time that the program set",
         "do_nanosleep hrtimer_nanosleep do_sigtimedwait",
@@ -168,7 +164,7 @@ fn reason(frames: &[Frame], preempted: bool) -> &'static str {
     if preempted {
         return A_CPU;
     }
-    first_known(ALL, frames).unwrap_or(OTHER)
+    first_match(ALL, frames).unwrap_or(OTHER)
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::workload::Workload;
 
 /// Number of writes of the run.
 const WRITES: u64 = 12;
-/// Bytes at the begin of a log that are kept. Tables are kept whole, because they are read from
+/// Bytes at the start of a log that are kept. Tables are kept whole, because they are read from
 /// their end.
 const LOG_BYTES_MAX: usize = 16 << 10;
 
@@ -27,11 +27,11 @@ pub(super) fn files(flushed: bool, wanted: impl Fn(FileId) -> bool) -> Vec<(Stri
     };
     for _ in 0..WRITES {
         let _ = engine.write(&workload.write(now.wall_s));
-        turn(&mut engine, &mut device, &mut now);
+        run_once(&mut engine, &mut device, &mut now);
     }
     engine.close(flushed);
     while !engine.is_closed() {
-        turn(&mut engine, &mut device, &mut now);
+        run_once(&mut engine, &mut device, &mut now);
     }
     let names = device.disk.names().into_iter().filter(|&file| wanted(file));
     let read = |file: FileId| {
@@ -49,7 +49,7 @@ pub(super) fn files(flushed: bool, wanted: impl Fn(FileId) -> bool) -> Vec<(Stri
     names.map(read).filter(|(_, bytes)| !bytes.is_empty()).collect()
 }
 
-fn turn(engine: &mut Engine, device: &mut Device, now: &mut Now) {
+fn run_once(engine: &mut Engine, device: &mut Device, now: &mut Now) {
     while engine.work(*now) {}
     while engine.pump(device, *now).is_ok_and(|begun| begun) {}
     now.monotonic_ns = device.next_due_ns().unwrap_or(now.monotonic_ns + 1000);

@@ -1,12 +1,12 @@
-//! ScyllaDB from an installation directory, as `install.sh` of its relocatable package makes it
+//! ScyllaDB from an installation directory, as `install.sh` of its relocatable package creates it
 //! under `/opt/scylladb` or another prefix.
 //!
 //! Method: its program is started without the shell script around it, with the library path that
-//! the script would set. The flags are those that the entry point of its container image makes from
-//! the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it is
-//! `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A node
-//! talks to the others, and serves its REST interface, on the environment's address for that, so
-//! that several fit into one network namespace. The virtual tables `system.cluster_status`,
+//! the script would set. The flags are those that the entry point of its container image derives
+//! from the same options (dist/docker/scyllasetup.py and commandlineparser.py of its sources): it
+//! is `--overprovisioned` unless CPUs are named, and in developer mode unless that is set to 0. A
+//! node talks to the others, and serves its REST interface, on the environment's address for that,
+//! so that several fit into one network namespace. The virtual tables `system.cluster_status`,
 //! `system.versions` and `system.config` have its state.
 //!
 //! Limits: written from its sources and documentation; the tests check its flags and files, but do
@@ -80,7 +80,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "arguments",
             values: &[],
-            help: "more words of its command line, divided at spaces",
+            help: "more words of its command line, split at spaces",
         },
         instances::INSTANCES,
         instances::CLUSTER,
@@ -119,7 +119,7 @@ const CONFIGURATION: &[(&str, &str)] = &[
 #[derive(Debug, thiserror::Error)]
 pub enum ScyllaError {
     #[error(
-        "there is no Scylla in {}: no libexec/scylla with its loader libreloc/ld.so; name the directory that its install.sh made, such as /opt/scylladb",
+        "there is no Scylla in {}: no libexec/scylla with its loader libreloc/ld.so; name the directory that its install.sh created, such as /opt/scylladb",
         .directory.display()
     )]
     NoProgram { directory: PathBuf },
@@ -280,7 +280,7 @@ impl System for Scylla {
             ],
             ..StartPlan::default()
         };
-        // Its loader and its libraries are beside it; the loader itself needs none.
+        // Its loader and its libraries are next to it; the loader itself needs none.
         let program = HostProgram {
             name: self.directory.join("libreloc/ld.so").to_string_lossy().into_owned(),
             folders: vec![self.directory.clone()],

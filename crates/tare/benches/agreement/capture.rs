@@ -1,9 +1,9 @@
-//! A packet capture beside a load, and the service times that lie in it.
+//! Captures the packets of a load and extracts the service times.
 //!
-//! tcpdump writes what passes the loopback, with the kernel's time of each packet. The requests and
-//! answers in it are found twice: by a reader of our own, and by tshark's dissector where there is
-//! one. Both pair them by connection and stream id; a request counts from the packet with its first
-//! byte (tshark: with its last), an answer from the packet with its last.
+//! tcpdump records the loopback traffic with the kernel's time of each packet. The requests and
+//! answers are extracted twice: by our own reader, and by tshark's dissector if it is installed.
+//! Both pair them by connection and stream id; a request counts from the packet with its first byte
+//! (tshark: with its last), an answer from the packet with its last byte.
 //!
 //! Formats: <https://www.ietf.org/archive/id/draft-ietf-opsawg-pcap-04.html>, RFC 791, RFC 9293,
 //! CQL native protocol v4, section 2. Limits: IPv4, Ethernet framing, no lost packets (an error).
@@ -22,7 +22,7 @@ const EXECUTE: u8 = 0x0a;
 const ANSWERS: [u8; 2] = [0x08, 0x00];
 /// Bytes of a frame's header.
 const HEAD: usize = 9;
-/// The kernel's buffer for packets that tcpdump has not taken, in KiB.
+/// The kernel's buffer for packets that tcpdump has not read yet, in KiB.
 const BUFFER_KIB: &str = "131072";
 
 /// A request or an answer on the wire.
@@ -36,14 +36,14 @@ struct Frame {
     is_request: bool,
 }
 
-/// A pair of them.
+/// A request with its answer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Exchange {
     pub(crate) sent_ns: u64,
     pub(crate) answered_ns: u64,
 }
 
-/// A capture that runs.
+/// A running capture.
 pub(crate) struct Capture {
     child: Child,
     said: BufReader<ChildStderr>,
@@ -52,7 +52,7 @@ pub(crate) struct Capture {
 }
 
 impl Capture {
-    /// Captures what goes to and from a port, from now on.
+    /// Starts to capture the traffic to and from a port.
     pub(crate) fn start(file: &Path, port: u16) -> Result<Self> {
         let mut child = Command::new("tcpdump")
             .args(["-i", "lo", "-n", "-Z", "root", "--time-stamp-precision=nano"])
@@ -69,16 +69,16 @@ impl Capture {
             line.clear();
             if said.read_line(&mut line)? == 0 {
                 child.wait()?;
-                return Err("tcpdump ended before it listened".into());
+                return Err("tcpdump exited before it listened".into());
             }
         }
         Ok(Self { child, said, file: file.into(), port })
     }
 
-    /// Ends it. Fails if packets are missing.
+    /// Stops the capture. Fails if packets are missing.
     pub(crate) fn finish(mut self) -> Result<Captured> {
         let pid = Pid::from_raw(self.child.id().try_into()?).ok_or("no pid")?;
-        // What has passed last is still on its way to it.
+        // The last packets take a while to reach tcpdump.
         std::thread::sleep(std::time::Duration::from_millis(1_500));
         kill_process(pid, Signal::INT)?;
         let said: Vec<String> = self.said.by_ref().lines().collect::<std::io::Result<_>>()?;
@@ -94,20 +94,20 @@ impl Capture {
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        // Both may fail only because it has ended already.
+        // Both fail only if tcpdump has already exited.
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// A capture that has ended.
+/// A finished capture.
 pub(crate) struct Captured {
     file: PathBuf,
     port: u16,
 }
 
 impl Captured {
-    /// The exchanges by our own reading.
+    /// Extracts the exchanges with our own reader.
     pub(crate) fn read(&self) -> Result<Vec<Exchange>> {
         let bytes = std::fs::read(&self.file)?;
         let mut reader = Reader { port: self.port, halves: HashMap::new(), frames: Vec::new() };
@@ -115,7 +115,7 @@ impl Captured {
         Ok(pair(reader.frames))
     }
 
-    /// The exchanges by tshark's.
+    /// Extracts the exchanges with tshark.
     pub(crate) fn dissect(&self) -> Result<Vec<Exchange>> {
         let cql = format!("tcp.port=={},cql", self.port);
         let fields = ["frame.time_epoch", "tcp.srcport", "tcp.dstport", "cql.opcode", "cql.stream"];
@@ -148,16 +148,16 @@ impl Captured {
     }
 }
 
-/// Puts answers to their requests.
+/// Pairs answers with their requests.
 fn pair(frames: Vec<Frame>) -> Vec<Exchange> {
-    let mut asked = HashMap::new();
+    let mut sent = HashMap::new();
     let mut exchanges = Vec::new();
     for Frame { at_ns, port, stream, opcode, is_request } in frames {
         if is_request && opcode == EXECUTE {
-            asked.insert((port, stream), at_ns);
+            sent.insert((port, stream), at_ns);
         } else if !is_request && ANSWERS.contains(&opcode) {
-            // What is no answer to EXECUTE is one to a statement of the connection's beginning.
-            let sent_ns = asked.remove(&(port, stream));
+            // An answer without an EXECUTE belongs to a request of the connection's set-up.
+            let sent_ns = sent.remove(&(port, stream));
             exchanges.extend(sent_ns.map(|sent_ns| Exchange { sent_ns, answered_ns: at_ns }));
         }
     }
@@ -175,9 +175,9 @@ struct Reader {
 /// One direction of a connection.
 #[derive(Default)]
 struct Half {
-    /// The number of the next byte, once a packet has come.
+    /// The sequence number of the next byte, once a packet has arrived.
     next: Option<u32>,
-    /// A frame of which not all has come, and when its first byte came.
+    /// An incomplete frame, and the time of its first byte.
     bytes: Vec<u8>,
     begun_ns: u64,
 }
@@ -233,14 +233,14 @@ impl Reader {
             return Ok(());
         }
         if data.is_empty() {
-            return Ok(()); // What follows a FIN has a number beyond it.
+            return Ok(()); // After a FIN the sequence number is one ahead.
         }
         let expected = *half.next.get_or_insert(sequence);
         let ahead = sequence.wrapping_sub(expected).cast_signed();
         if ahead > 0 {
             return Err(format!("{ahead} bytes of port {client} are missing in the capture").into());
         }
-        // What was sent again has been seen.
+        // Skips retransmitted bytes.
         let known = usize::try_from(-i64::from(ahead))?;
         let Some(data) = data.get(known..).filter(|data| !data.is_empty()) else { return Ok(()) };
         half.next = Some(expected.wrapping_add(u32::try_from(data.len())?));
@@ -258,7 +258,7 @@ impl Reader {
             let frame_ns = if is_request { half.begun_ns } else { at_ns };
             self.frames.push(Frame { at_ns: frame_ns, port: client, stream, opcode, is_request });
             offset += HEAD + length;
-            // What follows has begun in this packet.
+            // The next frame starts in this packet.
             half.begun_ns = at_ns;
         }
         if offset > 0 {

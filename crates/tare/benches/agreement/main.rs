@@ -1,22 +1,22 @@
 //! `cargo bench -p tare --bench agreement -- SECONDS [ROUNDS]`
 //!
-//! Whether what `tare load` prints is what was: beside a packet capture of the same run, and beside
-//! another client in alternating runs. All of it in a network namespace of its own; reads of rows
-//! of 300 bytes.
+//! Checks the figures that `tare load` prints against a packet capture of the same run, and against
+//! another client in alternating runs. Everything runs in its own network namespace; the load reads
+//! rows of 300 bytes.
 //!
-//! 1. The capture (see `capture`): service times of the same operations on the wire. What lies
-//!    between is the client's own: the send's system call, and from the packet to the return of the
-//!    receive.
+//! 1. The capture (see `capture`): service times of the same operations on the wire. The difference
+//!    is the client's own: the system call of the send, and the time from the packet to the return
+//!    of the receive.
 //! 2. The plain client (see `plain`), one request at a time: service times; and at a fixed rate:
 //!    response times.
 //!
-//! In the runs with stops the server stands still for 100 ms in each second.
+//! In the runs with stops the server is stopped for 100 ms in each second.
 //!
-//! The server burns 1 ms of CPU time per operation, so that what is measured is the server's and
-//! not the price of a wake-up; the capture is compared against a server as quick as it is too,
-//! where that price shows. Prints every run; fails if a ratio with the slow server is more than 3 %
-//! off. Needs root, unshare, ip, two CPUs; tcpdump for the first part, and takes tshark's word too
-//! where there is one.
+//! The server burns 1 ms of CPU time per operation, so that the figures are dominated by the server
+//! and not by the cost of a wake-up; the capture is also compared for a server without that delay,
+//! where that cost shows. Prints every run; fails if a ratio with the slow server is more than 3 %
+//! off. Needs root, unshare, ip and two CPUs; tcpdump for the first part; uses tshark too if it is
+//! installed.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod capture;
@@ -42,16 +42,17 @@ use capture::{Capture, Exchange};
 type Result<T> = std::result::Result<T, Box<dyn std::error::Error>>;
 
 const ROWS: u64 = 10_000;
-/// Set in the namespace.
+/// The environment variable that is set inside the namespace.
 const INSIDE: &str = "TARE_BENCH_INSIDE";
 const LEAD_IN: Duration = Duration::from_secs(1);
 /// The largest difference of a ratio from 1.
 const TOLERANCE: f64 = 0.03;
 const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
-/// What the slow server burns per operation, in ns, and half of what it then can.
+/// CPU time that the slow server burns per operation in ns, and half of its capacity in
+/// operations/s.
 const BUSY_NS: &str = "1000000";
 const HALF_RATE: f64 = 500.0;
-/// The slow server stands still for so long in each second of a paced run.
+/// How long the slow server is stopped in each second of a paced run.
 const STOP: Duration = Duration::from_millis(100);
 
 /// The three quantiles, in ns.
@@ -106,8 +107,8 @@ fn main() -> Result<()> {
     }
     let slow = bench.server(&scratch.path().join("plain"), &["--inject-busy-ns", BUSY_NS])?;
     println!("the plain client, a server of 1 ms per operation:");
-    worst = bench.beside(&slow, 1, None, rounds)?.max(worst);
-    worst = bench.beside(&slow, 64, Some(HALF_RATE), rounds)?.max(worst);
+    worst = bench.against_plain(&slow, 1, None, rounds)?.max(worst);
+    worst = bench.against_plain(&slow, 64, Some(HALF_RATE), rounds)?.max(worst);
     slow.stop()?;
     if worst > TOLERANCE && !tiny {
         return Err(format!("a ratio is {:.1} % from 1", 100.0 * worst).into());
@@ -122,7 +123,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// A server with its rows.
+    /// Starts a server and writes its rows.
     fn server(&self, data: &Path, words: &[&str]) -> Result<Server> {
         let words = [&["--smp", "1", "--durability", "periodic"][..], words].concat();
         let server = Server::start(data, &self.cpus.0.to_string(), &words)?;
@@ -130,7 +131,7 @@ impl Bench {
         Ok(server)
     }
 
-    /// Runs `tare load`; returns what it printed.
+    /// Runs `tare load`; returns its output.
     fn load(&self, server: &Server, words: &[&str]) -> Result<Vec<u8>> {
         let (length, lead_in) = (self.length.as_secs(), LEAD_IN.as_secs());
         let (length, lead_in) = (format!("{length}s"), format!("{lead_in}s"));
@@ -178,7 +179,7 @@ impl Bench {
         Ok(worst)
     }
 
-    /// The service times of the window, in order of size. The load began with the first request.
+    /// Returns the service times of the window, sorted. The load starts with the first request.
     fn of_window(&self, exchanges: &[Exchange]) -> Vec<u64> {
         let begin = exchanges.iter().map(|exchange| exchange.sent_ns).min().unwrap_or_default();
         let from = u128::from(begin) + LEAD_IN.as_nanos();
@@ -189,8 +190,9 @@ impl Bench {
         times
     }
 
-    /// `tare load` and the plain client in turn. Returns the largest difference of a ratio from 1.
-    fn beside(
+    /// Runs `tare load` and the plain client alternately. Returns the largest difference of a ratio
+    /// from 1.
+    fn against_plain(
         &self,
         server: &Server,
         connections: u32,
@@ -211,7 +213,7 @@ impl Bench {
                 None => "one request at a time: service time".into(),
             }
         );
-        let ask = plain::Ask {
+        let load = plain::Load {
             port: server.port,
             cpu: self.cpus.1,
             connections,
@@ -225,8 +227,9 @@ impl Bench {
             let stops = rate.is_some();
             let ours = self.stopping(server, stops, || self.load(server, &words))?;
             let ours = printed_figures(&ours, times)?;
-            let theirs = self.stopping(server, stops, || plain::run(ask))?;
-            let theirs = figures(&theirs).ok_or("the plain client has measured nothing")?;
+            let theirs = self.stopping(server, stops, || plain::run(load))?;
+            let theirs =
+                figures(&theirs).ok_or("the plain client completed no request in the window")?;
             println!("    round {round}: tare load  {}", shown(ours));
             println!("    round {round}: plain      {}", shown(theirs));
             pairs.push((ours, theirs));
@@ -246,7 +249,7 @@ impl Bench {
         Ok(worst)
     }
 
-    /// Does something while the server stands still now and then, if it shall.
+    /// Runs `work` and, if `stops` is set, stops the server for [`STOP`] in each second meanwhile.
     fn stopping<T>(
         &self,
         server: &Server,
@@ -273,13 +276,14 @@ impl Bench {
     }
 }
 
-/// The quantiles that `tare load` printed.
+/// Returns the quantiles that `tare load` printed.
 fn printed_figures(printed: &[u8], times: &str) -> Result<Figures> {
     let of = |name: &str| figure(printed, &format!("{times}/{name}_ns"));
     Ok([of("p50")?, of("p99")?, of("p999")?])
 }
 
-/// The quantiles of times in order of size: the least that at least that share does not exceed.
+/// Returns the quantiles of sorted times: for each share, the smallest time that at least this
+/// share does not exceed.
 fn figures(times: &[u64]) -> Option<Figures> {
     let at = |quantile: f64| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a position")]

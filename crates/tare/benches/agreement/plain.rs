@@ -1,9 +1,9 @@
-//! Another client, as plain as one can be: a thread for each connection, blocking, one request at a
-//! time, every time kept. Nothing of the load generator is in it.
+//! A second client, as simple as possible: one blocking thread per connection, one request at a
+//! time, and every time is kept. It shares no code with the load generator.
 //!
-//! Without a rate it asks as redis-benchmark does: the next when one has ended, timed from the
-//! send. With one it asks as wrk2 does: each connection has its part of the schedule, and times
-//! count from when a request was due.
+//! Without a rate it works like redis-benchmark: it sends the next request when one has been
+//! answered, and times count from the send. With a rate it works like wrk2: each connection has its
+//! part of the schedule, and times count from when a request was due.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -13,13 +13,13 @@ use rustix::thread::{CpuSet, sched_setaffinity, set_current_timer_slack};
 
 use crate::Result;
 
-/// What is asked of it.
+/// The load to generate.
 #[derive(Clone, Copy)]
-pub(crate) struct Ask {
+pub(crate) struct Load {
     pub(crate) port: u16,
     pub(crate) cpu: u32,
     pub(crate) connections: u32,
-    /// Requests/s over all connections.
+    /// Requests/s of all connections together.
     pub(crate) rate: Option<f64>,
     pub(crate) lead_in: Duration,
     pub(crate) length: Duration,
@@ -30,11 +30,11 @@ pub(crate) struct Ask {
 /// The statement of `tare load`'s reads of 5 columns of 60 bytes.
 const STATEMENT: &str = "SELECT c0, c1, c2, c3, c4 FROM tare.row5x60 WHERE key = ?";
 
-/// Times of all requests of the window in ns, in order of size.
-pub(crate) fn run(ask: Ask) -> Result<Vec<u64>> {
+/// Returns the times of all requests of the window in ns, sorted.
+pub(crate) fn run(load: Load) -> Result<Vec<u64>> {
     let begin = Instant::now() + Duration::from_millis(100);
-    let threads: Vec<_> = (0..ask.connections)
-        .map(|number| std::thread::spawn(move || one(ask, number, begin)))
+    let threads: Vec<_> = (0..load.connections)
+        .map(|number| std::thread::spawn(move || one(load, number, begin)))
         .collect();
     let mut times = Vec::new();
     for thread in threads {
@@ -45,20 +45,20 @@ pub(crate) fn run(ask: Ask) -> Result<Vec<u64>> {
     Ok(times)
 }
 
-fn one(ask: Ask, number: u32, begin: Instant) -> std::io::Result<Vec<u64>> {
+fn one(load: Load, number: u32, begin: Instant) -> std::io::Result<Vec<u64>> {
     let mut cpus = CpuSet::new();
-    cpus.set(ask.cpu as usize);
+    cpus.set(load.cpu as usize);
     sched_setaffinity(None, &cpus)?;
     set_current_timer_slack(std::num::NonZeroU64::new(1))?;
-    let mut connection = Connection::open(ask.port)?;
-    let window = (begin + ask.lead_in, begin + ask.lead_in + ask.length);
+    let mut connection = Connection::open(load.port)?;
+    let window = (begin + load.lead_in, begin + load.lead_in + load.length);
     let mut times = Vec::new();
     let mut key = u64::from(number);
-    for turn in 0u32.. {
-        let due = match ask.rate {
+    for request in 0u32.. {
+        let due = match load.rate {
             None => Instant::now().max(begin),
             Some(rate) => {
-                let place = f64::from(turn) * f64::from(ask.connections) + f64::from(number);
+                let place = f64::from(request) * f64::from(load.connections) + f64::from(number);
                 begin + Duration::from_secs_f64(place / rate)
             }
         };
@@ -66,10 +66,10 @@ fn one(ask: Ask, number: u32, begin: Instant) -> std::io::Result<Vec<u64>> {
             break;
         }
         std::thread::sleep(due.saturating_duration_since(Instant::now()));
-        let from = if ask.rate.is_some() { due } else { Instant::now() };
-        // Another row each time.
+        let from = if load.rate.is_some() { due } else { Instant::now() };
+        // A different row each time.
         key = key.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        connection.execute((key >> 33) % ask.rows)?;
+        connection.execute((key >> 33) % load.rows)?;
         if from >= window.0 {
             times.push(u64::try_from(from.elapsed().as_nanos()).unwrap_or(u64::MAX));
         }
@@ -77,7 +77,7 @@ fn one(ask: Ask, number: u32, begin: Instant) -> std::io::Result<Vec<u64>> {
     Ok(times)
 }
 
-/// A connection with its statement prepared. The protocol is version 4's.
+/// A connection with its statement prepared, in protocol version 4.
 struct Connection {
     socket: TcpStream,
     execute: Vec<u8>,
@@ -138,13 +138,13 @@ impl Connection {
     }
 }
 
-/// A request on stream 0.
+/// Encodes a request on stream 0.
 fn frame(opcode: u8, body: &[u8]) -> Vec<u8> {
     let length = u32::try_from(body.len()).unwrap_or_default().to_be_bytes();
     [&[4, 0, 0, 0, opcode], &length[..], body].concat()
 }
 
-/// A string with its length before it.
+/// Encodes a string, preceded by its length.
 fn string(text: &str) -> Vec<u8> {
     let length = u16::try_from(text.len()).unwrap_or_default().to_be_bytes();
     [&length, text.as_bytes()].concat()

@@ -1,6 +1,6 @@
-//! Latency of reads at a fixed rate while tables are compacted, beside the same without. The same
-//! backlog of compactions is there in every round: rows are written, the server is stopped, and
-//! each round starts from a copy of its data.
+//! Compares the latency of reads at a fixed rate with and without compactions under way. Every
+//! round has the same backlog of compactions: rows are written, the server is stopped, and each
+//! round starts from a copy of its data.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,7 +12,7 @@ use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
 use crate::{Result, rounds};
 
 const ROUNDS: usize = 5;
-/// Of what the server answers at rest: far enough below it that no queue grows by itself.
+/// The rate as a share of the idle server's maximum, low enough that no queue builds up.
 const RATE_SHARE: f64 = 0.3;
 const REST_DEADLINE: Duration = Duration::from_secs(900);
 
@@ -35,7 +35,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     server.stop()?;
     copy(&behind, &data)?;
     let server = start(&data)?;
-    server.rest(REST_DEADLINE)?;
+    server.wait_idle(REST_DEADLINE)?;
     read(&server, None, seconds)?;
     let most = figure(&read(&server, None, seconds)?, "throughput_per_s")?;
     server.stop()?;
@@ -51,7 +51,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
         copy(&behind, &data)?;
         let server = start(&data)?;
         let measure = |what: &str| -> Result<(f64, u64)> {
-            // Filters and indexes come into memory first.
+            // Loads filters and indexes into memory first.
             read(&server, Some(rate), 1)?;
             let before = server.metrics()?;
             let output = read(&server, Some(rate), seconds)?;
@@ -69,12 +69,14 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
             Ok((p999, compacted))
         };
         let (with, compacted) = measure("under way")?;
-        server.rest(REST_DEADLINE)?;
+        server.wait_idle(REST_DEADLINE)?;
         let (without, rest) = measure("none")?;
         server.stop()?;
-        // Data of a test may be compacted before it is looked at.
+        // The small data of a test may be compacted before it is measured.
         if (compacted == 0 || rest > 0) && !crate::tiny::words().1 {
-            return Err("compactions were not under way where they should be, or were".into());
+            return Err(
+                "compactions ran in the wrong half of a round, or did not run at all".into()
+            );
         }
         pairs.push((with, without));
     }
@@ -87,7 +89,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     Ok(())
 }
 
-/// Copies a data directory, by links.
+/// Copies a data directory by hard links.
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let program = env!("CARGO_BIN_EXE_tare");
     let status = Command::new(program).args(["db", "snapshot"]).args([from, to]).status()?;

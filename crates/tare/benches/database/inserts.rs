@@ -1,4 +1,4 @@
-//! Inserts until so much is written, while the store flushes and compacts.
+//! Inserts rows of a given total size while the store flushes and compacts.
 
 use std::time::{Duration, Instant};
 
@@ -51,7 +51,7 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
         part.iter().map(|(_, per_s)| per_s).sum::<f64>() / part.len().max(1) as f64
     };
     let minute = STEPS_PER_MINUTE.min(steps.len() / 2).max(1);
-    // The last step is cut off by the end.
+    // The last step is shorter than the others.
     let whole = &steps[..steps.len().saturating_sub(1).max(1)];
     let (first, end) =
         (&whole[..minute.min(whole.len())], &whole[whole.len().saturating_sub(minute)..]);

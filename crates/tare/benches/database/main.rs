@@ -1,11 +1,16 @@
-//! `cargo bench -p tare --bench database -- reads|compact|inserts|start|shards [SIZE MiB] [SECONDS]`
+//! `cargo bench -p tare --bench database -- PART [SIZE MiB] [SECONDS]`
 //!
-//! What `tare db` does with data larger than its memory, on the disk that the build directory lies
-//! on. Every part prints its raw figures first. `reads`: uncached random reads of one row beside
-//! fio on the same file system, in interleaved rounds. `compact`: latency of reads while tables are
-//! compacted, and without. `inserts`: throughput over time while tables are flushed and compacted,
-//! stalls, write amplification, resident set. `start`: empty, after `kill -9` with a commit log of
-//! SIZE, with tables of SIZE. `shards`: CPU time per operation of two shards against one.
+//! Measures `tare db` with data larger than its memory, on the disk of the build directory. Every
+//! part prints its raw figures first. The parts are:
+//!
+//! - `reads`: uncached random reads of one row, compared with fio on the same file system, in
+//!   interleaved rounds.
+//! - `compact`: latency of reads with and without compactions under way.
+//! - `inserts`: throughput over time while tables are flushed and compacted, stalls, write
+//!   amplification, resident set.
+//! - `start`: start-up time when empty, after `kill -9` with a commit log of SIZE, and with tables
+//!   of SIZE.
+//! - `shards`: CPU time per operation of two shards against one.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 
 mod compact;
@@ -45,7 +50,7 @@ fn main() -> Result<()> {
     }
 }
 
-/// Rounds of a part: two as a test, since an interval needs as many.
+/// Returns the rounds of a part: two in a test, because an interval needs two.
 fn rounds(wanted: usize) -> usize {
     if tiny::words().1 { 2 } else { wanted }
 }

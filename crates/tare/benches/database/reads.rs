@@ -1,9 +1,9 @@
-//! Random reads of data ten times as large as the memory, beside fio's from the same file system:
-//! one file of the same size, direct I/O, blocks of 4 KiB, 64 under way, the server's CPU. A
-//! client's requests are not all at the disk: some are with the server or on their way. So the
-//! server is asked twice, with as many requests in flight as fio has reads and with twice as many,
-//! and how many were at the disk on average is printed for each (by Little's law, from the device's
-//! own account).
+//! Compares random reads of data ten times as large as the memory with fio's on the same file
+//! system: one file of the same size, direct I/O, blocks of 4 KiB, 64 in flight, the server's CPU.
+//! Not all requests in flight are at the disk: some are in the server or on the network. So the
+//! server is measured twice, with as many requests in flight as fio has reads and with twice as
+//! many, and the average number at the disk is printed for each (by Little's law, from the device's
+//! own statistics).
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,12 +17,12 @@ use tare_std::rng::Rng;
 use crate::server::{ROW_BYTES, Server, cpus, figure, scratch};
 use crate::{Result, median, rounds};
 
-/// Reads that fio has under way, and requests that the client has.
+/// Reads of fio in flight, and requests of the client in flight.
 const IN_FLIGHT: u32 = 64;
-/// By what that is multiplied for the server.
+/// Factors on [`IN_FLIGHT`] for the server.
 const TIMES: [u32; 2] = [1, 2];
 const ROUNDS: usize = 10;
-/// Compactions that the rows have left behind have ended by then.
+/// Limit for the compactions that are left after the rows are written.
 const REST_DEADLINE: Duration = Duration::from_secs(900);
 
 pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
@@ -45,7 +45,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     fio(&file, size_mib, server_cpu, seconds)?;
     let disk = Disk::of(scratch.path())?;
     let read = |what: &str, times: u32| -> Result<f64> {
-        let (before, cpu_ns, at_disk) = (server.metrics()?, server.cpu_ns(), disk.account()?);
+        let (before, cpu_ns, at_disk) = (server.metrics()?, server.cpu_ns(), disk.reads_and_ms()?);
         let (duration, in_flight) = (format!("{seconds}s"), (IN_FLIGHT * times).to_string());
         let words = ["--operation", "read", "--keys", "uniform", "--in-flight", &in_flight];
         let mut load = server.load(client_cpu, rows, &words);
@@ -61,14 +61,14 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     println!(
         "{:<9}{:>5}{:>9}{:>7}{}{:>7}",
         "who",
-        "asked",
+        "depth",
         "reads/s",
         "at disk",
         Costs::HEAD,
         "client"
     );
     read("behind", 1)?;
-    let rested = server.rest(REST_DEADLINE)?;
+    let rested = server.wait_idle(REST_DEADLINE)?;
     println!("compactions ended {:.1} s later; {} tables", rested.as_secs_f64(), tables(&server)?);
     read("warm-up", 1)?;
     let mut rng = Rng::new(1);
@@ -81,7 +81,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
                 ours[which].push(read("tare", TIMES[which])?);
                 continue;
             }
-            let at_disk = disk.account()?;
+            let at_disk = disk.reads_and_ms()?;
             let (per_s, cpu_us) = fio(&file, size_mib, server_cpu, seconds)?;
             let depth = per_s * disk.seconds_each(at_disk)?;
             println!("{:<9}{IN_FLIGHT:>5}{per_s:>9.0}{depth:>7.1}{cpu_us:>8.2}", "fio");
@@ -117,8 +117,8 @@ impl Disk {
         Ok(Self(format!("/sys/dev/block/{major}:{minor}/stat").into()))
     }
 
-    /// Reads that have ended, and the ms that they took together (Documentation/block/stat.rst).
-    fn account(&self) -> Result<(f64, f64)> {
+    /// Returns the completed reads and their total time in ms (Documentation/block/stat.rst).
+    fn reads_and_ms(&self) -> Result<(f64, f64)> {
         let text = std::fs::read_to_string(&self.0)?;
         let field = |number: usize| -> Result<f64> {
             Ok(text.split_whitespace().nth(number).ok_or("a short block/stat")?.parse()?)
@@ -126,9 +126,9 @@ impl Disk {
         Ok((field(0)?, field(3)?))
     }
 
-    /// How long a read has taken on average since then, in s.
+    /// Returns the average duration in s of a read since the given counts.
     fn seconds_each(&self, (reads, ms): (f64, f64)) -> Result<f64> {
-        let now = self.account()?;
+        let now = self.reads_and_ms()?;
         Ok((now.1 - ms) / 1e3 / (now.0 - reads).max(1.0))
     }
 }
@@ -137,12 +137,12 @@ fn tables(server: &Server) -> Result<u64> {
     Ok(server.metrics()?.tables)
 }
 
-/// What one read has cost the server on average.
+/// The server's average cost of one read.
 struct Costs([f64; 9]);
 
 impl Costs {
-    /// CPU time, blocks read by kind, bytes read, table files asked by what they said, share of the
-    /// blocks asked for that were in the cache.
+    /// CPU time, blocks read by kind, bytes read, lookups in table files by outcome, and the share
+    /// of blocks that were in the cache.
     const HEAD: &str = "  cpu µs  data index filtr  bytes found denied invain   hits";
 
     fn of(before: &ShardMetrics, after: &ShardMetrics, cpu_ns: u64) -> Self {
@@ -173,7 +173,7 @@ impl std::fmt::Display for Costs {
     }
 }
 
-/// Reads per second, and the CPU time of each in µs.
+/// Runs fio; returns its reads per second and the CPU time of each in µs.
 fn fio(file: &Path, size_mib: u64, cpu: u32, seconds: u64) -> Result<(f64, f64)> {
     let output = Command::new("taskset")
         .args(["-c", &cpu.to_string(), "fio", "--name=reads", "--rw=randread", "--bs=4k"])

@@ -1,4 +1,4 @@
-//! A `tare db` that ends with the bench, and `tare load` against it.
+//! A `tare db` that is stopped with the bench, and `tare load` against it.
 
 use std::fmt::Display;
 use std::io::{Read, Write};
@@ -11,7 +11,7 @@ use tare_db::metrics::{self, ShardMetrics};
 
 use crate::Result;
 
-/// Bytes of a row: 5 columns of 60.
+/// Bytes of a row: 5 columns of 60 bytes.
 pub(crate) const ROW_BYTES: u64 = 300;
 const COLUMNS: [&str; 4] = ["--columns", "5", "--column-bytes", "60"];
 
@@ -19,7 +19,8 @@ pub(crate) struct Server {
     child: Child,
     pub(crate) port: u16,
     data: PathBuf,
-    /// From the start of the process until it answers a request: the port is bound earlier.
+    /// Time from the start of the process until it answers a request, which is after it binds the
+    /// port.
     pub(crate) ready: Duration,
 }
 
@@ -48,7 +49,7 @@ impl Server {
         Ok(server)
     }
 
-    #[allow(dead_code, reason = "not every bench asks")]
+    #[allow(dead_code, reason = "not every bench uses it")]
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
@@ -58,7 +59,7 @@ impl Server {
     }
 
     /// Waits until nothing is flushed or compacted; returns how long that took.
-    pub(crate) fn rest(&self, deadline: Duration) -> Result<Duration> {
+    pub(crate) fn wait_idle(&self, deadline: Duration) -> Result<Duration> {
         const QUIET: u32 = 10;
         let (began, mut quiet) = (Instant::now(), 0);
         while quiet < QUIET {
@@ -73,33 +74,33 @@ impl Server {
         Ok(began.elapsed().saturating_sub(Duration::from_millis(100) * QUIET))
     }
 
-    /// Resident set in bytes, from `/proc/PID/status`.
+    /// Returns the resident set in bytes, from `/proc/PID/status`.
     pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let resident = tare_host::process::status_field(self.child.id(), "VmRSS");
         let kilobytes = resident.as_deref().and_then(|value| value.strip_suffix(" kB"));
         Ok(kilobytes.ok_or("no VmRSS")?.parse::<u64>()? << 10)
     }
 
-    /// Bytes that the process has asked to be written to disk, from `/proc/PID/io`.
+    /// Returns the bytes that the process has submitted for writing to disk, from `/proc/PID/io`.
     pub(crate) fn written_bytes(&self) -> Result<u64> {
         let text = std::fs::read_to_string(format!("/proc/{}/io", self.child.id()))?;
         let line = text.lines().find_map(|line| line.strip_prefix("write_bytes:"));
         Ok(line.ok_or("no write_bytes")?.trim().parse()?)
     }
 
-    /// CPU time of the process in ns.
+    /// Returns the CPU time of the process in ns.
     pub(crate) fn cpu_ns(&self) -> u64 {
         tare_host::account::Account::new().read(&[self.child.id()])
     }
 
-    /// Ends it as a crash does.
+    /// Kills the server, like a crash.
     pub(crate) fn kill(mut self) -> Result<()> {
         self.child.kill()?;
         self.child.wait()?;
         Ok(())
     }
 
-    /// Ends it as an operator does, and waits.
+    /// Stops the server with SIGTERM and waits until it has exited.
     pub(crate) fn stop(mut self) -> Result<()> {
         let pid = rustix::process::Pid::from_raw(self.child.id().try_into()?).ok_or("no pid")?;
         rustix::process::kill_process(pid, rustix::process::Signal::TERM)?;
@@ -107,7 +108,7 @@ impl Server {
         Ok(())
     }
 
-    /// `tare load` on these CPUs with these words; the rows are those of the whole bench.
+    /// Returns the command for `tare load` on these CPUs with these arguments and the bench's rows.
     pub(crate) fn load(&self, cpus: impl Display, rows: u64, words: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
         command.args(["load", &format!("127.0.0.1:{}", self.port), "--cpus", &cpus.to_string()]);
@@ -126,13 +127,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Both may fail only because it has ended already.
+        // Both fail only if the server has already exited.
         let _killed = self.child.kill();
         let _reaped = self.child.wait();
     }
 }
 
-/// Asks for the options of the protocol, version 4, and waits for the head of the answer.
+/// Sends OPTIONS in protocol version 4 and waits for the header of the answer.
 fn answers(port: u16) -> std::io::Result<()> {
     let mut stream = TcpStream::connect(("127.0.0.1", port))?;
     stream.set_read_timeout(Some(Duration::from_secs(120)))?;
@@ -140,14 +141,14 @@ fn answers(port: u16) -> std::io::Result<()> {
     stream.read_exact(&mut [0; 9])
 }
 
-/// The figure of this name, or path of names, in what `tare load --json` printed.
+/// Returns the figure with this name, or path of names, in the output of `tare load --json`.
 pub(crate) fn figure(output: &[u8], name: &str) -> Result<f64> {
     let report: serde_json::Value = serde_json::from_slice(output)?;
     let figure = report.pointer(&format!("/{name}")).and_then(serde_json::Value::as_f64);
     figure.ok_or_else(|| format!("tare load printed no {name}").into())
 }
 
-/// The first two CPUs that may be used: server, client.
+/// Returns the first two usable CPUs: server, client.
 pub(crate) fn cpus() -> Result<(u32, u32)> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
     let mut cpus = cpus.iter();
@@ -155,7 +156,7 @@ pub(crate) fn cpus() -> Result<(u32, u32)> {
     client.zip(server).map(|(c, s)| (s, c)).ok_or_else(|| "needs two CPUs".into())
 }
 
-/// A directory on the disk that the build lies on, gone with the bench.
+/// Creates a directory on the disk of the build directory; removed on drop.
 pub(crate) fn scratch() -> Result<tempfile::TempDir> {
     Ok(tempfile::Builder::new().prefix("tare-bench").tempdir_in(env!("CARGO_TARGET_TMPDIR"))?)
 }

@@ -1,7 +1,7 @@
-//! Two shards against one, each on a CPU of its own. With two CPUs in all the client has to share
-//! them, so everything is doubled: one CPU with one shard, one thread of the client and 64 requests
-//! in flight, against two CPUs with two of each. So the ratio of the throughputs is what a second
-//! CPU brings; that of the server's CPU time per operation is printed too.
+//! Compares two shards with one, each on its own CPU. With only two CPUs the client has to share
+//! them, so everything is doubled: one CPU with one shard, one client thread and 64 requests in
+//! flight, against two CPUs with two of each. The ratio of the throughputs is the gain from a
+//! second CPU; the ratio of the server's CPU time per operation is printed too.
 
 use tare_stats as stats;
 
@@ -34,7 +34,7 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
             stats::estimate(&stats::log_ratios(pairs)).ok_or("too few rounds")
         };
         // The logarithm of the first over the second.
-        let (faster, dearer) = (ratio(|run| run.0)?.map(|log| (-log).exp()), ratio(|run| run.1)?);
+        let (faster, costlier) = (ratio(|run| run.0)?.map(|log| (-log).exp()), ratio(|run| run.1)?);
         println!(
             "{operation}: median {:.0} op/s with one shard, {:.0} with two: {:.2} [{:.2}, {:.2}] times as many, n = {}; \
              server {:.2} and {:.2} µs per operation, {:.2} times as much",
@@ -46,13 +46,13 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
             faster.blocks,
             median(column(of_one, |run| run.1)),
             median(column(of_two, |run| run.1)),
-            (-dearer.centre).exp(),
+            (-costlier.centre).exp(),
         );
     }
     Ok(())
 }
 
-/// Operations per second, and the server's CPU time of each in µs.
+/// Returns the operations per second and the server's CPU time of each in µs.
 fn measure(operation: &str, shards: usize, cpus: &str, seconds: u64) -> Result<(f64, f64)> {
     let scratch = scratch()?;
     let words = ["--smp", &shards.to_string(), "--overprovisioned", "yes"];

@@ -1,4 +1,4 @@
-//! From the start of the process until it answers.
+//! Measures the time from the start of the process until it answers.
 
 use crate::server::{ROW_BYTES, Server, cpus, scratch};
 use crate::{Result, median, rounds};
@@ -21,7 +21,7 @@ pub(crate) fn run(size_mib: u64) -> Result<()> {
 
     let rows = (size_mib << 20) / ROW_BYTES;
     let data = scratch.path().join("data");
-    // So much memory that nothing is flushed: all of it is in the log.
+    // With this much memory nothing is flushed, so all rows are in the log.
     let memory = format!("{}M", size_mib * 5);
     let server = Server::start(&data, &cpu, &["--memory", &memory])?;
     server.populate(client_cpu, rows)?;
@@ -63,7 +63,7 @@ fn ms(server: &Server) -> f64 {
     server.ready.as_secs_f64() * 1e3
 }
 
-/// Bytes of the first shard's files of this kind.
+/// Returns the bytes of the first shard's files with this extension.
 fn bytes_of(data: &std::path::Path, extension: &str) -> Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(data.join("shard-0"))? {

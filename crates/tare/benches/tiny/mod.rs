@@ -1,8 +1,8 @@
-//! Whether a bench runs as a test. `cargo bench` passes `--bench`; `cargo test --bench NAME` does
-//! not. A test does all of the bench's work with inputs as small as possible, and asserts no
-//! figure.
+//! Detects whether a bench runs as a test. `cargo bench` passes `--bench`; `cargo test --bench
+//! NAME` does not. A test does all the work of the bench with the smallest possible inputs and
+//! asserts no figure.
 
-/// The words for the bench, and whether it runs as a test.
+/// Returns the arguments of the bench, and whether it runs as a test.
 pub(crate) fn words() -> (Vec<String>, bool) {
     let (flags, words): (Vec<String>, Vec<String>) =
         std::env::args().skip(1).partition(|word| word == "--bench");

@@ -1,10 +1,9 @@
-//! Other people's load tools in the benches, run by the drivers that studies use: 100,000 rows of
-//! 300 bytes, keys drawn uniformly, 64 requests in flight.
+//! Third-party load tools in the benches, run by the drivers that studies use: 100,000 rows of 300
+//! bytes, uniformly distributed keys, 64 requests in flight.
 //!
-//! Each is named by a word of the command line: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which
-//! may be on PATH too, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and
-//! `hdrhistogram=JAR` where its own is too old for the Java). One that is missing is skipped by
-//! name.
+//! Each is given as an argument: `latte=PROGRAM` and `scylla-bench=PROGRAM`, which may also be on
+//! the PATH, and `cassandra-stress=DIRECTORY` (with tools/lib/stress.jar; and `hdrhistogram=JAR` if
+//! its own is too old for the installed Java). A missing tool is skipped with a message.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -18,38 +17,38 @@ use tare_std::cpus::CpuSet;
 
 use crate::Result;
 
-/// Rows that are there before the load.
+/// Rows that are written before the load.
 pub(crate) const ROWS: u64 = 100_000;
-/// A Java tool compiles itself for so long, or longer.
+/// A Java tool needs at least this long until its code is compiled.
 const LEAD_IN: Duration = Duration::from_secs(15);
-/// For a server to answer.
+/// The limit until a server answers.
 const OPEN_LIMIT: Duration = Duration::from_secs(20);
 
-/// The words that the tools' options are, by tool.
+/// The names of the tools, which are also those of their drivers.
 const NAMES: [&str; 3] = ["latte", "scylla-bench", "cassandra-stress"];
 
-/// A tool that is there.
+/// An installed tool, connected to the server.
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
     driver: Box<dyn Driver>,
     target: TargetId,
-    /// What both writes and reads ask it.
+    /// The driver options of both writes and reads.
     options: Vec<(&'static str, String)>,
     filled: bool,
 }
 
-/// Those of `words` and of PATH, on this CPU, against the server at `port`.
+/// Opens the tools that `words` names or the PATH has, on this CPU, against the server at `port`.
 pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Result<Vec<Tool>> {
     let named =
         |name: &str| words.iter().find_map(|word| word.strip_prefix(name)?.strip_prefix('='));
     let cpus = CpuSet::from_iter([cpu]);
     let mut tools = Vec::new();
     for name in NAMES {
-        // The directory of cassandra-stress is asked for, not its script.
+        // cassandra-stress needs its directory, not its script on the PATH.
         let found = tare_host::exec::find(name).filter(|_| name != "cassandra-stress");
         let found = found.map(|path| path.to_string_lossy().into_owned());
         let Some(place) = named(name).map(String::from).or(found) else {
-            println!("skipped: {name}: no {name}=... says where it is");
+            println!("skipped: {name}: not found; pass {name}=...");
             continue;
         };
         let mut options = match name {
@@ -82,17 +81,17 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
             scratch,
             run: "tare-bench",
         };
-        let mut driver = plain(info.make(&client, Instances::ONE))?;
+        let mut driver = bench_error(info.make(&client, Instances::ONE))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let target = plain(driver.open(address, OPEN_LIMIT))?;
+        let target = bench_error(driver.open(address, OPEN_LIMIT))?;
         tools.push(Tool { name, driver, target, options, filled: false });
     }
     Ok(tools)
 }
 
 impl Tool {
-    /// Loads the server for `window`, which `begin` is told the begin of. The operation is `write`
-    /// or `read`.
+    /// Loads the server for `window`, and calls `begin` when it starts. The operation is `write` or
+    /// `read`.
     pub(crate) fn run(
         &mut self,
         operation: &str,
@@ -121,7 +120,7 @@ impl Tool {
             options: options.chain([(verb.into(), operation.into())]).collect(),
         };
         if !self.filled {
-            plain(self.driver.populate(self.target, &workload, 1, &mut |_, _| {}))?;
+            bench_error(self.driver.populate(self.target, &workload, 1, &mut |_, _| {}))?;
             self.filled = true;
         }
         let order = SliceOrder { workload, pacing, lead_in: LEAD_IN, window, seed: 1 };
@@ -130,11 +129,11 @@ impl Tool {
                 begin();
             }
         };
-        plain(self.driver.run(self.target, &order, &mut edge))
+        bench_error(self.driver.run(self.target, &order, &mut edge))
     }
 }
 
-/// The error as the benches have it.
-fn plain<T>(result: std::result::Result<T, tare_lab::PartError>) -> Result<T> {
+/// Converts the error of a driver to the error type of the benches.
+fn bench_error<T>(result: std::result::Result<T, tare_lab::PartError>) -> Result<T> {
     result.map_err(|error| -> Box<dyn std::error::Error> { error })
 }

@@ -1,4 +1,4 @@
-//! What the program tests share: the built binary and what it printed.
+//! Helpers of the program tests: running the built binary and reading its output.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ pub(crate) fn tare() -> Command {
     Command::new(env!("CARGO_BIN_EXE_tare"))
 }
 
-/// Runs the program with arguments in a directory and returns what it did.
+/// Runs the program with arguments in a directory and returns its output and exit code.
 pub(crate) fn run_in<S: AsRef<OsStr>>(
     directory: &Path,
     arguments: impl IntoIterator<Item = S>,

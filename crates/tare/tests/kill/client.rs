@@ -1,5 +1,5 @@
-//! A client that knows what it has been promised: every key has a version that only grows, and a
-//! value that follows from key and version.
+//! A client that checks what the server acknowledged: every key has a version that only grows, and
+//! a value that is derived from key and version.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     connection: Connection,
 }
 
-/// What one writer has sent and what was acknowledged.
+/// One writer, with what it has sent and what was acknowledged.
 pub(crate) struct Writer {
     number: u64,
     rng: Rng,
@@ -46,7 +46,7 @@ impl Client {
 
     pub(crate) fn start(report: &Report) -> Self {
         let mut client = Self::connect(report).expect("the server listens");
-        client.ask(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")])).unwrap();
+        client.request(|out| request::encode_startup(out, 0, &[("CQL_VERSION", "3.0.0")])).unwrap();
         client
     }
 
@@ -59,18 +59,18 @@ impl Client {
                 .into(),
         ];
         for text in statements {
-            self.ask(|out| request::encode_query(out, 0, &text, &Settings::default(), &[]))
+            self.request(|out| request::encode_query(out, 0, &text, &Settings::default(), &[]))
                 .unwrap();
         }
     }
 
-    /// The next frame: its stream, what it says, and the id of a statement that was prepared.
-    /// `None` if the server has gone.
+    /// Returns the next frame: its stream, its answer, and the id of a prepared statement. `None`
+    /// if the server has gone.
     fn receive(&mut self) -> Option<(i16, Answer, Vec<u8>)> {
         self.connection.receive()
     }
 
-    fn ask(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
+    fn request(&mut self, write: impl FnOnce(&mut Vec<u8>)) -> Answer {
         let mut out = Vec::new();
         write(&mut out);
         self.connection.stream.write_all(&out).unwrap();
@@ -96,7 +96,7 @@ impl Writer {
         Self { number, rng: Rng::stream(7, number), keys: BTreeMap::new(), acknowledged: 0 }
     }
 
-    /// Writes that were acknowledged in all.
+    /// Returns the total of acknowledged writes.
     pub(crate) fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
@@ -120,8 +120,8 @@ impl Writer {
         loop {
             while let Some(stream) = free.pop() {
                 let key = self.rng.below(KEYS);
-                // One version of a key at a time: then what was acknowledged last is the least
-                // that must be there.
+                // Only one version of a key is in flight, so the version acknowledged last is the
+                // oldest that may be found.
                 if under_way.values().any(|(other, _)| *other == key) {
                     free.push(stream);
                     continue;
@@ -155,13 +155,14 @@ impl Writer {
                     self.acknowledged += 1;
                     count.fetch_add(1, Ordering::Relaxed);
                 }
-                // What is refused for now has not been written.
+                // A request refused for overload has not been written.
                 Err(why) => assert!(why.contains("less") || why.contains("behind"), "{why}"),
             }
         }
     }
 
-    /// Reads every key: a version between the one that was acknowledged and the one that was sent.
+    /// Reads every key and checks that its version is between the last acknowledged and the last
+    /// sent one.
     pub(crate) fn verify(&mut self, client: &mut Client, acknowledged_is_durable: bool) {
         let plain = client.prepare("SELECT v FROM ks.plain WHERE k = ?").unwrap();
         let rows = client.prepare("SELECT v FROM ks.rows WHERE k = ? AND c = ?").unwrap();
@@ -188,12 +189,12 @@ impl Writer {
                      acknowledged and {sent} sent"
                 )
             });
-            // What is there now stays there.
+            // A version that was read must not disappear later.
             self.keys.insert(key, Versions { sent, acknowledged: version });
         }
     }
 
-    /// Half of the keys are rows of partitions.
+    /// Returns the partition of a key and, for every other key, its row in the clustered table.
     fn place(&self, key: u64) -> ([u8; 9], Option<[u8; 8]>) {
         let partition = |key: u64| {
             let mut bytes = [0; 9];
@@ -208,7 +209,7 @@ impl Writer {
     }
 }
 
-/// The value of a version of a key: its length and its bytes follow from both.
+/// Returns the value of a version of a key; its length and bytes are derived from both.
 fn value(writer: u64, key: u64, version: u64) -> Vec<u8> {
     let mut state = mix64(writer << 48 ^ key << 32 ^ version);
     let length = match state % 20 {
@@ -224,7 +225,7 @@ fn value(writer: u64, key: u64, version: u64) -> Vec<u8> {
     value
 }
 
-/// Opens connections, sends a part of a frame, and goes.
+/// Opens connections, sends part of a frame on each, and closes them.
 pub(crate) fn break_connections(report: &Report, dead: &AtomicBool) {
     let mut rng = Rng::new(3);
     let mut frame = Vec::new();
@@ -234,7 +235,7 @@ pub(crate) fn break_connections(report: &Report, dead: &AtomicBool) {
     while !dead.load(Ordering::Relaxed) {
         if let Some(mut client) = Client::connect(report) {
             let length = usize::try_from(rng.below(frame.len() as u64)).unwrap();
-            // The server may be gone already.
+            // The server may already be gone.
             let _ = client.connection.stream.write_all(&frame[..length]);
         }
         std::thread::sleep(Duration::from_millis(3));

@@ -33,7 +33,7 @@ const FREQUENCY_HZ: u32 = 999;
 const CYCLES: u32 = 3_000_000;
 /// The event of a thread that leaves its CPU.
 const SWITCHES: &str = "sched:sched_switch";
-/// The time limit for perf to start, to stop, and to carry out an order.
+/// The time limit for perf to start, to stop, and to execute an order.
 const ORDER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The time limit for perf to print the stacks of a slice.
 const SCRIPT_TIMEOUT: Duration = Duration::from_secs(60);
@@ -145,7 +145,7 @@ impl Perf {
         Ok(perf)
     }
 
-    /// A perf command that reads no configuration and asks no server for symbols.
+    /// A perf command that reads no configuration and contacts no server for symbols.
     fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.clock {
             Clock::Cycles | Clock::Timer => Command::new(&self.program),

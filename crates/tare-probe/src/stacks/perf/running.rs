@@ -37,7 +37,7 @@ impl Drop for Running {
 }
 
 impl Running {
-    /// Sends an order to perf and waits until perf has carried it out.
+    /// Sends an order to perf and waits until perf has executed it.
     pub(super) fn order(&mut self, order: &'static str) -> Result<(), StacksError> {
         let failed = |source| StacksError::Channel { step: "write an order", source };
         self.orders.write_all(format!("{order}\n").as_bytes()).map_err(failed)?;
@@ -85,14 +85,14 @@ pub(super) fn path_of(fd: &impl AsRawFd) -> String {
 pub(super) fn memory_file(name: &'static str) -> Result<File, StacksError> {
     let made = memfd_create(name, MemfdFlags::CLOEXEC);
     let failed = |error: rustix::io::Errno| StacksError::Channel {
-        step: "make a memory file",
+        step: "create a memory file",
         source: error.into(),
     };
     made.map(File::from).map_err(failed)
 }
 
 pub(super) fn channel() -> Result<(PipeReader, PipeWriter), StacksError> {
-    io::pipe().map_err(|source| StacksError::Channel { step: "make a pipe", source })
+    io::pipe().map_err(|source| StacksError::Channel { step: "create a pipe", source })
 }
 
 pub(super) fn text_of(file: &mut File) -> String {

@@ -2,7 +2,10 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use tare_testkit::Need;
+
 use super::*;
+use crate::runtime::vm::uml;
 
 /// What Debian's 6.1 prints on a CPU with AMX.
 const DEATH: &str = "userspace - ptrace set fp regs failed, errno = 14\n\
@@ -48,14 +51,9 @@ fn a_reason_is_one_line_with_a_remedy() {
     }
 }
 
-/// True where no kernel can be started, after saying why.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+/// Returns whether no kernel can be started here; if so, reports the test as skipped.
 fn skipped(test: &str) -> bool {
-    let root = rustix::process::geteuid().is_root();
-    if !root {
-        eprintln!("skipped: {test}: needs root");
-    }
-    !root
+    tare_testkit::skipped(test, &[Need::Root])
 }
 
 /// A kernel that is a shell script, which counts its boots.
@@ -154,19 +152,12 @@ fn what_may_be_the_hosts_fault_is_tried_again() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
 fn the_installed_kernel_has_a_definite_outcome() {
     let test = "the_installed_kernel_has_a_definite_outcome";
-    if skipped(test) {
+    if tare_testkit::skipped(test, &[Need::Root, Need::Program(uml::PROGRAM)]) {
         return;
     }
-    let kernel = match Kernel::user_mode(None) {
-        Ok(kernel) => kernel,
-        Err(missing) => {
-            eprintln!("skipped: {test}: {missing}");
-            return;
-        }
-    };
+    let kernel = Kernel::user_mode(None).unwrap();
     let state = tempfile::tempdir().unwrap();
     let found = check_within(&kernel, state.path(), PATIENCE);
     match found {
