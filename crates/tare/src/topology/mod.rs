@@ -6,7 +6,7 @@ use std::path::Path;
 use anyhow::Context;
 use tare_lab::cpus::{CpuTopology, Node};
 use tare_std::cpus::CpuSet;
-use tare_tune::machine::Topology;
+use tare_tune::machine::{Topology, TopologyError};
 use tare_tune::snapshot::Snapshot;
 
 /// Returns the CPUs that this thread may use, by node, cache and core. A host that shows no topology
@@ -14,12 +14,17 @@ use tare_tune::snapshot::Snapshot;
 pub(crate) fn allowed_here() -> anyhow::Result<CpuTopology> {
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
-    let snapshot = Snapshot::take(Path::new("/"));
-    let found = Topology::read(&snapshot).map(|found| of_host(&found).restrict(&allowed));
+    let found = of_snapshot(&Snapshot::take(Path::new("/")));
+    let found = found.map(|topology| topology.restrict(&allowed));
     Ok(match found {
         Ok(topology) if topology.cpus() == allowed => topology,
         _ => CpuTopology::flat(&allowed),
     })
+}
+
+/// Returns the CPUs of a described host. Without cores in sysfs, every CPU is a core of its node.
+fn of_snapshot(snapshot: &Snapshot) -> Result<CpuTopology, TopologyError> {
+    Topology::read(snapshot).or_else(|_| Topology::flat(snapshot)).map(|found| of_host(&found))
 }
 
 /// Groups the cores of each node by last-level cache. A cache that spans nodes is one in each.

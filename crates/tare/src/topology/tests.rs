@@ -28,7 +28,7 @@ fn known_hosts_match_golden_plans() {
     }
     let mut text = String::new();
     for (name, snapshot) in snapshots {
-        let topology = of_host(&Topology::read(&snapshot).unwrap());
+        let topology = of_snapshot(&snapshot).unwrap();
         let plan = cpus::plan(&topology, &CpuSpec::default()).unwrap();
         let distant = match cpus::distant_client(&topology, &plan) {
             Some(nodes) => format!("; the client is on other nodes: {nodes:?}"),
