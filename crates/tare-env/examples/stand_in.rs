@@ -166,7 +166,7 @@ fn storage_harness(
     kinds: &[&str],
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
-    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
+    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, cores: Vec::new() };
     let program = std::env::current_exe()?;
     let factory = EnvironmentFactory::open(FactoryOptions {
         state: state.into(),
@@ -215,7 +215,7 @@ fn echo(mut stream: TcpStream) {
 /// Starts, freezes, thaws and stops environments for ever, saying each step.
 fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
-    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
+    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, cores: Vec::new() };
     println!("opening");
     let program = std::env::current_exe()?;
     let factory = EnvironmentFactory::open(FactoryOptions {

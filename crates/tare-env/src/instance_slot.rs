@@ -82,7 +82,14 @@ impl InstanceSlot {
         let mut own = plan.clone();
         let share = plan.system.len() / count;
         if share > 0 && plan.system.len().is_multiple_of(count) {
-            own.system = plan.system.iter().skip(number * share).take(share).collect();
+            // Core by core, so that two instances share no core where their share is whole cores.
+            let core = |cpu: &u32| {
+                let core = plan.cores.iter().find(|core| core.contains(*cpu));
+                core.and_then(|core| core.iter().next()).unwrap_or(*cpu)
+            };
+            let mut cpus: Vec<u32> = plan.system.iter().collect();
+            cpus.sort_by_key(|cpu| (core(cpu), *cpu));
+            own.system = cpus.into_iter().skip(number * share).take(share).collect();
         }
         own
     }
@@ -95,7 +102,7 @@ mod tests {
 
     fn plan(system: &str) -> CpuPlan {
         let list = |text: &str| CpuSet::parse_list(text).unwrap();
-        CpuPlan { all: list("0-7"), system: list(system), client: list("0") }
+        CpuPlan { all: list("0-7"), system: list(system), client: list("0"), cores: Vec::new() }
     }
 
     #[test]

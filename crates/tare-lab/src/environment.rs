@@ -125,6 +125,9 @@ pub struct CpuPlan {
     pub system: CpuSet,
     /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
     pub client: CpuSet,
+    /// The host's cores with more than one hardware thread, which is how two CPUs share a core.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<CpuSet>,
 }
 
 /// The command that an environment runs: the Tare binary itself, with these arguments.

@@ -82,7 +82,8 @@ fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
 }
 
 fn plan(study: &Study) -> tare_lab::environment::CpuPlan {
-    cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap()
+    cpus::plan(&cpus::CpuTopology::flat(&[0, 1].into_iter().collect::<CpuSet>()), &study.cpus)
+        .unwrap()
 }
 
 fn create(path: &Path) -> RecordWriter {

@@ -52,7 +52,11 @@ fn go(writer: RecordWriter, real_time: bool) {
         driver: &mut driver,
         probes: vec![],
         clock: &world,
-        plan: cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap(),
+        plan: cpus::plan(
+            &cpus::CpuTopology::flat(&[0, 1].into_iter().collect::<CpuSet>()),
+            &study.cpus,
+        )
+        .unwrap(),
         memory: None,
         keep: None,
         doubts: vec![],
@@ -68,7 +72,11 @@ fn create(path: &Path) -> RecordWriter {
         started_unix_ms: 1,
         seed: SEED,
         command: vec![],
-        cpu_plan: cpus::plan(&[0, 1].into_iter().collect::<CpuSet>(), &study.cpus).unwrap(),
+        cpu_plan: cpus::plan(
+            &cpus::CpuTopology::flat(&[0, 1].into_iter().collect::<CpuSet>()),
+            &study.cpus,
+        )
+        .unwrap(),
         study,
         study_text: String::new(),
         host: vec![],

@@ -219,6 +219,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::UserModeKernel { .. }
         | Doubt::FewBlocks { .. } => 3,
         Doubt::ClientSharesCpus { .. }
+        | Doubt::ClientSharesCores { .. }
         | Doubt::Throttled { .. }
         | Doubt::RateNotReached { .. }
         | Doubt::IoEngineDiffers { .. }
@@ -260,6 +261,9 @@ fn brief_text(doubt: &Doubt) -> String {
             format!("client saturated, {} of its CPUs", percent(share))
         }
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
+        Doubt::ClientSharesCores { cpus } => {
+            format!("client and system share cores, CPUs {cpus}")
+        }
         Doubt::Throttled { share } => {
             format!("CPU quota throttled {} of the time", percent(share))
         }
@@ -308,6 +312,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::Strangers { .. } => "Stop what else runs here and repeat.",
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more CPUs.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
+        Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
         Doubt::SentLate { .. } => "Latency is partly the client's; give it more CPUs.",
@@ -334,6 +339,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Strangers { .. } => "Other processes used the CPUs",
         Doubt::ClientSaturated { .. } => "The client was saturated",
         Doubt::ClientSharesCpus { .. } => "The client and the system shared CPUs",
+        Doubt::ClientSharesCores { .. } => "The client and the system shared cores",
         Doubt::Throttled { .. } => "The CPU quota held the system back",
         Doubt::RateNotReached { .. } => "The fixed rate was not reached",
         Doubt::SentLate { .. } => "The client sent operations late",

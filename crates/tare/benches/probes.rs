@@ -106,7 +106,8 @@ fn main() -> Result<()> {
         return Ok(());
     }
     let allowed = tare_host::process::cpus_of_this_thread()?;
-    let cpus = tare_lab::cpus::plan(&allowed, &CpuSpec::default())?;
+    let cpus =
+        tare_lab::cpus::plan(&tare_lab::cpus::CpuTopology::flat(&allowed), &CpuSpec::default())?;
     let scratch = tempfile::tempdir()?;
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let state = scratch.path().to_path_buf();

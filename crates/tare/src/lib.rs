@@ -12,6 +12,7 @@ mod signals;
 pub mod stream;
 mod studies;
 mod terminal;
+mod topology;
 
 use std::io::Write;
 

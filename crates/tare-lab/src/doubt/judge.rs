@@ -1,5 +1,7 @@
 //! Decides when a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
+use tare_std::cpus::CpuSet;
+
 use super::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
@@ -83,6 +85,13 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     doubts
 }
 
+/// Returns the CPUs of the cores that both use.
+fn sibling_threads(cores: &[CpuSet], system: &CpuSet, client: &CpuSet) -> CpuSet {
+    let used_by = |core: &CpuSet, cpus: &CpuSet| !core.intersection(cpus).is_empty();
+    let shared = cores.iter().filter(|core| used_by(core, system) && used_by(core, client));
+    shared.flat_map(CpuSet::iter).collect()
+}
+
 /// Returns the doubts about an environment that has started. For the baseline itself, pass its own
 /// settings as `baseline_settings`.
 pub fn environment(
@@ -97,6 +106,10 @@ pub fn environment(
     let both = system.intersection(&plan.client);
     if !both.is_empty() {
         doubts.push(Doubt::ClientSharesCpus { cpus: both.to_string() });
+    }
+    let siblings = sibling_threads(&plan.cores, &system.difference(&both), &plan.client);
+    if !siblings.is_empty() {
+        doubts.push(Doubt::ClientSharesCores { cpus: siblings.to_string() });
     }
     let engine = |settings: &[(String, String)]| {
         settings.iter().find(|(key, _)| key == IO_ENGINE).map(|(_, value)| value.clone())
@@ -132,7 +145,6 @@ mod tests {
     use crate::layer::Cpu;
     use crate::probe::Counter;
     use crate::record::Phase;
-    use tare_std::cpus::CpuSet;
 
     fn plan(system: &str, client: &str) -> CpuPlan {
         let list = |text: &str| CpuSet::parse_list(text).unwrap();
@@ -140,6 +152,7 @@ mod tests {
             all: list(system).union(&list(client)),
             system: list(system),
             client: list(client),
+            cores: vec![list("2-3")],
         }
     }
 
@@ -224,6 +237,7 @@ mod tests {
         spec.cpu = Cpu::Pinned;
         assert!(kinds(&spec, &plan("1", "0"), true, "io_uring").is_empty());
         assert_eq!(kinds(&spec, &plan("0", "0"), true, "io_uring"), ["client_shares_cpus"]);
+        assert_eq!(kinds(&spec, &plan("3", "0,2"), true, "io_uring"), ["client_shares_cores"]);
         spec.cpu = Cpu::Shared;
         let all = ["layer_not_in_force", "client_shares_cpus", "io_engine_differs"];
         assert_eq!(kinds(&spec, &plan("1", "0"), false, "epoll"), all);

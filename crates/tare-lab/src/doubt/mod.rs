@@ -18,6 +18,8 @@ pub enum Doubt {
     ClientSaturated { share: f64 },
     /// Client and system may run on the same CPUs.
     ClientSharesCpus { cpus: String },
+    /// Client and system use different hardware threads of the same cores.
+    ClientSharesCores { cpus: String },
     /// The CPU quota held the system back.
     Throttled { share: f64 },
     /// The open loop did not reach the requested rate.
@@ -62,6 +64,7 @@ impl Doubt {
             Self::Strangers { .. } => "strangers",
             Self::ClientSaturated { .. } => "client_saturated",
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
+            Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
             Self::RateNotReached { .. } => "rate_not_reached",
             Self::SentLate { .. } => "sent_late",
@@ -97,6 +100,9 @@ impl Doubt {
             ),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
+            }
+            Self::ClientSharesCores { cpus } => {
+                format!("client and system use hardware threads of the same cores: CPUs {cpus}")
             }
             Self::Throttled { share } => {
                 format!("{} of the time the CPU quota throttled the system", percent(share))
@@ -190,6 +196,10 @@ impl Doubt {
             }
             Self::ClientSharesCpus { .. } => {
                 "part of the cost comes from this sharing; pinned environments avoid it"
+            }
+            Self::ClientSharesCores { .. } => {
+                "each slows the other down; give both whole cores ([cpus] in the study, or none for \
+                 Tare's own division)"
             }
             Self::Throttled { .. } => {
                 "raise the quota, or count the throttling as part of its cost"

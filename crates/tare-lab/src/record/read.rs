@@ -154,8 +154,12 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
             ending: row.get(5)?,
             rates,
         };
-        let cpus =
-            CpuPlan { all: parsed(row, 8)?, system: parsed(row, 9)?, client: parsed(row, 10)? };
+        let cpus = CpuPlan {
+            all: parsed(row, 8)?,
+            system: parsed(row, 9)?,
+            client: parsed(row, 10)?,
+            cores: Vec::new(),
+        };
         Ok((header, json(row, 6)?, row.get(7)?, cpus))
     })?;
     let host =

@@ -32,7 +32,7 @@ fn study() -> Study {
             stop_width_percent: 1.5,
             seed: Some(3),
         },
-        cpus: CpuSpec { system: Some([1].into_iter().collect()), client: None },
+        cpus: CpuSpec { system: Some([1].into_iter().collect()), ..CpuSpec::default() },
         environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
         workloads: vec![WorkloadSpec {
             name: "w".into(),
@@ -75,7 +75,12 @@ fn opening() -> Opening {
         command: vec!["tare".into(), "weigh".into(), "it's \"ours\"".into()],
         study: study(),
         study_text: "name = \"s\"\n".into(),
-        cpu_plan: CpuPlan { all: list("0-3"), system: list("2-3"), client: list("0-1") },
+        cpu_plan: CpuPlan {
+            all: list("0-3"),
+            system: list("2-3"),
+            client: list("0-1"),
+            cores: Vec::new(),
+        },
         host: vec![fact("cpu", "model", "x"), fact("kernel", "release", "6.1")],
     }
 }

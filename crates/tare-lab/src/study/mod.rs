@@ -113,11 +113,29 @@ pub struct ScheduleSpec {
     pub seed: Option<u64>,
 }
 
-/// The CPUs of system and client. `None` lets Tare divide them.
+/// The CPUs of system and client. `None` lets Tare divide them by cores, caches and NUMA nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSpec {
     pub system: Option<tare_std::cpus::CpuSet>,
     pub client: Option<tare_std::cpus::CpuSet>,
+    /// The number of the system's CPUs, where `system` is a number and not a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_count: Option<u32>,
+    /// The only NUMA node whose CPUs are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    #[serde(default)]
+    pub smt: SmtUse,
+}
+
+/// The hardware threads of a core that are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SmtUse {
+    /// All of them.
+    #[default]
+    Use,
+    /// The first; its siblings are left idle.
+    LeaveIdle,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -10,8 +10,8 @@ use toml::de::DeTable;
 
 use super::vocabulary::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
-    WorkloadSpec, control_name, environments, expand, published,
+    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, SmtUse, Study,
+    SystemSpec, WorkloadSpec, control_name, environments, expand, published,
 };
 use super::{Hint, Problem, StudyError};
 use tare_toml::{Item, Source, Table};
@@ -396,10 +396,28 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
 }
 
 fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
-    let Some(table) = root.table("cpus", &["system", "client"])? else {
+    let Some(table) = root.table("cpus", &["system", "client", "node", "smt"])? else {
         return Ok(CpuSpec::default());
     };
-    let spec = CpuSpec { system: table.cpus("system")?, client: table.cpus("client")? };
+    let count = table.get("system").and_then(|item| item.whole(1..=u64::from(u32::MAX)).ok());
+    let system_count = count.and_then(|count| u32::try_from(count).ok());
+    let node = table.get("node").map(|item| item.whole(0..=1023)).transpose()?;
+    let words = ["use".to_string(), "leave idle".to_string()];
+    let smt = match table.word("smt", &words)?.as_deref() {
+        Some("leave idle") => SmtUse::LeaveIdle,
+        _ => SmtUse::Use,
+    };
+    let spec = CpuSpec {
+        system: if system_count.is_some() { None } else { table.cpus("system")? },
+        client: table.cpus("client")?,
+        system_count,
+        node: node.and_then(|node| u32::try_from(node).ok()),
+        smt,
+    };
+    if system_count.is_some() && spec.client.is_some() {
+        let why = "system is a number, so Tare chooses both sets; give a list for both or neither";
+        return Err(table.need("client")?.bad_value(why));
+    }
     if let (Some(system), Some(client)) = (&spec.system, &spec.client) {
         let both = system.intersection(client);
         if !both.is_empty() {

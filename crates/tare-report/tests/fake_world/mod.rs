@@ -55,7 +55,8 @@ pub(crate) fn measure(
         quick: None,
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
-    let plan = CpuPlan { all: list("0-1"), system: list("1"), client: list("0") };
+    let plan =
+        CpuPlan { all: list("0-1"), system: list("1"), client: list("0"), cores: Vec::new() };
     let opening = Opening {
         tare_version: "0".into(),
         started_unix_ms: 1,

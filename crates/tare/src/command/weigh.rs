@@ -305,9 +305,16 @@ pub(super) fn measure(
     state: &Path,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
-    let allowed =
-        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
-    let plan = cpus::plan(&allowed, &question.study.cpus).exit_with(Exit::Input)?;
+    let topology = crate::topology::allowed_here()?;
+    let plan = cpus::plan(&topology, &question.study.cpus).exit_with(Exit::Input)?;
+    if let Some(nodes) = cpus::distant_client(&topology, &plan) {
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        eprintln!(
+            "tare: the client is on NUMA node {} and the system on another: their packets cross the \
+             interconnect; [cpus] node = N in the study keeps both on one node",
+            nodes.join(", ")
+        );
+    }
     if question.is_fake()? {
         return Ok((measure_fake(question, plan, stop)?, Vec::new()));
     }

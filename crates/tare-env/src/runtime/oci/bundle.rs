@@ -226,6 +226,7 @@ mod tests {
             all: CpuSet::parse_list("0-3").unwrap(),
             system: CpuSet::parse_list("2-3").unwrap(),
             client: CpuSet::parse_list("0").unwrap(),
+            cores: Vec::new(),
         };
         let contents = Contents {
             id: "tare-ab12-e0",

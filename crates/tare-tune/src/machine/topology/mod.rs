@@ -17,6 +17,8 @@ pub struct Topology {
     /// CPU sets between machine and core: packages, dies, caches. Interrupts are spread over these
     /// too, as in hwloc. Each set once, in no particular order.
     pub domains: Vec<CpuSet>,
+    /// The CPUs of each last-level cache, ascending; empty where the kernel shows no caches.
+    pub last_level_caches: Vec<CpuSet>,
     /// CPUs that exist but are offline.
     pub offline: CpuSet,
     /// CPUs that a boot parameter keeps free of tasks: `isolcpus=`.

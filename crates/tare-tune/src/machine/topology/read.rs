@@ -29,6 +29,7 @@ pub(super) fn read(snapshot: &Snapshot) -> Result<Topology, TopologyError> {
     let mut topology = Topology {
         nodes: nodes.filter(|node| !node.cores.is_empty()).collect(),
         domains: domains(snapshot, &online)?,
+        last_level_caches: last_level_caches(snapshot, &online)?,
         ..Topology::default()
     };
     special(snapshot, &online, &mut topology)?;
@@ -137,6 +138,21 @@ fn domains(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, Topology
         }
     }
     Ok(domains.into_iter().collect())
+}
+
+/// The CPUs of each cache of the highest level, ascending. A CPU without caches in sysfs is in none.
+fn last_level_caches(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
+    let mut caches = BTreeSet::new();
+    for cpu in online.iter() {
+        let folder = format!("{CPU}/cpu{cpu}/cache");
+        let level = |index: &&str| snapshot.read_number::<u32>(&format!("{folder}/{index}/level"));
+        let last = snapshot.names(&folder).into_iter().max_by_key(level);
+        let Some(index) = last.filter(|index| level(index).is_some()) else { continue };
+        if let Some(cpus) = list(snapshot, &format!("{folder}/{index}/shared_cpu_list"))? {
+            caches.insert(cpus.intersection(online));
+        }
+    }
+    Ok(caches.into_iter().collect())
 }
 
 /// Adds the set in a file of each CPU. A CPU that is already in a set is skipped.

@@ -85,7 +85,9 @@ impl State {
 fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     let here = tempfile::tempdir().unwrap();
     let world = FakeHost::new(5);
-    let plan = cpus::plan(&CpuSet::parse_list("0-3").unwrap(), &study.cpus).unwrap();
+    let plan =
+        cpus::plan(&cpus::CpuTopology::flat(&CpuSet::parse_list("0-3").unwrap()), &study.cpus)
+            .unwrap();
     let opening = Opening {
         tare_version: "0".into(),
         started_unix_ms: 0,

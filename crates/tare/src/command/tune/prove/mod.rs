@@ -7,7 +7,6 @@ mod derive;
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context;
 use serde_json::json;
 use tare_env::FactoryError;
 use tare_lab::analysis::{analyse, tuning};
@@ -45,9 +44,8 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         Some(path) => path.clone(),
         None => free_path(Path::new(&format!("{}.tare", derived.name))),
     };
-    let allowed =
-        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
-    let plan = cpus::plan(&allowed, &derived.cpus).exit_with(Exit::Input)?;
+    let topology = crate::topology::allowed_here()?;
+    let plan = cpus::plan(&topology, &derived.cpus).exit_with(Exit::Input)?;
     let question = weigh::Question {
         study: derived,
         text,
