@@ -1,4 +1,4 @@
-//! `tare tune apply`: makes the changes of the plan, journalled first, each read back.
+//! `tare tune apply`: journals the changes of a plan, makes them, and reads each back.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -8,10 +8,10 @@ use serde_json::json;
 use tare_tune::plan::{Options, Plan};
 use tare_tune::{Applied, LiveHost, Purpose, SettingStore, apply_plan};
 
-use super::{failure, options, outcome, table};
+use super::{options, outcome, table, tune_error};
 use crate::cli::TuneApply;
-use crate::command::report::style;
 use crate::exit::{Exit, ExitWith};
+use crate::terminal::style;
 
 pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut store = LiveHost::new("/");
@@ -21,12 +21,12 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
     let options = Options::from(&typed.plan);
     if options.like_perftune {
         return Err(anyhow!(
-            "tare tune apply applies only Tare's own plan; --like perftune is for tare tune plan"
+            "tare tune apply applies only Tare's own plan; use --like perftune with tare tune plan"
         ))
         .exit_with(Exit::Usage);
     }
     if !typed.yes {
-        let plan = options::planned(&store.snapshot(), &options)?;
+        let plan = options::plan_host(&store.snapshot(), &options)?;
         if plan.changes().next().is_none() {
             return finish(typed, &plan, &Applied::default(), out);
         }
@@ -37,18 +37,20 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
         }
     }
     let (plan, applied) =
-        apply_plan(&mut store, state, &options, Purpose::Keep).map_err(failure)?;
+        apply_plan(&mut store, state, &options, Purpose::Keep).map_err(tune_error)?;
     finish(typed, &plan, &applied, out)
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal to confirm.
 fn confirmed(changes: usize, out: &mut dyn Write) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        return Err(anyhow!("nobody can be asked whether to make these changes; say --yes"))
-            .exit_with(Exit::Usage);
+        return Err(anyhow!(
+            "cannot ask for confirmation: standard input is no terminal; pass --yes"
+        ))
+        .exit_with(Exit::Usage);
     }
     let them = if changes == 1 { "this change" } else { "these changes" };
-    write!(out, "\nMake {them}? They are undone by tare tune revert. [y/N] ")?;
+    write!(out, "\nMake {them}? tare tune revert undoes them. [y/N] ")?;
     out.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;

@@ -1,4 +1,4 @@
-//! `tare tune plan`: what should change on this host, and why. Reads only.
+//! `tare tune plan`: prints the recommended changes to this host. Reads only.
 
 use std::io::Write;
 
@@ -6,13 +6,13 @@ use tare_tune::plan::Options;
 
 use super::{options, table};
 use crate::cli::TunePlan;
-use crate::command::report::style;
 use crate::exit::Exit;
+use crate::terminal::style;
 
 pub(crate) fn run(typed: &TunePlan, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let options = Options::from(&typed.plan);
     let snapshot = options::snapshot(typed.snapshot.as_ref())?;
-    let plan = options::planned(&snapshot, &options)?;
+    let plan = options::plan_host(&snapshot, &options)?;
     if typed.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?;
         return Ok(Exit::Success);
