@@ -17,13 +17,13 @@ pub(crate) fn before_run(state: &Path) {
     {
         say(&line(run, outcome));
     }
-    for one in outside_of_journals(state).iter().flat_map(|(_, cleaned)| cleaned) {
+    for one in remove_unjournalled(state).iter().flat_map(|(_, cleaned)| cleaned) {
         say(&one.line);
     }
 }
 
 /// Removes what the journals of runs do not hold. Returns the outcomes by sort.
-pub(crate) fn outside_of_journals(state: &Path) -> Vec<(&'static str, Vec<Cleaned>)> {
+pub(crate) fn remove_unjournalled(state: &Path) -> Vec<(&'static str, Vec<Cleaned>)> {
     let cleanups = HOUSEKEEPING.iter().flat_map(|one| one.cleanups);
     cleanups.map(|cleanup| (cleanup.what, (cleanup.clean)(state))).collect()
 }

@@ -1,5 +1,5 @@
-//! The program: arguments, exit codes, and one file per command. No other crate uses clap or anyhow.
-//! Results go to `out` (stdout), progress and logs to stderr.
+//! The program: arguments, exit codes, and one file per command. No other crate uses clap or
+//! anyhow. Results go to `out` (stdout), progress and logs to stderr.
 #![forbid(unsafe_code)]
 
 mod campaign;

@@ -1,5 +1,5 @@
-//! SIGINT, SIGTERM and SIGHUP as a flag, which is also set when a reader closes the output. A second
-//! signal ends the program at once; the journal then lists what it leaves on the host, and
+//! SIGINT, SIGTERM and SIGHUP as a flag, which is also set when a reader closes the output. A
+//! second signal ends the program at once; the journal then lists what it leaves on the host, and
 //! `tare clean` or the next run removes it.
 
 use std::io::Read;

@@ -1,5 +1,5 @@
-//! Checks, before anything is created, whether a study's system and its instances can run in each of
-//! its environments.
+//! Checks, before anything is created, whether a study's system and its instances can run in each
+//! of its environments.
 
 use anyhow::anyhow;
 use tare_lab::PartError;

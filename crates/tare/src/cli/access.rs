@@ -48,7 +48,8 @@ pub struct Access {
     /// Retry an operation up to N times after a failure that may be temporary
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retry: u8,
-    /// Send an operation a second time, on another connection, if there is no response after this time
+    /// Send an operation a second time, on another connection, if there is no response after this
+    /// time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub speculative: Option<Duration>,
     /// Do not reopen broken connections

@@ -26,7 +26,8 @@ pub struct DbCopy {
 
 #[derive(Debug, Args)]
 pub struct DbDump {
-    /// The table file; in its data directory, values are printed with names and types, else as bytes
+    /// The table file; in its data directory, values are printed with names and types, else as
+    /// bytes
     #[arg(value_name = "FILE.table")]
     pub file: PathBuf,
     /// Print JSON, one object per line

@@ -72,7 +72,8 @@ pub enum Command {
     Cpus(Cpus),
     /// Save the files of this host that the planner reads
     Host(Host),
-    /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency at lower rates
+    /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency at lower
+    /// rates
     Disk(Disk),
     /// Run the reference database, or inspect its data
     Db(Db),

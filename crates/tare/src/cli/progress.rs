@@ -30,8 +30,8 @@ pub struct ShowProgress {
 /// `--serve`, for a command that runs a study or reports a record.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ServePage {
-    /// Serve the record's page on the loopback interface, and update it as the record grows [default
-    /// without an address: a free port of 127.0.0.1, which is printed]
+    /// Serve the record's page on the loopback interface, and update it as the record grows
+    /// [default without an address: a free port of 127.0.0.1, which is printed]
     #[arg(
         long,
         value_name = "ADDRESS:PORT",

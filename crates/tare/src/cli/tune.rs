@@ -28,7 +28,8 @@ pub enum TuneCommand {
     Status(TuneStatus),
     /// Write flags for a container, a service or a database, ready to paste
     Flags(TuneFlags),
-    /// Weigh before and after in turns, and report what each group of knobs gains
+    /// Weigh the host before and after in interleaved slices, and report what each group of knobs
+    /// gains
     Prove(TuneProve),
     /// Apply the plan at every boot (a systemd unit)
     Persist(TunePersist),

@@ -13,7 +13,7 @@ use crate::registry::KINDS;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let report = clean(state, KINDS)?;
-    let others = cleanup::outside_of_journals(state);
+    let others = cleanup::remove_unjournalled(state);
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();
         let mut all = serde_json::Map::from_iter([("runs".to_string(), runs.into())]);

@@ -1,4 +1,5 @@
-//! `tare db check`, `dump`, `snapshot` and `restore`: inspect and copy the data of a stopped server.
+//! `tare db check`, `dump`, `snapshot` and `restore`: inspect and copy the data of a stopped
+//! server.
 
 use std::io::{BufWriter, Write};
 
@@ -69,8 +70,8 @@ pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(Exit::Success)
 }
 
-/// Adds the exit code to an error: `Input` for missing files, not for damage. `exit::of` handles closed
-/// output.
+/// Adds the exit code to an error: `Input` for missing files, not for damage. `exit::of` handles
+/// closed output.
 fn with_exit(error: InspectError) -> anyhow::Error {
     match &error {
         InspectError::NoData { .. } | InspectError::NoTable { .. } | InspectError::Read { .. } => {

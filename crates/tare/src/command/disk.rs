@@ -250,7 +250,8 @@ fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the rate that describes a load: bandwidth if sequential, operations per second if random.
+/// Returns the rate that describes a load: bandwidth if sequential, operations per second if
+/// random.
 fn rate(load: &LoadReport) -> (Figure, &'static str) {
     let mega = |value: f64| value / 1e6;
     let bytes = load.bytes_per_s;

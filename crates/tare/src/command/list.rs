@@ -141,8 +141,8 @@ fn infos(options: &[tare_lab::study::OptionInfo]) -> Vec<(String, String)> {
     options.iter().map(|option| (option.name.into(), option.help.into())).collect()
 }
 
-/// Returns the probes, with the reason if this host does not support one, and the option of those that
-/// run in slices of their own.
+/// Returns the probes, with the reason if this host does not support one, and the option of those
+/// that run in slices of their own.
 fn probes() -> Vec<Item> {
     let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
     let roots = tare_probe::Roots::default();

@@ -36,7 +36,8 @@ impl BarView {
     }
 }
 
-/// Returns the style of a template. The templates are constants; the default replaces an invalid one.
+/// Returns the style of a template. The templates are constants; the default replaces an invalid
+/// one.
 fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }

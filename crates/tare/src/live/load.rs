@@ -1,5 +1,5 @@
-//! The progress view of `tare load` on standard error: on a terminal one line with a heat strip below
-//! it, updated every second; elsewhere plain lines.
+//! The progress view of `tare load` on standard error: on a terminal one line with a heat strip
+//! below it, updated every second; elsewhere plain lines.
 //!
 //! It is drawn at events, on the thread that collects the counts of the load threads. There is no
 //! drawing thread.
@@ -49,7 +49,7 @@ impl LoadView {
                 None => line(interval),
             },
             LoadEvent::Tried(tried) => {
-                let text = tried_line(tried);
+                let text = search_line(tried);
                 match &self.bar {
                     Some(bar) => bar.println(text),
                     None => say(&text),
@@ -91,8 +91,9 @@ fn line(interval: &Interval<'_>) -> String {
     )
 }
 
-/// Returns the latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %. A darker cell
-/// has more operations, by the logarithm of their number. The cells at both ends include all beyond.
+/// Returns the latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %. A darker
+/// cell has more operations, by the logarithm of their number. The cells at both ends include all
+/// beyond.
 fn strip(histogram: &Histogram) -> String {
     let mut cells = String::new();
     let most = f64::from(u32::try_from(histogram.len()).unwrap_or(u32::MAX)).ln_1p();
@@ -116,7 +117,7 @@ fn strip(histogram: &Histogram) -> String {
 }
 
 /// Returns a line about one run of a search.
-fn tried_line(tried: &SearchRun) -> String {
+fn search_line(tried: &SearchRun) -> String {
     let latencies: Vec<String> = tried
         .latencies_ns
         .iter()

@@ -3,8 +3,8 @@
 //! Method: a thread serves a page that is in memory; it never reads the record. While a study runs,
 //! the measuring thread renders the page: between two rounds (between two whole runs in a study by
 //! trials), so never while a slice is measured; only while a browser polls; and for at most a
-//! twentieth of the time. The serving thread has nice 19 and runs on the client's CPUs. Its CPU time
-//! counts as the harness's, not as that of strangers.
+//! twentieth of the time. The serving thread has nice 19 and runs on the client's CPUs. Its CPU
+//! time counts as the harness's, not as that of strangers.
 //!
 //! Limits: every user of this machine can open the page. It is served on the loopback interface
 //! only; to open it from another host, forward the port (`ssh -L`).
@@ -62,7 +62,7 @@ pub(crate) fn parse_address(text: &str) -> Result<SocketAddr, String> {
 pub(crate) fn listen(address: Option<SocketAddr>) -> anyhow::Result<Option<TcpListener>> {
     let Some(address) = address else { return Ok(None) };
     let listener = TcpListener::bind(address)
-        .with_context(|| format!("cannot serve the page at {address}; give another port"))
+        .with_context(|| format!("cannot serve the page at {address}; pass another port"))
         .exit_with(Exit::Host)?;
     Ok(Some(listener))
 }
@@ -99,7 +99,8 @@ impl LivePage {
         Box::new(PageObserver { live: self, view, schedule })
     }
 
-    /// Renders the last page after the end of a study, serves it to a browser that polls, and stops.
+    /// Renders the last page after the end of a study, serves it to a browser that polls, and
+    /// stops.
     pub(crate) fn finish(mut self) {
         let page = self.server.page();
         if !page.is_watched() {

@@ -145,8 +145,8 @@ impl SharedPage {
     }
 }
 
-/// Returns the page with the script at its end, and its policy. The server sends the policy in place
-/// of the page's own, and extends it by the script and its requests.
+/// Returns the page with the script at its end, and its policy. The server sends the policy in
+/// place of the page's own, and extends it by the script and its requests.
 fn with_script(page: &str, version: u64) -> (Bytes, HeaderValue) {
     let [open, close] = POLICY_TAG;
     let (head, own, rest) = page

@@ -89,8 +89,8 @@ impl Drop for Server {
     }
 }
 
-/// Gives the calling thread the lowest priority, and pins it to these CPUs if there are any. Failures
-/// are ignored: the page is served all the same.
+/// Gives the calling thread the lowest priority, and pins it to these CPUs if there are any.
+/// Failures are ignored: the page is served all the same.
 pub(super) fn lower_priority(cpus: &CpuSet) {
     // On Linux the nice value is per thread, and 0 means the calling thread: setpriority(2).
     let _nice = rustix::process::setpriority_process(None, NICE);

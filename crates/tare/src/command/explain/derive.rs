@@ -50,8 +50,8 @@ pub(super) fn ends<'s>(
     Ok((from, to))
 }
 
-/// Returns the study of these environments with `plan.from` as the baseline. The shares come from the
-/// CPU time at capacity, so there is no phase at a fixed rate.
+/// Returns the study of these environments with `plan.from` as the baseline. The shares come from
+/// the CPU time at capacity, so there is no phase at a fixed rate.
 pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) -> Study {
     let at_capacity = |workload: &WorkloadSpec| WorkloadSpec {
         latency_share: 0.0,

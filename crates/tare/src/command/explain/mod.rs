@@ -22,10 +22,10 @@ use crate::exit::{Exit, ExitWith};
 use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
 
-pub(crate) fn run(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    match is_record(Path::new(&typed.what)) {
-        true => from_record(typed, out),
-        false => from_study(typed, state, out),
+pub(crate) fn run(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    match is_record(Path::new(&arguments.what)) {
+        true => from_record(arguments, out),
+        false => from_study(arguments, state, out),
     }
 }
 
@@ -38,24 +38,25 @@ fn is_record(path: &Path) -> bool {
 }
 
 /// Explains the costs in a record, without measuring.
-fn from_record(typed: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let path = Path::new(&typed.what);
+fn from_record(arguments: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let path = Path::new(&arguments.what);
     let record = report::read(path)?;
     let matches = |own: &String, name: &Option<String>| name.as_ref().is_none_or(|n| n == own);
     let own = Plan::of_record(&record);
-    let plan = match own.filter(|p| matches(&p.from, &typed.from) && matches(&p.to, &typed.to)) {
-        Some(plan) => plan,
-        None => plan_over(&record, typed).exit_with(Exit::Input)?,
-    };
+    let plan =
+        match own.filter(|p| matches(&p.from, &arguments.from) && matches(&p.to, &arguments.to)) {
+            Some(plan) => plan,
+            None => plan_over(&record, arguments).exit_with(Exit::Input)?,
+        };
     let stacks = report::stacks(path)?;
-    present(&record, &plan, &stacks, typed, out)?;
+    present(&record, &plan, &stacks, arguments, out)?;
     Ok(Exit::Success)
 }
 
 /// Returns a plan over the environments of a record.
-fn plan_over(record: &Record, typed: &Explain) -> anyhow::Result<Plan> {
+fn plan_over(record: &Record, arguments: &Explain) -> anyhow::Result<Plan> {
     let study = &record.study;
-    let (from, to) = derive::ends(study, typed.from.as_deref(), typed.to.as_deref())?;
+    let (from, to) = derive::ends(study, arguments.from.as_deref(), arguments.to.as_deref())?;
     // These environments are measured already, so all orders are used.
     let (plan, specs) =
         Plan::new(from, to, &derive::are_compatible, usize::MAX, record.header.seed)?;
@@ -72,30 +73,31 @@ fn plan_over(record: &Record, typed: &Explain) -> anyhow::Result<Plan> {
 }
 
 /// Weighs the environments between the two compared ones, and explains the cost.
-fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = study::read(&typed.what, typed.quick)?;
-    let seed = study::seed(typed.seed, &study);
-    inside::check(&typed.inside, typed.show.page)?;
-    let guest = inside::current_guest(&typed.inside);
-    let mut destroy = typed.destroy.destroy_data_on.clone();
+    let (study, original) = study::read(&arguments.what, arguments.quick)?;
+    let seed = study::seed(arguments.seed, &study);
+    inside::check(&arguments.inside, arguments.show.page)?;
+    let guest = inside::current_guest(&arguments.inside);
+    let mut destroy = arguments.destroy.destroy_data_on.clone();
     destroy.extend(guest.iter().flat_map(|guest| guest.devices.clone()));
     let mut config = CampaignConfig {
         study_text: String::new(),
         resume: None,
-        record: typed.output.clone().unwrap_or_default(),
+        record: arguments.output.clone().unwrap_or_default(),
         seed,
         plan_options: tare_tune::plan::Options::default(),
         facts: Vec::new(),
         samples: None,
         destroy,
-        progress: typed.show.progress,
-        page: serve::listen(typed.show.page.serve)?,
+        progress: arguments.show.progress,
+        page: serve::listen(arguments.show.page.serve)?,
         study,
     };
-    let (from, to) = derive::ends(&config.study, typed.from.as_deref(), typed.to.as_deref())
-        .exit_with(Exit::Input)?;
-    let limit = environments_max(&config)?.min(typed.environments as usize);
+    let (from, to) =
+        derive::ends(&config.study, arguments.from.as_deref(), arguments.to.as_deref())
+            .exit_with(Exit::Input)?;
+    let limit = environments_max(&config)?.min(arguments.environments as usize);
     let (plan, specs) =
         Plan::new(from, to, &derive::are_compatible, limit, seed).or_else(|error| {
             let exit = match error {
@@ -105,33 +107,33 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
             Err(error).exit_with(exit)
         })?;
     let mut study = derive::derive(&config.study, &plan, specs);
-    study::limit(&mut study, typed.rounds, typed.budget);
+    study::limit(&mut study, arguments.rounds, arguments.budget);
     config.study_text = derived::text("tare explain", &study, &config.study.name, &original);
     if guest.is_some() {
         config.record = inside::record(None)?;
-    } else if typed.output.is_none() {
+    } else if arguments.output.is_none() {
         config.record = free_path(Path::new(&format!("{}.tare", study.name)));
     }
     config.facts = vec![plan.fact()];
     config.study = study;
-    if inside::must_boot(&typed.inside) {
+    if inside::must_boot(&arguments.inside) {
         config.check_output()?;
         let mut has_record = false;
-        let exit = inside::run(&typed.inside, state, out, &stop, |folder| {
+        let exit = inside::run(&arguments.inside, state, out, &stop, |folder| {
             has_record = inside::fetch_record(folder, &config.record)?;
             Ok(())
         })?;
         if has_record {
-            conclude(&config.record, typed, out)?;
+            conclude(&config.record, arguments, out)?;
         }
         return Ok(exit);
     }
-    let state = inside::state_directory(&typed.inside, state);
+    let state = inside::state_directory(&arguments.inside, state);
     let (ending, left) = run::measure(&config, state, &stop)?;
     cleanup::warn_left(&left);
     // The process on the host presents the record of a guest.
     if guest.is_none() {
-        conclude(&config.record, typed, out)?;
+        conclude(&config.record, arguments, out)?;
     }
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
@@ -141,7 +143,7 @@ fn from_study(typed: &Explain, state: &Path, out: &mut dyn Write) -> anyhow::Res
 }
 
 /// Explains a record that was just measured, and writes its page.
-fn conclude(path: &Path, typed: &Explain, out: &mut dyn Write) -> anyhow::Result<()> {
+fn conclude(path: &Path, arguments: &Explain, out: &mut dyn Write) -> anyhow::Result<()> {
     let record = Record::read(path)?;
     let plan = Plan::of_record(&record).context("the record holds no explanation plan")?;
     let page = path.with_extension("html");
@@ -149,8 +151,8 @@ fn conclude(path: &Path, typed: &Explain, out: &mut dyn Write) -> anyhow::Result
     fs::write(&page, tare_report::html::page(&record, &analyse(&record), &stacks)).with_context(
         || format!("the record is complete, but cannot write the page {}", page.display()),
     )?;
-    present(&record, &plan, &stacks, typed, out)?;
-    if !typed.json && !typed.csv {
+    present(&record, &plan, &stacks, arguments, out)?;
+    if !arguments.json && !arguments.csv {
         writeln!(out, "\nrecord: {}\npage:   {}", path.display(), page.display())?;
     }
     Ok(())
@@ -171,11 +173,11 @@ fn present(
     record: &Record,
     plan: &Plan,
     stacks: &[StackSlice],
-    typed: &Explain,
+    arguments: &Explain,
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let analysis = analyse(record);
-    let text = match (typed.json, typed.csv) {
+    let text = match (arguments.json, arguments.csv) {
         (true, _) => tare_report::explain::json(record, &analysis, plan, stacks) + "\n",
         (_, true) => tare_report::explain::csv(record, plan),
         _ => tare_report::explain::render(record, &analysis, plan, stacks, style()),

@@ -13,22 +13,26 @@ use crate::cli::TuneApply;
 use crate::exit::{Exit, ExitWith};
 use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneApply,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let mut store = LiveHost::new("/");
-    if typed.stored {
+    if arguments.stored {
         return super::persist::apply_stored(&mut store, state, out);
     }
-    let options = Options::from(&typed.plan);
+    let options = Options::from(&arguments.plan);
     if options.like_perftune {
         return Err(anyhow!(
             "tare tune apply applies only Tare's own plan; use --like perftune with tare tune plan"
         ))
         .exit_with(Exit::Usage);
     }
-    if !typed.yes {
+    if !arguments.yes {
         let plan = options::plan_host(&store.snapshot(), &options)?;
         if plan.changes().next().is_none() {
-            return finish(typed, &plan, &Applied::default(), out);
+            return finish(arguments, &plan, &Applied::default(), out);
         }
         write!(out, "{}", table::plan(&plan, false, style()))?;
         if !confirmed(plan.changes().count(), out)? {
@@ -38,7 +42,7 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
     }
     let (plan, applied) =
         apply_plan(&mut store, state, &options, Purpose::Keep).map_err(tune_error)?;
-    finish(typed, &plan, &applied, out)
+    finish(arguments, &plan, &applied, out)
 }
 
 /// Asks the user at the terminal to confirm.
@@ -58,13 +62,13 @@ fn confirmed(changes: usize, out: &mut dyn Write) -> anyhow::Result<bool> {
 }
 
 fn finish(
-    typed: &TuneApply,
+    arguments: &TuneApply,
     plan: &Plan,
     applied: &Applied,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let exit = if applied.failed().next().is_some() { Exit::Failure } else { Exit::Success };
-    if typed.json {
+    if arguments.json {
         let both = json!({ "plan": plan, "applied": applied });
         writeln!(out, "{}", serde_json::to_string_pretty(&both)?)?;
     } else {

@@ -20,8 +20,8 @@ use crate::exit::{Exit, ExitWith, exit_error};
 /// The value of the security layer for the profile.
 const SECURITY: Security = Security::DefaultWithIoUring;
 
-/// Files that flags depend on in addition to those that the planner reads. The limits of this process
-/// do not apply to a recorded host.
+/// Files that flags depend on in addition to those that the planner reads. The limits of this
+/// process do not apply to a recorded host.
 const LIVE_FILES: [&str; 7] = [
     "/proc/meminfo",
     "/proc/sys/fs/nr_open",
@@ -32,30 +32,30 @@ const LIVE_FILES: [&str; 7] = [
     "/proc/self/status",
 ];
 
-pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // The command line accepts only known names.
-    let Some(consumer) = flags::consumer(&typed.consumer) else { return Ok(Exit::Usage) };
-    let mut snapshot = options::snapshot(typed.snapshot.as_ref())?;
-    if typed.snapshot.is_none() {
+    let Some(consumer) = flags::consumer(&arguments.consumer) else { return Ok(Exit::Usage) };
+    let mut snapshot = options::snapshot(arguments.snapshot.as_ref())?;
+    if arguments.snapshot.is_none() {
         add_live_files(&mut snapshot);
     }
     let options = Options {
-        cpus: typed.cpus.clone(),
-        irq_cpus: typed.irq_cpus.clone(),
-        ratio: typed.ratio,
+        cpus: arguments.cpus.clone(),
+        irq_cpus: arguments.irq_cpus.clone(),
+        ratio: arguments.ratio,
         ..Options::default()
     };
     let machine = read_machine(&snapshot, &options).exit_with(Exit::Host)?;
     let cpus = cpus::choose(&machine, &options).context("cannot divide the CPUs")?;
     let mut ask = Ask {
-        instances: typed.instances,
-        memory_bytes: typed.memory,
-        image: typed.image.clone(),
-        seccomp: typed.seccomp.as_deref().map(absolute).transpose()?,
+        instances: arguments.instances,
+        memory_bytes: arguments.memory,
+        image: arguments.image.clone(),
+        seccomp: arguments.seccomp.as_deref().map(absolute).transpose()?,
         ..Ask::default()
     };
     let mut notes = Vec::new();
-    if let Some(path) = &typed.from {
+    if let Some(path) = &arguments.from {
         let record = report::read(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         (ask.measured, notes) = gains::read(&record, &name, consumer.name());
@@ -68,7 +68,7 @@ pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit
         let profile = profile(consumer.profile_form(), &written, &snapshot)?;
         write_profile(Path::new(path), &profile)?;
     }
-    if typed.json {
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&written)?)?;
     } else {
         write!(out, "{}", written.text())?;

@@ -108,7 +108,8 @@ fn only_difference(one: &EnvironmentSpec, other: &EnvironmentSpec, key: &str) ->
     tare_lab::ablation::changes(one, other).iter().all(|change| change.layer.name() == key)
 }
 
-/// Returns how far a runtime is from the consumer of the flags: 0 the same, 1 the same kind, 2 another.
+/// Returns how far a runtime is from the consumer of the flags: 0 the same, 1 the same kind, 2
+/// another.
 fn distance(runtime: &str, consumer: &str) -> u8 {
     let family = runtime.split(':').next().unwrap_or(runtime);
     let native = matches!(consumer, "systemd" | "tare-db" | "cassandra");

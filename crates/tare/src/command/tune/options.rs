@@ -10,31 +10,31 @@ use crate::cli::{self, PlanOptions, WriteCache};
 use crate::exit::{Exit, ExitWith, plan_error};
 
 impl From<&PlanOptions> for Options {
-    fn from(typed: &PlanOptions) -> Self {
+    fn from(arguments: &PlanOptions) -> Self {
         Self {
-            nics: typed.nics.clone(),
-            directories: typed.directories.iter().map(|path| absolute(path)).collect(),
-            devices: typed.devices.iter().map(|path| device(path)).collect(),
-            cpus: typed.cpus.clone(),
-            irq_cpus: typed.irq_cpus.clone(),
-            ratio: typed.ratio,
-            mode: match typed.mode {
+            nics: arguments.nics.clone(),
+            directories: arguments.directories.iter().map(|path| absolute(path)).collect(),
+            devices: arguments.devices.iter().map(|path| device(path)).collect(),
+            cpus: arguments.cpus.clone(),
+            irq_cpus: arguments.irq_cpus.clone(),
+            ratio: arguments.ratio,
+            mode: match arguments.mode {
                 cli::Mode::Auto => Mode::Auto,
                 cli::Mode::Mq => Mode::Mq,
                 cli::Mode::Sq => Mode::Sq,
                 cli::Mode::SqSplit => Mode::SqSplit,
                 cli::Mode::None => Mode::None,
             },
-            like_perftune: typed.like.is_some(),
-            rx_queues: typed.rx_queues,
-            arfs: typed.arfs,
-            write_back_cache: typed.write_cache.map(|cache| cache == WriteCache::Back),
-            ring: typed.ring,
-            coalesce_us: typed.coalesce,
-            tcp_memory_share: typed.tcp_memory,
-            clock: typed.clock,
-            only: typed.only.clone(),
-            except: typed.except.clone(),
+            like_perftune: arguments.like.is_some(),
+            rx_queues: arguments.rx_queues,
+            arfs: arguments.arfs,
+            write_back_cache: arguments.write_cache.map(|cache| cache == WriteCache::Back),
+            ring: arguments.ring,
+            coalesce_us: arguments.coalesce,
+            tcp_memory_share: arguments.tcp_memory,
+            clock: arguments.clock,
+            only: arguments.only.clone(),
+            except: arguments.except.clone(),
         }
     }
 }

@@ -104,8 +104,8 @@ pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
     text
 }
 
-/// Returns the applied tunings. `all`: a line for every setting, otherwise only for those that are not
-/// in force.
+/// Returns the applied tunings. `all`: a line for every setting, otherwise only for those that are
+/// not in force.
 pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> String {
     if tunings.is_empty() {
         return "no tuning is applied\n".into();

@@ -12,8 +12,12 @@ use crate::cli::TunePersist;
 use crate::exit::{Exit, exit_error, plan_error};
 use crate::terminal::style;
 
-pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    if typed.remove {
+pub(crate) fn run(
+    arguments: &TunePersist,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    if arguments.remove {
         let removed = tare_tune::remove(state).map_err(persist_error)?;
         for path in &removed {
             writeln!(out, "removed {}", path.display())?;
@@ -25,12 +29,12 @@ pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> any
     }
     let tare = std::env::current_exe().context("cannot find the file of this program")?;
     let state = std::path::absolute(state)?;
-    if typed.print {
+    if arguments.print {
         write!(out, "{}", tare_tune::unit(&tare, &state))?;
         return Ok(Exit::Success);
     }
     let units = Units::of_host().map_err(persist_error)?;
-    let options = Options::from(&typed.plan);
+    let options = Options::from(&arguments.plan);
     tare_tune::persist(&LiveHost::new("/"), &state, &options, &tare, &units)
         .map_err(persist_error)?;
     writeln!(

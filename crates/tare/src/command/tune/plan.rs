@@ -9,16 +9,16 @@ use crate::cli::TunePlan;
 use crate::exit::Exit;
 use crate::terminal::style;
 
-pub(crate) fn run(typed: &TunePlan, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let options = Options::from(&typed.plan);
-    let snapshot = options::snapshot(typed.snapshot.as_ref())?;
+pub(crate) fn run(arguments: &TunePlan, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let options = Options::from(&arguments.plan);
+    let snapshot = options::snapshot(arguments.snapshot.as_ref())?;
     let plan = options::plan_host(&snapshot, &options)?;
-    if typed.json {
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&plan)?)?;
         return Ok(Exit::Success);
     }
-    write!(out, "{}", table::plan(&plan, typed.long, style()))?;
-    if plan.changes().next().is_some() && typed.snapshot.is_none() && !options.like_perftune {
+    write!(out, "{}", table::plan(&plan, arguments.long, style()))?;
+    if plan.changes().next().is_some() && arguments.snapshot.is_none() && !options.like_perftune {
         writeln!(
             out,
             "\nNothing was changed. tare tune apply makes these changes; revert undoes them."

@@ -11,9 +11,13 @@ use crate::cli::TuneStatus;
 use crate::exit::Exit;
 use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneStatus, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneStatus,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let tunings = status(&LiveHost::new("/"), state).map_err(tune_error)?;
-    if typed.json {
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "tunings": tunings }))?)?;
     } else {
         write!(out, "{}", outcome::tunings(&tunings, true, style()))?;

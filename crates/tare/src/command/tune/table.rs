@@ -176,8 +176,8 @@ fn summary(changes: usize, right: usize) -> String {
     }
 }
 
-/// Groups items into lines. Without `long`, successive items that differ only in queue and value share
-/// a line.
+/// Groups items into lines. Without `long`, successive items that differ only in queue and value
+/// share a line.
 fn grouped<'a>(items: impl Iterator<Item = &'a Item>, long: bool) -> Vec<Vec<&'a Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
@@ -205,7 +205,8 @@ fn share_line(a: &Item, b: &Item) -> bool {
         && a.owner == b.owner
 }
 
-/// Returns the current and the wanted value: masks as lists of CPUs, numbers of interrupts as ranges.
+/// Returns the current and the wanted value: masks as lists of CPUs, numbers of interrupts as
+/// ranges.
 fn values(item: &Item) -> (String, String) {
     let (now, wanted, form) = match &item.action {
         Action::Change(Change { key: Key::IrqbalanceBans, now, wanted, .. }) => {
@@ -226,8 +227,8 @@ fn values(item: &Item) -> (String, String) {
     (show(now), show(wanted))
 }
 
-/// Returns `24 25 26 30` as `24-26,30`. Numbers of 4,096 or more, which few hosts have, stay as they
-/// are.
+/// Returns `24 25 26 30` as `24-26,30`. Numbers of 4,096 or more, which few hosts have, stay as
+/// they are.
 fn ranges(numbers: &str) -> String {
     match CpuSet::parse_list(&numbers.split_whitespace().collect::<Vec<_>>().join(",")) {
         Ok(set) if set.is_empty() => "none".into(),

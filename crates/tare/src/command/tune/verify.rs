@@ -15,11 +15,15 @@ use crate::signals;
 use crate::stream::Errors;
 use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneVerify,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let store = LiveHost::new("/");
     let mut verification = verify(&store, state).map_err(tune_error)?;
     let mut load = None;
-    if let Some(after) = typed.after.filter(|_| !verification.tunings.is_empty()) {
+    if let Some(after) = arguments.after.filter(|_| !verification.tunings.is_empty()) {
         let before = store.snapshot();
         if !wait(after)? {
             return Ok(Exit::Interrupted);
@@ -29,7 +33,7 @@ pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyh
     }
     let moved = load.as_ref().is_some_and(|load| !load.moved.is_empty());
     let in_force = verification.is_in_force() && !moved;
-    if typed.json {
+    if arguments.json {
         let all = json!({ "in_force": in_force, "now": verification, "load": load });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
     } else {

@@ -25,8 +25,8 @@ pub(super) fn pressed() -> Vec<Key> {
     parse(&bytes[..count])
 }
 
-/// Parses the bytes of a terminal, and drops those without an action. Ctrl-C is normally a signal, but
-/// some terminals send it as a byte.
+/// Parses the bytes of a terminal, and drops those without an action. Ctrl-C is normally a signal,
+/// but some terminals send it as a byte.
 fn parse(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((first, rest)) = bytes.split_first() {
@@ -52,8 +52,8 @@ fn parse(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// Parses what follows an escape byte: a cursor key (`[A` or `OA`), another sequence, or nothing, which
-/// is the Escape key.
+/// Parses what follows an escape byte: a cursor key (`[A` or `OA`), another sequence, or nothing,
+/// which is the Escape key.
 fn sequence(bytes: &[u8]) -> (Option<Key>, &[u8]) {
     let [b'[' | b'O', rest @ ..] = bytes else { return (Some(Key::Close), bytes) };
     // Parameters (digits and semicolons) precede the final letter.

@@ -97,9 +97,10 @@ pub(super) fn open() -> Result<Rect, ScreenError> {
 pub(crate) fn restore() {
     let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(saved) = saved {
-        // Written directly, as another thread may hold the lock of a buffer. Failures do not matter.
+        // Written directly, as another thread may hold the lock of a buffer. Failures do not
+        // matter.
         rustix::io::write(stderr(), LEAVE).ok();
-        // Keys typed for the screen must not reach the shell.
+        // Keys arguments for the screen must not reach the shell.
         tcflush(stdin(), QueueSelector::IFlush).ok();
         tcsetattr(stdin(), OptionalActions::Now, &saved).ok();
     }

@@ -1,5 +1,6 @@
-//! Derives the study that a proof weighs: the baseline, and one environment as it is, with the flags
-//! of `tare tune flags`, with a tuned host in addition, and with each group of knobs alone. Pure.
+//! Derives the study that a proof weighs: the baseline, and one environment as it is, with the
+//! flags of `tare tune flags`, with a tuned host in addition, and with each group of knobs alone.
+//! Pure.
 
 use anyhow::{anyhow, bail};
 use tare_lab::environment::EnvironmentSpec;
@@ -86,8 +87,8 @@ fn choose<'s>(
     Ok((baseline, chosen))
 }
 
-/// Returns the environment with the flags of `tare tune flags` as layers: the host's network, pinned
-/// CPUs, and io_uring allowed. A plain process has no filter to relax.
+/// Returns the environment with the flags of `tare tune flags` as layers: the host's network,
+/// pinned CPUs, and io_uring allowed. A plain process has no filter to relax.
 fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
     let security = match spec.security {
         Security::Default => Security::DefaultWithIoUring,

@@ -1,6 +1,6 @@
-//! `tare tune prove`: weighs an environment as it is, with its flags, and with a tuned host, in turns,
-//! and reports what each group of knobs gains. The host is left as it was found, unless
-//! `--keep-only-proven` keeps the proven groups.
+//! `tare tune prove`: weighs an environment as it is, with its flags, and with a tuned host,
+//! interleaved, and reports what each group of knobs gains. The host is left as it was found,
+//! unless `--keep-only-proven` keeps the proven groups.
 
 mod derive;
 
@@ -22,25 +22,29 @@ use crate::command::report;
 use crate::exit::{Exit, ExitWith};
 use crate::{cleanup, live, serve, signals};
 
-pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneProve,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     if !rustix::process::geteuid().is_root() {
         return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = study::read(&typed.study, false)?;
-    let seed = study::seed(typed.seed, &study);
+    let (study, original) = study::read(&arguments.study, false)?;
+    let seed = study::seed(arguments.seed, &study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
-    let options = Options::from(&typed.plan);
+    let options = Options::from(&arguments.plan);
     let mut tuning = StudyTuning::prepare(state, &options, study.schedule.kind)?;
     let groups = tuning.choice.groups();
     let mut derived =
-        derive::derive(&study, typed.environment.as_deref(), &groups).exit_with(Exit::Input)?;
+        derive::derive(&study, arguments.environment.as_deref(), &groups).exit_with(Exit::Input)?;
     // The first environment is the baseline, the second the one to tune.
     tuning.proof_of = derived.environments.get(1).map(|spec| spec.name.clone());
-    study::limit(&mut derived, typed.rounds, typed.budget);
+    study::limit(&mut derived, arguments.rounds, arguments.budget);
     let text = derive::text(&derived, &study.name, &original);
-    let path = match &typed.output {
+    let path = match &arguments.output {
         Some(path) => path.clone(),
         None => free_path(Path::new(&format!("{}.tare", derived.name))),
     };
@@ -54,9 +58,9 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
         plan_options: options,
         facts: Vec::new(),
         samples: None,
-        destroy: typed.destroy.destroy_data_on.clone(),
-        progress: typed.show.progress,
-        page: serve::listen(typed.show.page.serve)?,
+        destroy: arguments.destroy.destroy_data_on.clone(),
+        progress: arguments.show.progress,
+        page: serve::listen(arguments.show.page.serve)?,
     };
     if config.is_fake()? {
         return Err(anyhow::anyhow!(
@@ -69,10 +73,10 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
     cleanup::warn_left(&left);
     let kept = match ending {
         Ending::Interrupted => Vec::new(),
-        _ if typed.keep_only_proven => keep_proven(&config.record, &tuning, state)?,
+        _ if arguments.keep_only_proven => keep_proven(&config.record, &tuning, state)?,
         _ => Vec::new(),
     };
-    print(typed, &config.record, &tuning, &kept, out)?;
+    print(arguments, &config.record, &tuning, &kept, out)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
@@ -80,8 +84,8 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
     })
 }
 
-/// Applies the changes of the groups that were proven to help, to stay. Returns the groups with their
-/// numbers of settings.
+/// Applies the changes of the groups that were proven to help, to stay. Returns the groups with
+/// their numbers of settings.
 fn keep_proven(
     record: &Path,
     tuning: &StudyTuning,
@@ -111,8 +115,8 @@ fn keep_proven(
     Ok(groups.iter().filter_map(count).collect())
 }
 
-/// Returns the items of the proven groups. A proof of all groups together proves none of them, unless
-/// there is only one.
+/// Returns the items of the proven groups. A proof of all groups together proves none of them,
+/// unless there is only one.
 fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
     let named = |name: &str| proven.iter().any(|proven| proven == name);
     let whole = groups.len() == 1 && named("all");
@@ -121,7 +125,7 @@ fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
 
 /// Prints the result, and which changes were kept and restored.
 fn print(
-    typed: &TuneProve,
+    arguments: &TuneProve,
     record: &Path,
     tuning: &StudyTuning,
     kept: &[(String, usize)],
@@ -134,8 +138,8 @@ fn print(
         .filter(|name| kept.iter().all(|(kept, _)| kept != name))
         .collect();
     let mut printed = Vec::new();
-    report::present(record, None, typed.json, &mut printed)?;
-    if typed.json {
+    report::present(record, None, arguments.json, &mut printed)?;
+    if arguments.json {
         let mut json: serde_json::Value = serde_json::from_slice(&printed)?;
         let kept: Vec<&str> = kept.iter().map(|(group, _)| group.as_str()).collect();
         json["host_tuning_left"] = json!({ "kept": kept, "put_back": restored });
@@ -148,7 +152,7 @@ fn print(
         lines.push(format!("kept: {group}, {settings} settings; tare tune revert undoes them"));
     }
     if !restored.is_empty() {
-        let why = if typed.keep_only_proven { ": not proven to help" } else { "" };
+        let why = if arguments.keep_only_proven { ": not proven to help" } else { "" };
         lines.push(format!("restored: {}{why}", restored.join(", ")));
     }
     for line in lines {

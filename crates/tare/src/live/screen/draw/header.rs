@@ -146,7 +146,7 @@ pub(super) fn help(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     }
     let words = [
         "Keys are read between slices: this screen does nothing while one is measured.",
-        "A second Ctrl-C ends the program at once; tare clean then removes what is left.",
+        "A second Ctrl-C ends the program at once; tare clean removes the rest.",
     ];
     for line in words {
         y += 1;

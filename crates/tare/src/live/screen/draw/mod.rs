@@ -1,12 +1,12 @@
 //! Draws the state onto a buffer of any size. Pure.
 //!
-//! Layout from the top: progress, costs, the last slices of each environment, doubts, the last lines
-//! of the run, the keys. If not everything fits, lists are cut: costs start with the control and then
-//! the highest, and scroll. Below 60 columns or 16 rows there is a short form.
+//! Layout from the top: progress, costs, the last slices of each environment, doubts, the last
+//! lines of the run, the keys. If not everything fits, lists are cut: costs start with the control
+//! and then the highest, and scroll. Below 60 columns or 16 rows there is a short form.
 
+mod costs;
 mod doubts;
 mod header;
-mod ladder;
 mod slices;
 mod text;
 
@@ -53,8 +53,8 @@ impl Theme {
         self.with(self.bold(), Color::Yellow)
     }
 
-    /// Returns the style of a cost, as in the report: red for a claimed loss, green for a gain, dim for
-    /// neither.
+    /// Returns the style of a cost, as in the report: red for a claimed loss, green for a gain, dim
+    /// for neither.
     fn verdict(self, verdict: Verdict) -> Style {
         match verdict {
             Verdict::Loss => self.with(self.bold(), Color::Red),
@@ -91,8 +91,8 @@ impl<'a> DrawContext<'a> {
         Self { state, now, theme, ladder, rows, names }
     }
 
-    /// Returns the environments that fit into these rows, and how many are hidden. If not all fit, the
-    /// control comes first, then the highest costs, from the scroll position on.
+    /// Returns the environments that fit into these rows, and how many are hidden. If not all fit,
+    /// the control comes first, then the highest costs, from the scroll position on.
     fn cut(&self, rows: u16) -> (Vec<usize>, usize) {
         let (rows, all) = (usize::from(rows), self.rows.len());
         if all <= rows {
@@ -109,11 +109,11 @@ impl<'a> DrawContext<'a> {
     /// Returns the sort key if not all environments fit; the highest comes first.
     fn rank(&self, index: usize) -> f64 {
         let name = &self.state.environments[index].name;
-        let rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
-        match rungs.into_iter().find(|rung| rung.environment == *name) {
-            Some(rung) if rung.control => f64::INFINITY,
-            Some(rung) if rung.verdict == Verdict::Baseline => f64::MIN,
-            Some(rung) => rung.cost.map_or(-1e9, |cost| cost.value),
+        let rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        match rows.into_iter().find(|row| row.environment == *name) {
+            Some(row) if row.control => f64::INFINITY,
+            Some(row) if row.verdict == Verdict::Baseline => f64::MIN,
+            Some(row) => row.cost.map_or(-1e9, |cost| cost.value),
             None => f64::NEG_INFINITY,
         }
     }
@@ -126,7 +126,7 @@ pub(super) fn draw(state: &State, now: Duration, theme: Theme, area: Rect, buffe
     if area.width < 60 || area.height < 16 {
         let rows = header::short(&context, rest, buffer);
         take(&mut rest, rows);
-        ladder::short(&context, rest, buffer);
+        costs::short(&context, rest, buffer);
         return;
     }
     let rows = header::draw(&context, rest, buffer);
@@ -135,7 +135,7 @@ pub(super) fn draw(state: &State, now: Duration, theme: Theme, area: Rect, buffe
     header::keys(&context, footer, buffer);
     rest.height -= 1;
     match state.view {
-        View::Costs => costs(&context, rest, buffer),
+        View::Costs => draw_costs(&context, rest, buffer),
         View::Doubts => doubts::all(&context, rest, buffer),
         View::Help => header::help(&context, rest, buffer),
     }
@@ -150,7 +150,7 @@ fn take(area: &mut Rect, rows: u16) -> Rect {
     taken
 }
 
-fn costs(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
+fn draw_costs(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     let mut rest = area;
     let all = u16::try_from(context.rows.len()).unwrap_or(u16::MAX);
     let advice = area.height + 3 >= ROWS_FOR_ADVICE;
@@ -169,7 +169,7 @@ fn costs(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     let ladder = all.saturating_add(2).min(lists.saturating_sub(slices_min).max(5));
     let slices = if measured { all.saturating_add(1) } else { 0 };
     let slices = slices.min(lists.saturating_sub(ladder));
-    ladder::draw(context, take(&mut rest, ladder), buffer);
+    costs::draw(context, take(&mut rest, ladder), buffer);
     slices::draw(context, take(&mut rest, slices), buffer);
     // Rows that the lists do not need go to doubts, then to lines.
     let spare = rest.height.saturating_sub(doubts + lines);

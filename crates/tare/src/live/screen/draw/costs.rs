@@ -1,4 +1,5 @@
-//! Draws the costs with their intervals on a common scale, with zero and the noise of the A/A control.
+//! Draws the costs with their intervals on a common scale, with zero and the noise of the A/A
+//! control.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -21,9 +22,11 @@ pub(super) fn draw(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     }
     rule(area, area.y, &heading(context), context.theme, buffer);
     let (shown, hidden) = context.cut(area.height.saturating_sub(2));
-    let words =
-        context.rows.iter().filter_map(|index| context.rung(&context.state.environments[*index]));
-    let words = words.map(|rung| columns(&words_of(rung))).max().unwrap_or(0);
+    let words = context
+        .rows
+        .iter()
+        .filter_map(|index| context.cost_row(&context.state.environments[*index]));
+    let words = words.map(|row| columns(&cost_text(row))).max().unwrap_or(0);
     let words = words.clamp(WORDS_MIN, WORDS_MAX.min(area.width / 3 + 4));
     let from = area.x + 2 + context.names + 2;
     let scale = area.width.saturating_sub(2 + context.names + 2 + words + 2).min(SCALE_MAX);
@@ -34,14 +37,14 @@ pub(super) fn draw(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     for index in shown {
         let environment = &context.state.environments[index];
         context.name(environment, area, y, buffer);
-        match (&context.ladder, context.rung(environment)) {
-            (Some(ladder), Some(rung)) => {
-                let style = context.theme.verdict(rung.verdict);
-                for (at, c) in (0..scale).zip(bar(ladder, rung, scale)) {
+        match (&context.ladder, context.cost_row(environment)) {
+            (Some(ladder), Some(row)) => {
+                let style = context.theme.verdict(row.verdict);
+                for (at, c) in (0..scale).zip(bar(ladder, row, scale)) {
                     let style = if "░│".contains(c) { context.theme.dim() } else { style };
                     put(buffer, area, from + at, y, c.encode_utf8(&mut [0; 4]), style);
                 }
-                put(buffer, area, from + scale + 2, y, &words_of(rung), style);
+                put(buffer, area, from + scale + 2, y, &cost_text(row), style);
             }
             _ => {
                 put(buffer, area, from, y, &status(&environment.status), context.theme.dim());
@@ -63,9 +66,9 @@ pub(super) fn short(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) 
         let environment = &context.state.environments[index];
         context.name(environment, area, y, buffer);
         let x = area.x + 2 + context.names + 1;
-        match context.rung(environment) {
-            Some(rung) => {
-                put(buffer, area, x, y, &words_of(rung), context.theme.verdict(rung.verdict))
+        match context.cost_row(environment) {
+            Some(row) => {
+                put(buffer, area, x, y, &cost_text(row), context.theme.verdict(row.verdict))
             }
             None => put(buffer, area, x, y, &status(&environment.status), context.theme.dim()),
         };
@@ -77,9 +80,9 @@ pub(super) fn short(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) 
 }
 
 impl DrawContext<'_> {
-    fn rung(&self, environment: &Environment) -> Option<&LadderRow> {
-        let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
-        rungs.find(|rung| rung.environment == environment.name)
+    fn cost_row(&self, environment: &Environment) -> Option<&LadderRow> {
+        let mut rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        rows.find(|row| row.environment == environment.name)
     }
 
     /// Draws the name of an environment, marked while its slice runs.
@@ -94,9 +97,9 @@ impl DrawContext<'_> {
     }
 }
 
-fn words_of(rung: &LadderRow) -> String {
-    let tag = if rung.control { "A/A " } else { "" };
-    format!("{tag}{}", rung.text)
+fn cost_text(row: &LadderRow) -> String {
+    let tag = if row.control { "A/A " } else { "" };
+    format!("{tag}{}", row.text)
 }
 
 fn heading(context: &DrawContext<'_>) -> String {
@@ -131,7 +134,7 @@ fn axis(ladder: &Ladder, scale: u16) -> String {
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
+fn bar(ladder: &Ladder, row: &LadderRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;
@@ -141,10 +144,10 @@ fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
         bar[at(-noise)..=at(noise)].fill('░');
     }
     bar[at(0.0)] = '│';
-    if rung.verdict == Verdict::Baseline {
+    if row.verdict == Verdict::Baseline {
         bar[at(0.0)] = '◆';
     }
-    let Some(cost) = rung.cost else { return bar };
+    let Some(cost) = row.cost else { return bar };
     let (low, high) = (at(cost.low), at(cost.high));
     if cost.is_bounded() && low < high {
         bar[low..=high].fill('─');
