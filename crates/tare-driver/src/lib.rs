@@ -13,6 +13,7 @@ use tare_std::cpus::CpuSet;
 
 mod built_in;
 mod cassandra_stress;
+pub mod doctor;
 pub mod fio;
 mod java;
 mod latte;

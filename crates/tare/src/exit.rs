@@ -1,29 +1,31 @@
-//! Exit codes, and how an error becomes one line.
+//! Exit codes, and errors printed as one line.
 
 use std::io::Write;
 use std::process::ExitCode;
 
+use tare_tune::plan::PlanError;
+
 use crate::stream;
 
-/// What the program's exit code says. Documented in docs/reference/exit-codes.md.
+/// The exit codes of the program. Documented in docs/reference/exit-codes.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// The command did what it was asked.
+    /// The command succeeded.
     Success = 0,
-    /// The command failed: the message says what, on what, why and what to do.
+    /// The command failed. The message says what failed, on what, why, and what to do.
     Failure = 1,
-    /// The command line makes no sense.
+    /// The command line is invalid.
     Usage = 2,
-    /// A file that was given (study, record) cannot be used.
+    /// An input file (study, record) cannot be used.
     Input = 3,
-    /// This host lacks something that was asked for: root, a runtime, a tool, a free port.
+    /// This host lacks something that the command needs: root, a runtime, a tool, a free port.
     Host = 4,
-    /// What was asked of the system cannot be kept: the objective of `tare load --find-max`.
-    Unkept = 5,
-    /// Ended by Ctrl-C or SIGTERM; what was measured until then is in the record.
+    /// The system cannot meet the objective of `tare load --find-max` at any rate.
+    ObjectiveMissed = 5,
+    /// Ctrl-C or SIGTERM stopped the command. The record holds what was measured before.
     Interrupted = 130,
-    /// Standard output or standard error was closed by its reader (`tare report | head`). Shells
-    /// report the same for a program that SIGPIPE ends.
+    /// The reader of standard output or standard error closed it (`tare report | head`). Shells
+    /// report the same code for a program that SIGPIPE ended.
     OutputClosed = 141,
 }
 
@@ -34,7 +36,7 @@ impl Exit {
         Self::Usage,
         Self::Input,
         Self::Host,
-        Self::Unkept,
+        Self::ObjectiveMissed,
         Self::Interrupted,
         Self::OutputClosed,
     ];
@@ -48,41 +50,50 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// An error with the exit code that it asks for. Wraps errors where the command knows better than
-/// `Exit::Failure`.
+/// An error with its exit code, for errors whose code is not `Exit::Failure`.
 #[derive(Debug)]
-pub struct Coded {
+pub struct ExitError {
     pub exit: Exit,
     source: anyhow::Error,
 }
 
-impl std::fmt::Display for Coded {
+impl std::fmt::Display for ExitError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:#}", self.source)
     }
 }
 
-impl std::error::Error for Coded {}
+impl std::error::Error for ExitError {}
 
-/// Gives the error of a result an exit code.
+/// Sets the exit code of a result's error.
 pub trait ExitWith<T> {
     fn exit_with(self, exit: Exit) -> anyhow::Result<T>;
 }
 
 impl<T, E: Into<anyhow::Error>> ExitWith<T> for Result<T, E> {
     fn exit_with(self, exit: Exit) -> anyhow::Result<T> {
-        self.map_err(|error| coded(error, exit))
+        self.map_err(|error| exit_error(error, exit))
     }
 }
 
-/// An error with an exit code.
-pub fn coded(error: impl Into<anyhow::Error>, exit: Exit) -> anyhow::Error {
-    anyhow::Error::new(Coded { exit, source: error.into() })
+/// Returns an error with an exit code.
+pub fn exit_error(error: impl Into<anyhow::Error>, exit: Exit) -> anyhow::Error {
+    anyhow::Error::new(ExitError { exit, source: error.into() })
 }
 
-/// The exit code of a command that has ended. Its output is flushed, and its error printed, first.
+/// Adds the exit code to an error of the planner.
+pub(crate) fn plan_error(error: PlanError) -> anyhow::Error {
+    let exit = match error {
+        PlanError::UnknownKnob { .. } => Exit::Usage,
+        PlanError::Topology(_) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    exit_error(error, exit)
+}
+
+/// Flushes the output of a command that has ended, prints its error, and returns its exit code.
 pub fn of(result: anyhow::Result<Exit>) -> Exit {
-    // A failure is noted by the stream itself.
+    // The stream itself records a failure.
     let _ = stream::Output.flush();
     let exit = match result {
         _ if stream::is_closed() => Exit::OutputClosed,
@@ -95,6 +106,6 @@ pub fn of(result: anyhow::Result<Exit>) -> Exit {
 /// Prints the error chain as one line on stderr and returns its exit code.
 fn report(error: &anyhow::Error) -> Exit {
     stream::say(&format!("tare: {error:#}"));
-    let coded = error.chain().find_map(|cause| cause.downcast_ref::<Coded>());
-    coded.map_or(Exit::Failure, |coded| coded.exit)
+    let exit_error = error.chain().find_map(|cause| cause.downcast_ref::<ExitError>());
+    exit_error.map_or(Exit::Failure, |error| error.exit)
 }

@@ -1,10 +1,13 @@
-//! The program: arguments, exit codes, and one file per command. The only place that knows clap and
+//! The program: arguments, exit codes, and one file per command. No other crate uses clap or
 //! anyhow. Results go to `out` (stdout), progress and logs to stderr.
 #![forbid(unsafe_code)]
 
+mod campaign;
+mod cleanup;
 pub mod cli;
 mod command;
 pub mod exit;
+mod inside;
 mod live;
 mod registry;
 mod serve;
@@ -22,7 +25,7 @@ use exit::Exit;
 /// Runs one command.
 ///
 /// # Errors
-/// Everything that stops the command; `exit::report` turns it into one line and an exit code.
+/// Any error that stops the command; `exit::of` prints it and returns its exit code.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &arguments.command {
         Command::Weigh(options) => command::weigh::run(options, &arguments.state, out),

@@ -1,5 +1,5 @@
-//! Everything that can be plugged in, in one place: the words that a study may use, what crates
-//! check on a host and clean, and the kinds of journal entries that they own.
+//! Everything that can be plugged in: the words that a study may use, the checks and cleanups of
+//! each crate, and the kinds of journal entries that they own.
 
 use tare_host::housekeeping::Housekeeping;
 use tare_host::undo::KnownKinds;
@@ -7,20 +7,20 @@ use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 use tare_tune::plan::Group;
 
-/// What `tare doctor` and `tare clean` ask, in the order of the output.
+/// What `tare doctor` and `tare clean` run, in the order of the output.
 pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
     tare_host::housekeeping::HOUSEKEEPING,
     tare_tune::HOUSEKEEPING,
     tare_env::doctor::HOUSEKEEPING,
     tare_system::doctor::HOUSEKEEPING,
-    crate::command::doctor::DRIVERS,
+    tare_driver::doctor::HOUSEKEEPING,
     tare_probe::doctor::HOUSEKEEPING,
 ];
 
-/// The kinds of journal entries besides those of `tare-host`.
+/// The kinds of journal entries in addition to those of `tare-host`.
 pub(crate) const KINDS: KnownKinds = tare_env::undo::KINDS;
 
-/// The words of a study, from the `ALL` lists of the crates.
+/// Returns the words of a study, from the `ALL` lists of the crates.
 pub(crate) fn vocabulary() -> Vocabulary {
     let options = |options: &[(&str, &str)]| -> Vec<KnownOption> {
         let free = |(name, _): &(&str, &str)| KnownOption { name: (*name).into(), values: vec![] };
@@ -39,7 +39,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
         name: driver.name.into(),
         options: options_of(driver.options),
     };
-    // One that cannot be read is unknown; the tests read them all.
+    // A workload that cannot be read is unknown; the tests of tare-load read them all.
     let workload = |shipped: &tare_load::workload::shipped::Shipped| {
         Some(KnownWorkload { name: shipped.name.into(), rows: shipped.read().ok()?.rows })
     };

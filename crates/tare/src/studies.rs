@@ -1,6 +1,6 @@
 //! The studies that ship inside the program.
 
-/// Name and text of each, as in `studies/`.
+/// Their names and texts, as in `studies/`.
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
@@ -16,7 +16,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 
-/// The text of a shipped study.
+/// Returns the text of a shipped study.
 pub(crate) fn find(name: &str) -> Option<&'static str> {
     ALL.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
@@ -26,9 +26,9 @@ mod tests {
     use super::*;
     use crate::registry;
 
-    /// Every study that ships is listed, is called like its file, and is valid with its quick part.
+    /// Every shipped study is listed under the name of its file, and is valid.
     #[test]
-    fn every_study_that_ships_is_valid() {
+    fn shipped_studies_are_valid() {
         let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies");
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
         let mut files: Vec<String> =
@@ -44,7 +44,6 @@ mod tests {
         }
     }
 
-    /// Who asks for the quick part asks for minutes.
     #[test]
     fn quick_parts_take_at_most_ten_minutes() {
         for (name, text) in ALL.iter().filter(|(_, text)| text.contains("\n[quick]")) {

@@ -1,26 +1,41 @@
-//! Asking a person for something that must not be seen.
+//! The user's terminal: its colour and width, and input that it does not show.
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use tare_report::terminal::Style;
 
 use crate::stream::Errors;
 
-/// Reads one line of standard input. A terminal is asked with `prompt`, and does not show what is
-/// typed; afterwards it is as it was.
+/// Returns colour and width of the terminal on standard output; plain and 160 columns without one.
+pub(crate) fn style() -> Style {
+    const WIDTH_DEFAULT: u16 = 160;
+    let terminal = io::stdout().is_terminal();
+    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
+    let width = size.map(|size| size.ws_col).filter(|width| terminal && *width > 0);
+    Style {
+        colour: terminal && !no_colour,
+        width: width.unwrap_or(WIDTH_DEFAULT),
+        ..Style::default()
+    }
+}
+
+/// Reads one line of standard input. On a terminal, `prompt` is printed first and what is arguments
+/// is not shown.
 pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     let input = io::stdin();
     let hidden = match input.is_terminal() {
         true => {
             write!(Errors, "{prompt}")?;
-            Some(Hidden::begin()?)
+            Some(EchoOff::start()?)
         }
         false => None,
     };
     let mut line = String::new();
     let read = input.lock().read_line(&mut line);
     if hidden.is_some() {
-        // The end of the line was not shown either.
+        // The terminal did not show the end of the line either.
         writeln!(Errors)?;
     }
     drop(hidden);
@@ -29,11 +44,11 @@ pub(crate) fn read_secret(prompt: &str) -> io::Result<String> {
     Ok(line)
 }
 
-/// A terminal that does not show what is typed, until this is dropped.
-struct Hidden(Termios);
+/// Keeps the terminal from showing what is arguments, until dropped.
+struct EchoOff(Termios);
 
-impl Hidden {
-    fn begin() -> io::Result<Self> {
+impl EchoOff {
+    fn start() -> io::Result<Self> {
         let before = tcgetattr(io::stdin())?;
         let mut hidden = before.clone();
         hidden.local_modes.remove(LocalModes::ECHO);
@@ -42,9 +57,9 @@ impl Hidden {
     }
 }
 
-impl Drop for Hidden {
+impl Drop for EchoOff {
     fn drop(&mut self) {
-        // A terminal that has gone needs nothing put back.
+        // A terminal that is gone needs no restoring.
         let _ = tcsetattr(io::stdin(), OptionalActions::Flush, &self.0);
     }
 }

@@ -150,7 +150,7 @@ fn a_search_keeps_its_runs_when_the_server_disappears() {
     assert_eq!(output.status.code(), Some(1), "{report} {text}");
     assert!(report["runs"].as_array().is_some_and(|runs| !runs.is_empty()), "{report}");
     assert!(report["error"].is_string() && report["is_unfinished"] == true, "{report}");
-    assert!(text.lines().any(|line| line.starts_with("tare: the search did not end: ")), "{text}");
+    assert!(text.lines().any(|line| line.starts_with("tare: the search failed: ")), "{text}");
 }
 
 #[test]
@@ -165,12 +165,12 @@ fn unusable_files_have_their_exit_code() {
         let message = failure(&command.output().expect("the program starts"), exit);
         assert!(message.contains(expect), "{words:?}: {message}");
     };
-    check(&["--user", "ann"], 2, "give --password-file");
-    check(&["--user", "ann", "--password-file", &empty], 3, "holds no password");
+    check(&["--user", "ann"], 2, "pass --password-file");
+    check(&["--user", "ann", "--password-file", &empty], 3, "write the password there");
     check(&["--user", "ann", "--password-file", "/nowhere"], 3, "cannot read the password");
     check(&["--tls-ca", &empty], 3, "cannot read the trusted authorities");
     check(&["--tls-ca", "/nowhere"], 3, "cannot read the trusted authorities in /nowhere");
-    check(&["--tls-name", "db"], 2, "say whom to trust");
+    check(&["--tls-name", "db"], 2, "the authorities to trust");
     check(&["--workload", "/nowhere.toml"], 3, "cannot read the workload");
     check(&["--workload", "ycsb-z"], 2, "did you mean \"ycsb-");
     check(&["--hdr", "/nowhere/log.hdr"], 1, "cannot write the histogram log /nowhere/log.hdr");

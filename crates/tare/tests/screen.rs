@@ -222,7 +222,7 @@ fn q_stops_the_study_and_keeps_the_record() {
     run.press("x\x1b[15~d");
     run.wait_for("Doubts: ");
     run.press("?");
-    run.wait_for("draw everything again");
+    run.wait_for("redraw the screen");
     size(&run.slave, 30, 5);
     run.press("\x1b\x0c");
     run.wait_for("fake: measuring");
@@ -291,5 +291,5 @@ fn the_screen_needs_a_capable_terminal() {
     let here = tempfile::tempdir().unwrap();
     let output = run_in(here.path(), ["weigh", "fake", "--progress", "screen"]);
     assert!(output.status.success());
-    assert!(stderr(&output).contains("no screen: standard"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("cannot open the screen: standard"), "{}", stderr(&output));
 }

@@ -161,7 +161,7 @@ fn a_running_study_is_served_until_it_ends() {
     assert!(!last.contains("Not finished"), "{last}");
     let (said, code) = serving.end();
     assert_eq!(code, Some(0), "{said}");
-    assert!(said.contains("the study has ended, and with it the page"), "{said}");
+    assert!(said.contains("the study has ended, and its page is no longer served"), "{said}");
     let left = before.difference(&HostState::read());
     assert!(left.is_empty(), "the host is not as it was:\n{}", left.join("\n"));
 }

@@ -70,7 +70,7 @@ fn bad_input_gets_one_line_and_its_exit_code() {
     check(&["tune", "plan", "--ratio", "4"], 2, "5");
     check(&["tune", "apply", "--like", "perftune", "--yes"], 2, "only Tare's own plan");
     check(&["cpus", "1,15-17-31"], 2, "1-15,17-31");
-    check(&["cpus", "0-3", "minus"], 2, "no set follows");
+    check(&["cpus", "0-3", "minus"], 2, "no set after");
     check(&["tune", "revert", "--to", "t9999", "--state", "/nowhere"], 2, "no tuning \"t9999\"");
 }
 
@@ -172,7 +172,7 @@ fn disk_settings_are_applied_and_reverted() {
     fs::write(&nomerges, "1").expect("nomerges can be written");
     let verify = tune(&["verify"]);
     assert_eq!(verify.status.code(), Some(1), "{}", stdout(&verify));
-    assert!(stdout(&verify).contains("somebody changed it"), "{}", stdout(&verify));
+    assert!(stdout(&verify).contains("changed by another process"), "{}", stdout(&verify));
     let reverted = tune(&["revert"]);
     assert_eq!(reverted.status.code(), Some(1), "{}", stdout(&reverted));
     assert_eq!(fs::read_to_string(&nomerges).expect("it can be read").trim(), "1");

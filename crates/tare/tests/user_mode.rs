@@ -103,7 +103,7 @@ fn an_unusable_kernel_is_refused_before_the_start() {
     assert!(doctor.contains(REASON) && doctor.contains(REMEDY), "{doctor}");
     let list = stdout(&run(here, &["list", "runtimes"]));
     let line = list.lines().find(|line| line.contains(REASON)).unwrap_or_default();
-    assert!(line.contains("not here: vm:uml") && line.contains(REMEDY), "{list}");
+    assert!(line.contains("not on this host: vm:uml") && line.contains(REMEDY), "{list}");
 
     let refused = run(here, &["weigh", "needed.toml"]);
     let said = stderr(&refused);

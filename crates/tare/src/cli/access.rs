@@ -1,4 +1,4 @@
-//! How `tare load` reaches a database, and what it does when that fails.
+//! The options of `tare load` about connections and failures.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -10,12 +10,12 @@ use tare_load::access::{self, Login, Recovery, Tls, Trust, Version};
 use super::duration;
 use crate::exit::{Exit, ExitWith};
 
-/// Where a password is looked for that no file holds.
-const PASSWORD: &str = "TARE_PASSWORD";
+/// The environment variable of the password, read if there is no password file.
+const PASSWORD_VARIABLE: &str = "TARE_PASSWORD";
 
 #[derive(Debug, Args)]
 pub struct Access {
-    /// Where the database answers; of several nodes the first that answers tells the others
+    /// Address of the database, or of several nodes; the first that responds lists the others
     #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9042")]
     pub nodes: Vec<String>,
     /// Load the first node only, not the others of its data centre
@@ -27,43 +27,44 @@ pub struct Access {
     /// Compress with LZ4
     #[arg(long)]
     pub lz4: bool,
-    /// TLS: trust the certificates that an authority of this PEM file vouches for
+    /// TLS: trust certificates signed by an authority in this PEM file
     #[arg(long, value_name = "FILE", conflicts_with = "tls_insecure")]
     pub tls_ca: Option<PathBuf>,
-    /// TLS: trust any certificate, and so whoever stands between
+    /// TLS: trust any certificate, also that of an attacker on the network
     #[arg(long)]
     pub tls_insecure: bool,
-    /// TLS: the name that the server's certificate is for, if not HOST
+    /// TLS: name in the server's certificate, if it is not HOST
     #[arg(long, value_name = "NAME")]
     pub tls_name: Option<String>,
     /// Log in as this user; the password is in `--password-file` or in `TARE_PASSWORD`
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// The first line of this file is the password
+    /// File whose first line is the password
     #[arg(long, value_name = "FILE", requires = "user")]
     pub password_file: Option<PathBuf>,
-    /// Give an attempt up that has had no answer for so long; it may be retried
+    /// Give up an attempt without a response after this time; it may be retried
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub timeout: Option<Duration>,
-    /// Send an operation again, at most N times, that failed in a way that may pass
+    /// Retry an operation up to N times after a failure that may be temporary
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub retry: u8,
-    /// Send an operation a second time, over another connection, that has had no answer for so long
+    /// Send an operation a second time, on another connection, if there is no response after this
+    /// time
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub speculative: Option<Duration>,
-    /// Do without connections that broke, instead of making them again
+    /// Do not reopen broken connections
     #[arg(long)]
     pub no_reconnect: bool,
 }
 
 impl Access {
-    /// What the load generator wants to know of it, with the password.
+    /// Returns these options for the load generator, with the password.
     pub(crate) fn resolve(&self) -> anyhow::Result<access::Access> {
         let trust = match (&self.tls_ca, self.tls_insecure) {
             (Some(file), _) => Some(Trust::Authorities(file.clone())),
             (None, true) => Some(Trust::Anyone),
             (None, false) if self.tls_name.is_some() => {
-                let why = "--tls-name means TLS: say whom to trust by --tls-ca FILE as well";
+                let why = "--tls-name needs --tls-ca FILE, the authorities to trust";
                 return Err(anyhow::anyhow!(why)).exit_with(Exit::Usage);
             }
             (None, false) => None,
@@ -88,9 +89,11 @@ impl Access {
     fn login(&self, user: &str) -> anyhow::Result<Login> {
         let password = match &self.password_file {
             Some(file) => first_line(file).exit_with(Exit::Input)?,
-            None => std::env::var(PASSWORD)
+            None => std::env::var(PASSWORD_VARIABLE)
                 .with_context(|| {
-                    format!("no password for {user:?}: give --password-file or set {PASSWORD}")
+                    format!(
+                        "no password for {user:?}: pass --password-file or set {PASSWORD_VARIABLE}"
+                    )
                 })
                 .exit_with(Exit::Usage)?,
         };
@@ -103,7 +106,9 @@ fn first_line(file: &Path) -> anyhow::Result<String> {
         .with_context(|| format!("cannot read the password in {}", file.display()))?;
     match text.lines().next() {
         Some(line) if !line.is_empty() => Ok(line.into()),
-        _ => anyhow::bail!("the first line of {} holds no password", file.display()),
+        _ => {
+            anyhow::bail!("the first line of {} is empty; write the password there", file.display())
+        }
     }
 }
 
@@ -111,6 +116,6 @@ fn version(text: &str) -> Result<Version, String> {
     match text {
         "4" => Ok(Version::V4),
         "5" => Ok(Version::V5),
-        _ => Err("4 and 5 are spoken".into()),
+        _ => Err("the supported versions are 4 and 5".into()),
     }
 }

@@ -7,20 +7,20 @@ use tare_report::compare::PriceTag;
 
 #[derive(Debug, Args)]
 pub struct Compare {
-    /// The records, two or more; the others are compared with the first
+    /// The records, two or more; the first is the reference of the others
     #[arg(value_name = "FILE.tare", num_args = 2.., required = true)]
     pub records: Vec<PathBuf>,
-    /// What a record's machine costs (4.99/h, 3600EUR/month, 40000USD/year); the record by its
-    /// letter in the order given, its position, its file or its host's name. Once per record
+    /// Price of a record's machine (4.99/h, 3600EUR/month, 40000USD/year); the record is named by
+    /// its letter or position in the order given, its file, or its host. Once per record
     #[arg(long = "price", value_name = "A=4.99/h")]
     pub prices: Vec<PriceTag>,
-    /// Write the HTML page here (`-` for standard output)
+    /// Write the HTML page to this file (`-` for standard output)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
-    /// Print CSV, a line per figure and record
+    /// Print CSV, one line per figure and record
     #[arg(long, conflicts_with = "json")]
     pub csv: bool,
     /// Print Markdown for a pull request

@@ -1,4 +1,4 @@
-//! The command line of what looks at a database's data while no server runs.
+//! The command line of `tare db check`, `dump`, `snapshot` and `restore`.
 
 use std::path::PathBuf;
 
@@ -16,20 +16,21 @@ pub struct DbCheck {
 
 #[derive(Debug, Args)]
 pub struct DbCopy {
-    /// What is copied; no server may run on it
+    /// Directory to copy; no server may run on it
     #[arg(value_name = "FROM")]
     pub from: PathBuf,
-    /// The copy; it must not exist, and be on the same file system
+    /// Directory to create; it must not exist, and must be on the same file system
     #[arg(value_name = "TO")]
     pub to: PathBuf,
 }
 
 #[derive(Debug, Args)]
 pub struct DbDump {
-    /// The file; in its data directory values are printed with names and types, else as bytes
+    /// The table file; in its data directory, values are printed with names and types, else as
+    /// bytes
     #[arg(value_name = "FILE.table")]
     pub file: PathBuf,
-    /// Print JSON, an object a line
+    /// Print JSON, one object per line
     #[arg(long)]
     pub json: bool,
 }

@@ -9,27 +9,27 @@ use super::{RunInside, bytes, duration};
 
 #[derive(Debug, Args)]
 pub struct Disk {
-    /// A directory (a file is made in it, and removed), or a file or block device to read only
+    /// A directory (a file is created in it and removed), or a file or block device to read only
     #[arg(value_name = "PATH")]
     pub path: PathBuf,
-    /// Time for everything, such as 5m; at least 5s
+    /// Time for the whole measurement, such as 5m; at least 5s
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = budget)]
     pub budget: Duration,
-    /// Size of the file; without it 4G or a tenth of what is free, whichever is less
+    /// Size of the file [default: 4G or a tenth of the free space, whichever is less]
     #[arg(long, value_name = "BYTES", value_parser = size)]
     pub size: Option<u64>,
-    /// PATH is this block device: write over it, and destroy all data on it
+    /// Overwrite this block device, which must be PATH; all data on it is lost
     #[arg(long, value_name = "DEVICE")]
     pub destroy_data_on: Option<PathBuf>,
     #[command(flatten)]
     pub inside: RunInside,
-    /// Write Seastar's io_properties.yaml here (`-` for standard output)
+    /// Write Seastar's io_properties.yaml to this file (`-` for standard output)
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,
-    /// Measure read latency at 21 x 21 read and write rates, and draw it (.svg or .html)
-    #[arg(long, value_name = "FILE", value_parser = picture)]
+    /// Measure read latency at 21 x 21 read and write rates, and draw a map (.svg or .html)
+    #[arg(long, value_name = "FILE", value_parser = map_file)]
     pub map: Option<PathBuf>,
-    /// Seed of the offsets, the data and the order
+    /// Seed of offsets, data and order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Print the result as JSON
@@ -40,7 +40,7 @@ pub struct Disk {
 fn budget(text: &str) -> Result<Duration, String> {
     let budget = duration(text).map_err(|error| error.to_string())?;
     let enough = budget >= Duration::from_secs(5);
-    enough.then_some(budget).ok_or_else(|| "a budget is at least 5s".to_string())
+    enough.then_some(budget).ok_or_else(|| "the budget must be at least 5s".to_string())
 }
 
 fn size(text: &str) -> Result<u64, String> {
@@ -49,11 +49,11 @@ fn size(text: &str) -> Result<u64, String> {
     let enough = size >= least;
     enough
         .then_some(size)
-        .ok_or_else(|| format!("less than {} MiB fits into a device's cache", least >> 20))
+        .ok_or_else(|| format!("less than {} MiB fits into the cache of a device", least >> 20))
 }
 
-fn picture(text: &str) -> Result<PathBuf, String> {
+fn map_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let known = path.extension().is_some_and(|e| e == "svg" || e == "html");
-    known.then_some(path).ok_or_else(|| "a map is a .svg or an .html file".to_string())
+    known.then_some(path).ok_or_else(|| "the file of a map ends in .svg or .html".to_string())
 }

@@ -11,34 +11,34 @@ use super::bytes;
 
 #[derive(Debug, Args)]
 pub struct TuneFlags {
-    /// Who takes the flags
+    /// What the flags are for
     #[arg(long = "for", value_name = "CONSUMER", value_parser = consumers())]
     pub consumer: String,
-    /// How many of the database run on this host, each on cores of its own
+    /// Instances of the database on this host, each on its own cores
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub instances: u32,
-    /// CPUs for the database and its interrupts; without it all
+    /// CPUs for the database and its interrupts [default: all]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
-    /// CPUs for interrupts; without it by the number of cores
+    /// CPUs for interrupts [default: by the number of cores]
     #[arg(long, value_name = "LIST")]
     pub irq_cpus: Option<CpuSet>,
-    /// Cores for each core of interrupts, 5 or more; 16 without it
+    /// Cores per core for interrupts, 5 or more [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
     pub ratio: Option<u32>,
     /// Memory of each instance, page cache included, such as 64G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// A record of a study: what each flag buys is taken from it
+    /// Record of a study; what each flag gains is read from it
     #[arg(long, value_name = "FILE.tare")]
     pub from: Option<PathBuf>,
     /// Write flags for a host that `tare host record` saved
     #[arg(long, value_name = "DIR")]
     pub snapshot: Option<PathBuf>,
-    /// Write a seccomp profile here, the default one with io_uring allowed, and use it
+    /// Write a seccomp profile to this file, the default one with io_uring allowed, and use it
     #[arg(long, value_name = "FILE")]
     pub seccomp: Option<PathBuf>,
-    /// Image of the container; without it ScyllaDB's
+    /// Image of the container [default: ScyllaDB's]
     #[arg(long, value_name = "NAME")]
     pub image: Option<String>,
     /// Print JSON
@@ -46,7 +46,7 @@ pub struct TuneFlags {
     pub json: bool,
 }
 
-/// Names of the consumers with their lines of help.
+/// Returns the names of the consumers with their lines of help.
 fn consumers() -> PossibleValuesParser {
     let value =
         |consumer: &&dyn flags::Consumer| PossibleValue::new(consumer.name()).help(consumer.help());

@@ -5,9 +5,9 @@ use tare_env::inside::Options;
 
 #[derive(Clone, Debug, Default, Args)]
 pub struct RunInside {
-    /// Run all of it inside a guest that has this host's files and a kernel of its own: vm:qemu,
-    /// with ,vcpus= ,memory= ,disk= (state), ,raw= ,nvme= (disks to write over), ,accelerator=
-    /// ,kernel=; vm:uml, with ,memory= ,disk= ,raw= ,kernel=
+    /// Run the command inside a guest with this host's files and a kernel of its own: vm:qemu, with
+    /// ,vcpus= ,memory= ,disk= (state), ,raw= ,nvme= (disks to overwrite), ,accelerator= ,kernel=;
+    /// vm:uml, with ,memory= ,disk= ,raw= ,kernel=
     #[arg(long, value_name = "vm:qemu|vm:uml[,NAME=VALUE]")]
     pub inside: Option<Options>,
 }

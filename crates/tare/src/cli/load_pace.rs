@@ -1,4 +1,4 @@
-//! The options of `tare load` that say how operations are paced, and `tare load merge`.
+//! The options of `tare load` about pacing, and `tare load merge`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,40 +10,40 @@ use tare_load::search::{Limit, Slo};
 use super::duration;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum Spread {
+pub enum ArrivalKind {
     /// Evenly
     #[default]
     Constant,
-    /// At random, as those of many users are
+    /// At random, like requests of many users
     Poisson,
 }
 
-impl From<Spread> for Arrivals {
-    fn from(spread: Spread) -> Self {
-        match spread {
-            Spread::Constant => Self::Constant,
-            Spread::Poisson => Self::Poisson,
+impl From<ArrivalKind> for Arrivals {
+    fn from(kind: ArrivalKind) -> Self {
+        match kind {
+            ArrivalKind::Constant => Self::Constant,
+            ArrivalKind::Poisson => Self::Poisson,
         }
     }
 }
 
 #[derive(Debug, Args)]
 pub struct LoadPace {
-    /// Open loop: operations per second, on a schedule that never skips; several as steps
-    /// (10k,20k,40k), or evenly rising (10k..100k)
+    /// Open loop: operations per second, on a schedule that never skips; steps (10k,20k,40k) or a
+    /// ramp (10k..100k)
     #[arg(long, value_name = "RATES", value_parser = rates)]
     pub rate: Option<Rates>,
-    /// Open loop: how operations are spread
+    /// Open loop: how operations are distributed over time
     #[arg(long, value_name = "HOW", default_value = "constant")]
-    pub arrivals: Spread,
-    /// How long; with several rates each of them
+    pub arrivals: ArrivalKind,
+    /// Duration, with several rates that of each
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = length)]
     pub duration: Duration,
-    /// Load before the measurement, not counted
+    /// Time of load before the measurement
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = duration)]
     pub lead_in: Duration,
-    /// Search for the highest rate that keeps the SLO, in runs of `--duration`; `--rate` is the
-    /// first guess
+    /// Search for the highest rate that meets the SLO, in runs of `--duration`; `--rate` is the
+    /// first rate to try
     #[arg(long, requires = "slo", conflicts_with = "hdr")]
     pub find_max: bool,
     /// Limits of the response time for `--find-max`, such as p99=5ms or p99=5ms,max=1s
@@ -55,25 +55,25 @@ pub struct LoadPace {
 }
 
 impl LoadPace {
-    /// Refuses what would have no effect.
+    /// Refuses options that would have no effect.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
         let one_rate = |rates: &Rates| matches!(rates.0.as_slice(), [(from, to)] if from == to);
         if self.find_max && !self.rate.as_ref().is_none_or(one_rate) {
-            return Err("--find-max begins at one rate; give --rate one, or none");
+            return Err("--find-max starts at one rate; pass one --rate, or none");
         }
-        if self.arrivals == Spread::Poisson && self.rate.is_none() && !self.find_max {
-            return Err("a closed loop has no arrivals of its own; give --rate, or --find-max");
+        if self.arrivals == ArrivalKind::Poisson && self.rate.is_none() && !self.find_max {
+            return Err("a closed loop has no arrival times; pass --rate or --find-max");
         }
         Ok(())
     }
 }
 
-/// Rates as typed: from, to.
+/// Rates of the command line: (from, to).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rates(pub Vec<(f64, f64)>);
 
 impl Rates {
-    /// The steps of a schedule, each of this length.
+    /// Returns the steps of a schedule, each of this length.
     pub fn steps(&self, length: Duration) -> Vec<Step> {
         let step = |&(from_per_s, to_per_s): &(f64, f64)| Step { from_per_s, to_per_s, length };
         self.0.iter().map(step).collect()
@@ -91,7 +91,7 @@ pub struct Merge {
     /// The logs
     #[arg(value_name = "FILE.hdr", required = true)]
     pub logs: Vec<PathBuf>,
-    /// Write the merged log here (`-` for standard output, without the table)
+    /// Write the merged log to this file (`-` for standard output, without the table)
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
     /// Print the result as JSON
@@ -101,7 +101,7 @@ pub struct Merge {
 
 fn length(text: &str) -> Result<Duration, String> {
     let length = duration(text).map_err(|error| error.to_string())?;
-    (!length.is_zero()).then_some(length).ok_or_else(|| "a load takes some time".to_string())
+    (!length.is_zero()).then_some(length).ok_or_else(|| "the duration must be above 0".to_string())
 }
 
 fn rates(text: &str) -> Result<Rates, String> {
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_have_no_effect_is_refused() {
+    fn options_without_effect_are_refused() {
         let check = |words: &str, expect: bool| {
             let words = format!("tare load {words}");
             let arguments = Arguments::try_parse_from(words.split_whitespace()).unwrap();

@@ -1,4 +1,4 @@
-//! What `tare load` asks for.
+//! The options of `tare load` about the workload.
 
 use std::sync::Arc;
 
@@ -14,38 +14,38 @@ use crate::exit::{Exit, ExitWith};
 
 #[derive(Debug, Args)]
 pub struct LoadWorkload {
-    /// A workload that ships (see `tare list workloads`) or a TOML file; without it rows of blobs
+    /// A shipped workload (see `tare list workloads`) or a TOML file [default: rows of blobs]
     #[arg(long, value_name = "NAME|FILE", conflicts_with_all = ["operation", "write_share", "columns", "column_bytes"])]
     pub workload: Option<String>,
-    /// Print the file of a workload that ships, and do nothing else
+    /// Print the file of a shipped workload, and exit
     #[arg(long, value_name = "NAME")]
     pub show: Option<String>,
-    /// What to do
+    /// Operations to send
     #[arg(long, value_name = "OPERATION", default_value = "write")]
     pub operation: Operation,
     /// Share of writes of `--operation mixed`, 0 to 1
     #[arg(long, value_name = "SHARE", default_value_t = 0.5, value_parser = share)]
     pub write_share: f64,
-    /// How keys are drawn, such as zipfian:1.1 (docs/reference/load-spec.md has them all); gaussian
-    /// without a workload
+    /// Distribution of keys, such as zipfian:1.1 (docs/reference/load-spec.md lists all) [default:
+    /// that of the workload, else gaussian]
     #[arg(long, value_name = "DISTRIBUTION")]
     pub keys: Option<Keys>,
-    /// Rows that keys are drawn from; 100000 without a workload
+    /// Rows to choose keys from [default: those of the workload, else 100000]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1 << 62))]
     pub rows: Option<u64>,
-    /// Columns of a row, besides the key
+    /// Columns of a row in addition to the key
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub columns: u32,
     /// Bytes of a column
     #[arg(long, value_name = "N", default_value_t = 64, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub column_bytes: u32,
-    /// Which of several loaders this is, such as 2/5: each has a part of the rows of its own
+    /// This loader's number out of several, such as 2/5: each loads its own part of the rows
     #[arg(long, value_name = "I/N", default_value_t = Part::ALL)]
     pub part: Part,
-    /// Write every row of its part once before the load
+    /// Write every row of the part once before the load
     #[arg(long)]
     pub populate: bool,
-    /// Check every row that is read: wrong, stale and lost ones are counted
+    /// Check every row that is read, and count wrong, stale and lost ones
     #[arg(long)]
     pub verify: bool,
 }
@@ -58,10 +58,10 @@ pub enum Operation {
 }
 
 impl LoadWorkload {
-    /// The workload that is asked for.
+    /// Returns the workload of these options.
     pub fn resolve(&self) -> anyhow::Result<Arc<Workload>> {
         let mut workload = match &self.workload {
-            Some(name) => named(name)?,
+            Some(name) => read_workload(name)?,
             None => {
                 let (columns, column_bytes) = (self.columns, self.column_bytes);
                 let shape = Shape { key_type: KeyType::default(), columns, column_bytes };
@@ -84,22 +84,23 @@ impl LoadWorkload {
     }
 }
 
-/// The text of a workload that ships.
-pub fn shown(name: &str) -> anyhow::Result<&'static str> {
-    refused(name)?;
+/// Returns the text of a shipped workload.
+pub fn shipped_text(name: &str) -> anyhow::Result<&'static str> {
+    check_supported(name)?;
     match shipped::find(name) {
         Some(shipped) => Ok(shipped.text),
-        None => unknown(name).exit_with(Exit::Usage),
+        None => unknown_workload(name).exit_with(Exit::Usage),
     }
 }
 
-fn named(name: &str) -> anyhow::Result<Workload> {
-    refused(name)?;
+/// Reads a workload by its name or path.
+fn read_workload(name: &str) -> anyhow::Result<Workload> {
+    check_supported(name)?;
     if let Some(shipped) = shipped::find(name) {
         return Ok(shipped.read()?);
     }
     if !name.contains(['/', '.']) {
-        return unknown(name).exit_with(Exit::Usage);
+        return unknown_workload(name).exit_with(Exit::Usage);
     }
     let text = std::fs::read_to_string(name)
         .with_context(|| format!("cannot read the workload {name}"))
@@ -108,7 +109,8 @@ fn named(name: &str) -> anyhow::Result<Workload> {
     parse(&text, name, stem.unwrap_or(name)).exit_with(Exit::Input)
 }
 
-fn refused(name: &str) -> anyhow::Result<()> {
+/// Refuses the names of workloads that Tare does not support.
+fn check_supported(name: &str) -> anyhow::Result<()> {
     match shipped::REFUSED.iter().find(|refused| refused.name == name) {
         Some(refused) => {
             let error = anyhow::anyhow!("no workload {name:?}: {}", refused.why);
@@ -118,8 +120,8 @@ fn refused(name: &str) -> anyhow::Result<()> {
     }
 }
 
-fn unknown<T>(name: &str) -> anyhow::Result<T> {
+fn unknown_workload<T>(name: &str) -> anyhow::Result<T> {
     let names: Vec<&str> = shipped::ALL.iter().map(|shipped| shipped.name).collect();
     let hint = tare_lab::study::Hint::new(name, &names);
-    bail!("no workload that ships is named {name:?}{hint}; a file has a '.' or '/' in its name")
+    bail!("no shipped workload is named {name:?}{hint}; the name of a file contains '.' or '/'")
 }

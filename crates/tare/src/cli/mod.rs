@@ -1,4 +1,4 @@
-//! The command line, as typed.
+//! The definition of the command line.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -39,42 +39,43 @@ pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
 
-/// Weighs what it costs to run a database inside an isolation layer on this host.
+/// Measures what it costs to run a database inside an isolation layer on this host.
 #[derive(Debug, Parser)]
 #[command(name = "tare", version, max_term_width = 100, subcommand_required = true)]
 pub struct Arguments {
     #[command(subcommand)]
     pub command: Command,
-    /// Directory for the journals that undo everything Tare makes on the host
+    /// Directory of the journals, from which everything that Tare creates on the host is undone
     #[arg(long, global = true, value_name = "DIR", default_value = "/var/lib/tare")]
     pub state: PathBuf,
 }
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    /// Run a study: weigh what each isolation layer costs a database here
+    /// Run a study: measure what each isolation layer costs a database on this host
     Weigh(Weigh),
-    /// Say which layers a cost comes from, by adding them one at a time in every order
+    /// Attribute a cost to layers, by adding them one at a time in every order
     Explain(Explain),
-    /// Draw a record again: terminal, HTML, JSON, CSV, Markdown, Prometheus; or for a fleet
+    /// Report a record: terminal, HTML, JSON, CSV, Markdown, Prometheus, or for a fleet
     Report(Report),
-    /// Set records side by side
+    /// Compare records
     Compare(Compare),
     /// List runtimes, layers, systems, drivers, probes, studies and knobs
     List(List),
-    /// Say what can be measured here, what is missing and what is left over
+    /// Check what can be measured on this host, what is missing and what is left over
     Doctor(Doctor),
-    /// Remove whatever an ended run left on the host
+    /// Remove what ended runs left on the host
     Clean(Clean),
-    /// Find what this host does wrong for a database, change it, prove the gain, put it back
+    /// Plan, apply, prove and revert host settings for a database
     Tune(Tune),
     /// Convert sets of CPUs, and calculate with them
     Cpus(Cpus),
-    /// Save what the planner reads of this host
+    /// Save the files of this host that the planner reads
     Host(Host),
-    /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency below that
+    /// Measure a disk: bandwidth, I/O per second, the depth that saturates it, latency at lower
+    /// rates
     Disk(Disk),
-    /// Run the reference database, or look at its data
+    /// Run the reference database, or inspect its data
     Db(Db),
     /// Load a CQL database
     Load(Load),
@@ -82,46 +83,45 @@ pub enum Command {
     Completions(Completions),
     /// Write man pages to a directory
     Man(Man),
-    /// Take load orders on standard input (started by `weigh`)
+    /// Generate load as ordered on standard input (started by `weigh`)
     #[command(hide = true)]
     LoadAgent(LoadAgent),
-    /// Run fio when asked for it (started by `weigh`)
+    /// Run fio on request (started by `weigh`)
     #[command(hide = true)]
     FioServer(FioServer),
-    /// Make a system's data ready and become its program (started by `weigh`)
+    /// Prepare the data of a system and execute its program (started by `weigh`)
     #[command(hide = true)]
     StartSystem(StartSystem),
     /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
     #[command(hide = true)]
     Proxy(Proxy),
-    /// Be the first process of a virtual machine (started by its kernel)
+    /// Run as the first process of a virtual machine (started by its kernel)
     #[command(hide = true)]
     Guest,
-    /// Say what is seen inside a sandbox (executed there to read it back)
+    /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct GiveUp {
-    /// Block device, or NQN of an NVMe target, that a study's storage may write over; all data on
-    /// it is lost
+pub struct DestroyData {
+    /// Block device, or NQN of an NVMe target, that the study may overwrite; all data on it is lost
     #[arg(long, value_name = "/dev/X")]
     pub destroy_data_on: Vec<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub struct Weigh {
-    /// A study file, or the name of a study that ships (see `tare list studies`)
+    /// A study file, or the name of a shipped study (see `tare list studies`)
     #[arg(value_name = "STUDY", default_value = "quick", conflicts_with = "resume")]
     pub study: String,
-    /// Record to write; without it NAME.tare in the current directory
+    /// Record to write [default: NAME.tare in the current directory]
     #[arg(short, long, value_name = "FILE.tare", conflicts_with = "resume")]
     pub output: Option<PathBuf>,
-    /// Go on with an interrupted record: same seed, same order
+    /// Continue an interrupted record, with the same seed and order
     #[arg(long, value_name = "FILE.tare")]
     pub resume: Option<PathBuf>,
-    /// Run the quick part of the study, as its table "quick" says
+    /// Run the quick part of the study, as defined by its table "quick"
     #[arg(long, conflicts_with = "resume")]
     pub quick: bool,
     /// At most this many rounds
@@ -130,18 +130,18 @@ pub struct Weigh {
     /// Time for the whole study, such as 5m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Seed of the order, the keys and the rows
+    /// Seed of order, keys and rows
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub seed: Option<u64>,
     #[command(flatten)]
     pub stacks: SampleStacks,
     #[command(flatten)]
-    pub give_up: GiveUp,
+    pub destroy: DestroyData,
     #[command(flatten)]
     pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
-    /// HTML page to write; without it beside the record
+    /// HTML page to write [default: next to the record]
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
     /// Print the result as JSON
@@ -156,16 +156,16 @@ pub struct Report {
     pub record: PathBuf,
     #[command(flatten)]
     pub page: ServePage,
-    /// Write the HTML page here (`-` for standard output)
+    /// Write the HTML page to this file (`-` for standard output)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
-    /// Print CSV, a line per slice
+    /// Print CSV, one line per slice
     #[arg(long)]
     pub csv: bool,
-    /// Print CSV, a line per figure with its interval
+    /// Print CSV, one line per figure with its interval
     #[arg(
         long,
         conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
@@ -173,7 +173,7 @@ pub struct Report {
     pub figures_csv: bool,
     #[command(flatten)]
     pub stacks: ShowStacks,
-    /// Print the counters per operation of each environment beside the baseline
+    /// Print the counters per operation of each environment next to those of the baseline
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub counters: bool,
     /// Print Markdown for a pull request
@@ -182,7 +182,7 @@ pub struct Report {
     /// Print metrics for the textfile collector of Prometheus' node_exporter
     #[arg(long, conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown"])]
     pub prometheus: bool,
-    /// Say what the costs mean for a fleet: nodes, and money per year (4.99USD/h, /month, /year)
+    /// Convert the costs for a fleet: nodes, and money per year (4.99USD/h, /month, /year)
     #[arg(
         long,
         value_name = "nodes=60,price=4.99/h",
@@ -229,17 +229,17 @@ pub struct Clean {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Overprovisioned {
-    /// Poll if the CPUs are the database's own
+    /// Poll if no other process uses the CPUs
     Auto,
-    /// Share: sleep when there is no work
+    /// Shared: sleep when there is no work
     Yes,
-    /// Own: poll
+    /// Not shared: poll
     No,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Io {
-    /// io_uring where the environment allows it, else epoll
+    /// io_uring if the environment allows it, else epoll
     Auto,
     #[value(name = "io_uring")]
     Uring,
@@ -260,29 +260,29 @@ pub struct Db {
     /// Port to listen on
     #[arg(long, value_name = "PORT", default_value_t = 9042)]
     pub port: u16,
-    /// Port on which clients choose their shard, if there are several; without it 19042 beside
-    /// 9042, else a free one
+    /// Port on which clients choose their shard, if there are several [default: 19042 with port
+    /// 9042, else a free one]
     #[arg(long, value_name = "PORT")]
     pub shard_aware_port: Option<u16>,
-    /// Ask clients who they are: file of users, made of lines of `tare db password`
+    /// Authenticate clients by this file of users, with lines of `tare db password`
     #[arg(long, value_name = "FILE")]
     pub auth_file: Option<PathBuf>,
-    /// Speak TLS: certificate (chain) in PEM
+    /// Use TLS with this certificate (chain) in PEM
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub tls_cert: Option<PathBuf>,
     /// Private key of the certificate in PEM
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub tls_key: Option<PathBuf>,
-    /// Listen beyond loopback although passwords or TLS are missing
+    /// Listen on other addresses than loopback even without passwords or TLS
     #[arg(long)]
     pub insecure: bool,
-    /// Number of shards; without it one per CPU, and no more than a quota pays for
+    /// Number of shards [default: one per CPU, limited by a CPU quota]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     pub smp: Option<u16>,
-    /// CPUs to run on; without it the CPUs that the environment gives
+    /// CPUs to run on [default: all that the environment allows]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
-    /// Whether the CPUs are shared with others
+    /// Whether other processes use the same CPUs
     #[arg(long, value_name = "WHETHER", default_value = "auto")]
     pub overprovisioned: Overprovisioned,
     /// `sync`: acknowledge after the log is on disk; `periodic` or `periodic=TIME`: sync every TIME
@@ -291,19 +291,19 @@ pub struct Db {
     /// I/O engine
     #[arg(long, value_name = "ENGINE", default_value = "auto")]
     pub io: Io,
-    /// Memory for everything, such as 2G; without it half of what the environment gives
+    /// Memory to use in total, such as 2G [default: half of what the environment allows]
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Serve metrics in Prometheus' format here, at /metrics; loopback unless `--insecure`
+    /// Serve Prometheus metrics on this address, at /metrics; loopback only without `--insecure`
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<SocketAddr>,
-    /// Report turns of a shard's loop that take longer than this
+    /// Report iterations of a shard's loop that take longer than this
     #[arg(long, value_name = "TIME", default_value = "20ms", value_parser = duration)]
     pub stall_threshold: Duration,
-    /// Burn so much CPU time per operation for nothing (`inject = "busy=TIME"` in a study)
+    /// Waste this much CPU time per operation (`inject = "busy=TIME"` in a study)
     #[arg(long, value_name = "NS", hide = true, value_parser = clap::value_parser!(u64).range(1..))]
     pub inject_busy_ns: Option<u64>,
-    /// Install a system call filter of so many instructions that allows everything
+    /// Install a system call filter of N instructions that allows everything
     /// (`inject = "filter=N"`)
     #[arg(long, value_name = "N", hide = true, value_parser = clap::value_parser!(u16).range(1..=4095))]
     pub inject_filter: Option<u16>,
@@ -311,15 +311,15 @@ pub struct Db {
 
 #[derive(Debug, Subcommand)]
 pub enum DbTask {
-    /// Verify the data of a server that does not run: every checksum, order, index, filter, count
+    /// Verify the data of a stopped server: every checksum, order, index, filter, count
     Check(DbCheck),
-    /// Make a snapshot of a data directory: its table files are shared, so it takes no time
+    /// Create a snapshot of a data directory; it shares the table files, so this is quick
     Snapshot(DbCopy),
-    /// Make a data directory of a snapshot, in the same way
+    /// Create a data directory from a snapshot, in the same way
     Restore(DbCopy),
     /// Print a table file: partitions, range tombstones, rows
     Dump(DbDump),
-    /// Print the line of a user for `--auth-file`; the password comes from the terminal or standard
+    /// Print the line of a user for `--auth-file`; reads the password from the terminal or standard
     /// input
     Password {
         /// Name of the user
@@ -350,13 +350,13 @@ pub struct Load {
     pub in_flight: u32,
     #[command(flatten)]
     pub pace: LoadPace,
-    /// CPUs of the load threads, one thread each; without it one CPU
+    /// CPUs of the load threads, one thread each [default: one CPU]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
     /// Seed of keys and rows
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
-    /// Write an HdrHistogram log here: an interval a second, tagged by operation
+    /// Write an HdrHistogram log: one interval per second, tagged by operation
     #[arg(long, value_name = "FILE")]
     pub hdr: Option<PathBuf>,
     /// Print the result as JSON
@@ -371,7 +371,7 @@ pub struct Completions {
 
 #[derive(Debug, Args)]
 pub struct Man {
-    /// Where to write tare.1, tare-weigh.1 ...
+    /// Directory for tare.1, tare-weigh.1 ...
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,
 }
@@ -398,10 +398,10 @@ pub struct FioServer {
 pub struct StartSystem {
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// What the environment's image says of its program, as JSON
+    /// Configuration of the environment's image, as JSON
     #[arg(long, value_name = "CONFIG")]
     pub image: Option<String>,
-    /// As JSON
+    /// The program to execute, as JSON
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
 }
@@ -412,16 +412,16 @@ pub struct Proxy {
     pub listen: SocketAddr,
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub to: SocketAddr,
-    /// Hold every answer back for so long (`inject = "delay=TIME"` in a study)
+    /// Delay every response by this time (`inject = "delay=TIME"` in a study)
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub delay: Option<Duration>,
 }
 
-/// Prints what clap found (help and version too) and returns the exit code.
+/// Prints the message of clap (an error, help or version) and returns the exit code.
 pub fn usage_error(error: &clap::Error) -> ExitCode {
     let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
-    // Nothing better can be done when even the message cannot be printed.
-    let _printed = stream::note(error.print());
+    // If the message cannot be printed, an error cannot be either.
+    let _printed = stream::check_closed(error.print());
     exit::of(Ok(exit)).into()
 }
 
@@ -456,7 +456,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_line_is_consistent() {
+    fn command_line_is_consistent() {
         use clap::CommandFactory;
         Arguments::command().debug_assert();
     }

@@ -1,18 +1,18 @@
-//! `--progress`, the same for all commands that run a study.
+//! `--progress` and `--serve`, the same for all commands that run a study.
 
 use std::net::SocketAddr;
 
 use clap::{Args, ValueEnum};
 
-/// How to show what runs.
+/// How progress is shown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Progress {
-    /// The best that the terminal can show
+    /// The most detailed view that the terminal supports
     #[default]
     Auto,
-    /// The whole terminal: costs, slices, doubts
+    /// Full screen: costs, slices, doubts
     Screen,
-    /// A bar and the costs so far
+    /// A progress bar and the costs so far
     Bar,
     /// Plain lines
     Lines,
@@ -20,18 +20,18 @@ pub enum Progress {
 
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ShowProgress {
-    /// What to show on standard error while it runs
+    /// How to show progress on standard error
     #[arg(long, value_name = "HOW", default_value = "auto")]
     pub progress: Progress,
     #[command(flatten)]
     pub page: ServePage,
 }
 
-/// `--serve`, for a command that runs a study or shows a record.
+/// `--serve`, for a command that runs a study or reports a record.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct ServePage {
-    /// Serve the record's page on the loopback interface, drawn anew as the record grows; without
-    /// an address at a free port of 127.0.0.1, which is printed
+    /// Serve the record's page on the loopback interface, and update it as the record grows
+    /// [default without an address: a free port of 127.0.0.1, which is printed]
     #[arg(
         long,
         value_name = "ADDRESS:PORT",

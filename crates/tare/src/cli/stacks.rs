@@ -1,4 +1,4 @@
-//! Options about sampled stacks.
+//! The options about sampled stacks.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use tare_probe::stacks::UserFrames;
 
 use super::duration;
 
-/// Of what stacks are.
+/// What is sampled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Kind {
     OnCpu,
@@ -25,7 +25,7 @@ impl From<Kind> for StackKind {
     }
 }
 
-/// How the frames of programs are found.
+/// How the frames of programs are unwound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum User {
     Auto,
@@ -45,13 +45,13 @@ impl From<User> for UserFrames {
     }
 }
 
-/// What `weigh` samples after the rounds.
+/// The samples that `weigh` takes after the rounds.
 #[derive(Clone, Debug, Args)]
 pub struct SampleStacks {
     /// After the rounds, sample stacks in slices of their own (needs perf)
     #[arg(long)]
     pub stacks: bool,
-    /// Of what: the CPU time (on-cpu), the waiting (off-cpu)
+    /// What to sample: CPU time (on-cpu), waiting (off-cpu)
     #[arg(
         long,
         value_name = "KINDS",
@@ -60,14 +60,14 @@ pub struct SampleStacks {
         default_value = "on-cpu,off-cpu"
     )]
     pub stack_kinds: Vec<Kind>,
-    /// How the frames of programs are found: frame pointers, DWARF, not; auto is what the system
-    /// was built for
+    /// How to unwind the frames of programs: frame pointers, DWARF, not at all; auto is what the
+    /// system was built for
     #[arg(long, value_name = "HOW", requires = "stacks", default_value = "auto")]
     pub stacks_user: User,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)
     #[arg(long)]
     pub syscalls: bool,
-    /// Rounds of these slices
+    /// Number of these rounds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub stack_rounds: u32,
     /// Time of one stack slice
@@ -75,25 +75,25 @@ pub struct SampleStacks {
     pub stack_window: Duration,
 }
 
-/// What `report` shows of them.
+/// The stacks that `report` shows.
 #[derive(Clone, Debug, Args)]
 pub struct ShowStacks {
-    /// Show which subsystems and functions the CPU time per operation goes to
+    /// Show the CPU time per operation by subsystem and function
     #[arg(long, conflicts_with_all = ["csv", "html"])]
     pub stacks: bool,
-    /// Of what: the CPU time, or the waiting
+    /// What to show: CPU time or waiting
     #[arg(long, value_name = "KIND", requires = "stacks", default_value = "on-cpu")]
     pub kind: Kind,
-    /// Environment to compare from; without it the baseline
+    /// Environment to compare from [default: the baseline]
     #[arg(long, value_name = "NAME", requires = "stacks")]
     pub from: Option<String>,
-    /// Environment to compare with; without it the one that takes most
+    /// Environment to compare with [default: the one with the most time per operation]
     #[arg(long, value_name = "NAME", requires = "stacks")]
     pub to: Option<String>,
-    /// Workload; without it the first one that was sampled
+    /// Workload [default: the first that was sampled]
     #[arg(long, value_name = "NAME", requires = "stacks")]
     pub workload: Option<String>,
-    /// Write flame graphs of both environments and of their difference here
+    /// Write flame graphs of both environments and of their difference to this file
     #[arg(long, value_name = "OUT.html", requires = "stacks")]
     pub flamegraph: Option<PathBuf>,
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tare_std::cpus::CpuSet;
 
-use super::{GiveUp, ShowProgress, TuneFlags, duration, share};
+use super::{DestroyData, ShowProgress, TuneFlags, duration, share};
 
 #[derive(Debug, Args)]
 pub struct Tune {
@@ -16,19 +16,20 @@ pub struct Tune {
 
 #[derive(Debug, Subcommand)]
 pub enum TuneCommand {
-    /// Say what should change on this host, and why; reads only
+    /// Print the recommended changes to this host, and why; reads only
     Plan(TunePlan),
-    /// Make the changes, journalled first, each read back
+    /// Journal the changes, make them, and read each back
     Apply(TuneApply),
-    /// Say whether what was applied is still in force, and where interrupts arrive
+    /// Check whether the applied settings are in force, and where interrupts arrive
     Verify(TuneVerify),
-    /// Put everything back that still is as it was written
+    /// Restore the settings that still have the written value
     Revert(TuneRevert),
-    /// List what is applied
+    /// List the applied tunings
     Status(TuneStatus),
     /// Write flags for a container, a service or a database, ready to paste
     Flags(TuneFlags),
-    /// Weigh before and after in turns, and say what each group of knobs gains
+    /// Weigh the host before and after in interleaved slices, and report what each group of knobs
+    /// gains
     Prove(TuneProve),
     /// Apply the plan at every boot (a systemd unit)
     Persist(TunePersist),
@@ -45,13 +46,13 @@ pub enum Mode {
     /// One core, with all its threads, takes the interrupts
     #[value(name = "sq_split")]
     SqSplit,
-    /// Leave interrupts where they are
+    /// Leave interrupts unchanged
     None,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Like {
-    /// Plan what perftune.py would do
+pub enum ImitatedTool {
+    /// Plan the changes of perftune.py
     Perftune,
 }
 
@@ -61,58 +62,58 @@ pub enum WriteCache {
     Through,
 }
 
-/// What to plan; the same for all subcommands that plan.
+/// The options of the planner, the same for all subcommands that plan.
 #[derive(Clone, Debug, Args)]
 pub struct PlanOptions {
-    /// Network device to tune, a bond or VLAN too; without it every one with hardware that is up
+    /// Network device to tune, or a bond or VLAN [default: all hardware devices that are up]
     #[arg(long = "nic", value_name = "IF")]
     pub nics: Vec<String>,
-    /// Directory whose disks are tuned
+    /// Directory whose disks to tune
     #[arg(long = "dir", value_name = "DIR")]
     pub directories: Vec<PathBuf>,
     /// Block device to tune
     #[arg(long = "dev", value_name = "DEVICE")]
     pub devices: Vec<PathBuf>,
-    /// CPUs for the database and its interrupts; without it all
+    /// CPUs for the database and its interrupts [default: all]
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
-    /// CPUs for interrupts; without it by the number of cores
+    /// CPUs for interrupts [default: by the number of cores]
     #[arg(long, value_name = "LIST", conflicts_with = "mode")]
     pub irq_cpus: Option<CpuSet>,
-    /// Cores for each core of interrupts, 5 or more; 16 without it
+    /// Cores per core for interrupts, 5 or more [default: 16]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(5..))]
     pub ratio: Option<u32>,
     /// How interrupts and compute share the CPUs
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub mode: Mode,
-    /// Plan what another tool would do
+    /// Plan the changes of another tool
     #[arg(long, value_name = "TOOL")]
-    pub like: Option<Like>,
+    pub like: Option<ImitatedTool>,
     /// Only this knob or group (see `tare list knobs`)
     #[arg(long, value_name = "KNOB")]
     pub only: Vec<String>,
-    /// Not this knob or group
+    /// All except this knob or group
     #[arg(long, value_name = "KNOB")]
     pub except: Vec<String>,
-    /// Receive queues of each network device; without it one for each CPU of interrupts
+    /// Receive queues of each network device [default: one per CPU for interrupts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rx_queues: Option<u32>,
     /// Accelerated receive flow steering
     #[arg(long, value_name = "WHETHER", action = clap::ArgAction::Set)]
     pub arfs: Option<bool>,
-    /// Entries of the receive and transmit rings; without it as they are
+    /// Entries of the receive and transmit rings [default: unchanged]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub ring: Option<u32>,
-    /// Delay of receive interrupts, in µs; without it as it is
+    /// Delay of receive interrupts, in µs [default: unchanged]
     #[arg(long, value_name = "US")]
     pub coalesce: Option<u32>,
-    /// Write cache of the disks; without it as it is
+    /// Write cache of the disks [default: unchanged]
     #[arg(long, value_name = "HOW")]
     pub write_cache: Option<WriteCache>,
-    /// Share of memory for TCP buffers; 0.03 without it
+    /// Share of memory for TCP buffers [default: 0.03]
     #[arg(long, value_name = "SHARE", value_parser = share)]
     pub tcp_memory: Option<f64>,
-    /// Switch the clock source too
+    /// Also switch the clock source
     #[arg(long)]
     pub clock: bool,
 }
@@ -124,7 +125,7 @@ pub struct TunePlan {
     /// Plan for a host that `tare host record` saved
     #[arg(long, value_name = "DIR")]
     pub snapshot: Option<PathBuf>,
-    /// Every setting in a line of its own, those that are right too
+    /// Print a line for every setting, also for those that are right
     #[arg(long)]
     pub long: bool,
     /// Print JSON
@@ -136,10 +137,10 @@ pub struct TunePlan {
 pub struct TuneApply {
     #[command(flatten)]
     pub plan: PlanOptions,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
-    /// Apply the plan that `tare tune persist` stored (started at boot)
+    /// Apply the plan of `tare tune persist` (run at boot)
     #[arg(long, hide = true)]
     pub stored: bool,
     /// Print JSON
@@ -149,7 +150,7 @@ pub struct TuneApply {
 
 #[derive(Debug, Args)]
 pub struct TuneVerify {
-    /// Look again after this time, and at where interrupts arrived meanwhile; best under load
+    /// Check again after this time, and where interrupts arrived in between; best under load
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub after: Option<Duration>,
     /// Print JSON
@@ -159,10 +160,10 @@ pub struct TuneVerify {
 
 #[derive(Debug, Args)]
 pub struct TuneRevert {
-    /// Put back only what was applied after this tuning, so that the host is as it left it
+    /// Restore only what was applied after this tuning
     #[arg(long, value_name = "ID")]
     pub to: Option<String>,
-    /// Leave settings that somebody else changed since to them, and forget them
+    /// Drop settings that changed since the tuning from the journal, unrestored
     #[arg(long)]
     pub forget_drift: bool,
     /// Print JSON
@@ -191,10 +192,10 @@ pub struct TunePersist {
 
 #[derive(Debug, Args)]
 pub struct TuneProve {
-    /// A study file, or the name of a study that ships (see `tare list studies`)
+    /// A study file, or the name of a shipped study (see `tare list studies`)
     #[arg(value_name = "STUDY", default_value = "quick")]
     pub study: String,
-    /// Environment to tune; without it the first that is not the baseline
+    /// Environment to tune [default: the first that is not the baseline]
     #[arg(long, value_name = "NAME")]
     pub environment: Option<String>,
     /// At most this many rounds
@@ -203,17 +204,17 @@ pub struct TuneProve {
     /// Time for the whole study, such as 5m
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
-    /// Seed of the order, the keys and the rows
+    /// Seed of order, keys and rows
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Record to write; without it STUDY-proof.tare in the current directory
+    /// Record to write [default: STUDY-proof.tare in the current directory]
     #[arg(short, long, value_name = "FILE.tare")]
     pub output: Option<PathBuf>,
-    /// Apply what was proven to help, to stay; without it the host is left as it was found
+    /// Keep the changes that were proven to help; otherwise the host is left as it was found
     #[arg(long)]
     pub keep_only_proven: bool,
     #[command(flatten)]
-    pub give_up: GiveUp,
+    pub destroy: DestroyData,
     #[command(flatten)]
     pub show: ShowProgress,
     #[command(flatten)]
@@ -223,7 +224,6 @@ pub struct TuneProve {
     pub json: bool,
 }
 
-/// Convert sets of CPUs, and calculate with them.
 #[derive(Debug, Args)]
 pub struct Cpus {
     /// Lists (0-3,8) or masks (0xff or 0x1,,0x1), with `plus`, `minus`, `and` or `xor` between
@@ -233,10 +233,10 @@ pub struct Cpus {
     /// How to print the result
     #[arg(long, value_name = "FORM", default_value = "list")]
     pub to: CpuForm,
-    /// The sets are masks, with or without 0x, as the files of the kernel have them
+    /// Read the sets as masks, with or without 0x, as in the files of the kernel
     #[arg(long)]
     pub mask: bool,
-    /// Print every form as JSON
+    /// Print all formats as JSON
     #[arg(long)]
     pub json: bool,
 }
@@ -247,7 +247,7 @@ pub enum CpuForm {
     List,
     /// 0x0000010f, as hwloc and perftune.yaml write it
     Mask,
-    /// 0000010f, as the kernel's files take it
+    /// 0000010f, as the files of the kernel accept it
     Kernel,
     /// The number of CPUs
     Count,
@@ -261,7 +261,7 @@ pub struct Host {
 
 #[derive(Debug, Subcommand)]
 pub enum HostCommand {
-    /// Save everything that the planner reads, without secrets or addresses
+    /// Save the files that the planner reads, without secrets or addresses
     Record(HostRecord),
 }
 

@@ -1,20 +1,19 @@
-//! `tare clean`: removes whatever ended runs left on the host.
+//! `tare clean`: removes what ended runs left on the host.
 
 use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tare_host::clean::{Outcome, Report, clean};
-use tare_host::housekeeping::Cleaned;
+use tare_host::clean::{Outcome, clean};
 
+use crate::cleanup;
 use crate::cli::Clean;
 use crate::exit::Exit;
-use crate::registry::{HOUSEKEEPING, KINDS};
-use crate::stream::say;
+use crate::registry::KINDS;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let report = clean(state, KINDS)?;
-    let others = others(state);
+    let others = cleanup::remove_unjournalled(state);
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();
         let mut all = serde_json::Map::from_iter([("runs".to_string(), runs.into())]);
@@ -28,7 +27,7 @@ pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow:
         writeln!(out, "nothing to clean: no journal in {}", state.display())?;
     } else {
         for (run, outcome) in &report.runs {
-            writeln!(out, "{}", line(run, outcome))?;
+            writeln!(out, "{}", cleanup::line(run, outcome))?;
         }
         for one in others.iter().flat_map(|(_, cleaned)| cleaned) {
             writeln!(out, "{}", one.line)?;
@@ -38,35 +37,6 @@ pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow:
     let others = others.iter().flat_map(|(_, cleaned)| cleaned).map(|one| &one.outcome);
     let failed = outcomes.chain(others).any(|outcome| matches!(outcome, Outcome::Failed { .. }));
     Ok(if failed { Exit::Failure } else { Exit::Success })
-}
-
-/// Cleans what crates keep outside of the journals of runs: the sort, and what became of each.
-fn others(state: &Path) -> Vec<(&'static str, Vec<Cleaned>)> {
-    let cleanups = HOUSEKEEPING.iter().flat_map(|one| one.cleanups);
-    cleanups.map(|cleanup| (cleanup.what, (cleanup.clean)(state))).collect()
-}
-
-/// Cleans before a run starts, and says only what was done or went wrong.
-pub(crate) fn quietly(state: &Path) {
-    let Ok(Report { runs }) = clean(state, KINDS) else { return };
-    for (run, outcome) in
-        runs.iter().filter(|(_, outcome)| !matches!(outcome, Outcome::Alive { .. }))
-    {
-        say(&line(run, outcome));
-    }
-    for one in others(state).iter().flat_map(|(_, cleaned)| cleaned) {
-        say(&one.line);
-    }
-}
-
-fn line(run: &str, outcome: &Outcome) -> String {
-    match outcome {
-        Outcome::Alive { pid } => format!("run {run}: alive (process {pid}); left alone"),
-        Outcome::Cleaned { entries } => {
-            format!("run {run}: cleaned ({entries} journal entries undone)")
-        }
-        Outcome::Failed { errors } => format!("run {run}: not clean: {}", errors.join("; ")),
-    }
 }
 
 fn as_json(run: &str, outcome: &Outcome) -> serde_json::Value {

@@ -1,4 +1,4 @@
-//! `tare compare`: records side by side.
+//! `tare compare`: compares records.
 
 use std::fs;
 use std::io::Write;
@@ -11,6 +11,7 @@ use tare_report::compare::{self, Comparison, Named};
 use super::report;
 use crate::cli::Compare;
 use crate::exit::{Exit, ExitWith};
+use crate::terminal::style;
 
 pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut records: Vec<Named> = Vec::new();
@@ -35,7 +36,7 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
     } else if options.markdown {
         write!(out, "{}", compare::markdown(&comparison))?;
     } else {
-        write!(out, "{}", compare::terminal(&comparison, report::style()))?;
+        write!(out, "{}", compare::terminal(&comparison, style()))?;
         if let Some(path) = &options.html {
             writeln!(out, "page: {}", path.display())?;
         }

@@ -1,4 +1,4 @@
-//! `tare cpus`: sets of CPUs from one form into another, and what remains of one without the other.
+//! `tare cpus`: converts sets of CPUs, and calculates with them.
 
 use std::io::Write;
 
@@ -31,21 +31,21 @@ pub(crate) fn run(options: &Cpus, out: &mut dyn Write) -> anyhow::Result<Exit> {
     Ok(Exit::Success)
 }
 
-/// `SET [OPERATOR SET]...`, from left to right.
+/// Evaluates `SET [OPERATOR SET]...` from left to right.
 fn calculate(words: &[String], masks: bool) -> anyhow::Result<CpuSet> {
     let parse = |text: &String| -> anyhow::Result<CpuSet> {
         let set = if masks { CpuSet::parse_mask(text) } else { text.parse() };
         set.map_err(|error| match CpuSet::parse_mask(text) {
-            // `00000000,000e3862` is refused as a list: nobody numbers CPUs with leading zeros.
-            Ok(_) if !masks => anyhow!("{error}; if it is a mask, say --mask"),
+            // `00000000,000e3862` is not a list: lists have no leading zeros.
+            Ok(_) if !masks => anyhow!("{error}; if it is a mask, pass --mask"),
             _ => anyhow!(error),
         })
     };
-    let (first, rest) = words.split_first().context("no set is given")?;
+    let (first, rest) = words.split_first().context("no set of CPUs; write SET OPERATOR SET")?;
     let mut set = parse(first)?;
     for pair in rest.chunks(2) {
         let [operator, operand] = pair else {
-            return Err(anyhow!("no set follows {:?}; write SET OPERATOR SET", pair[0]));
+            return Err(anyhow!("no set after {:?}; write SET OPERATOR SET", pair[0]));
         };
         let operand = || parse(operand);
         set = match operator.as_str() {
@@ -58,7 +58,7 @@ fn calculate(words: &[String], masks: bool) -> anyhow::Result<CpuSet> {
             }
             _ => {
                 return Err(anyhow!(
-                    "{operator:?} stands where plus, minus, and or xor belongs; \
+                    "{operator:?} is not plus, minus, and or xor; \
                      write SET OPERATOR SET"
                 ));
             }
@@ -86,14 +86,14 @@ mod tests {
     }
 
     #[test]
-    fn bad_expressions_say_what_is_missing() {
+    fn bad_expressions_are_refused() {
         let error = |text: &str| {
             let words: Vec<String> = text.split(' ').map(str::to_string).collect();
             calculate(&words, false).unwrap_err().to_string()
         };
-        assert!(error("0-3 minus").contains("no set follows \"minus\""));
+        assert!(error("0-3 minus").contains("no set after \"minus\""));
         assert!(error("0-3 without 1").contains("plus, minus, and or xor"));
-        assert!(error("000e3862").contains("if it is a mask, say --mask"));
+        assert!(error("000e3862").contains("if it is a mask, pass --mask"));
         assert!(error("1,15-17-31").contains("1-15,17-31"));
     }
 }

@@ -1,5 +1,5 @@
-//! `tare db`: runs the reference database in the foreground; `tare db password` makes its users;
-//! `tare db check` and `tare db dump` look at its data, `snapshot` and `restore` copy it.
+//! `tare db`: runs the reference database in the foreground. `tare db password` creates its users,
+//! `check` and `dump` inspect its data, `snapshot` and `restore` copy it.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::signals;
 use crate::stream::Errors;
 use crate::terminal::read_secret;
 
-/// The shard-aware port that Scylla's drivers and people expect beside 9042.
+/// The shard-aware port that Scylla's drivers and users expect with port 9042.
 const SHARD_AWARE_PORT: u16 = 19_042;
 
 pub(crate) fn run(options: &Db, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -36,7 +36,7 @@ pub(crate) fn run(options: &Db, out: &mut dyn Write) -> anyhow::Result<Exit> {
 
 fn serve_data(options: &Db) -> anyhow::Result<Exit> {
     let data = options.data.clone().context("--data is missing").exit_with(Exit::Usage)?;
-    // The database wants its flag for as long as the program lives.
+    // The database needs the flag until the program ends.
     let stop = Box::leak(Box::new(signals::stop_flag()?));
     let config = Config {
         data,

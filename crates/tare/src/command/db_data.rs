@@ -1,5 +1,5 @@
-//! `tare db check`, `dump`, `snapshot` and `restore`: look at a database's data, and copy it, while
-//! no server runs on it.
+//! `tare db check`, `dump`, `snapshot` and `restore`: inspect and copy the data of a stopped
+//! server.
 
 use std::io::{BufWriter, Write};
 
@@ -8,9 +8,9 @@ use tare_db::inspect::{self, Finding, Format, InspectError};
 use tare_db::snapshot::{self, CopySummary, Sharing};
 
 use crate::cli::{DbCheck, DbCopy, DbDump};
-use crate::exit::{Exit, ExitWith, coded};
+use crate::exit::{Exit, ExitWith, exit_error};
 
-/// What stands out is printed a line each; with any damage the exit code is 1.
+/// Checks the data, and prints a line per finding. The exit code is 1 if any data is damaged.
 pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let mut findings = Vec::new();
     let mut printed = Ok(());
@@ -19,7 +19,7 @@ pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Ex
         if options.json {
             findings.push(line);
         } else if printed.is_ok() {
-            // At once: the check of a large directory takes its time.
+            // Printed at once: the check of a large directory takes long.
             printed = writeln!(out, "{line}");
         }
     };
@@ -30,7 +30,7 @@ pub(crate) fn check(options: &DbCheck, out: &mut dyn Write) -> anyhow::Result<Ex
         writeln!(out, "{object}")?;
     } else {
         let verdict = match checked.damages {
-            0 => "all of it is sound".to_string(),
+            0 => "no damage".to_string(),
             damages => format!("damaged in {damages} places"),
         };
         writeln!(
@@ -56,7 +56,7 @@ pub(crate) fn dump(options: &DbDump, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(Exit::Success)
 }
 
-/// Makes a snapshot of a data directory, or a data directory of a snapshot.
+/// Creates a snapshot of a data directory, or a data directory from a snapshot.
 pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let copied =
         snapshot::copy(&options.from, &options.to, Sharing::Needed).exit_with(Exit::Input)?;
@@ -70,12 +70,12 @@ pub(crate) fn copy(options: &DbCopy, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(Exit::Success)
 }
 
-/// What was named and is not there is the input's fault, damage is not. That nobody reads what is
-/// printed is for `exit::report` to know.
+/// Adds the exit code to an error: `Input` for missing files, not for damage. `exit::of` handles
+/// closed output.
 fn with_exit(error: InspectError) -> anyhow::Error {
     match &error {
         InspectError::NoData { .. } | InspectError::NoTable { .. } | InspectError::Read { .. } => {
-            coded(error, Exit::Input)
+            exit_error(error, Exit::Input)
         }
         _ => error.into(),
     }

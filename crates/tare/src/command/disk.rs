@@ -1,4 +1,4 @@
-//! `tare disk`: what a disk can do, and how fast it answers below that.
+//! `tare disk`: measures the throughput of a disk at saturation, and its latency at lower rates.
 
 use std::fs;
 use std::io::{IsTerminal, Write};
@@ -18,19 +18,18 @@ use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
 use tare_std::units::{nanoseconds, significant};
 
-use super::{clean, inside};
 use crate::cli::Disk;
 use crate::exit::{Exit, ExitWith};
-use crate::signals;
+use crate::{cleanup, inside, signals};
 
 pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    if inside::is_asked(&options.inside) {
-        return in_guest(options, state, out);
+    if inside::must_boot(&options.inside) {
+        return run_in_guest(options, state, out);
     }
-    let arrived = inside::arrived(&options.inside);
-    let state = inside::state(&options.inside, state);
-    let (map, io_properties) = match &arrived {
-        // What is written here reaches the host.
+    let guest = inside::current_guest(&options.inside);
+    let state = inside::state_directory(&options.inside, state);
+    let (map, io_properties) = match &guest {
+        // The process on the host copies these files.
         Some(_) => (
             options.map.as_deref().map(inside::result),
             options.io_properties.as_deref().map(inside::result),
@@ -45,7 +44,7 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
     let writes = target.kind == Kind::Directory || options.destroy_data_on.is_some();
     if !writes && (options.map.is_some() || options.io_properties.is_some()) {
         return Err(anyhow::anyhow!(
-            "--map and --io-properties need writes, and {} is only read; give a directory, or a \
+            "--map and --io-properties need writes, and {} is only read; name a directory, or a \
              device with --destroy-data-on",
             options.path.display()
         ))
@@ -53,17 +52,17 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
     }
     let stop = signals::stop_flag()?;
     let measured = match target.kind {
-        Kind::Directory => in_directory(options, &target, state, &stop),
-        Kind::File | Kind::Device => run_measure(options, &target, None, &stop),
+        Kind::Directory => measure_in_directory(options, &target, state, &stop),
+        Kind::File | Kind::Device => run_measurement(options, &target, None, &stop),
     };
     let mut report = match measured {
         Ok(report) => report,
-        Err(error) => return error_of(error),
+        Err(error) => return exit_of(error),
     };
-    if let Some(GuestInfo { kernel, accelerator, .. }) = arrived {
+    if let Some(GuestInfo { kernel, accelerator, .. }) = guest {
         report.doubts.insert(0, Doubt::Inside { kernel, accelerator });
     }
-    if let (Some(path), Some(map)) = (&map, picture(&report)) {
+    if let (Some(path), Some(map)) = (&map, disk_map(&report)) {
         let html = path.extension().is_some_and(|extension| extension == "html");
         let text = if html { map.html() } else { map.svg() };
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
@@ -83,29 +82,29 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
     })
 }
 
-/// Measures a disk of a guest, and brings the files that were asked for here.
-fn in_guest(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+/// Measures a disk inside a guest, and copies the requested files to the host.
+fn run_in_guest(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     inside::run(&options.inside, state, out, &stop, |folder| {
         for path in [&options.map, &options.io_properties].into_iter().flatten() {
-            inside::take_result(folder, path)?;
+            inside::fetch_result(folder, path)?;
         }
         Ok(())
     })
 }
 
-/// Journals the file, measures on it, and removes it however that ended.
-fn in_directory(
+/// Measures on a new file, which is journalled first and removed afterwards, also after a failure.
+fn measure_in_directory(
     options: &Disk,
     target: &Target,
     state: &Path,
     stop: &AtomicBool,
 ) -> Result<Report, anyhow::Error> {
-    clean::quietly(state);
+    cleanup::before_run(state);
     let journal = Journal::create(state, &[]).exit_with(Exit::Host)?;
     let path = target.path.join(format!("{}-disk", journal.prefix()));
     journal.write(vec![Entry::file(path.clone())])?;
-    let report = run_measure(options, target, Some(path), stop);
+    let report = run_measurement(options, target, Some(path), stop);
     let errors = journal.close();
     if let (Ok(_), Some(error)) = (&report, errors.first()) {
         bail!("{}", tare_host::error_line(error));
@@ -113,13 +112,13 @@ fn in_directory(
     report
 }
 
-fn run_measure(
+fn run_measurement(
     options: &Disk,
     target: &Target,
     file: Option<PathBuf>,
     stop: &AtomicBool,
 ) -> Result<Report, anyhow::Error> {
-    let asked = Options {
+    let options = Options {
         file,
         destroy: options.destroy_data_on.is_some(),
         size_bytes: options.size,
@@ -133,12 +132,12 @@ fn run_measure(
         bar.set_position(progress.spent.as_secs());
         bar.set_message(format!("{}, {left} s left", progress.what));
     };
-    let report = measure(target, &asked, stop, &mut show);
+    let report = measure(target, &options, stop, &mut show);
     bar.finish_and_clear();
     Ok(report?)
 }
 
-/// Hidden where standard error is no terminal.
+/// Returns a progress bar, hidden if standard error is no terminal.
 fn progress_bar(budget: Duration) -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
@@ -148,7 +147,8 @@ fn progress_bar(budget: Duration) -> ProgressBar {
     ProgressBar::new(budget.as_secs()).with_style(style)
 }
 
-fn error_of(error: anyhow::Error) -> anyhow::Result<Exit> {
+/// Returns the exit code of an interrupted measurement, or the error with its exit code.
+fn exit_of(error: anyhow::Error) -> anyhow::Result<Exit> {
     let exit = match error.downcast_ref::<MeasureError>() {
         Some(error) if error.interrupted() => return Ok(Exit::Interrupted),
         Some(
@@ -163,7 +163,7 @@ fn error_of(error: anyhow::Error) -> anyhow::Result<Exit> {
 }
 
 fn write_io_properties(report: &Report, path: &Path, out: &mut dyn Write) -> anyhow::Result<()> {
-    let disk = report.io_properties().context("not everything for io_properties was measured")?;
+    let disk = report.io_properties().context("not every figure of io_properties was measured")?;
     let point = report.mount.as_ref().map_or(report.path.as_path(), |mount| &mount.point);
     let text = io_properties::yaml(point, &disk);
     if path == Path::new("-") {
@@ -173,7 +173,7 @@ fn write_io_properties(report: &Report, path: &Path, out: &mut dyn Write) -> any
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn picture(report: &Report) -> Option<DiskMap> {
+fn disk_map(report: &Report) -> Option<DiskMap> {
     let map = report.map.as_ref()?;
     let cell = |cell: &tare_disk::Cell| DiskCell {
         read_percent: cell.read_percent,
@@ -250,7 +250,8 @@ fn print(report: &Report, out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a load is known by: bandwidth of the sequential ones, operations of the random ones.
+/// Returns the rate that describes a load: bandwidth if sequential, operations per second if
+/// random.
 fn rate(load: &LoadReport) -> (Figure, &'static str) {
     let mega = |value: f64| value / 1e6;
     let bytes = load.bytes_per_s;

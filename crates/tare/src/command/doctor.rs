@@ -1,4 +1,5 @@
-//! `tare doctor`: what can be measured here, what is missing and how to get it, what is left over.
+//! `tare doctor`: checks what can be measured on this host, what is missing and how to get it, and
+//! what ended runs left.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,7 +7,6 @@ use std::path::Path;
 use serde_json::json;
 use tare_host::clean::Leftover;
 use tare_host::doctor::{self, Check, Verdict};
-use tare_host::housekeeping::Housekeeping;
 
 use crate::cli::Doctor;
 use crate::exit::Exit;
@@ -34,48 +34,18 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     }
     writeln!(out)?;
     if leftovers.is_empty() {
-        writeln!(out, "nothing of an ended run is left on this host")?;
+        writeln!(out, "ended runs left nothing on this host")?;
     }
     for Leftover { kind, name, alive } in &leftovers {
         match alive {
             Some(run) => writeln!(out, "in use by run {run}: {kind} {name}")?,
-            None => {
-                writeln!(out, "left over: {kind} {name}; tare clean removes what has a journal")?
-            }
+            None => writeln!(
+                out,
+                "left over: {kind} {name}; tare clean removes it if a journal lists it"
+            )?,
         }
     }
     Ok(Exit::Success)
-}
-
-/// The drivers, which know nothing of the host.
-pub(crate) const DRIVERS: Housekeeping =
-    Housekeeping { checks: load_tools, ..Housekeeping::NOTHING };
-
-/// Other people's load tools: each driver names the program that it runs.
-fn load_tools(_state: &Path) -> Vec<Check> {
-    let check = |driver: &tare_driver::DriverInfo| {
-        let program = driver.program?;
-        let what = format!("driver {}", driver.name);
-        let lacks = program.home.filter(|(home, needs)| !Path::new(home).join(needs).exists());
-        Some(match tare_host::exec::find(program.name) {
-            Some(path) => {
-                let detail = format!("runs {}", path.display());
-                match lacks {
-                    None => Check { what, verdict: Verdict::Ok, detail, remedy: String::new() },
-                    Some((home, needs)) => {
-                        let detail = format!("{detail}; there is no {home}/{needs}");
-                        let remedy = program.get.into();
-                        Check { what, verdict: Verdict::Limited, detail, remedy }
-                    }
-                }
-            }
-            None => {
-                let detail = format!("{} is not on PATH", program.name);
-                Check { what, verdict: Verdict::Missing, detail, remedy: program.get.into() }
-            }
-        })
-    };
-    tare_driver::ALL.iter().filter_map(check).collect()
 }
 
 fn word(verdict: Verdict) -> &'static str {

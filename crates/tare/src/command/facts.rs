@@ -1,4 +1,5 @@
-//! What is seen inside a sandbox, as one line of JSON, for whoever executed this program there.
+//! Prints what is visible inside a sandbox as one line of JSON, for the process that executed this
+//! program there.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! The system `fio` inside an environment, started by `tare weigh`.
+//! Runs the system `fio` inside an environment, for `tare weigh`.
 
 use crate::cli::FioServer;
 use crate::exit::Exit;

@@ -1,4 +1,4 @@
-//! The first process of a virtual machine (`vm:qemu`, `vm:uml`), started by the guest's kernel.
+//! Runs as the first process of a virtual machine (`vm:qemu`, `vm:uml`), started by its kernel.
 
 use crate::exit::Exit;
 

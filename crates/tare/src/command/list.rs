@@ -1,4 +1,4 @@
-//! `tare list`: everything that can be plugged in, from the `ALL` lists of the crates.
+//! `tare list`: lists everything that a study may name, from the `ALL` lists of the crates.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,15 +12,15 @@ use crate::cli::{List, ListKind};
 use crate::exit::Exit;
 use crate::studies;
 
-/// One thing that can be named in a study.
+/// One name that a study may use.
 #[derive(Serialize)]
 struct Item {
     name: String,
     help: String,
-    /// Values or options, with a line each.
+    /// Values or options, with one line of help each.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     options: Vec<(String, String)>,
-    /// Why it cannot be used on this host.
+    /// Why this host does not support it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<String>,
 }
@@ -123,7 +123,7 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
     }
 }
 
-/// Values of a layer, or the names of what implements it.
+/// Returns the values of a layer, or where its values are listed.
 fn values(layer: Layer) -> Vec<(String, String)> {
     match layer {
         Layer::Runtime => pairs(&[("*", "one of tare list runtimes")]),
@@ -141,7 +141,8 @@ fn infos(options: &[tare_lab::study::OptionInfo]) -> Vec<(String, String)> {
     options.iter().map(|option| (option.name.into(), option.help.into())).collect()
 }
 
-/// Probes with what each needs where this host cannot serve it, and what runs in slices of its own.
+/// Returns the probes, with the reason if this host does not support one, and the option of those
+/// that run in slices of their own.
 fn probes() -> Vec<Item> {
     let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
     let roots = tare_probe::Roots::default();
@@ -167,14 +168,14 @@ fn probes() -> Vec<Item> {
     items.push(stacks(
         StackKind::OnCpu,
         "stacks",
-        "CPU time by subsystem of the kernel and by function, sampled by perf",
+        "CPU time by kernel subsystem and function, sampled by perf",
     ));
-    items.push(stacks(StackKind::OffCpu, "stacks_waiting", "what threads wait in, seen by perf"));
+    items.push(stacks(StackKind::OffCpu, "stacks_waiting", "where threads wait, sampled by perf"));
     items
 }
 
-/// Runtimes with what each understands, and what is missing here. One that takes an argument is
-/// listed as it is written, and with the names that work on this host.
+/// Returns the runtimes with their options, and what is missing on this host. A runtime with an
+/// argument is listed in its syntax, with the arguments that this host supports.
 fn runtimes(state: &Path) -> Vec<Item> {
     use tare_env::runtime::Argument;
     let item = |runtime: &tare_env::runtime::Runtime| {
@@ -203,7 +204,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
     pairs.iter().map(|(name, help)| ((*name).to_string(), (*help).to_string())).collect()
 }
 
-/// The `title` of a study's text.
+/// Returns the `title` of a study or workload.
 fn title_of(text: &str) -> String {
     let line = text.lines().find_map(|line| line.strip_prefix("title = "));
     line.unwrap_or_default().trim_matches('"').to_string()
@@ -218,7 +219,7 @@ fn print(items: &[Item], out: &mut dyn Write) -> anyhow::Result<()> {
             writeln!(out, "  {:<width$}    {name:<inner$}  {help}", "")?;
         }
         if let Some(why) = &item.unavailable {
-            writeln!(out, "  {:<width$}    not here: {why}", "")?;
+            writeln!(out, "  {:<width$}    not on this host: {why}", "")?;
         }
     }
     Ok(())

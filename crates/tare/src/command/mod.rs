@@ -1,20 +1,17 @@
-//! One file per command.
+//! The commands, one file or folder each.
 
 pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod cpus;
 pub(crate) mod db;
 pub(crate) mod db_data;
-pub(crate) mod derived;
 pub(crate) mod disk;
 pub(crate) mod doctor;
 pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod fio_server;
-mod fit;
 pub(crate) mod guest;
 pub(crate) mod host;
-pub(crate) mod inside;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod proxy;

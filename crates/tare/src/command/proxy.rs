@@ -1,5 +1,5 @@
-//! The userland proxy of `network = "bridge+proxy"` and the relay of `inject = "delay=TIME"`,
-//! started by `tare weigh`.
+//! Runs the userland proxy of `network = "bridge+proxy"` and the relay of `inject = "delay=TIME"`,
+//! for `tare weigh`.
 
 use anyhow::Context;
 

@@ -1,17 +1,17 @@
-//! `tare report`: draws a record again, from the record alone.
+//! `tare report`: reports a record, from the record alone.
 
 use std::fs;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::Context;
 use tare_lab::analysis::analyse;
 use tare_lab::record::{Record, read_stacks};
 use tare_lab::stacks::StackSlice;
-use tare_report::terminal::Style;
 
 use crate::cli::Report;
 use crate::exit::{Exit, ExitWith};
+use crate::terminal::style;
 use crate::{serve, signals};
 
 pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -57,26 +57,36 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
     Ok(Exit::Success)
 }
 
-/// Reads a record; what cannot be used is an input error.
+/// Reads a record. Its errors have the exit code `Input`.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Record> {
     Record::read(path).exit_with(Exit::Input)
 }
 
-/// The stack slices of a record; none where none were sampled.
+/// Reads the stack slices of a record; empty if none were sampled.
 pub(crate) fn stacks(path: &Path) -> anyhow::Result<Vec<StackSlice>> {
     read_stacks(path).exit_with(Exit::Input)
 }
 
-/// Colour and width of the terminal that standard output is; plain and 160 wide elsewhere.
-pub(crate) fn style() -> Style {
-    const WIDTH_ELSEWHERE: u16 = 160;
-    let terminal = std::io::stdout().is_terminal();
-    let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let size = rustix::termios::tcgetwinsize(std::io::stdout()).ok();
-    let width = size.map(|size| size.ws_col).filter(|width| terminal && *width > 0);
-    Style {
-        colour: terminal && !no_colour,
-        width: width.unwrap_or(WIDTH_ELSEWHERE),
-        ..Style::default()
+/// Prints the result of a record that was just measured, and writes its page.
+pub(crate) fn present(
+    path: &Path,
+    html: Option<&Path>,
+    json: bool,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
+    let record = Record::read(path)?;
+    let analysis = analyse(&record);
+    let page = html.map_or_else(|| path.with_extension("html"), Path::to_path_buf);
+    let stacks = read_stacks(path)?;
+    fs::write(&page, tare_report::html::page(&record, &analysis, &stacks)).with_context(|| {
+        format!("the record is complete, but cannot write the page {}", page.display())
+    })?;
+    if json {
+        writeln!(out, "{}", tare_report::json::render(&record, &analysis, &stacks))?;
+        return Ok(());
     }
+    let text = tare_report::terminal::render(&record, &analysis, &stacks, style());
+    write!(out, "{text}")?;
+    writeln!(out, "\nrecord: {}\npage:   {}", path.display(), page.display())?;
+    Ok(())
 }

@@ -1,4 +1,4 @@
-//! `tare completions` and `tare man`: made from the command line's own definition.
+//! `tare completions` and `tare man`, generated from the definition of the command line.
 
 use std::fs;
 use std::io::Write;
@@ -19,7 +19,7 @@ pub(crate) fn completions(options: &Completions, out: &mut dyn Write) -> anyhow:
 pub(crate) fn man(options: &Man) -> anyhow::Result<Exit> {
     let directory = &options.directory;
     fs::create_dir_all(directory)
-        .with_context(|| format!("cannot make the directory {}", directory.display()))?;
+        .with_context(|| format!("cannot create the directory {}", directory.display()))?;
     clap_mangen::generate_to(Arguments::command(), directory)
         .with_context(|| format!("cannot write man pages to {}", directory.display()))?;
     Ok(Exit::Success)

@@ -1,4 +1,4 @@
-//! Somebody else's program as a system inside an environment, started by `tare weigh`.
+//! Starts a third-party program as the system inside an environment, for `tare weigh`.
 
 use crate::cli::StartSystem;
 use crate::exit::Exit;

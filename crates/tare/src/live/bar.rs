@@ -1,5 +1,5 @@
-//! A bar with the time left and the costs so far below it, drawn by events only: a drawing thread
-//! would run while a slice is measured.
+//! A progress bar with the time left, and the costs so far below it. It is drawn at events only: a
+//! drawing thread would run while a slice is measured.
 
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use tare_lab::campaign::{Event, Observer, Stage};
@@ -8,14 +8,14 @@ use tare_std::units::thousands;
 
 use super::lines::{extra_round, line, minutes};
 
-pub(super) struct Bars {
+pub(super) struct BarView {
     all: MultiProgress,
     bar: ProgressBar,
     costs: Vec<ProgressBar>,
     style: Style,
 }
 
-impl Bars {
+impl BarView {
     pub(super) fn new(style: Style) -> Self {
         let all = MultiProgress::with_draw_target(ProgressDrawTarget::stderr());
         let bar = all.add(ProgressBar::new(0));
@@ -23,7 +23,7 @@ impl Bars {
         Self { all, bar, costs: Vec::new(), style }
     }
 
-    /// Shows these lines below the bar.
+    /// Shows lines below the bar.
     fn show(&mut self, lines: &[String]) {
         while self.costs.len() < lines.len() {
             let line = self.all.add(ProgressBar::new(0));
@@ -36,15 +36,16 @@ impl Bars {
     }
 }
 
-/// The templates are constants of this file; the default stands in should one be wrong.
+/// Returns the style of a template. The templates are constants; the default replaces an invalid
+/// one.
 fn bar_style(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-impl Observer for Bars {
+impl Observer for BarView {
     fn event(&mut self, event: &Event<'_>) {
         if let Some(line) = line(event) {
-            // The lines above the bar are a convenience; the record holds the same.
+            // A failure does not matter: the record holds the same information.
             self.all.println(line).ok();
         }
         match event {

@@ -1,4 +1,4 @@
-//! Plain lines: what is worth one, and how far it is at most every ten seconds.
+//! Plain lines: one for each notable event, and the progress at most every ten seconds.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,10 @@ use tare_std::units::significant;
 
 use crate::stream::say;
 
-/// Plain lines say how far it is at most this often.
+/// Least time between two lines about progress.
 const INTERVAL: Duration = Duration::from_secs(10);
 
-/// One line about an event that is worth one, on any kind of output.
+/// Returns a line about a notable event, for all views.
 pub(super) fn line(event: &Event<'_>) -> Option<String> {
     match event {
         Event::Stage(Stage::Starting) => Some("starting environments".into()),
@@ -34,31 +34,31 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
     }
 }
 
-/// `3:07`.
+/// Returns a time as minutes and seconds, such as `3:07`.
 pub(super) fn minutes(time: Duration) -> String {
     let seconds = time.as_secs();
     format!("{}:{:02}", seconds / 60, seconds % 60)
 }
 
-/// `round 3 of 10, 1:20 left`, of a round after the rounds.
+/// Returns the progress of the rounds with samplers, such as `round 3 of 10, 1:20 left`.
 pub(super) fn extra_round(event: &Event<'_>) -> Option<String> {
     let Event::ExtraRoundStarted { round, rounds, left } = event else { return None };
     let left = left.map(|left| format!(", {} left", minutes(left))).unwrap_or_default();
     Some(format!("round {} of {rounds}{left}", round + 1))
 }
 
-pub(super) struct Lines {
+pub(super) struct LineView {
     last: Option<Instant>,
     style: Style,
 }
 
-impl Lines {
+impl LineView {
     pub(super) fn new(style: Style) -> Self {
         Self { last: None, style }
     }
 }
 
-impl Observer for Lines {
+impl Observer for LineView {
     fn event(&mut self, event: &Event<'_>) {
         if let Some(line) = line(event) {
             say(&line);

@@ -1,7 +1,7 @@
-//! What `tare load` shows while it runs, on standard error: on a terminal one line with its heat
-//! strip below it, drawn anew every second; elsewhere plain lines.
+//! The progress view of `tare load` on standard error: on a terminal one line with a heat strip
+//! below it, updated every second; elsewhere plain lines.
 //!
-//! It is told by events, on the thread that gathers what the load threads counted; there is no
+//! It is drawn at events, on the thread that collects the counts of the load threads. There is no
 //! drawing thread.
 
 use std::io::IsTerminal;
@@ -14,16 +14,16 @@ use tare_std::units::{nanoseconds, significant, thousands};
 
 use crate::stream::say;
 
-/// The strip begins at 10 µs and has five cells for every tenfold.
-const STRIP_BEGIN_NS: f64 = 1e4;
+/// The strip starts at 10 µs and has five cells per factor of ten.
+const STRIP_START_NS: f64 = 1e4;
 const CELLS_PER_DECADE: u32 = 5;
 const CELLS: u32 = 6 * CELLS_PER_DECADE;
-/// From nothing to the cell with the most operations.
+/// From no operations to the cell with the most.
 const SHADES: [char; 5] = [' ', '░', '▒', '▓', '█'];
 
-/// The view of a load.
+/// The progress view of a load.
 pub(crate) struct LoadView {
-    /// None where standard error is no terminal.
+    /// None if standard error is no terminal.
     bar: Option<ProgressBar>,
 }
 
@@ -31,7 +31,7 @@ impl LoadView {
     pub(crate) fn new() -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            // The template is a constant; the default stands in should it be wrong.
+            // The template is a constant; the default replaces an invalid one.
             let style = ProgressStyle::with_template("{msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
@@ -49,7 +49,7 @@ impl LoadView {
                 None => line(interval),
             },
             LoadEvent::Tried(tried) => {
-                let text = tried_line(tried);
+                let text = search_line(tried);
                 match &self.bar {
                     Some(bar) => bar.println(text),
                     None => say(&text),
@@ -63,7 +63,7 @@ impl LoadView {
         }
     }
 
-    /// Leaves the terminal to the result.
+    /// Clears the view, so that the result can be printed.
     pub(crate) fn finish(self) {
         if let Some(bar) = self.bar {
             bar.finish_and_clear();
@@ -91,9 +91,9 @@ fn line(interval: &Interval<'_>) -> String {
     )
 }
 
-/// The latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %; the darker a cell
-/// the more operations, by the logarithm of their number. What is beyond an end counts in the last
-/// cell.
+/// Returns the latencies of an interval as a strip from 10 µs to 10 s, in steps of 58 %. A darker
+/// cell has more operations, by the logarithm of their number. The cells at both ends include all
+/// beyond.
 fn strip(histogram: &Histogram) -> String {
     let mut cells = String::new();
     let most = f64::from(u32::try_from(histogram.len()).unwrap_or(u32::MAX)).ln_1p();
@@ -101,7 +101,7 @@ fn strip(histogram: &Histogram) -> String {
     for cell in 1..=CELLS {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "10 s in ns")]
         let to_ns =
-            (STRIP_BEGIN_NS * 10f64.powf(f64::from(cell) / f64::from(CELLS_PER_DECADE))) as u64;
+            (STRIP_START_NS * 10f64.powf(f64::from(cell) / f64::from(CELLS_PER_DECADE))) as u64;
         let to_ns = if cell == CELLS { u64::MAX } else { to_ns };
         let count = match histogram.is_empty() {
             true => 0,
@@ -116,8 +116,8 @@ fn strip(histogram: &Histogram) -> String {
     format!("        10 µs │{cells}│ 10 s")
 }
 
-/// One run of a search.
-fn tried_line(tried: &SearchRun) -> String {
+/// Returns a line about one run of a search.
+fn search_line(tried: &SearchRun) -> String {
     let latencies: Vec<String> = tried
         .latencies_ns
         .iter()
@@ -138,7 +138,7 @@ mod tests {
     use tare_load::histogram;
 
     #[test]
-    fn the_strip_is_darkest_where_most_operations_are() {
+    fn strip_is_darkest_at_the_most_operations() {
         let mut times = histogram::new();
         assert_eq!(strip(&times), format!("        10 µs │{}│ 10 s", " ".repeat(30)));
         (0..10_000).for_each(|_| histogram::record(&mut times, 120_000));
@@ -147,7 +147,7 @@ mod tests {
         let text = strip(&times);
         let cells: Vec<char> = text.split('│').nth(1).unwrap().chars().collect();
         assert_eq!(cells.len(), 30);
-        // 120 µs lie in the sixth cell: 100 to 158 µs.
+        // 120 µs is in the sixth cell: 100 to 158 µs.
         assert_eq!((cells[0], cells[5], cells[29]), ('░', '█', '░'), "{text}");
         assert_eq!(cells.iter().filter(|&&cell| cell != ' ').count(), 3, "{text}");
     }

@@ -1,8 +1,8 @@
-//! What `tare weigh`, `tare explain` and `tare tune prove` show while they run, on standard error:
-//! a screen, a bar, or plain lines.
+//! The progress views of `tare weigh`, `tare explain` and `tare tune prove` on standard error: a
+//! screen, a bar, or plain lines.
 //!
-//! Nothing is drawn while a slice is measured: all three are told by events, which come between
-//! slices only, on the thread that measures. There is no drawing thread.
+//! Nothing is drawn while a slice is measured: the views draw when an event comes, and events come
+//! only between slices, on the measuring thread. There is no drawing thread.
 
 mod bar;
 mod lines;
@@ -22,26 +22,26 @@ use crate::stream;
 pub(crate) use load::LoadView;
 pub(crate) use screen::restore;
 
-/// The view that was asked for, or the best that this terminal can show. `stop` is set by the key
-/// `q` of the screen.
+/// Returns the requested view, or the most detailed one that this terminal supports. The key `q` of
+/// the screen sets `stop`.
 pub(crate) fn observer<'s>(
-    asked: Progress,
+    requested: Progress,
     study: &Study,
     style: Style,
     stop: &'s AtomicBool,
 ) -> Box<dyn Observer + 's> {
-    if matches!(asked, Progress::Auto | Progress::Screen) {
+    if matches!(requested, Progress::Auto | Progress::Screen) {
         match screen::Screen::open(study, style, stop) {
             Ok(screen) => return Box::new(screen),
-            Err(reason) if asked == Progress::Screen => {
-                stream::say(&format!("tare: no screen: {reason}"));
+            Err(reason) if requested == Progress::Screen => {
+                stream::say(&format!("tare: cannot open the screen: {reason}"));
             }
             Err(_) => {}
         }
     }
-    match asked {
-        Progress::Lines => Box::new(lines::Lines::new(style)),
-        _ if std::io::stderr().is_terminal() => Box::new(bar::Bars::new(style)),
-        _ => Box::new(lines::Lines::new(style)),
+    match requested {
+        Progress::Lines => Box::new(lines::LineView::new(style)),
+        _ if std::io::stderr().is_terminal() => Box::new(bar::BarView::new(style)),
+        _ => Box::new(lines::LineView::new(style)),
     }
 }

@@ -1,4 +1,4 @@
-// Loads the page again when it has changed, at the same place and with the same details open.
+// Reloads the page when it has changed, at the same scroll position and with the same details open.
 "use strict";
 (() => {
   const KEY = "tare-place";
@@ -27,12 +27,12 @@
   };
   const version = Number(new URL(document.currentScript.src).searchParams.get("version"));
   let ended = false, failures = 0;
-  // Somebody who marks text or types is not disturbed.
+  // Do not reload while the user selects text or types.
   const busy = () => {
     const at = document.activeElement;
     return document.hidden || !getSelection().isCollapsed || (at && /^(INPUT|SELECT|TEXTAREA)$/.test(at.tagName));
   };
-  const ask = async () => {
+  const poll = async () => {
     try {
       const state = await (await fetch("/state", { cache: "no-store" })).json();
       failures = 0;
@@ -48,7 +48,7 @@
       failures += 1;
       if (failures > 1) say(ended ? "The study has ended. This page is no longer served." : "This page is no longer served.");
     }
-    if (failures < 30) setTimeout(ask, 2000);
+    if (failures < 30) setTimeout(poll, 2000);
   };
-  ask();
+  poll();
 })();

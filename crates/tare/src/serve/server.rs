@@ -1,4 +1,4 @@
-//! The thread that answers, with its limits.
+//! The HTTP server: one thread, with limits on connections, sizes and times.
 
 use std::convert::Infallible;
 use std::net::{SocketAddr, TcpListener};
@@ -18,21 +18,21 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tare_std::cpus::CpuSet;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::answer::Desk;
+use super::page::SharedPage;
 
-/// Connections at once; one more is closed unheard.
+/// Most connections at once; a further one is closed unread.
 const CONNECTIONS: usize = 16;
-/// A request must have come by then.
+/// Time to receive the head of a request.
 const HEADERS_TIMEOUT: Duration = Duration::from_secs(5);
-/// And its answer must have been taken by then.
+/// Time for a whole connection.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(30);
-/// Bytes of a request's head.
+/// Most bytes of the head of a request.
 const HEAD_BYTES: usize = 16 << 10;
 const NICE: i32 = 19;
 
 /// A server that runs until it is dropped.
 pub(super) struct Server {
-    desk: Arc<Desk>,
+    page: Arc<SharedPage>,
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -41,7 +41,7 @@ pub(super) struct Server {
 impl Server {
     pub(super) fn start(
         listener: &TcpListener,
-        desk: Desk,
+        page: SharedPage,
         cpus: &CpuSet,
     ) -> anyhow::Result<Server> {
         let listener = listener.try_clone().context("cannot copy the page's socket")?;
@@ -52,10 +52,10 @@ impl Server {
             .build()
             .context("cannot start the server of the page")?;
         let (stop, stopped) = oneshot::channel();
-        let desk = Arc::new(desk);
-        let (shared, cpus) = (Arc::clone(&desk), cpus.clone());
+        let page = Arc::new(page);
+        let (shared, cpus) = (Arc::clone(&page), cpus.clone());
         let serve = move || {
-            step_back(&cpus);
+            lower_priority(&cpus);
             runtime.block_on(async {
                 let accept = pin!(accept(listener, address, shared));
                 select(accept, stopped).await;
@@ -65,11 +65,11 @@ impl Server {
             .name("tare-serve".into())
             .spawn(serve)
             .context("cannot start the thread that serves the page")?;
-        Ok(Server { desk, address, stop: Some(stop), thread: Some(thread) })
+        Ok(Server { page, address, stop: Some(stop), thread: Some(thread) })
     }
 
-    pub(super) fn desk(&self) -> &Desk {
-        &self.desk
+    pub(super) fn page(&self) -> &SharedPage {
+        &self.page
     }
 
     pub(super) fn url(&self) -> String {
@@ -80,7 +80,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // Fails only where the thread has ended already.
+            // Sending fails only if the thread has ended already.
             let _sent = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
@@ -89,31 +89,31 @@ impl Drop for Server {
     }
 }
 
-/// Makes the calling thread give way to everybody, on these CPUs where there are any. A thread that
-/// cannot step back serves all the same.
-pub(super) fn step_back(cpus: &CpuSet) {
-    // On Linux the nice value belongs to a thread, and 0 names the calling one: setpriority(2).
+/// Gives the calling thread the lowest priority, and pins it to these CPUs if there are any.
+/// Failures are ignored: the page is served all the same.
+pub(super) fn lower_priority(cpus: &CpuSet) {
+    // On Linux the nice value is per thread, and 0 means the calling thread: setpriority(2).
     let _nice = rustix::process::setpriority_process(None, NICE);
     if !cpus.is_empty() {
         let _pinned = tare_host::process::pin_this_thread(cpus);
     }
 }
 
-async fn accept(listener: TcpListener, own: SocketAddr, desk: Arc<Desk>) {
+async fn accept(listener: TcpListener, own: SocketAddr, page: Arc<SharedPage>) {
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    let room = Arc::new(Semaphore::new(CONNECTIONS));
+    let slots = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
         let Ok((stream, _)) = listener.accept().await else {
-            // Out of descriptors, most likely: others may close some.
+            // Most likely out of descriptors; other connections may close some.
             tokio::time::sleep(Duration::from_millis(100)).await;
             continue;
         };
-        let Ok(place) = Arc::clone(&room).try_acquire_owned() else { continue };
-        let desk = Arc::clone(&desk);
+        let Ok(slot) = Arc::clone(&slots).try_acquire_owned() else { continue };
+        let page = Arc::clone(&page);
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
-                let answer = answer(&desk, own, &request);
-                async move { Ok::<_, Infallible>(answer) }
+                let response = respond(&page, own, &request);
+                async move { Ok::<_, Infallible>(response) }
             });
             let connection = http1::Builder::new()
                 .keep_alive(false)
@@ -121,13 +121,17 @@ async fn accept(listener: TcpListener, own: SocketAddr, desk: Arc<Desk>) {
                 .header_read_timeout(HEADERS_TIMEOUT)
                 .max_buf_size(HEAD_BYTES)
                 .serve_connection(TokioIo::new(stream), service);
-            // Who breaks off or is too slow gets no more.
+            // A client that disconnects or is too slow gets no response.
             let _ended = tokio::time::timeout(CONNECTION_TIMEOUT, pin!(connection)).await;
-            drop(place);
+            drop(slot);
         });
     }
 }
 
-fn answer(desk: &Desk, own: SocketAddr, request: &Request<Incoming>) -> Response<Full<Bytes>> {
-    desk.answer(own, request.method(), request.uri().path(), request.headers()).map(Full::new)
+fn respond(
+    page: &SharedPage,
+    own: SocketAddr,
+    request: &Request<Incoming>,
+) -> Response<Full<Bytes>> {
+    page.respond(own, request.method(), request.uri().path(), request.headers()).map(Full::new)
 }

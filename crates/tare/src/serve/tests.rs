@@ -7,21 +7,21 @@ use super::*;
 
 const OWN: &str = "127.0.0.1:8080";
 
-fn ask(desk: &Desk, method: &str, host: Option<&str>, path: &str) -> (u16, String) {
+fn request(page: &SharedPage, method: &str, host: Option<&str>, path: &str) -> (u16, String) {
     let mut headers = HeaderMap::new();
     if let Some(host) = host {
         headers.insert(header::HOST, HeaderValue::from_str(host).unwrap());
     }
     let method = Method::from_bytes(method.as_bytes()).unwrap();
-    let answer = desk.answer(OWN.parse().unwrap(), &method, path, &headers);
-    let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    let response = page.respond(OWN.parse().unwrap(), &method, path, &headers);
+    let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
     assert!(policy.starts_with("default-src 'none'"));
-    (answer.status().as_u16(), String::from_utf8(answer.body().to_vec()).unwrap())
+    (response.status().as_u16(), String::from_utf8(response.body().to_vec()).unwrap())
 }
 
 #[test]
-fn only_the_page_is_served_and_only_under_its_own_name() {
-    let desk = Desk::new(Path::new("/tmp/<b>x</b>.tare"));
+fn requests_for_other_paths_methods_and_hosts_are_refused() {
+    let page = SharedPage::new(Path::new("/tmp/<b>x</b>.tare"));
     for (method, host, path, status) in [
         ("GET", Some(OWN), "/", 200),
         ("HEAD", Some(OWN), "/", 200),
@@ -38,60 +38,60 @@ fn only_the_page_is_served_and_only_under_its_own_name() {
         ("GET", Some("localhost.evil.example:8080"), "/", 421),
         ("GET", None, "/", 421),
     ] {
-        assert_eq!(ask(&desk, method, host, path).0, status, "{method} {host:?} {path}");
+        assert_eq!(request(&page, method, host, path).0, status, "{method} {host:?} {path}");
     }
-    assert!(!ask(&desk, "GET", Some(OWN), "/").1.contains("<b>"));
+    assert!(!request(&page, "GET", Some(OWN), "/").1.contains("<b>"));
 }
 
 #[test]
-fn a_new_page_is_a_new_version_and_the_same_is_not() {
-    let desk = Desk::new(Path::new("x.tare"));
-    assert!(!desk.is_watched());
-    let state = || ask(&desk, "GET", Some(OWN), "/state").1;
+fn only_a_changed_page_is_a_new_version() {
+    let page = SharedPage::new(Path::new("x.tare"));
+    assert!(!page.is_watched());
+    let state = || request(&page, "GET", Some(OWN), "/state").1;
     assert_eq!(state(), r#"{"ended":false,"version":0}"#);
-    assert!(desk.is_watched());
-    desk.lay("<body>one</body></html>".into(), false);
-    desk.lay("<body>one</body></html>".into(), false);
+    assert!(page.is_watched());
+    page.publish("<body>one</body></html>".into(), false);
+    page.publish("<body>one</body></html>".into(), false);
     assert_eq!(state(), r#"{"ended":false,"version":1}"#);
-    assert!(!desk.last_was_seen());
-    let page = ask(&desk, "GET", Some(OWN), "/").1;
-    assert_eq!(page, "<body>one<script src=\"/refresh.js?version=1\"></script>\n</body></html>");
-    assert!(desk.last_was_seen());
-    desk.end();
+    assert!(!page.is_latest_served());
+    let body = request(&page, "GET", Some(OWN), "/").1;
+    assert_eq!(body, "<body>one<script src=\"/refresh.js?version=1\"></script>\n</body></html>");
+    assert!(page.is_latest_served());
+    page.set_ended();
     assert_eq!(state(), r#"{"ended":true,"version":1}"#);
 }
 
 #[test]
-fn the_policy_of_the_page_lets_the_script_run_and_nothing_else() {
-    let desk = Desk::new(Path::new("x.tare"));
+fn policy_allows_only_the_script_in_addition() {
+    let page = SharedPage::new(Path::new("x.tare"));
     let own = "<head><meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; script-src 'sha256-x'\"><title>";
-    desk.lay(format!("{own}</title></head><body></body>"), false);
+    page.publish(format!("{own}</title></head><body></body>"), false);
     let mut headers = HeaderMap::new();
     headers.insert(header::HOST, HeaderValue::from_static(OWN));
-    let answer = desk.answer(OWN.parse().unwrap(), &Method::GET, "/", &headers);
-    let policy = answer.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
+    let response = page.respond(OWN.parse().unwrap(), &Method::GET, "/", &headers);
+    let policy = response.headers()[header::CONTENT_SECURITY_POLICY].to_str().unwrap();
     assert_eq!(
         policy,
         "default-src 'none'; script-src 'self' 'sha256-x'; connect-src 'self'; frame-ancestors 'none'"
     );
-    assert!(answer.body().starts_with(b"<head><title></title>"), "{answer:?}");
+    assert!(response.body().starts_with(b"<head><title></title>"), "{response:?}");
 }
 
 #[test]
-fn what_is_known_is_not_sent_again() {
-    let desk = Desk::new(Path::new("x.tare"));
+fn cached_page_is_not_sent_again() {
+    let page = SharedPage::new(Path::new("x.tare"));
     let mut headers = HeaderMap::new();
     headers.insert(header::HOST, HeaderValue::from_static(OWN));
     let own = OWN.parse().unwrap();
-    let first = desk.answer(own, &Method::GET, "/", &headers);
+    let first = page.respond(own, &Method::GET, "/", &headers);
     headers.insert(header::IF_NONE_MATCH, first.headers()[header::ETAG].clone());
-    assert_eq!(desk.answer(own, &Method::GET, "/", &headers).status(), 304);
-    desk.lay("<body>one</body>".into(), false);
-    assert_eq!(desk.answer(own, &Method::GET, "/", &headers).status(), 200);
+    assert_eq!(page.respond(own, &Method::GET, "/", &headers).status(), 304);
+    page.publish("<body>one</body>".into(), false);
+    assert_eq!(page.respond(own, &Method::GET, "/", &headers).status(), 200);
 }
 
 #[test]
-fn addresses_are_of_the_loopback_interface() {
+fn only_loopback_addresses_are_accepted() {
     for (text, expected) in [
         ("8080", "127.0.0.1:8080"),
         ("127.0.0.1", "127.0.0.1:0"),

@@ -1,4 +1,5 @@
-//! The study that an explanation weighs: both ends and what lies between them. Pure.
+//! Derives the study that an explanation weighs: the two compared environments and those between
+//! them. Pure.
 
 use anyhow::anyhow;
 use tare_env::layer::Layers;
@@ -8,20 +9,21 @@ use tare_lab::fake;
 use tare_lab::layer::Cgroup;
 use tare_lab::study::{Hint, Study, WorkloadSpec};
 
-/// Whether the layers of an environment go together, on any host. (Whether this host can run them
-/// is another question.)
-pub(super) fn go_together(spec: &EnvironmentSpec) -> bool {
+/// Returns whether the layers of an environment are compatible, whether or not this host can run
+/// them.
+pub(super) fn are_compatible(spec: &EnvironmentSpec) -> bool {
     let runtime = spec.runtime.kind();
     if runtime == fake::NAME {
         return true;
     }
     let Ok(layers) = Layers::checked(spec) else { return false };
-    // An engine puts every container into a cgroup.
+    // An engine always puts a container into a cgroup.
     let is_engine = matches!(runtime, "docker" | "podman");
     !(is_engine && layers.cgroup == Cgroup::None)
 }
 
-/// Both ends: the named ones, else the baseline and the first that is another.
+/// Returns the two compared environments: the named ones, or else the baseline and the first other
+/// environment.
 pub(super) fn ends<'s>(
     study: &'s Study,
     from: Option<&str>,
@@ -38,14 +40,18 @@ pub(super) fn ends<'s>(
     let to = match to {
         Some(name) => find(name)?,
         None => study.environments.iter().find(|spec| spec.name != from.name).ok_or_else(|| {
-            anyhow!("the study {} has nothing besides {:?} to explain", study.name, from.name)
+            anyhow!(
+                "the study {} has no environment besides {:?} to explain",
+                study.name,
+                from.name
+            )
         })?,
     };
     Ok((from, to))
 }
 
-/// The study: `specs` with the ground as the baseline. The shares come from the CPU time at
-/// capacity, so there is no phase at a fixed rate.
+/// Returns the study of these environments with `plan.from` as the baseline. The shares come from
+/// the CPU time at capacity, so there is no phase at a fixed rate.
 pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) -> Study {
     let at_capacity = |workload: &WorkloadSpec| WorkloadSpec {
         latency_share: 0.0,
@@ -79,7 +85,7 @@ mod tests {
     fn plan(to: &str) -> (Plan, Vec<EnvironmentSpec>) {
         let study = quick();
         let (from, to) = ends(&study, None, Some(to)).unwrap();
-        Plan::new(from, to, &go_together, 32, 1).unwrap()
+        Plan::new(from, to, &are_compatible, 32, 1).unwrap()
     }
 
     fn names(plan: &Plan) -> Vec<String> {
@@ -87,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_needs_its_runtime_and_an_engine_a_cgroup() {
+    fn steps_have_the_needs_of_their_layers() {
         let all = ["runtime", "network", "cpu", "security", "cgroup"];
         let (runc, specs) = plan("container default");
         assert_eq!(names(&runc), all);
@@ -101,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn the_study_has_the_ground_as_its_baseline_and_no_fixed_rate() {
+    fn derived_study_has_its_baseline_and_no_fixed_rate() {
         let (plan, specs) = plan("container default");
         let study = derive(&quick(), &plan, specs);
         assert_eq!((study.name.as_str(), study.baseline.as_str()), ("quick-explained", "native"));
         assert_eq!(study.environments[23].name, "container default");
-        assert!(study.environments.iter().all(|spec| !spec.optional && go_together(spec)));
+        assert!(study.environments.iter().all(|spec| !spec.optional && are_compatible(spec)));
         assert_eq!(study.workloads[0].latency_share, 0.0);
     }
 
     #[test]
-    fn ends_are_named_or_the_obvious_ones() {
+    fn ends_default_to_the_baseline_and_the_first_other() {
         let study = quick();
         let (from, to) = ends(&study, None, None).unwrap();
         assert_eq!((from.name.as_str(), to.name.as_str()), ("native", "container default"));

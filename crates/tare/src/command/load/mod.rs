@@ -1,4 +1,4 @@
-//! `tare load`, and the load agent that `tare weigh` starts.
+//! `tare load`, and the load agent for `tare weigh`.
 
 use std::io::{BufReader, Write};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use tare_load::search::Search;
 use tare_load::{LoadConfig, LoadError, LoadSpec};
 use tare_std::cpus::CpuSet;
 
-use crate::cli::{Load, LoadAgent, LoadTask, shown};
+use crate::cli::{Load, LoadAgent, LoadTask, shipped_text};
 use crate::exit::{Exit, ExitWith};
 use crate::live::LoadView;
 use crate::signals;
@@ -18,7 +18,7 @@ use crate::stream::Output;
 
 mod output;
 
-/// How long to wait for the database to answer at all.
+/// How long to wait until the database accepts connections.
 const CONNECT_DEADLINE: Duration = Duration::from_secs(10);
 
 pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -26,7 +26,7 @@ pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
         return output::merge(options, out);
     }
     if let Some(name) = &options.workload.show {
-        out.write_all(shown(name)?.as_bytes())?;
+        out.write_all(shipped_text(name)?.as_bytes())?;
         return Ok(Exit::Success);
     }
     options.pace.check().map_err(anyhow::Error::msg).exit_with(Exit::Usage)?;
@@ -34,7 +34,7 @@ pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     let is_interrupted = || stop.load(std::sync::atomic::Ordering::Relaxed);
     let mut view = LoadView::new();
-    let mut tell = |event: &LoadEvent<'_>| view.event(event);
+    let mut observe = |event: &LoadEvent<'_>| view.event(event);
     let exit = if let Some(slo) = options.pace.slo.clone() {
         let search = Search {
             slo,
@@ -43,38 +43,38 @@ pub(crate) fn run(options: &Load, out: &mut dyn Write) -> anyhow::Result<Exit> {
             window: options.pace.duration,
             confirmations: options.pace.confirmations,
         };
-        let found = tare_load::search::find_max(&config, &search, &stop, &mut tell);
+        let found = tare_load::search::find_max(&config, &search, &stop, &mut observe);
         view.finish();
-        let found = coded(found)?;
+        let found = with_exit(found)?;
         match options.json {
             true => output::json(&found, out)?,
             false => output::search(&search.slo, &found, out)?,
         }
         if let Some(error) = &found.error {
-            return Err(anyhow::anyhow!("the search did not end: {error}"));
+            return Err(anyhow::anyhow!("the search failed: {error}"));
         }
         match found.rate_per_s {
-            None if !found.is_unfinished => Exit::Unkept,
+            None if !found.is_unfinished => Exit::ObjectiveMissed,
             _ => Exit::Success,
         }
     } else {
-        let report = tare_load::run(&config, &stop, &mut tell);
+        let report = tare_load::run(&config, &stop, &mut observe);
         view.finish();
-        let report = coded(report)?;
+        let report = with_exit(report)?;
         match options.json {
             true => output::json(&report, out)?,
             false => output::report(&report, out)?,
         }
         if let Some(error) = &report.log_error {
-            return Err(anyhow::anyhow!("{error}; the log ends with its last whole interval"));
+            return Err(anyhow::anyhow!("{error}; the log ends with its last complete interval"));
         }
         if report.errors.is_empty() { Exit::Success } else { Exit::Failure }
     };
     Ok(if is_interrupted() { Exit::Interrupted } else { exit })
 }
 
-/// An error of the load with the exit code that it asks for.
-fn coded<T>(result: Result<T, LoadError>) -> anyhow::Result<T> {
+/// Adds the exit code to an error of the load.
+fn with_exit<T>(result: Result<T, LoadError>) -> anyhow::Result<T> {
     match result {
         Ok(found) => Ok(found),
         Err(error) => {
@@ -120,7 +120,7 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
     })
 }
 
-/// The lowest CPU that this process may use.
+/// Returns the lowest CPU that this process may use.
 fn first_cpu() -> anyhow::Result<CpuSet> {
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
@@ -129,7 +129,7 @@ fn first_cpu() -> anyhow::Result<CpuSet> {
         .take(1)
         .map(|cpu| Ok(CpuSet::from_iter([cpu])))
         .next()
-        .unwrap_or_else(|| anyhow::bail!("this process may use no CPU; look at its cpuset"))
+        .unwrap_or_else(|| anyhow::bail!("this process may use no CPU; check its cpuset"))
 }
 
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {

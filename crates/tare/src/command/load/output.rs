@@ -1,4 +1,4 @@
-//! What `tare load` prints when it has ended.
+//! The results of `tare load`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -48,7 +48,10 @@ pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result
         }
     }
     if report.pacing == "closed" {
-        writeln!(out, "closed loop: service time only; a stall hides the operations it delayed")?;
+        writeln!(
+            out,
+            "closed loop: service time only; operations that a stall delayed are hidden"
+        )?;
     }
     steps(&report.steps, out)?;
     let cpu =
@@ -80,7 +83,7 @@ pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result
     }
     if report.not_found > 0 {
         let count = thousands(report.not_found);
-        writeln!(out, "{count} operations found no row, where none had to be")?;
+        writeln!(out, "{count} operations found no row, as expected")?;
     }
     if let Some(Verified { checked, wrong, stale, lost }) = report.verify {
         let [checked, wrong, stale, lost] = [checked, wrong, stale, lost].map(thousands);
@@ -96,16 +99,16 @@ pub(super) fn report(report: &LoadReport, out: &mut dyn Write) -> anyhow::Result
     Ok(())
 }
 
-/// What was done about failures, if anything.
+/// Prints the retries and other reactions to failures, if there were any.
 fn print_recovery(recovery: &Recovered, out: &mut dyn Write) -> std::io::Result<()> {
     let all = [
         (recovery.timeouts, "attempts timed out"),
         (recovery.retries, "sent again"),
         (recovery.speculative, "sent a second time"),
-        (recovery.speculative_won, "of those answered first"),
-        (recovery.unused_answers, "answers that came too late"),
+        (recovery.speculative_won, "of those with the first response"),
+        (recovery.unused_answers, "responses that came too late"),
         (recovery.reprepared, "statements prepared again"),
-        (recovery.reconnects, "connections made again"),
+        (recovery.reconnects, "connections reopened"),
     ];
     let happened = all.iter().filter(|(count, _)| *count > 0);
     let parts: Vec<String> =
@@ -134,7 +137,7 @@ fn row(name: &str, quantiles: &Quantiles, out: &mut dyn Write) -> std::io::Resul
     writeln!(out)
 }
 
-/// The steps of a schedule with the response times of what ended in each.
+/// Prints the steps of a schedule, with the response times of the operations that ended in each.
 fn steps(steps: &[StepReport], out: &mut dyn Write) -> std::io::Result<()> {
     if steps.is_empty() {
         return Ok(());
@@ -145,12 +148,12 @@ fn steps(steps: &[StepReport], out: &mut dyn Write) -> std::io::Result<()> {
         "step, op/s", "reached", "p50", "p99", "p99.9", "max", "late", "failed"
     )?;
     for step in steps {
-        let mut asked = significant(step.from_per_s, 4);
+        let mut planned = significant(step.from_per_s, 4);
         if step.from_per_s != step.to_per_s {
-            asked = format!("{asked}..{}", significant(step.to_per_s, 4));
+            planned = format!("{planned}..{}", significant(step.to_per_s, 4));
         }
         let response = &step.response;
-        write!(out, "{asked:<16}{:>10}", significant(step.throughput_per_s, 4))?;
+        write!(out, "{planned:<16}{:>10}", significant(step.throughput_per_s, 4))?;
         for ns in [response.p50_ns, response.p99_ns, response.p999_ns, response.max_ns] {
             write!(out, "{:>10}", nanoseconds(ns as f64))?;
         }
@@ -159,10 +162,10 @@ fn steps(steps: &[StepReport], out: &mut dyn Write) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What a search found: one line, the runs as the latency curve below it.
+/// Prints the result of a search in one line, below the latencies at each rate.
 pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> anyhow::Result<()> {
     if !found.runs.is_empty() {
-        write!(out, "{:<12}{:>12}{:>12}", "run", "asked op/s", "reached")?;
+        write!(out, "{:<12}{:>12}{:>12}", "run", "rate, op/s", "reached")?;
         for limit in slo.limits() {
             write!(out, "{:>20}", limit.to_string())?;
         }
@@ -172,9 +175,9 @@ pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> an
     runs.sort_by(|one, other| one.rate_per_s.total_cmp(&other.rate_per_s));
     for tried in runs {
         let kind = if tried.confirms { "confirming" } else { "bracketing" };
-        let (asked, reached) =
+        let (rate, reached) =
             (significant(tried.rate_per_s, 4), significant(tried.throughput_per_s, 4));
-        write!(out, "{kind:<12}{asked:>12}{reached:>12}")?;
+        write!(out, "{kind:<12}{rate:>12}{reached:>12}")?;
         for latency in &tried.latencies_ns {
             let text = latency.map_or_else(|| "never".into(), |ns| nanoseconds(ns as f64));
             write!(out, "{text:>20}")?;
@@ -185,8 +188,8 @@ pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> an
     match (found.rate_per_s, found.broken_per_s) {
         (Some(holds), broken) => {
             let broken = broken.map_or_else(
-                || "no rate broke it every time".to_string(),
-                |broken| format!("from {} on it never does", rate(broken)),
+                || "no rate broke it in every run".to_string(),
+                |broken| format!("from {} on it breaks in every run", rate(broken)),
             );
             writeln!(
                 out,
@@ -195,20 +198,20 @@ pub(super) fn search(slo: &Slo, found: &SearchReport, out: &mut dyn Write) -> an
                 found.confirmations
             )?;
         }
-        (None, _) if found.is_unfinished => writeln!(out, "{slo}: the search did not end")?,
+        (None, _) if found.is_unfinished => writeln!(out, "{slo}: the search was not completed")?,
         (None, _) => {
             let lowest = found.runs.iter().map(|tried| tried.rate_per_s);
             let lowest = lowest.fold(f64::INFINITY, f64::min);
-            writeln!(out, "{slo}: cannot be kept, not even at {}", rate(lowest))?;
+            writeln!(out, "{slo}: not met, not even at {}", rate(lowest))?;
         }
     }
     if let (Some(_), true) = (found.rate_per_s, found.is_unfinished) {
-        writeln!(out, "the search did not end; the rate is what was known by then")?;
+        writeln!(out, "the search was not completed; the rate is the best known so far")?;
     }
     Ok(())
 }
 
-/// `tare load merge`.
+/// Runs `tare load merge`.
 pub(super) fn merge(options: &Merge, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let to_stdout = options.output.as_ref().is_some_and(|path| path.as_os_str() == "-");
     let merged = match &options.output {

@@ -1,4 +1,4 @@
-//! `tare tune apply`: makes the changes of the plan, journalled first, each read back.
+//! `tare tune apply`: journals the changes of a plan, makes them, and reads each back.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -8,27 +8,31 @@ use serde_json::json;
 use tare_tune::plan::{Options, Plan};
 use tare_tune::{Applied, LiveHost, Purpose, SettingStore, apply_plan};
 
-use super::{failure, options, outcome, table};
+use super::{options, outcome, table, tune_error};
 use crate::cli::TuneApply;
-use crate::command::report::style;
 use crate::exit::{Exit, ExitWith};
+use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneApply,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let mut store = LiveHost::new("/");
-    if typed.stored {
+    if arguments.stored {
         return super::persist::apply_stored(&mut store, state, out);
     }
-    let options = Options::from(&typed.plan);
+    let options = Options::from(&arguments.plan);
     if options.like_perftune {
         return Err(anyhow!(
-            "tare tune apply applies only Tare's own plan; --like perftune is for tare tune plan"
+            "tare tune apply applies only Tare's own plan; use --like perftune with tare tune plan"
         ))
         .exit_with(Exit::Usage);
     }
-    if !typed.yes {
-        let plan = options::planned(&store.snapshot(), &options)?;
+    if !arguments.yes {
+        let plan = options::plan_host(&store.snapshot(), &options)?;
         if plan.changes().next().is_none() {
-            return finish(typed, &plan, &Applied::default(), out);
+            return finish(arguments, &plan, &Applied::default(), out);
         }
         write!(out, "{}", table::plan(&plan, false, style()))?;
         if !confirmed(plan.changes().count(), out)? {
@@ -37,18 +41,20 @@ pub(crate) fn run(typed: &TuneApply, state: &Path, out: &mut dyn Write) -> anyho
         }
     }
     let (plan, applied) =
-        apply_plan(&mut store, state, &options, Purpose::Keep).map_err(failure)?;
-    finish(typed, &plan, &applied, out)
+        apply_plan(&mut store, state, &options, Purpose::Keep).map_err(tune_error)?;
+    finish(arguments, &plan, &applied, out)
 }
 
-/// Asks whoever sits at the terminal.
+/// Asks the user at the terminal to confirm.
 fn confirmed(changes: usize, out: &mut dyn Write) -> anyhow::Result<bool> {
     if !std::io::stdin().is_terminal() {
-        return Err(anyhow!("nobody can be asked whether to make these changes; say --yes"))
-            .exit_with(Exit::Usage);
+        return Err(anyhow!(
+            "cannot ask for confirmation: standard input is no terminal; pass --yes"
+        ))
+        .exit_with(Exit::Usage);
     }
     let them = if changes == 1 { "this change" } else { "these changes" };
-    write!(out, "\nMake {them}? They are undone by tare tune revert. [y/N] ")?;
+    write!(out, "\nMake {them}? tare tune revert undoes them. [y/N] ")?;
     out.flush()?;
     let mut answer = String::new();
     std::io::stdin().read_line(&mut answer)?;
@@ -56,13 +62,13 @@ fn confirmed(changes: usize, out: &mut dyn Write) -> anyhow::Result<bool> {
 }
 
 fn finish(
-    typed: &TuneApply,
+    arguments: &TuneApply,
     plan: &Plan,
     applied: &Applied,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let exit = if applied.failed().next().is_some() { Exit::Failure } else { Exit::Success };
-    if typed.json {
+    if arguments.json {
         let both = json!({ "plan": plan, "applied": applied });
         writeln!(out, "{}", serde_json::to_string_pretty(&both)?)?;
     } else {

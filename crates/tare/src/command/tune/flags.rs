@@ -1,13 +1,12 @@
-//! `tare tune flags`: what to write into a container's command line, a unit or a database's
-//! options.
+//! `tare tune flags`: writes flags for a container's command line, a unit or a database.
 
 use std::fs;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
-use tare_lab::layer::Security;
 
 use anyhow::{Context, bail};
 use tare_env::layer::security;
+use tare_lab::layer::Security;
 use tare_tune::flags::{self, Consumer, Flags, FlagsError, Host, ProfileForm, Request};
 use tare_tune::plan::{Options, cpus};
 use tare_tune::planner::read_machine;
@@ -16,14 +15,14 @@ use tare_tune::snapshot::Snapshot;
 use super::{gains, options};
 use crate::cli::TuneFlags;
 use crate::command::report;
-use crate::exit::{Exit, ExitWith, coded};
+use crate::exit::{Exit, ExitWith, exit_error};
 
-/// The value of the security layer that the profile is made from.
+/// The value of the security layer for the profile.
 const SECURITY: Security = Security::DefaultWithIoUring;
 
-/// What flags depend on beside what the planner reads. Limits of the process that asks bind nobody
-/// on a recorded host.
-const LIVE: [&str; 7] = [
+/// Files that flags depend on in addition to those that the planner reads. The limits of this
+/// process do not apply to a recorded host.
+const LIVE_FILES: [&str; 7] = [
     "/proc/meminfo",
     "/proc/sys/fs/nr_open",
     "/proc/sys/kernel/osrelease",
@@ -33,43 +32,43 @@ const LIVE: [&str; 7] = [
     "/proc/self/status",
 ];
 
-pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    // The command line admits no other names.
-    let Some(consumer) = flags::consumer(&typed.consumer) else { return Ok(Exit::Usage) };
-    let mut snapshot = options::snapshot(typed.snapshot.as_ref())?;
-    if typed.snapshot.is_none() {
-        add_live(&mut snapshot);
+pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    // The command line accepts only known names.
+    let Some(consumer) = flags::consumer(&arguments.consumer) else { return Ok(Exit::Usage) };
+    let mut snapshot = options::snapshot(arguments.snapshot.as_ref())?;
+    if arguments.snapshot.is_none() {
+        add_live_files(&mut snapshot);
     }
-    let asked = Options {
-        cpus: typed.cpus.clone(),
-        irq_cpus: typed.irq_cpus.clone(),
-        ratio: typed.ratio,
+    let options = Options {
+        cpus: arguments.cpus.clone(),
+        irq_cpus: arguments.irq_cpus.clone(),
+        ratio: arguments.ratio,
         ..Options::default()
     };
-    let machine = read_machine(&snapshot, &asked).exit_with(Exit::Host)?;
-    let cpus = cpus::choose(&machine, &asked).context("cannot divide the CPUs")?;
+    let machine = read_machine(&snapshot, &options).exit_with(Exit::Host)?;
+    let cpus = cpus::choose(&machine, &options).context("cannot divide the CPUs")?;
     let mut request = Request {
-        instances: typed.instances,
-        memory_bytes: typed.memory,
-        image: typed.image.clone(),
-        seccomp: typed.seccomp.as_deref().map(absolute).transpose()?,
+        instances: arguments.instances,
+        memory_bytes: arguments.memory,
+        image: arguments.image.clone(),
+        seccomp: arguments.seccomp.as_deref().map(absolute).transpose()?,
         ..Request::default()
     };
     let mut notes = Vec::new();
-    if let Some(path) = &typed.from {
+    if let Some(path) = &arguments.from {
         let record = report::read(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         (request.measured, notes) = gains::read(&record, &name, consumer.name());
     }
     let host = Host::read(&snapshot);
     let written = flags::write(consumer, &request, &machine.topology, &cpus, &host);
-    let mut written = written.map_err(|error| exit_of(error, consumer))?;
+    let mut written = written.map_err(|error| flags_error(error, consumer))?;
     written.notes.extend(notes);
     if let Some(path) = &request.seccomp {
         let profile = profile(consumer.profile_form(), &written, &snapshot)?;
         write_profile(Path::new(path), &profile)?;
     }
-    if typed.json {
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&written)?)?;
     } else {
         write!(out, "{}", written.text())?;
@@ -77,18 +76,19 @@ pub(crate) fn run(typed: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit
     Ok(Exit::Success)
 }
 
-fn exit_of(error: FlagsError, consumer: &dyn Consumer) -> anyhow::Error {
+/// Adds the exit code to an error of writing flags.
+fn flags_error(error: FlagsError, consumer: &dyn Consumer) -> anyhow::Error {
     let exit = match error {
         FlagsError::Image { .. } | FlagsError::Path { .. } => Exit::Usage,
         _ => Exit::Failure,
     };
     let what = format!("cannot write flags for {}", consumer.name());
-    coded(anyhow::Error::new(error).context(what), exit)
+    exit_error(anyhow::Error::new(error).context(what), exit)
 }
 
-/// Adds what a snapshot may lack, from this host.
-fn add_live(snapshot: &mut Snapshot) {
-    for path in LIVE {
+/// Adds files of this host that the snapshot lacks.
+fn add_live_files(snapshot: &mut Snapshot) {
+    for path in LIVE_FILES {
         if !snapshot.exists(path)
             && let Ok(text) = fs::read_to_string(path)
         {
@@ -97,16 +97,16 @@ fn add_live(snapshot: &mut Snapshot) {
     }
 }
 
-/// The path as it goes into the flags.
+/// Returns the absolute path as text for the flags.
 fn absolute(path: &Path) -> anyhow::Result<String> {
     let absolute = std::path::absolute(path).exit_with(Exit::Usage)?;
     match absolute.into_os_string().into_string() {
         Ok(text) => Ok(text),
-        Err(_) => bail!("cannot use {}: the path is no UTF-8", path.display()),
+        Err(_) => bail!("cannot use {}: the path is not UTF-8", path.display()),
     }
 }
 
-/// The profile in the form that the consumer reads.
+/// Returns the seccomp profile in the format that the consumer reads.
 fn profile(form: ProfileForm, flags: &Flags, snapshot: &Snapshot) -> anyhow::Result<String> {
     match form {
         ProfileForm::Moby => Ok(security::moby_json(SECURITY)?.unwrap_or_default()),
@@ -119,14 +119,15 @@ fn profile(form: ProfileForm, flags: &Flags, snapshot: &Snapshot) -> anyhow::Res
     }
 }
 
-/// Version and major revision; 0.0 where unknown, which allows nothing that needs a newer kernel.
+/// Returns version and major revision of the kernel; 0.0 if unknown, so that the profile allows
+/// nothing that needs a newer kernel.
 fn kernel(snapshot: &Snapshot) -> (u32, u32) {
     let release = snapshot.read("/proc/sys/kernel/osrelease").unwrap_or_default();
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Writes the profile, unless something else is there.
+/// Writes the profile, and refuses to replace a different file.
 fn write_profile(path: &Path, profile: &str) -> anyhow::Result<()> {
     let text = format!("{profile}\n");
     match fs::File::create_new(path) {
@@ -137,7 +138,7 @@ fn write_profile(path: &Path, profile: &str) -> anyhow::Result<()> {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             if fs::read_to_string(path).ok() != Some(text) {
                 let what = anyhow::anyhow!(
-                    "{} is there and is not the profile that would be written; remove it or name another",
+                    "{} exists already with different content; remove it or name another file",
                     path.display()
                 );
                 return Err(what).exit_with(Exit::Input);

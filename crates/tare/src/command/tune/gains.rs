@@ -1,5 +1,5 @@
-//! What each flag buys, by a record: two environments that differ in that one layer and in nothing
-//! else, paired block by block.
+//! Reads from a record what each flag gains: from two environments that differ in one layer alone,
+//! paired round by round.
 
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ const LAYERS: [(Layer, &str); 4] = [
     (Layer::Memory, "limits"),
 ];
 
-/// A sentence for each layer and workload that the record can speak of, and notes about the rest.
-/// `name` is what the record is called in them.
+/// Returns a sentence for each layer and workload that the record has a figure of, and notes about
+/// the others. `name` is the name of the record in them.
 pub(super) fn read(
     record: &Record,
     name: &str,
@@ -46,7 +46,7 @@ pub(super) fn read(
                     parts.join("; ")
                 ))
             });
-            // The first pair is the one that is nearest to the consumer.
+            // The first pair is the closest one to the consumer.
             measured.entry(layer).or_default().extend({ sentences }.next());
         }
         if measured.get(&layer).is_none_or(Vec::is_empty) {
@@ -56,8 +56,8 @@ pub(super) fn read(
     let mut notes = Vec::new();
     if !unknown.is_empty() {
         notes.push(format!(
-            "{name} has no two environments that differ in one of these alone, so flags about them \
-             carry no figure: {}.",
+            "{name} has no two environments that differ in one of these alone, so their flags have \
+             no figure: {}.",
             unknown.join(", ")
         ));
     }
@@ -73,7 +73,7 @@ struct Pair<'r> {
     with: &'r EnvironmentSpec,
 }
 
-/// All pairs for a layer, those that are nearest to the consumer first.
+/// Returns the pairs of a layer, the closest to the consumer first.
 fn pairs<'r>(record: &'r Record, layer: Layer, key: &str, consumer: &str) -> Vec<Pair<'r>> {
     let ran = record.environments.iter().filter(|e| e.left_out.is_none() && !e.control);
     let specs: Vec<&EnvironmentSpec> = ran.map(|environment| &environment.spec).collect();
@@ -89,7 +89,7 @@ fn pairs<'r>(record: &'r Record, layer: Layer, key: &str, consumer: &str) -> Vec
     pairs
 }
 
-/// Whether the flag leads from one setting to the other.
+/// Returns whether the flag changes `without` into `with`.
 fn is_step(layer: Layer, without: &EnvironmentSpec, with: &EnvironmentSpec) -> bool {
     match layer {
         Layer::Cpu => with.cpu == Cpu::Pinned && without.cpu != Cpu::Pinned,
@@ -103,12 +103,13 @@ fn is_step(layer: Layer, without: &EnvironmentSpec, with: &EnvironmentSpec) -> b
     }
 }
 
-/// Whether two environments are the same but for one layer.
+/// Returns whether two environments differ in no layer except this one.
 fn only_difference(one: &EnvironmentSpec, other: &EnvironmentSpec, key: &str) -> bool {
     tare_lab::ablation::changes(one, other).iter().all(|change| change.layer.name() == key)
 }
 
-/// How far a runtime is from what the flags are for: the same, another of its kind, another.
+/// Returns how far a runtime is from the consumer of the flags: 0 the same, 1 the same kind, 2
+/// another.
 fn distance(runtime: &str, consumer: &str) -> u8 {
     let family = runtime.split(':').next().unwrap_or(runtime);
     let native = matches!(consumer, "systemd" | "tare-db" | "cassandra");
@@ -119,17 +120,17 @@ fn distance(runtime: &str, consumer: &str) -> u8 {
     }
 }
 
-/// A cost in words. `more` is what a loss is called, and a gain.
+/// Returns a cost in words. `loss` and `gain` are the words for its direction.
 fn phrase(cost: &Cost, what: &str, [loss, gain]: [&str; 2]) -> String {
     let percent = cost.percent;
     if !percent.is_bounded() {
-        return format!("too few blocks to tell of {what}");
+        return format!("too few rounds for {what}");
     }
     if !cost.found {
         return format!("no difference found in {what} (within {:.1} %)", cost.within_percent);
     }
     let word = if percent.value > 0.0 { loss } else { gain };
-    // Of a gain the bounds change places, so that the smaller one is first.
+    // The bounds of a gain are negated and swapped, so that the smaller one is first.
     let (low, high) = match percent.value > 0.0 {
         true => (percent.low, percent.high),
         false => (-percent.high, -percent.low),
@@ -153,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn only_environments_that_differ_in_one_layer_are_paired() {
+    fn environments_are_paired_if_one_layer_differs() {
         let bridge = spec("docker", "bridge", "pinned");
         let host = spec("docker", "host", "pinned");
         assert!(is_step(Layer::Network, &bridge, &host));
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nearest_runtime_comes_first() {
+    fn closest_runtime_comes_first() {
         assert_eq!(distance("docker:runsc", "docker"), 0);
         assert_eq!(distance("oci:runc", "docker"), 1);
         assert_eq!(distance("process", "docker"), 2);
@@ -173,18 +174,18 @@ mod tests {
     }
 
     #[test]
-    fn figures_have_their_interval_or_say_that_there_is_none() {
+    fn phrases_have_the_interval_or_its_absence() {
         let cost = |value: f64, low: f64, high: f64, found: bool| Cost {
             percent: Interval { value, low, high, blocks: 20 },
             found,
             within_percent: low.abs().max(high.abs()),
         };
-        let say = |cost: Cost| phrase(&cost, "throughput", ["less", "more"]);
-        assert_eq!(say(cost(12.34, 10.0, 14.0, true)), "12.3 % less throughput [10.0, 14.0]");
-        assert_eq!(say(cost(-12.34, -14.0, -10.0, true)), "12.3 % more throughput [10.0, 14.0]");
-        let nothing = say(cost(0.4, -1.2, 2.1, false));
+        let text = |cost: Cost| phrase(&cost, "throughput", ["less", "more"]);
+        assert_eq!(text(cost(12.34, 10.0, 14.0, true)), "12.3 % less throughput [10.0, 14.0]");
+        assert_eq!(text(cost(-12.34, -14.0, -10.0, true)), "12.3 % more throughput [10.0, 14.0]");
+        let nothing = text(cost(0.4, -1.2, 2.1, false));
         assert_eq!(nothing, "no difference found in throughput (within 2.1 %)");
-        let one = say(cost(5.0, f64::NEG_INFINITY, f64::INFINITY, false));
-        assert_eq!(one, "too few blocks to tell of throughput");
+        let one = text(cost(5.0, f64::NEG_INFINITY, f64::INFINITY, false));
+        assert_eq!(one, "too few rounds for throughput");
     }
 }

@@ -1,7 +1,6 @@
-//! `tare tune`: plan, apply, verify, put back. One file per subcommand.
+//! `tare tune`: plans, applies, verifies and reverts host settings. One file per subcommand.
 
 mod apply;
-mod choose;
 mod flags;
 mod gains;
 mod options;
@@ -12,7 +11,6 @@ mod prove;
 mod revert;
 mod status;
 mod table;
-pub(crate) mod temporary;
 mod verify;
 
 use std::io::Write;
@@ -21,7 +19,7 @@ use std::path::Path;
 use tare_tune::TuneError;
 
 use crate::cli::{Tune, TuneCommand};
-use crate::exit::{Exit, coded};
+use crate::exit::{Exit, exit_error, plan_error};
 
 pub(crate) fn run(options: &Tune, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &options.command {
@@ -36,14 +34,14 @@ pub(crate) fn run(options: &Tune, state: &Path, out: &mut dyn Write) -> anyhow::
     }
 }
 
-/// An error of the tuner with its exit code.
-fn failure(error: TuneError) -> anyhow::Error {
+/// Adds the exit code to an error of the tuner.
+fn tune_error(error: TuneError) -> anyhow::Error {
     let exit = match error {
         TuneError::NotAllowed { .. } | TuneError::Lock { .. } => Exit::Host,
         TuneError::Unknown { .. } => Exit::Usage,
         TuneError::Header { .. } => Exit::Input,
-        TuneError::Plan(error) => return options::unplanned(error),
+        TuneError::Plan(error) => return plan_error(error),
         _ => Exit::Failure,
     };
-    coded(error, exit)
+    exit_error(error, exit)
 }

@@ -1,5 +1,5 @@
-//! What became of a plan: what was written, put back, changed by somebody else, and where
-//! interrupts arrive.
+//! Texts about applied tunings: settings written, restored and changed since, and where interrupts
+//! arrive.
 
 use tare_report::terminal::{Style, grid};
 use tare_report::utc;
@@ -10,11 +10,11 @@ use tare_tune::{
 
 use super::table::place;
 
-/// What became of a plan: what failed in a line each, the rest counted.
+/// Returns the outcome of applying a plan: a line for each failure, and the number of the others.
 pub(super) fn applied(applied: &Applied, style: Style) -> String {
     let written = applied.written().count();
     if applied.items.is_empty() {
-        return "nothing to change: the host is as wanted\n".into();
+        return "nothing to change: every setting is right already\n".into();
     }
     let mut text = String::new();
     let rows: Vec<Vec<String>> = applied
@@ -23,7 +23,7 @@ pub(super) fn applied(applied: &Applied, style: Style) -> String {
         .filter_map(|applied| {
             let (outcome, error) = match &applied.outcome {
                 Outcome::Failed { error } => ("failed", error),
-                Outcome::Refused { error } => ("refused, as usual", error),
+                Outcome::Refused { error } => ("refused, as expected", error),
                 _ => return None,
             };
             let item = &applied.item;
@@ -43,12 +43,12 @@ pub(super) fn applied(applied: &Applied, style: Style) -> String {
     text += &format!("{written} {settings} written and read back");
     match applied.id.as_str() {
         "" => text.push('\n'),
-        id => text += &format!(" as tuning {id}; tare tune revert puts them back\n"),
+        id => text += &format!(" as tuning {id}; tare tune revert restores them\n"),
     }
     text
 }
 
-/// What was put back: drift and failures in a line each, the rest counted.
+/// Returns the outcome of a revert: a line for each drift or failure, and the number of the others.
 pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
     if reverted.is_empty() {
         return "nothing to revert: no tuning is applied\n".into();
@@ -76,11 +76,11 @@ pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
                     continue;
                 }
                 RevertOutcome::Drift { now, written, old } => format!(
-                    "left alone: somebody changed it from {written} to {now} since; \
-                     before the tuning it was {old}"
+                    "left alone: changed from {written} to {now} since the tuning; \
+                     it was {old} before"
                 ),
                 RevertOutcome::Failed { error, old } => {
-                    format!("could not be put back to {old}: {}", error.text)
+                    format!("cannot restore {old}: {}", error.text)
                 }
             };
             rows.push(vec![setting.knob.clone(), setting.place.clone(), why]);
@@ -88,7 +88,8 @@ pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
         if !rows.is_empty() {
             text += &grid(&["knob", "setting", "outcome"], &rows, style);
         }
-        let words = ["put back", "back already", "forgotten by the reboot", "gone with the device"];
+        let words =
+            ["restored", "restored already", "undone by the reboot", "gone with the device"];
         let mut parts: Vec<String> = counts
             .iter()
             .zip(words)
@@ -96,27 +97,28 @@ pub(super) fn reverted(reverted: &[Reverted], style: Style) -> String {
             .map(|(count, word)| format!("{count} {word}"))
             .collect();
         if !rows.is_empty() {
-            parts.push(format!("{} not as it was", rows.len()));
+            parts.push(format!("{} not restored", rows.len()));
         }
         text += &format!("tuning {}: {}\n", tuning.id, parts.join(", "));
     }
     text
 }
 
-/// The applied tunings. `all`: every setting in a line; else only those that are not in force.
+/// Returns the applied tunings. `all`: a line for every setting, otherwise only for those that are
+/// not in force.
 pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> String {
     if tunings.is_empty() {
         return "no tuning is applied\n".into();
     }
     let mut text = String::new();
     for tuning in tunings {
-        let good = |setting: &&SettingStatus| {
+        let is_good = |setting: &&SettingStatus| {
             matches!(setting.state, SettingState::InForce | SettingState::Superseded { .. })
         };
-        let in_force = tuning.settings.iter().filter(good).count();
+        let in_force = tuning.settings.iter().filter(is_good).count();
         let state = match (tuning.interrupted, tuning.alive) {
-            (true, _) => "; interrupted: tare tune revert puts back what it wrote",
-            (_, true) => "; a process is at it",
+            (true, _) => "; interrupted: tare tune revert restores what it wrote",
+            (_, true) => "; a process is working on it",
             _ => "",
         };
         text += &format!(
@@ -129,7 +131,7 @@ pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> Stri
         let rows: Vec<Vec<String>> = tuning
             .settings
             .iter()
-            .filter(|setting| all || !good(setting))
+            .filter(|setting| all || !is_good(setting))
             .map(|setting| {
                 let SettingStatus { knob, subject, what, old, written, .. } = setting;
                 let what = place(subject, what);
@@ -146,16 +148,16 @@ pub(super) fn tunings(tunings: &[TuningStatus], all: bool, style: Style) -> Stri
 fn state_of(setting: &SettingStatus) -> String {
     match &setting.state {
         SettingState::InForce => "in force".into(),
-        SettingState::Undone => "as before the tuning: somebody put it back".into(),
-        SettingState::Drifted { now } => format!("{now}: somebody changed it"),
+        SettingState::Undone => "restored by another process".into(),
+        SettingState::Drifted { now } => format!("{now}: changed by another process"),
         SettingState::Superseded { by } => format!("written again by {by}"),
-        SettingState::Gone => "its device is away".into(),
-        SettingState::Rebooted => "forgotten by the reboot".into(),
+        SettingState::Gone => "its device is gone".into(),
+        SettingState::Rebooted => "undone by the reboot".into(),
         SettingState::Unreadable { reason } => format!("cannot be read: {reason}"),
     }
 }
 
-/// Where interrupts arrived between two looks.
+/// Returns where interrupts arrived between two checks.
 pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String {
     let mut text = String::new();
     let rows: Vec<Vec<String>> = load
@@ -173,13 +175,14 @@ pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String
         let effective = effective.as_ref().map(ToString::to_string).unwrap_or_default();
         text += &format!(
             "interrupt {number} ({name}) still goes to CPU {effective}, not {wanted}: \
-             it moves when it arrives the next time\n"
+             it moves when it arrives next\n"
         );
     }
     for moved in &load.moved {
         let MovedInterrupt { number, name, from, to } = moved;
-        text +=
-            &format!("interrupt {number} ({name}) was moved from CPU {from} to {to} meanwhile\n");
+        text += &format!(
+            "interrupt {number} ({name}) moved from CPU {from} to {to} between the checks\n"
+        );
     }
     let strays: Vec<Vec<String>> = load
         .misrouted
@@ -190,11 +193,11 @@ pub(super) fn load(load: &LoadCheck, now: &Verification, style: Style) -> String
         })
         .collect();
     if now.interrupts.is_empty() {
-        text += "no tuning moved interrupts, so none of them arrived in a wrong place\n";
+        text += "no tuning moved interrupts\n";
     } else if strays.is_empty() {
-        text += "no interrupt of a device arrived outside of the CPUs that take interrupts\n";
+        text += "no device interrupt arrived outside the CPUs that take interrupts\n";
     } else {
-        text += "\nInterrupts that arrived outside of the CPUs that take interrupts\n";
+        text += "\nInterrupts that arrived outside the CPUs that take interrupts\n";
         text += &grid(&["interrupt", "on CPU", "how many"], &strays, style);
     }
     text

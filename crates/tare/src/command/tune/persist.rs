@@ -1,4 +1,4 @@
-//! `tare tune persist`: a plan that is applied at every boot.
+//! `tare tune persist`: stores a plan that a systemd unit applies at every boot.
 
 use std::io::Write;
 use std::path::Path;
@@ -7,14 +7,18 @@ use anyhow::Context;
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, PersistError, UNIT, Units};
 
-use super::{failure, options, outcome};
+use super::{outcome, tune_error};
 use crate::cli::TunePersist;
-use crate::command::report::style;
-use crate::exit::{Exit, coded};
+use crate::exit::{Exit, exit_error, plan_error};
+use crate::terminal::style;
 
-pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    if typed.remove {
-        let removed = tare_tune::remove(state).map_err(unpersisted)?;
+pub(crate) fn run(
+    arguments: &TunePersist,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    if arguments.remove {
+        let removed = tare_tune::remove(state).map_err(persist_error)?;
         for path in &removed {
             writeln!(out, "removed {}", path.display())?;
         }
@@ -23,42 +27,43 @@ pub(crate) fn run(typed: &TunePersist, state: &Path, out: &mut dyn Write) -> any
         }
         return Ok(Exit::Success);
     }
-    let tare = std::env::current_exe().context("cannot find this program's own path")?;
+    let tare = std::env::current_exe().context("cannot find the file of this program")?;
     let state = std::path::absolute(state)?;
-    if typed.print {
+    if arguments.print {
         write!(out, "{}", tare_tune::unit(&tare, &state))?;
         return Ok(Exit::Success);
     }
-    let units = Units::of_host().map_err(unpersisted)?;
-    let asked = Options::from(&typed.plan);
-    tare_tune::persist(&LiveHost::new("/"), &state, &asked, &tare, &units).map_err(unpersisted)?;
+    let units = Units::of_host().map_err(persist_error)?;
+    let options = Options::from(&arguments.plan);
+    tare_tune::persist(&LiveHost::new("/"), &state, &options, &tare, &units)
+        .map_err(persist_error)?;
     writeln!(
         out,
-        "{UNIT} applies this plan at every boot; tare tune persist --remove takes it away\n\
-         it runs {}: leave the program there",
+        "{UNIT} applies this plan at every boot; tare tune persist --remove removes it\n\
+         it runs {}; keep the program there",
         tare.display()
     )?;
     Ok(Exit::Success)
 }
 
-/// `tare tune apply --stored`, which the unit starts.
+/// Runs `tare tune apply --stored`, which the unit starts.
 pub(super) fn apply_stored(
     store: &mut LiveHost,
     state: &Path,
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
-    let stored = tare_tune::apply_stored(store, state).map_err(unpersisted)?;
+    let stored = tare_tune::apply_stored(store, state).map_err(persist_error)?;
     for line in &stored.changed {
-        writeln!(out, "the hardware is another than when the plan was stored: {line}")?;
+        writeln!(out, "the hardware has changed since the plan was stored: {line}")?;
     }
     if !stored.changed.is_empty() {
-        writeln!(out, "so the host was planned for anew with the stored options")?;
+        writeln!(out, "planned again with the stored options")?;
     }
     write!(out, "{}", outcome::applied(&stored.applied, style()))?;
     if !stored.left_out.is_empty() {
         writeln!(
             out,
-            "{} settings that the plan would change now were not in the stored plan and were left; \
+            "{} settings that a plan would change now are not in the stored plan and were left alone; \
              tare tune persist stores a new one",
             stored.left_out.len()
         )?;
@@ -67,13 +72,14 @@ pub(super) fn apply_stored(
     Ok(if failed { Exit::Failure } else { Exit::Success })
 }
 
-fn unpersisted(error: PersistError) -> anyhow::Error {
+/// Adds the exit code to an error of persisting.
+fn persist_error(error: PersistError) -> anyhow::Error {
     let exit = match error {
         PersistError::NoSystemd | PersistError::Write { .. } => Exit::Host,
         PersistError::NotStored { .. } | PersistError::Unusable { .. } => Exit::Input,
-        PersistError::Plan(error) => return options::unplanned(error),
-        PersistError::Tune(error) => return failure(error),
+        PersistError::Plan(error) => return plan_error(error),
+        PersistError::Tune(error) => return tune_error(error),
         _ => Exit::Failure,
     };
-    coded(error, exit)
+    exit_error(error, exit)
 }

@@ -1,4 +1,4 @@
-//! `tare tune status`: what is applied, and whether it still is as it was written.
+//! `tare tune status`: lists the applied tunings, and whether their settings are in force.
 
 use std::io::Write;
 use std::path::Path;
@@ -6,14 +6,18 @@ use std::path::Path;
 use serde_json::json;
 use tare_tune::{LiveHost, status};
 
-use super::{failure, outcome};
+use super::{outcome, tune_error};
 use crate::cli::TuneStatus;
-use crate::command::report::style;
 use crate::exit::Exit;
+use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneStatus, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let tunings = status(&LiveHost::new("/"), state).map_err(failure)?;
-    if typed.json {
+pub(crate) fn run(
+    arguments: &TuneStatus,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let tunings = status(&LiveHost::new("/"), state).map_err(tune_error)?;
+    if arguments.json {
         writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "tunings": tunings }))?)?;
     } else {
         write!(out, "{}", outcome::tunings(&tunings, true, style()))?;

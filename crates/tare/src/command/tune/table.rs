@@ -1,13 +1,13 @@
-//! A plan as a table: settings of many queues that get the same treatment share a line.
+//! A plan as a table: settings of several queues with the same change share a line.
 
 use tare_report::terminal::{Style, paragraph, rows_apart};
 use tare_std::cpus::CpuSet;
 use tare_tune::plan::{Action, Change, CpuSets, Item, Key, Plan, ValueFormat};
 
-/// Values that a line shows before it says how many more there are.
+/// Most values in a line; the others are counted.
 const VALUES_MAX: usize = 3;
 
-/// The whole plan. `long`: a line for every setting, those that are right too.
+/// Returns a plan as text. `long`: a line for every setting, also for those that are right.
 pub(super) fn plan(plan: &Plan, long: bool, style: Style) -> String {
     let mut text = String::new();
     let mut say = |line: &str, indent: &str| {
@@ -45,7 +45,7 @@ pub(super) fn plan(plan: &Plan, long: bool, style: Style) -> String {
     text
 }
 
-/// What the reader has to do with an item.
+/// A section of the table, by the action for the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Section {
     Change,
@@ -69,21 +69,21 @@ impl Section {
     fn title(self) -> &'static str {
         match self {
             Self::Change => "To change",
-            Self::Advise => "For you to do",
-            Self::Leave => "Left as it is",
+            Self::Advise => "To do by hand",
+            Self::Leave => "Left unchanged",
             Self::Right => "Right already",
         }
     }
 }
 
-/// One line of the table, with the words below it.
+/// One line of the table, with the explanations below it.
 struct Line {
     knob: String,
     setting: String,
     now: String,
     wanted: String,
     reboot: &'static str,
-    /// Label and sentence.
+    /// Labels and sentences.
     words: Vec<(&'static str, String)>,
 }
 
@@ -131,7 +131,7 @@ impl Line {
     }
 }
 
-/// A section: a table whose lines have their reasons below them.
+/// Returns a section: a table with the reasons below its lines.
 fn draw(title: &str, lines: &[Line], style: Style) -> String {
     const KNOB: usize = 22;
     const LABEL: usize = 6;
@@ -147,7 +147,7 @@ fn draw(title: &str, lines: &[Line], style: Style) -> String {
     let mut text = drawn.head;
     for (index, (row, line)) in drawn.rows.iter().zip(lines).enumerate() {
         text += row;
-        // Neighbours with the same reasons give them once, below the last.
+        // Reasons that several successive lines share are printed once, below the last.
         if lines.get(index + 1).is_some_and(|next| next.words == line.words) {
             continue;
         }
@@ -169,26 +169,27 @@ fn summary(changes: usize, right: usize) -> String {
     let settings = |count: usize| format!("{count} setting{}", if count == 1 { "" } else { "s" });
     match (changes, right) {
         (0, 0) => "nothing to change\n".into(),
-        (0, right) => format!("nothing to change: {} already as wanted\n", settings(right)),
+        (0, right) => format!("nothing to change: {} right already\n", settings(right)),
         (changes, right) => {
-            format!("{} to change, {right} already as wanted\n", settings(changes))
+            format!("{} to change, {right} right already\n", settings(changes))
         }
     }
 }
 
-/// Items in lines; without `long`, neighbours that differ only in queue and value share one.
+/// Groups items into lines. Without `long`, successive items that differ only in queue and value
+/// share a line.
 fn grouped<'a>(items: impl Iterator<Item = &'a Item>, long: bool) -> Vec<Vec<&'a Item>> {
     let mut groups: Vec<Vec<&Item>> = Vec::new();
     for item in items {
         match groups.last_mut() {
-            Some(group) if !long && alike(group[0], item) => group.push(item),
+            Some(group) if !long && share_line(group[0], item) => group.push(item),
             _ => groups.push(vec![item]),
         }
     }
     groups
 }
 
-fn alike(a: &Item, b: &Item) -> bool {
+fn share_line(a: &Item, b: &Item) -> bool {
     let kind = |item: &Item| std::mem::discriminant(&item.action);
     let advice = |item: &Item| match &item.action {
         Action::Leave { reason, .. } => reason.clone(),
@@ -204,7 +205,7 @@ fn alike(a: &Item, b: &Item) -> bool {
         && a.owner == b.owner
 }
 
-/// The value now and the one that is wanted; masks as lists of CPUs, numbers of interrupts as
+/// Returns the current and the wanted value: masks as lists of CPUs, numbers of interrupts as
 /// ranges.
 fn values(item: &Item) -> (String, String) {
     let (now, wanted, form) = match &item.action {
@@ -226,8 +227,8 @@ fn values(item: &Item) -> (String, String) {
     (show(now), show(wanted))
 }
 
-/// `24 25 26 30` as `24-26,30`. Interrupts are numbered below 4,096 on most hosts; where they are
-/// not, the numbers stay as they are.
+/// Returns `24 25 26 30` as `24-26,30`. Numbers of 4,096 or more, which few hosts have, stay as
+/// they are.
 fn ranges(numbers: &str) -> String {
     match CpuSet::parse_list(&numbers.split_whitespace().collect::<Vec<_>>().join(",")) {
         Ok(set) if set.is_empty() => "none".into(),
@@ -236,7 +237,7 @@ fn ranges(numbers: &str) -> String {
     }
 }
 
-/// Each value once, in the order of appearance; the first ones when there are many.
+/// Returns each value once, in the order of appearance; if there are many, the first ones.
 fn few(values: &[String]) -> String {
     let mut different: Vec<&str> = Vec::new();
     for value in values {
@@ -251,7 +252,7 @@ fn few(values: &[String]) -> String {
     }
 }
 
-/// The setting with its device.
+/// Returns the setting with its device.
 pub(super) fn place(subject: &str, what: &str) -> String {
     match subject {
         "host" => what.to_string(),

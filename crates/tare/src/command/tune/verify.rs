@@ -1,5 +1,5 @@
-//! `tare tune verify`: whether what was applied is in force, and, after a while, where interrupts
-//! arrived meanwhile.
+//! `tare tune verify`: checks whether the applied settings are in force and, with `--after`, where
+//! interrupts arrived in between.
 
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -8,28 +8,32 @@ use std::time::{Duration, Instant};
 use serde_json::json;
 use tare_tune::{LiveHost, LoadCheck, SettingStore, verify};
 
-use super::{failure, outcome};
+use super::{outcome, tune_error};
 use crate::cli::TuneVerify;
-use crate::command::report::style;
 use crate::exit::Exit;
 use crate::signals;
 use crate::stream::Errors;
+use crate::terminal::style;
 
-pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneVerify,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     let store = LiveHost::new("/");
-    let mut verification = verify(&store, state).map_err(failure)?;
+    let mut verification = verify(&store, state).map_err(tune_error)?;
     let mut load = None;
-    if let Some(after) = typed.after.filter(|_| !verification.tunings.is_empty()) {
+    if let Some(after) = arguments.after.filter(|_| !verification.tunings.is_empty()) {
         let before = store.snapshot();
         if !wait(after)? {
             return Ok(Exit::Interrupted);
         }
-        verification = verify(&store, state).map_err(failure)?;
+        verification = verify(&store, state).map_err(tune_error)?;
         load = Some(LoadCheck::between(&before, &store.snapshot(), &verification.irq_cpus()));
     }
     let moved = load.as_ref().is_some_and(|load| !load.moved.is_empty());
     let in_force = verification.is_in_force() && !moved;
-    if typed.json {
+    if arguments.json {
         let all = json!({ "in_force": in_force, "now": verification, "load": load });
         writeln!(out, "{}", serde_json::to_string_pretty(&all)?)?;
     } else {
@@ -41,7 +45,7 @@ pub(crate) fn run(typed: &TuneVerify, state: &Path, out: &mut dyn Write) -> anyh
     Ok(if in_force { Exit::Success } else { Exit::Failure })
 }
 
-/// Waits, with the time that is left on a terminal. False when it was interrupted.
+/// Waits, and shows the time left on a terminal. Returns false if interrupted.
 fn wait(time: Duration) -> anyhow::Result<bool> {
     let stop = signals::stop_flag()?;
     let terminal = std::io::stderr().is_terminal();
@@ -51,8 +55,8 @@ fn wait(time: Duration) -> anyhow::Result<bool> {
             return Ok(false);
         }
         if terminal {
-            // A terminal that is gone needs no time left.
-            let _ = write!(Errors, "\rlooking again in {} s \x1b[K", left.as_secs() + 1);
+            // A failure to show the time left does not matter.
+            let _ = write!(Errors, "\rchecking again in {} s \x1b[K", left.as_secs() + 1);
         }
         std::thread::sleep(left.min(Duration::from_millis(200)));
     }

@@ -1,8 +1,8 @@
-//! Keys, read without waiting: one system call at an event, a few microseconds, between slices.
+//! Keys, read without blocking: one system call per event, a few microseconds, between slices.
 
 use std::io::stdin;
 
-/// What a key asks for.
+/// The action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Stop,
@@ -17,16 +17,16 @@ pub(super) enum Key {
     Down,
 }
 
-/// The keys that were pressed since the last time.
+/// Returns the keys pressed since the last call.
 pub(super) fn pressed() -> Vec<Key> {
     let mut bytes = [0u8; 64];
-    // The terminal is set to return at once (VMIN and VTIME are 0).
+    // The read returns at once, as VMIN and VTIME are 0.
     let count = rustix::io::read(stdin(), &mut bytes).unwrap_or(0);
     parse(&bytes[..count])
 }
 
-/// Bytes of a terminal as keys; what has no meaning here is dropped. Ctrl-C is here only for a
-/// terminal that sends it as a byte.
+/// Parses the bytes of a terminal, and drops those without an action. Ctrl-C is normally a signal,
+/// but some terminals send it as a byte.
 fn parse(mut bytes: &[u8]) -> Vec<Key> {
     let mut keys = Vec::new();
     while let Some((first, rest)) = bytes.split_first() {
@@ -52,11 +52,11 @@ fn parse(mut bytes: &[u8]) -> Vec<Key> {
     keys
 }
 
-/// What follows an escape: a cursor key (`[A` or `OA`), another sequence, or nothing: Escape
-/// itself.
+/// Parses what follows an escape byte: a cursor key (`[A` or `OA`), another sequence, or nothing,
+/// which is the Escape key.
 fn sequence(bytes: &[u8]) -> (Option<Key>, &[u8]) {
     let [b'[' | b'O', rest @ ..] = bytes else { return (Some(Key::Close), bytes) };
-    // Parameters (digits and semicolons) up to the letter that ends it.
+    // Parameters (digits and semicolons) precede the final letter.
     let end = rest.iter().position(|byte| (0x40..=0x7e).contains(byte));
     let Some(end) = end else { return (None, &[]) };
     let key = match rest[end] {
@@ -74,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_become_keys() {
+    fn bytes_are_parsed_as_keys() {
         let check = |bytes: &[u8], expect: &[Key]| assert_eq!(parse(bytes), expect, "{bytes:?}");
         check(b"", &[]);
         check(b"q?d", &[Key::Stop, Key::Help, Key::Doubts]);
@@ -85,7 +85,7 @@ mod tests {
         );
         check(b"\x1b", &[Key::Close]);
         check(b"\x1b[1;5A\t", &[Key::Up, Key::NextWorkload]);
-        // A sequence that nobody knows, one that is cut, and what is not ASCII.
+        // An unknown sequence, a truncated one, and bytes beyond ASCII.
         check(b"\x1b[15~m", &[Key::Metric]);
         check(b"\x1b[12", &[]);
         check("é\u{9b}x".as_bytes(), &[]);

@@ -1,11 +1,11 @@
-//! The screen: the terminal's other page, drawn by events.
+//! The full-screen view, on the terminal's alternate screen, drawn at events.
 //!
 //! Method: events change a plain [`state::State`]; a pure function draws it; keys are read when an
-//! event comes. All of that happens on the thread that measures, between two slices: before an
-//! environment is thawed, and after it is frozen. The terminal emulator gets a frame before the
-//! lead-in, which is cut, at most four times a second.
+//! event comes. All of this happens on the measuring thread, between two slices: before an
+//! environment is thawed, and after it is frozen. The terminal emulator receives a frame before the
+//! lead-in, which is discarded, at most four times a second.
 //!
-//! Limits: while a container starts no event comes, and keys wait; Ctrl-C is a signal and does not.
+//! Limits: no event comes while a container starts, so keys wait. Ctrl-C is a signal and does not.
 
 mod draw;
 mod keys;
@@ -30,46 +30,46 @@ use crate::stream::say;
 use draw::Theme;
 use keys::Key;
 use state::State;
-use terminal::NoScreen;
+use terminal::ScreenError;
 pub(crate) use terminal::restore;
 
-/// A frame at most this often, unless a key was pressed or something happened but slices.
+/// Least time between two frames for slices, rounds and rows. Keys and other events draw at once.
 const FRAME_INTERVAL: Duration = Duration::from_millis(250);
 
-/// The open screen. Closed when it is dropped.
+/// The open screen, which is closed when dropped.
 pub(super) struct Screen<'s> {
     terminal: Terminal<CrosstermBackend<BufWriter<Stderr>>>,
     area: Rect,
     state: State,
     theme: Theme,
     stop: &'s AtomicBool,
-    began: Instant,
+    started: Instant,
     drawn: Option<Instant>,
 }
 
 impl<'s> Screen<'s> {
-    /// Takes the terminal, or says why it cannot.
+    /// Opens the screen, or returns why the terminal cannot show one.
     pub(super) fn open(
         study: &Study,
         style: Style,
         stop: &'s AtomicBool,
-    ) -> Result<Self, NoScreen> {
+    ) -> Result<Self, ScreenError> {
         let area = terminal::open()?;
-        // One write for each frame.
+        // The buffer makes each frame one write.
         let backend = CrosstermBackend::new(BufWriter::with_capacity(1 << 16, stderr()));
         let options = TerminalOptions { viewport: Viewport::Fixed(area) };
         let terminal = Terminal::with_options(backend, options).inspect_err(|_| restore())?;
         let (state, theme) = (State::new(study), Theme { colour: style.colour });
-        Ok(Self { terminal, area, state, theme, stop, began: Instant::now(), drawn: None })
+        Ok(Self { terminal, area, state, theme, stop, started: Instant::now(), drawn: None })
     }
 
-    /// Draws the state. A terminal that is gone is no reason to stop measuring.
+    /// Draws the state. Failures are ignored: measuring goes on without a terminal.
     fn draw(&mut self) {
         let area = terminal::area().unwrap_or(self.area);
         if area != self.area && self.terminal.resize(area).is_ok() {
             self.area = area;
         }
-        let (state, theme, now) = (&self.state, self.theme, self.began.elapsed());
+        let (state, theme, now) = (&self.state, self.theme, self.started.elapsed());
         self.terminal
             .draw(|frame| draw::draw(state, now, theme, frame.area(), frame.buffer_mut()))
             .ok();
@@ -79,7 +79,7 @@ impl<'s> Screen<'s> {
 
 impl Observer for Screen<'_> {
     fn event(&mut self, event: &Event<'_>) {
-        self.state.update(event, self.began.elapsed());
+        self.state.update(event, self.started.elapsed());
         if let Some(line) = line(event) {
             self.state.log(line);
         }
@@ -92,10 +92,10 @@ impl Observer for Screen<'_> {
             }
         }
         let stopping = self.stop.load(Ordering::Relaxed);
-        let told = stopping && !self.state.stopping;
+        let stop_is_new = stopping && !self.state.stopping;
         self.state.stopping = stopping;
         let due = match event {
-            // What follows at once is drawn with it.
+            // The next event follows at once and draws.
             Event::SliceDone { .. } => false,
             Event::SliceStarting { .. }
             | Event::RoundStarted { .. }
@@ -106,14 +106,14 @@ impl Observer for Screen<'_> {
             }
             _ => true,
         };
-        if due || told || !keys.is_empty() {
+        if due || stop_is_new || !keys.is_empty() {
             self.draw();
         }
     }
 }
 
 impl Drop for Screen<'_> {
-    /// The lines of the run stay readable on the normal screen.
+    /// Closes the screen, and prints the lines of the run on the normal screen.
     fn drop(&mut self) {
         restore();
         for line in self.state.lines() {

@@ -1,4 +1,4 @@
-//! What is known of a running study from its events. Plain data: no clock, no terminal.
+//! The state of a running study, from its events. Plain data: no clock, no terminal.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use tare_report::Metric;
 
 use super::keys::Key;
 
-/// Slices that a sparkline can go back.
+/// Most slices in a sparkline.
 const HISTORY: usize = 240;
-/// Lines of the run that are kept; there is about one for each environment.
+/// Most lines of the run that are kept; there is about one per environment.
 const LINES_MAX: usize = 1000;
 
-/// How an environment is.
+/// The status of an environment.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Status {
     Waiting,
@@ -27,14 +27,14 @@ pub(super) enum Status {
     LeftOut { reason: String },
 }
 
-/// What the last slices of an environment gave under one workload, oldest first.
+/// The figures of the last slices of an environment under one workload, oldest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Series {
     /// Operations/s of the capacity slices.
     pub(super) throughput_per_s: VecDeque<f64>,
     /// 99th percentile of each latency slice, from the intended start, ns.
     pub(super) response_ns_p99: VecDeque<u64>,
-    /// The same of each capacity slice, from the send.
+    /// 99th percentile of each capacity slice, from the send, ns.
     pub(super) service_ns_p99: VecDeque<u64>,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Series {
 pub(super) struct Environment {
     pub(super) name: String,
     pub(super) status: Status,
-    /// By workload.
+    /// One entry per workload.
     pub(super) series: Vec<Series>,
 }
 
@@ -54,25 +54,25 @@ impl Environment {
     }
 }
 
-/// The slice that runs.
+/// The running slice.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Now {
+pub(super) struct RunningSlice {
     pub(super) environment: String,
     pub(super) workload: String,
     pub(super) phase: Phase,
 }
 
-/// A kind of doubt, and what it is about.
+/// A doubt of one kind, with its environments and its number.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Doubted {
-    /// None: the record as a whole.
+pub(super) struct DoubtEntry {
+    /// Empty for a doubt about the whole record.
     pub(super) environments: Vec<String>,
-    /// As it was seen last.
+    /// The latest one.
     pub(super) doubt: Doubt,
     pub(super) count: u32,
 }
 
-/// What fills the screen.
+/// What the screen shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum View {
     Costs,
@@ -86,26 +86,26 @@ pub(super) struct State {
     pub(super) title: String,
     pub(super) budget: Duration,
     pub(super) stage: Stage,
-    /// The round that runs or ran last, from 1; 0 before the first.
+    /// The number of the running or last round, from 1; 0 before the first.
     pub(super) round: u32,
     pub(super) rounds_expected: u32,
-    /// Time that was left, and when that was said.
+    /// Time left, and when it was reported.
     left: Option<(Duration, Duration)>,
-    /// In the order of the study, the control after the baseline.
+    /// In the order of the study, with the control after the baseline.
     pub(super) environments: Vec<Environment>,
     pub(super) workloads: Vec<String>,
-    /// Index of the workload that is shown.
+    /// Index of the shown workload.
     pub(super) shown: usize,
     pub(super) metric: Metric,
-    pub(super) now: Option<Now>,
+    pub(super) now: Option<RunningSlice>,
     /// Newest first.
-    doubts: Vec<Doubted>,
+    doubts: Vec<DoubtEntry>,
     pub(super) analysis: Option<Analysis>,
     log: VecDeque<String>,
     pub(super) view: View,
-    /// Rows that are scrolled past.
+    /// Rows scrolled past.
     pub(super) scroll: usize,
-    /// The study was asked to stop.
+    /// Whether the study was requested to stop.
     pub(super) stopping: bool,
 }
 
@@ -153,7 +153,7 @@ impl State {
         }
     }
 
-    /// Takes in an event that came `now` after the study began.
+    /// Updates the state by an event, `now` after the start of the study.
     pub(super) fn update(&mut self, event: &Event<'_>, now: Duration) {
         match event {
             Event::Stage(stage) => {
@@ -184,7 +184,7 @@ impl State {
                 self.left = left.map(|left| (left, now));
             }
             Event::SliceStarting { environment, workload, phase } => {
-                self.now = Some(Now {
+                self.now = Some(RunningSlice {
                     environment: (*environment).to_string(),
                     workload: (*workload).to_string(),
                     phase: *phase,
@@ -192,12 +192,12 @@ impl State {
             }
             Event::SliceDone { slice, doubts } => {
                 self.now = None;
-                self.take_slice(slice);
+                self.add_slice(slice);
                 for doubt in *doubts {
-                    self.doubt(Some(&slice.environment), doubt);
+                    self.add_doubt(Some(&slice.environment), doubt);
                 }
             }
-            Event::Doubted { environment, doubt } => self.doubt(*environment, doubt),
+            Event::Doubted { environment, doubt } => self.add_doubt(*environment, doubt),
             Event::RoundDone { rounds_expected, left, analysis, .. } => {
                 self.rounds_expected = *rounds_expected;
                 self.left = Some((*left, now));
@@ -213,7 +213,7 @@ impl State {
         }
     }
 
-    fn take_slice(&mut self, slice: &Slice) {
+    fn add_slice(&mut self, slice: &Slice) {
         let workload = self.workloads.iter().position(|name| *name == slice.workload);
         let environment = self.environments.iter_mut().find(|one| one.name == slice.environment);
         let (Some(workload), Some(environment)) = (workload, environment) else { return };
@@ -235,26 +235,26 @@ impl State {
                     push(&mut series.response_ns_p99, p99);
                 }
             }
-            // Disturbed: no figure comes from it.
+            // A traced slice is disturbed and has no figures.
             Phase::Traced => {}
         }
     }
 
-    fn doubt(&mut self, environment: Option<&str>, doubt: &Doubt) {
+    fn add_doubt(&mut self, environment: Option<&str>, doubt: &Doubt) {
         let environments: Vec<String> = environment.map(str::to_string).into_iter().collect();
         let same =
-            |one: &Doubted| one.environments == environments && one.doubt.kind() == doubt.kind();
+            |one: &DoubtEntry| one.environments == environments && one.doubt.kind() == doubt.kind();
         let before = self.doubts.iter().position(same).map(|at| self.doubts.remove(at).count);
         self.doubts.insert(
             0,
-            Doubted { environments, doubt: doubt.clone(), count: before.unwrap_or(0) + 1 },
+            DoubtEntry { environments, doubt: doubt.clone(), count: before.unwrap_or(0) + 1 },
         );
     }
 
-    /// Doubts, newest first, those that say the same of several environments as one; then what the
-    /// analysis of the rounds so far doubts about the record.
-    pub(super) fn doubts(&self) -> Vec<Doubted> {
-        let mut all: Vec<Doubted> = Vec::new();
+    /// Returns the doubts, newest first, with equal doubts of several environments merged; then the
+    /// doubts of the analysis so far about the record.
+    pub(super) fn doubts(&self) -> Vec<DoubtEntry> {
+        let mut all: Vec<DoubtEntry> = Vec::new();
         for one in &self.doubts {
             match all.iter_mut().find(|same| same.doubt == one.doubt) {
                 Some(same) => {
@@ -266,15 +266,15 @@ impl State {
         }
         for doubt in self.analysis.iter().flat_map(|analysis| &analysis.doubts) {
             if all.iter().all(|one| one.doubt.kind() != doubt.kind()) {
-                all.push(Doubted { environments: Vec::new(), doubt: doubt.clone(), count: 1 });
+                all.push(DoubtEntry { environments: Vec::new(), doubt: doubt.clone(), count: 1 });
             }
         }
         all
     }
 
-    /// Time that is left for rounds, as far as it is known.
+    /// Returns the time left for rounds, if known.
     pub(super) fn left(&self, now: Duration) -> Option<Duration> {
-        self.left.map(|(left, said)| left.saturating_sub(now.saturating_sub(said)))
+        self.left.map(|(left, at)| left.saturating_sub(now.saturating_sub(at)))
     }
 
     pub(super) fn log(&mut self, line: String) {
@@ -284,12 +284,12 @@ impl State {
         self.log.push_back(line);
     }
 
-    /// The lines of the run, oldest first.
+    /// Returns the lines of the run, oldest first.
     pub(super) fn lines(&self) -> impl DoubleEndedIterator<Item = &str> {
         self.log.iter().map(String::as_str)
     }
 
-    /// A key that changes what is shown.
+    /// Applies a key that changes the view.
     pub(super) fn press(&mut self, key: Key) {
         let toggle = |view: View, to: View| if view == to { View::Costs } else { to };
         let workloads = self.workloads.len().max(1);
@@ -314,7 +314,7 @@ impl State {
         }
     }
 
-    /// No further than to the last row.
+    /// Returns the scroll position of the last row.
     fn scroll_max(&self) -> usize {
         match self.view {
             View::Doubts => self.doubts().len().saturating_sub(1),

@@ -1,7 +1,7 @@
-//! The terminal as a screen of its own, and the way back: what is changed here is put back by
-//! [`restore`] at the end, on an error, a panic and the second signal.
+//! Switches the terminal to the alternate screen. [`restore`] undoes all changes at the end, and
+//! after an error, a panic or a second signal.
 //!
-//! Signals stay signals: Ctrl-C reaches the program while a container starts, when no key is read.
+//! Ctrl-C stays a signal, so that it works while a container starts and no key is read.
 
 use std::io::{IsTerminal, stderr, stdin, stdout};
 use std::sync::{Mutex, Once, PoisonError};
@@ -12,27 +12,30 @@ use rustix::termios::{
     tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
 };
 
-/// The smallest terminal that a screen is opened on; one that shrinks later gets a short form.
+/// The smallest terminal that a screen is opened on. One that shrinks later shows a short form.
 const COLUMNS_MIN: u16 = 60;
 const ROWS_MIN: u16 = 16;
 
-/// Alternate screen, cleared, no cursor (xterm's control sequences, which all emulators know).
+/// Switches to the cleared alternate screen without a cursor (control sequences of xterm, which all
+/// emulators support).
 const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[H\x1b[?25l";
-/// Colours as they were, the cursor, the normal screen.
+/// Resets the colours, shows the cursor, and switches to the normal screen.
 const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
 
-/// The settings of the terminal while it is ours. Global, because a panic and a signal must find
-/// it.
+/// The settings of the terminal before the screen was opened. Global for the handlers of panics and
+/// signals.
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// Why there can be no screen.
+/// Why a screen cannot be opened.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum NoScreen {
+pub(crate) enum ScreenError {
     #[error("{0} is not a terminal")]
     NotTerminal(&'static str),
-    #[error("the terminal can show lines only (TERM={0})")]
+    #[error("the terminal supports only lines (TERM={0})")]
     Dumb(String),
-    #[error("the terminal has {0} columns and {1} rows; {COLUMNS_MIN} and {ROWS_MIN} are needed")]
+    #[error(
+        "the terminal has {0} columns and {1} rows; at least {COLUMNS_MIN} and {ROWS_MIN} are needed"
+    )]
     Small(u16, u16),
     #[error("the program runs in the background")]
     Background,
@@ -40,44 +43,44 @@ pub(crate) enum NoScreen {
     Set(#[from] std::io::Error),
 }
 
-/// The size of the terminal, where it can be told.
+/// Returns the size of the terminal, if it can be read.
 pub(super) fn area() -> Option<Rect> {
     let size = tcgetwinsize(stderr()).ok()?;
     Some(Rect::new(0, 0, size.ws_col, size.ws_row))
 }
 
-/// Takes the terminal.
-pub(super) fn open() -> Result<Rect, NoScreen> {
-    let ends = [
+/// Opens the alternate screen.
+pub(super) fn open() -> Result<Rect, ScreenError> {
+    let streams = [
         ("standard input", stdin().is_terminal()),
         ("standard output", stdout().is_terminal()),
         ("standard error", stderr().is_terminal()),
     ];
-    if let Some((name, _)) = ends.into_iter().find(|(_, terminal)| !terminal) {
-        return Err(NoScreen::NotTerminal(name));
+    if let Some((name, _)) = streams.into_iter().find(|(_, terminal)| !terminal) {
+        return Err(ScreenError::NotTerminal(name));
     }
     let term = std::env::var("TERM").unwrap_or_default();
     if term.is_empty() || term == "dumb" {
-        return Err(NoScreen::Dumb(term));
+        return Err(ScreenError::Dumb(term));
     }
     let area = area().unwrap_or_default();
     if area.width < COLUMNS_MIN || area.height < ROWS_MIN {
-        return Err(NoScreen::Small(area.width, area.height));
+        return Err(ScreenError::Small(area.width, area.height));
     }
-    // In the background, touching the terminal would stop the program.
+    // Changing the terminal from the background would stop the program.
     if tcgetpgrp(stdin()).ok() != Some(rustix::process::getpgrp()) {
-        return Err(NoScreen::Background);
+        return Err(ScreenError::Background);
     }
     restore_on_panic();
     let saved = tcgetattr(stdin()).map_err(std::io::Error::from)?;
     let mut ours = saved.clone();
     ours.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
-    // Ctrl-S would stop the drawing, and with it the study.
+    // Ctrl-S would block drawing, and so the study.
     ours.input_modes -= InputModes::IXON;
-    // A read returns at once, with what there is.
+    // A read returns at once, also without input.
     ours.special_codes[SpecialCodeIndex::VMIN] = 0;
     ours.special_codes[SpecialCodeIndex::VTIME] = 0;
-    // Ctrl-Z and Ctrl-\ would leave the shell with this terminal; 0 is "no such key" (termios(3)).
+    // Ctrl-Z and Ctrl-\ would leave these settings to the shell; 0 disables the key (termios(3)).
     ours.special_codes[SpecialCodeIndex::VSUSP] = 0;
     ours.special_codes[SpecialCodeIndex::VQUIT] = 0;
     *SAVED.lock().unwrap_or_else(PoisonError::into_inner) = Some(saved);
@@ -90,19 +93,20 @@ pub(super) fn open() -> Result<Rect, NoScreen> {
     Ok(area)
 }
 
-/// Gives the terminal back, once; does nothing where it is not ours.
+/// Restores the terminal if a screen is open; otherwise does nothing.
 pub(crate) fn restore() {
     let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
     if let Some(saved) = saved {
-        // Past the buffers, which others may hold. A terminal that is gone needs nothing.
+        // Written directly, as another thread may hold the lock of a buffer. Failures do not
+        // matter.
         rustix::io::write(stderr(), LEAVE).ok();
-        // Keys that were typed for the screen are not for the shell.
+        // Keys arguments for the screen must not reach the shell.
         tcflush(stdin(), QueueSelector::IFlush).ok();
         tcsetattr(stdin(), OptionalActions::Now, &saved).ok();
     }
 }
 
-/// A panic prints its message on the normal screen.
+/// Makes a panic print its message on the normal screen.
 fn restore_on_panic() {
     static HOOK: Once = Once::new();
     HOOK.call_once(|| {

@@ -1,4 +1,4 @@
-//! Golden screens of a study of the fake world. `TARE_GOLDEN=write` rewrites them.
+//! Golden screens of a study on the fake host. `TARE_GOLDEN=write` rewrites them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -23,12 +23,12 @@ use crate::registry;
 
 const NOW: Duration = Duration::from_secs(75);
 
-/// A string as TOML and JSON have it.
+/// Returns a string quoted for TOML and JSON.
 fn quoted(text: &str) -> String {
     serde_json::to_string(text).unwrap()
 }
 
-/// A study of the fake world: five environments, their names, two workloads.
+/// Returns a study on the fake host, with environments and workloads of these names.
 fn study(names: &[&str], workloads: &[&str]) -> Study {
     let costs = ["1.0", "1.03", "1.3,throughput=0.8", "0.9", "1.1"];
     let mut text = format!(
@@ -38,7 +38,7 @@ fn study(names: &[&str], workloads: &[&str]) -> Study {
         quoted(names[0])
     );
     for (index, name) in names.iter().enumerate() {
-        // Beyond the five, each costs 1 % more.
+        // From the sixth on, each costs 1 % more.
         let cost = costs
             .get(index)
             .map_or_else(|| format!("{}", 1.0 + index as f64 / 100.0), |cost| (*cost).into());
@@ -56,38 +56,37 @@ fn study(names: &[&str], workloads: &[&str]) -> Study {
 
 const NAMES: [&str; 5] = ["nothing", "3 % CPU", "30 % CPU, 20 % slower", "a gain", "a proxy"];
 
-/// Feeds a state until something has happened.
-struct Feed<'f> {
+/// Updates a state until an event.
+struct UpdateUntil<'f> {
     state: State,
     until: &'f dyn Fn(&Event<'_>) -> bool,
     over: bool,
 }
 
-impl Observer for Feed<'_> {
+impl Observer for UpdateUntil<'_> {
     fn event(&mut self, event: &Event<'_>) {
         if !self.over {
             self.state.update(event, NOW);
-            self.state.lines_of(event);
+            self.state.log_line(event);
             self.over = (self.until)(event);
         }
     }
 }
 
 impl State {
-    fn lines_of(&mut self, event: &Event<'_>) {
+    fn log_line(&mut self, event: &Event<'_>) {
         if let Some(line) = line(event) {
             self.log(line);
         }
     }
 }
 
-/// What is known of a fake study once `until` has happened.
+/// Runs a study on the fake host, and returns its state after the event `until`.
 fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     let here = tempfile::tempdir().unwrap();
-    let world = FakeHost::new(5);
-    let plan =
-        cpus::plan(&cpus::CpuTopology::flat(&CpuSet::parse_list("0-3").unwrap()), &study.cpus)
-            .unwrap();
+    let host = FakeHost::new(5);
+    let all = CpuSet::parse_list("0-3").unwrap();
+    let plan = cpus::plan(&cpus::CpuTopology::flat(&all), &study.cpus).unwrap();
     let opening = Opening {
         tare_version: "0".into(),
         started_unix_ms: 0,
@@ -100,22 +99,22 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     };
     let writer = RecordWriter::create(&here.path().join("fake.tare"), &opening).unwrap();
     let parts = Parts {
-        make: &mut |spec| world.environment(spec),
-        system: &world.system(),
-        driver: &mut world.driver(),
-        probes: vec![Box::new(world.probe())],
-        clock: &world,
+        make: &mut |spec| host.environment(spec),
+        system: &host.system(),
+        driver: &mut host.driver(),
+        probes: vec![Box::new(host.probe())],
+        clock: &host,
         plan,
         memory: None,
         keep: None,
         doubts: Vec::new(),
     };
-    let mut feed = Feed { state: State::new(study), until, over: false };
-    campaign::run(parts, study, writer, &mut feed, &AtomicBool::new(false)).unwrap();
-    feed.state
+    let mut observer = UpdateUntil { state: State::new(study), until, over: false };
+    campaign::run(parts, study, writer, &mut observer, &AtomicBool::new(false)).unwrap();
+    observer.state
 }
 
-/// In the middle of the twelfth round, with a few doubts.
+/// Returns the state in the middle of the twelfth round, with a few doubts.
 fn measuring(study: &Study) -> State {
     let mut state = run(study, &|event| matches!(event, Event::RoundStarted { round: 11, .. }));
     let environment = study.environments.last().unwrap().name.as_str();
@@ -153,7 +152,7 @@ fn check(name: &str, state: &State, columns: u16, rows: u16) {
         .backend()
         .to_string()
         .lines()
-        // A note of the backend about wide characters follows the row.
+        // The backend appends a note about wide characters to the row.
         .map(|line| line.split("\" Hidden by").next().unwrap_or_default())
         .map(|line| format!("{}\n", line.trim_matches('"').trim_end()))
         .collect();
@@ -167,7 +166,7 @@ fn check(name: &str, state: &State, columns: u16, rows: u16) {
 }
 
 #[test]
-fn screens_of_usual_and_unusual_sizes() {
+fn screens_of_several_sizes() {
     let state = measuring(&study(&NAMES, &["write"]));
     check("measuring-80x24", &state, 80, 24);
     check("measuring-120x40", &state, 120, 40);
@@ -176,7 +175,7 @@ fn screens_of_usual_and_unusual_sizes() {
 }
 
 #[test]
-fn what_comes_before_the_first_round() {
+fn screens_before_and_after_the_rounds() {
     let study = study(&NAMES, &["write"]);
     let state = run(
         &study,
@@ -191,7 +190,7 @@ fn what_comes_before_the_first_round() {
 }
 
 #[test]
-fn keys_change_what_is_shown() {
+fn keys_change_the_view() {
     let mut state = measuring(&study(&NAMES, &["write", "read"]));
     state.press(Key::NextWorkload);
     state.press(Key::Metric);
@@ -204,7 +203,7 @@ fn keys_change_what_is_shown() {
     assert_eq!(state.view, View::Costs);
     state.press(Key::PreviousWorkload);
     state.press(Key::PreviousWorkload);
-    assert_eq!(state.shown, 1, "the workloads are a ring");
+    assert_eq!(state.shown, 1, "the workloads wrap around");
     for _ in 0..100 {
         state.press(Key::Down);
     }
@@ -212,7 +211,7 @@ fn keys_change_what_is_shown() {
 }
 
 #[test]
-fn many_environments_show_the_worst_first() {
+fn many_environments_show_the_highest_costs_first() {
     let names: Vec<String> = (0..30).map(|index| format!("environment {index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let mut state = measuring(&study(&names, &["write"]));
@@ -233,7 +232,7 @@ fn hostile_names_stay_in_their_columns() {
         &long,
         "👩‍👩‍👧‍👦 family",
     ];
-    // A study file has no such names; a record that is gone on with may.
+    // A study file cannot have these names; the record of a resumed study can.
     let mut study = study(&NAMES, &["write"]);
     study.baseline = names[0].into();
     study.title = "\u{1b}]0;title\u{7}".into();
@@ -244,9 +243,9 @@ fn hostile_names_stay_in_their_columns() {
     let state = measuring(&study);
     check("hostile-80x24", &state, 80, 24);
     let text = screen(&state, 80, 24, true).backend().to_string();
-    let steering =
+    let is_control =
         |c: char| (c.is_control() && c != '\n') || ('\u{202a}'..='\u{202e}').contains(&c);
-    assert!(!text.contains(steering), "{text:?}");
+    assert!(!text.contains(is_control), "{text:?}");
 }
 
 #[test]
@@ -263,7 +262,7 @@ fn every_size_can_be_drawn() {
 }
 
 #[test]
-fn without_colour_there_is_none() {
+fn theme_without_colour_uses_none() {
     let state = measuring(&study(&NAMES, &["write"]));
     let colours = |colour: bool| {
         let terminal = screen(&state, 80, 24, colour);

@@ -1,6 +1,6 @@
-//! The study that a proof weighs: the baseline, one environment as it comes, with the flags that
-//! `tare tune flags` would give it, with the host tuned around it too, and with each group of knobs
-//! alone. Pure: a study in, a study out.
+//! Derives the study that a proof weighs: the baseline, and one environment as it is, with the
+//! flags of `tare tune flags`, with a tuned host in addition, and with each group of knobs alone.
+//! Pure.
 
 use anyhow::{anyhow, bail};
 use tare_lab::environment::EnvironmentSpec;
@@ -8,13 +8,13 @@ use tare_lab::layer::{Cpu, Host, Network, Security};
 use tare_lab::study::{Hint, Study, control_name};
 use tare_tune::plan::Group;
 
-use crate::command::derived;
+use crate::campaign::derived;
 
-/// Names of the environments that a proof adds.
+/// The names of the environments that a proof adds.
 pub(super) const WITH_FLAGS: &str = "with flags";
 pub(super) const WITH_EVERYTHING: &str = "with flags + host tuning";
 
-/// Makes the study. `groups`: those of the plan that change something a running system notices.
+/// Returns the study of a proof. `groups`: those of the plan whose changes affect a running system.
 pub(super) fn derive(
     study: &Study,
     environment: Option<&str>,
@@ -30,9 +30,9 @@ pub(super) fn derive(
         names.push(name.clone());
         name
     };
-    let as_it_comes = EnvironmentSpec { optional: false, ..chosen.clone() };
-    let with_flags = EnvironmentSpec { name: name(WITH_FLAGS.into()), ..flags(&as_it_comes) };
-    let mut environments = vec![baseline.clone(), as_it_comes, with_flags.clone()];
+    let unchanged = EnvironmentSpec { optional: false, ..chosen.clone() };
+    let with_flags = EnvironmentSpec { name: name(WITH_FLAGS.into()), ..flags(&unchanged) };
+    let mut environments = vec![baseline.clone(), unchanged, with_flags.clone()];
     let mut tuned = |wanted: String, host: Host| {
         environments.push(EnvironmentSpec { name: name(wanted), host, ..with_flags.clone() });
     };
@@ -54,13 +54,14 @@ pub(super) fn derive(
     });
     Ok(Study {
         name: format!("{}-proof", study.name),
-        title: format!("What do flags and host tuning give back to \"{}\" here?", chosen.name),
+        title: format!("What do flags and host tuning gain for \"{}\" on this host?", chosen.name),
         published: published.cloned().collect(),
         environments,
         ..study.clone()
     })
 }
 
+/// Returns the baseline and the environment to tune.
 fn choose<'s>(
     study: &'s Study,
     environment: Option<&str>,
@@ -69,15 +70,13 @@ fn choose<'s>(
     let mut others = study.environments.iter().filter(|spec| !is_baseline(spec));
     let nothing = || {
         let (study, baseline) = (&study.name, &study.baseline);
-        anyhow!(
-            "the study {study} has nothing besides its baseline {baseline:?} that could be tuned"
-        )
+        anyhow!("the study {study} has no environment besides its baseline {baseline:?} to tune")
     };
     let baseline = study.environments.iter().find(is_baseline).ok_or_else(nothing)?;
     let chosen = match environment {
         None => others.next().ok_or_else(nothing)?,
         Some(name) if name == study.baseline => {
-            bail!("{name:?} is the baseline; give one of the others with --environment");
+            bail!("{name:?} is the baseline; name another environment with --environment");
         }
         Some(name) => others.find(|spec| spec.name == name).ok_or_else(|| {
             let known: Vec<&str> = study.environments.iter().map(|e| e.name.as_str()).collect();
@@ -88,8 +87,8 @@ fn choose<'s>(
     Ok((baseline, chosen))
 }
 
-/// What `tare tune flags` gives a container, as layers: the host's network, CPUs of its own, and
-/// io_uring back. A plain process has no filter to open.
+/// Returns the environment with the flags of `tare tune flags` as layers: the host's network,
+/// pinned CPUs, and io_uring allowed. A plain process has no filter to relax.
 fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
     let security = match spec.security {
         Security::Default => Security::DefaultWithIoUring,
@@ -104,7 +103,7 @@ fn flags(spec: &EnvironmentSpec) -> EnvironmentSpec {
     }
 }
 
-/// The text of the derived study, for the record.
+/// Returns the text of the derived study, for the record.
 pub(super) fn text(study: &Study, source: &str, original: &str) -> String {
     derived::text("tare tune prove", study, source, original)
 }
@@ -131,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_quick_study_becomes_a_proof() {
+    fn proof_has_flags_tuning_and_each_group() {
         let study = quick();
         let proof = derive(&study, None, &[Group::Network, Group::Disk]).unwrap();
         assert_eq!(
@@ -161,18 +160,18 @@ mod tests {
     }
 
     #[test]
-    fn one_group_is_the_whole_and_none_leaves_the_flags() {
+    fn single_group_is_not_weighed_twice() {
         let one = derive(&quick(), None, &[Group::Disk]).unwrap();
         assert_eq!(names(&one).len(), 4);
         let none = derive(&quick(), Some("docker default"), &[]).unwrap();
         assert_eq!(names(&none), ["native", "docker default", "with flags"]);
-        // Nothing may be missing from a proof.
+        // A proof needs all of its environments.
         assert!(none.environments.iter().all(|spec| !spec.optional));
         assert_eq!(none.environments[2].runtime, "docker");
     }
 
     #[test]
-    fn what_cannot_be_proven_is_refused() {
+    fn baseline_and_unknown_environments_are_refused() {
         let error = |name| derive(&quick(), Some(name), &[]).unwrap_err().to_string();
         assert!(error("native").contains("is the baseline"));
         assert!(error("container defualt").contains("container default"), "a hint is given");
@@ -182,12 +181,12 @@ mod tests {
             derive(&bare, None, &[])
                 .unwrap_err()
                 .to_string()
-                .contains("nothing besides its baseline")
+                .contains("no environment besides its baseline")
         );
     }
 
     #[test]
-    fn names_that_a_study_has_taken_are_not_taken_twice() {
+    fn taken_names_get_a_suffix() {
         let mut study = quick();
         study.environments[1].name = WITH_FLAGS.into();
         let proof = derive(&study, None, &[Group::Disk]).unwrap();

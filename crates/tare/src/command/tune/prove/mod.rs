@@ -1,6 +1,6 @@
-//! `tare tune prove`: weighs an environment as it comes, with its flags, and with the host tuned
-//! too, in turns, and says what each group of knobs gains. The host is left as it was found, unless
-//! what is proven is to be kept.
+//! `tare tune prove`: weighs an environment as it is, with its flags, and with a tuned host,
+//! interleaved, and reports what each group of knobs gains. The host is left as it was found,
+//! unless `--keep-only-proven` keeps the proven groups.
 
 mod derive;
 
@@ -9,71 +9,74 @@ use std::path::Path;
 
 use serde_json::json;
 use tare_env::FactoryError;
-use tare_lab::analysis::{analyse, tuning};
+use tare_lab::analysis::{self, analyse};
 use tare_lab::campaign::Ending;
-use tare_lab::cpus;
 use tare_lab::record::{Record, free_path};
 use tare_tune::plan::{Group, Item, Options};
 use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
-use super::temporary::Temporary;
+use crate::campaign::tuning::StudyTuning;
+use crate::campaign::{CampaignConfig, run, study};
 use crate::cli::TuneProve;
-use crate::command::{clean, weigh};
+use crate::command::report;
 use crate::exit::{Exit, ExitWith};
-use crate::{live, signals};
+use crate::{cleanup, live, serve, signals};
 
-pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(
+    arguments: &TuneProve,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
     if !rustix::process::geteuid().is_root() {
         return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = weigh::read_study(&typed.study, false)?;
-    let seed = weigh::seed(typed.seed, &study);
-    // What a killed run left behind would be in the way, and in the figures.
-    clean::quietly(state);
-    let options = Options::from(&typed.plan);
-    let mut tuned = Temporary::prepare(state, &options, study.schedule.kind)?;
-    let groups = tuned.choice.groups();
+    let (study, original) = study::read(&arguments.study, false)?;
+    let seed = study::seed(arguments.seed, &study);
+    // What a killed run left behind would disturb the measurement.
+    cleanup::before_run(state);
+    let options = Options::from(&arguments.plan);
+    let mut tuning = StudyTuning::prepare(state, &options, study.schedule.kind)?;
+    let groups = tuning.choice.groups();
     let mut derived =
-        derive::derive(&study, typed.environment.as_deref(), &groups).exit_with(Exit::Input)?;
-    // The baseline, then the environment as it comes.
-    tuned.proof_of = derived.environments.get(1).map(|spec| spec.name.clone());
-    weigh::limit(&mut derived, typed.rounds, typed.budget);
+        derive::derive(&study, arguments.environment.as_deref(), &groups).exit_with(Exit::Input)?;
+    // The first environment is the baseline, the second the one to tune.
+    tuning.proof_of = derived.environments.get(1).map(|spec| spec.name.clone());
+    study::limit(&mut derived, arguments.rounds, arguments.budget);
     let text = derive::text(&derived, &study.name, &original);
-    let path = match &typed.output {
+    let path = match &arguments.output {
         Some(path) => path.clone(),
         None => free_path(Path::new(&format!("{}.tare", derived.name))),
     };
-    let topology = crate::topology::allowed_here()?;
-    let plan = cpus::plan(&topology, &derived.cpus).exit_with(Exit::Input)?;
-    let question = weigh::Question {
+    let plan = run::cpu_plan(&derived)?;
+    let config = CampaignConfig {
         study: derived,
-        text,
+        study_text: text,
         resume: None,
-        path,
+        record: path,
         seed,
         plan_options: options,
         facts: Vec::new(),
-        stacks: None,
-        destroy: typed.give_up.destroy_data_on.clone(),
-        progress: typed.show.progress,
-        page: crate::serve::listen(typed.show.page.serve)?,
+        samples: None,
+        destroy: arguments.destroy.destroy_data_on.clone(),
+        progress: arguments.show.progress,
+        page: serve::listen(arguments.show.page.serve)?,
     };
-    if question.is_fake()? {
+    if config.is_fake()? {
         return Err(anyhow::anyhow!(
-            "the study {} is of the fake world, whose host cannot be tuned",
+            "the study {} runs on the fake host, which cannot be tuned",
             study.name
         ))
         .exit_with(Exit::Input);
     }
-    let (ending, left) = weigh::measure_here(&question, state, plan, Some(&tuned), &stop)?;
-    weigh::tell_left(&left);
+    let (ending, left) = run::measure_on_host(&config, state, plan, Some(&tuning), &stop)?;
+    cleanup::warn_left(&left);
     let kept = match ending {
         Ending::Interrupted => Vec::new(),
-        _ if typed.keep_only_proven => keep_proven(&question.path, &tuned, state)?,
+        _ if arguments.keep_only_proven => keep_proven(&config.record, &tuning, state)?,
         _ => Vec::new(),
     };
-    tell(typed, &question.path, &tuned, &kept, out)?;
+    print(arguments, &config.record, &tuning, &kept, out)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
@@ -81,24 +84,24 @@ pub(crate) fn run(typed: &TuneProve, state: &Path, out: &mut dyn Write) -> anyho
     })
 }
 
-/// Applies, to stay, the changes of the groups that were proven to help. Their names and how many
-/// settings each has.
+/// Applies the changes of the groups that were proven to help, to stay. Returns the groups with
+/// their numbers of settings.
 fn keep_proven(
     record: &Path,
-    tuned: &Temporary,
+    tuning: &StudyTuning,
     state: &Path,
 ) -> anyhow::Result<Vec<(String, usize)>> {
     let record = Record::read(record)?;
-    let analysis = analyse(&record);
-    let proven = tuning::proven(&tuning::gains(&record, &analysis));
-    let groups = tuned.choice.groups();
-    let items = to_keep(&tuned.choice.items, &groups, &proven);
+    let analysed = analyse(&record);
+    let proven = analysis::tuning::proven(&analysis::tuning::gains(&record, &analysed));
+    let groups = tuning.choice.groups();
+    let items = to_keep(&tuning.choice.items, &groups, &proven);
     if items.is_empty() {
         return Ok(Vec::new());
     }
     let mut store = LiveHost::new("/");
-    let mut tuning = Tuning::begin(state, &store, Purpose::Keep)?;
-    let applied = tuning.apply(&mut store, &items)?;
+    let mut kept = Tuning::begin(state, &store, Purpose::Keep)?;
+    let applied = kept.apply(&mut store, &items)?;
     let in_force: Vec<&Item> = applied
         .items
         .iter()
@@ -112,7 +115,7 @@ fn keep_proven(
     Ok(groups.iter().filter_map(count).collect())
 }
 
-/// The items of the groups that are proven. That all of them together help says nothing of each,
+/// Returns the items of the proven groups. A proof of all groups together proves none of them,
 /// unless there is only one.
 fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
     let named = |name: &str| proven.iter().any(|proven| proven == name);
@@ -120,37 +123,37 @@ fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
     items.iter().filter(|item| whole || named(item.group.name())).cloned().collect()
 }
 
-/// Prints the result, and how the host was left.
-fn tell(
-    typed: &TuneProve,
+/// Prints the result, and which changes were kept and restored.
+fn print(
+    arguments: &TuneProve,
     record: &Path,
-    tuned: &Temporary,
+    tuning: &StudyTuning,
     kept: &[(String, usize)],
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let groups = tuned.choice.groups();
-    let back: Vec<&str> = groups
+    let groups = tuning.choice.groups();
+    let restored: Vec<&str> = groups
         .iter()
         .map(|group| group.name())
         .filter(|name| kept.iter().all(|(kept, _)| kept != name))
         .collect();
     let mut printed = Vec::new();
-    weigh::present(record, None, typed.json, &mut printed)?;
-    if typed.json {
-        let mut report: serde_json::Value = serde_json::from_slice(&printed)?;
+    report::present(record, None, arguments.json, &mut printed)?;
+    if arguments.json {
+        let mut json: serde_json::Value = serde_json::from_slice(&printed)?;
         let kept: Vec<&str> = kept.iter().map(|(group, _)| group.as_str()).collect();
-        report["host_tuning_left"] = json!({ "kept": kept, "put_back": back });
-        writeln!(out, "{}", serde_json::to_string_pretty(&report)?)?;
+        json["host_tuning_left"] = json!({ "kept": kept, "put_back": restored });
+        writeln!(out, "{}", serde_json::to_string_pretty(&json)?)?;
         return Ok(());
     }
     out.write_all(&printed)?;
     let mut lines = Vec::new();
     for (group, settings) in kept {
-        lines.push(format!("kept: {group}, {settings} settings; tare tune revert undoes it"));
+        lines.push(format!("kept: {group}, {settings} settings; tare tune revert undoes them"));
     }
-    if !back.is_empty() {
-        let why = if typed.keep_only_proven { ": not proven to help" } else { "" };
-        lines.push(format!("put back: {}{why}", back.join(", ")));
+    if !restored.is_empty() {
+        let why = if arguments.keep_only_proven { ": not proven to help" } else { "" };
+        lines.push(format!("restored: {}{why}", restored.join(", ")));
     }
     for line in lines {
         writeln!(out, "{line}")?;
@@ -164,7 +167,7 @@ mod tests {
     use tare_tune::plan::Action;
 
     #[test]
-    fn what_is_proven_by_itself_is_kept() {
+    fn only_groups_proven_alone_are_kept() {
         let item = |group: Group| Item {
             knob: group.name().into(),
             group,

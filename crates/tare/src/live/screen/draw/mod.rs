@@ -1,13 +1,12 @@
-//! The state as a picture: a pure function onto a buffer of any size.
+//! Draws the state onto a buffer of any size. Pure.
 //!
-//! Layout from the top: what runs and how far it is, the ladder of costs, the last slices of each
-//! environment, doubts, the last lines of the run, the keys. Where not everything fits, lists are
-//! cut: costs show the control and then the worst first, and scroll. Below 60 columns or 16 rows
-//! there is a short form.
+//! Layout from the top: progress, costs, the last slices of each environment, doubts, the last
+//! lines of the run, the keys. If not everything fits, lists are cut: costs start with the control
+//! and then the highest, and scroll. Below 60 columns or 16 rows there is a short form.
 
+mod costs;
 mod doubts;
 mod header;
-mod ladder;
 mod slices;
 mod text;
 
@@ -21,13 +20,13 @@ use tare_report::ladder::{Ladder, Verdict};
 use super::state::{Environment, State, View};
 use text::{put, rule};
 
-/// Rows from which advice stands below each doubt.
+/// Rows from which each doubt has its advice below it.
 const ROWS_FOR_ADVICE: u16 = 32;
 
-/// Rows of the slices, the heading among them, that the ladder leaves where not everything fits.
+/// Least rows of the slices, heading included, if not everything fits.
 const SLICES_MIN: u16 = 4;
 
-/// How things are marked: by colour, and always by a sign or by weight too.
+/// The styles. With or without colour, signs and weight carry the same information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Theme {
     pub(super) colour: bool,
@@ -54,7 +53,8 @@ impl Theme {
         self.with(self.bold(), Color::Yellow)
     }
 
-    /// Costs as the report paints them: red for a claimed loss, green for a gain, dim for neither.
+    /// Returns the style of a cost, as in the report: red for a claimed loss, green for a gain, dim
+    /// for neither.
     fn verdict(self, verdict: Verdict) -> Style {
         match verdict {
             Verdict::Loss => self.with(self.bold(), Color::Red),
@@ -65,20 +65,20 @@ impl Theme {
     }
 }
 
-/// What every part of the picture needs.
-struct Scene<'a> {
+/// What every part of the screen needs.
+struct DrawContext<'a> {
     state: &'a State,
-    /// Since the study began.
+    /// Time since the start of the study.
     now: Duration,
     theme: Theme,
     ladder: Option<Ladder>,
-    /// Environments in the order of the study, by their index.
+    /// Indices of the environments in the order of the study.
     rows: Vec<usize>,
-    /// Columns of the names.
+    /// Width of the column of names.
     names: u16,
 }
 
-impl<'a> Scene<'a> {
+impl<'a> DrawContext<'a> {
     fn new(state: &'a State, now: Duration, theme: Theme, width: u16) -> Self {
         let workload = state.workloads.get(state.shown).map_or("", String::as_str);
         let ladder = state
@@ -91,8 +91,8 @@ impl<'a> Scene<'a> {
         Self { state, now, theme, ladder, rows, names }
     }
 
-    /// The environments in so few rows: all of them as they are, or the control and then the worst
-    /// first from where the list is scrolled to, and how many are not shown.
+    /// Returns the environments that fit into these rows, and how many are hidden. If not all fit,
+    /// the control comes first, then the highest costs, from the scroll position on.
     fn cut(&self, rows: u16) -> (Vec<usize>, usize) {
         let (rows, all) = (usize::from(rows), self.rows.len());
         if all <= rows {
@@ -100,48 +100,48 @@ impl<'a> Scene<'a> {
         }
         let mut order = self.rows.clone();
         order.sort_by(|a, b| self.rank(*b).total_cmp(&self.rank(*a)));
-        // The last row says how many more there are.
+        // The last row shows the number of hidden ones.
         let shown = rows.saturating_sub(1);
         let from = self.state.scroll.min(all - shown);
         (order[from..from + shown].to_vec(), all - shown)
     }
 
-    /// Higher comes first where not all fit.
+    /// Returns the sort key if not all environments fit; the highest comes first.
     fn rank(&self, index: usize) -> f64 {
         let name = &self.state.environments[index].name;
-        let rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
-        match rungs.into_iter().find(|rung| rung.environment == *name) {
-            Some(rung) if rung.control => f64::INFINITY,
-            Some(rung) if rung.verdict == Verdict::Baseline => f64::MIN,
-            Some(rung) => rung.cost.map_or(-1e9, |cost| cost.value),
+        let rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        match rows.into_iter().find(|row| row.environment == *name) {
+            Some(row) if row.control => f64::INFINITY,
+            Some(row) if row.verdict == Verdict::Baseline => f64::MIN,
+            Some(row) => row.cost.map_or(-1e9, |cost| cost.value),
             None => f64::NEG_INFINITY,
         }
     }
 }
 
-/// Draws everything.
+/// Draws the whole screen.
 pub(super) fn draw(state: &State, now: Duration, theme: Theme, area: Rect, buffer: &mut Buffer) {
-    let scene = Scene::new(state, now, theme, area.width);
+    let context = DrawContext::new(state, now, theme, area.width);
     let mut rest = area;
     if area.width < 60 || area.height < 16 {
-        let rows = header::short(&scene, rest, buffer);
+        let rows = header::short(&context, rest, buffer);
         take(&mut rest, rows);
-        ladder::short(&scene, rest, buffer);
+        costs::short(&context, rest, buffer);
         return;
     }
-    let rows = header::draw(&scene, rest, buffer);
+    let rows = header::draw(&context, rest, buffer);
     take(&mut rest, rows);
     let footer = Rect { y: rest.bottom() - 1, height: 1, ..rest };
-    header::keys(&scene, footer, buffer);
+    header::keys(&context, footer, buffer);
     rest.height -= 1;
     match state.view {
-        View::Costs => costs(&scene, rest, buffer),
-        View::Doubts => doubts::all(&scene, rest, buffer),
-        View::Help => header::help(&scene, rest, buffer),
+        View::Costs => draw_costs(&context, rest, buffer),
+        View::Doubts => doubts::all(&context, rest, buffer),
+        View::Help => header::help(&context, rest, buffer),
     }
 }
 
-/// Takes rows from the top of an area.
+/// Splits rows off the top of an area, and returns them.
 fn take(area: &mut Rect, rows: u16) -> Rect {
     let rows = rows.min(area.height);
     let taken = Rect { height: rows, ..*area };
@@ -150,52 +150,52 @@ fn take(area: &mut Rect, rows: u16) -> Rect {
     taken
 }
 
-fn costs(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+fn draw_costs(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     let mut rest = area;
-    let all = u16::try_from(scene.rows.len()).unwrap_or(u16::MAX);
+    let all = u16::try_from(context.rows.len()).unwrap_or(u16::MAX);
     let advice = area.height + 3 >= ROWS_FOR_ADVICE;
     let lines = match area.height {
         0..20 => 0,
         20..28 => 1,
         _ => 4,
     };
-    let doubted = u16::try_from(scene.state.doubts().len()).unwrap_or(u16::MAX).max(1);
+    let doubted = u16::try_from(context.state.doubts().len()).unwrap_or(u16::MAX).max(1);
     let per_doubt = if advice { 2 } else { 1 };
     let doubts = 1 + doubted.saturating_mul(per_doubt).min(area.height / 7 * per_doubt).max(1);
     let lists = area.height.saturating_sub(doubts + lines);
-    // The ladder has a heading of two rows, the slices one of one. All costs before all slices.
-    let measured = scene.state.environments.iter().any(Environment::has_slices);
+    // Costs have a heading of two rows, slices one of one row. Costs have priority over slices.
+    let measured = context.state.environments.iter().any(Environment::has_slices);
     let slices_min = if measured { SLICES_MIN } else { 0 };
     let ladder = all.saturating_add(2).min(lists.saturating_sub(slices_min).max(5));
     let slices = if measured { all.saturating_add(1) } else { 0 };
     let slices = slices.min(lists.saturating_sub(ladder));
-    ladder::draw(scene, take(&mut rest, ladder), buffer);
-    slices::draw(scene, take(&mut rest, slices), buffer);
-    // What the lists do not need is for doubts, then for lines.
+    costs::draw(context, take(&mut rest, ladder), buffer);
+    slices::draw(context, take(&mut rest, slices), buffer);
+    // Rows that the lists do not need go to doubts, then to lines.
     let spare = rest.height.saturating_sub(doubts + lines);
     let doubts = doubts + spare.min(doubted.saturating_mul(per_doubt).saturating_sub(doubts - 1));
-    doubts::newest(scene, take(&mut rest, doubts), advice, buffer);
-    log(scene, rest, buffer);
+    doubts::newest(context, take(&mut rest, doubts), advice, buffer);
+    log(context, rest, buffer);
 }
 
-/// The last lines of the run.
-fn log(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+/// Draws the last lines of the run.
+fn log(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     let rows = usize::from(area.height);
     if rows == 0 {
         return;
     }
     let heading = rows > 1;
-    let lines: Vec<&str> = scene.state.lines().rev().take(rows - usize::from(heading)).collect();
+    let lines: Vec<&str> = context.state.lines().rev().take(rows - usize::from(heading)).collect();
     if lines.is_empty() {
         return;
     }
     let mut y = area.y;
     if heading {
-        rule(area, y, "Lines", scene.theme, buffer);
+        rule(area, y, "Lines", context.theme, buffer);
         y += 1;
     }
     for line in lines.iter().rev() {
-        put(buffer, area, area.x + 2, y, &tare_report::clean(line), scene.theme.dim());
+        put(buffer, area, area.x + 2, y, &tare_report::clean(line), context.theme.dim());
         y += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! The last slices of each environment: throughput and p99 as sparklines, one scale for all.
+//! Draws the last slices of each environment: throughput and p99 as sparklines on a common scale.
 
 use std::collections::VecDeque;
 
@@ -8,29 +8,29 @@ use ratatui::style::Style;
 use ratatui::widgets::{Sparkline, Widget};
 use tare_report::{latency, rate};
 
-use super::Scene;
+use super::DrawContext;
 use super::text::{put, rule};
 use crate::live::screen::state::Series;
 
-/// Columns of a figure: `1.24M op/s`, `1.84 ms`.
+/// Width of a figure: `1.24M op/s`, `1.84 ms`.
 const FIGURE: u16 = 10;
-/// Columns of a sparkline at most.
+/// Most columns of a sparkline.
 const SPARK_MAX: u16 = 60;
 
-pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     if area.height < 2 {
         return;
     }
-    let state = scene.state;
+    let state = context.state;
     let series = |index: usize| {
         state.environments[index].series.get(state.shown).cloned().unwrap_or_default()
     };
-    let all: Vec<Series> = scene.rows.iter().map(|index| series(*index)).collect();
+    let all: Vec<Series> = context.rows.iter().map(|index| series(*index)).collect();
     let at_rate = all.iter().any(|one| !one.response_ns_p99.is_empty());
     let what = if at_rate { "p99 at the fixed rate" } else { "p99" };
-    rule(area, area.y, &format!("Last slices: throughput, {what}"), scene.theme, buffer);
+    rule(area, area.y, &format!("Last slices: throughput, {what}"), context.theme, buffer);
 
-    let used = 2 + scene.names + 2 * (FIGURE + 2) + 1;
+    let used = 2 + context.names + 2 * (FIGURE + 2) + 1;
     let spark = (area.width.saturating_sub(used) / 2).min(SPARK_MAX);
     let p99 = |one: &Series| -> VecDeque<f64> {
         let source = if at_rate { &one.response_ns_p99 } else { &one.service_ns_p99 };
@@ -41,10 +41,10 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
     let p99_max = highest(all.iter().map(|one| recent(&p99(one))));
 
     let rows = usize::from(area.height - 1);
-    let mut shown = scene.rows.clone();
+    let mut shown = context.rows.clone();
     if shown.len() > rows {
-        // The one that runs is always there, then those whose costs are shown first.
-        let (order, _) = scene.cut(area.height);
+        // The running environment is always shown, then those whose costs come first.
+        let (order, _) = context.cut(area.height);
         let runs = |index: &usize| {
             state.now.as_ref().is_some_and(|now| state.environments[*index].name == now.environment)
         };
@@ -53,17 +53,17 @@ pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
         shown.truncate(rows);
     }
     for (y, index) in (area.y + 1..).zip(shown) {
-        scene.name(&state.environments[index], area, y, buffer);
+        context.name(&state.environments[index], area, y, buffer);
         let one = &all[index];
         let p99 = p99(one);
         let parts = [
             (&one.throughput_per_s, throughput_max, throughput(one.throughput_per_s.back())),
             (&p99, p99_max, p99.back().map_or_else(String::new, |ns| p99_text(*ns))),
         ];
-        let mut x = area.x + 2 + scene.names + 2;
+        let mut x = area.x + 2 + context.names + 2;
         for (values, max, figure) in parts {
             let place = Rect { x, y, width: spark, height: 1 }.intersection(area);
-            sparkline(&recent(values), max, scene.theme.accent(), place, buffer);
+            sparkline(&recent(values), max, context.theme.accent(), place, buffer);
             put(buffer, area, x + spark + 1, y, &figure, Style::new());
             x += spark + 1 + FIGURE + 2;
         }
@@ -79,14 +79,14 @@ fn p99_text(ns: f64) -> String {
     latency(ns as u64)
 }
 
-/// The newest values that so many columns show.
+/// Returns the newest values that fit into a width.
 fn newest(values: &VecDeque<f64>, width: u16) -> Vec<f64> {
     let skipped = values.len().saturating_sub(usize::from(width));
     values.iter().skip(skipped).copied().collect()
 }
 
-/// The top of the scale: the highest, but no more than four times the median, so that one stall
-/// does not press the rest together.
+/// Returns the top of the scale: the highest value, limited to four times the median, so that one
+/// stall does not flatten the rest.
 fn highest(all: impl Iterator<Item = Vec<f64>>) -> f64 {
     let mut values: Vec<f64> = all.flatten().collect();
     values.sort_by(f64::total_cmp);
@@ -94,7 +94,7 @@ fn highest(all: impl Iterator<Item = Vec<f64>>) -> f64 {
     values.last().copied().unwrap_or(1.0).min(4.0 * median)
 }
 
-/// From zero to the common top, in thousandths of it.
+/// Draws a sparkline from zero to `max`, in thousandths.
 fn sparkline(values: &[f64], max: f64, style: Style, area: Rect, buffer: &mut Buffer) {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 1000")]
     let scaled: Vec<u64> =

@@ -1,4 +1,4 @@
-//! Text on a buffer: cut to its columns, with no character that a stranger could steer with.
+//! Draws text onto a buffer, cut to its columns.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -9,12 +9,12 @@ use tare_report::clean;
 use super::Theme;
 use crate::live::screen::state::Environment;
 
-/// Columns that a text takes.
+/// Returns the width of a text in columns.
 pub(super) fn columns(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }
 
-/// At most so many columns, the last one an ellipsis if something was cut.
+/// Cuts a text to a width, with an ellipsis at the end if something was cut.
 pub(super) fn fit(text: &str, width: u16) -> String {
     if columns(text) <= width {
         return text.to_string();
@@ -33,7 +33,7 @@ pub(super) fn fit(text: &str, width: u16) -> String {
     short
 }
 
-/// Puts a text at a column of an area, cut at its right edge. Returns the column after it.
+/// Draws a text at a column of an area, cut at the right edge. Returns the column after it.
 pub(super) fn put(
     buffer: &mut Buffer,
     area: Rect,
@@ -51,7 +51,7 @@ pub(super) fn put(
     after
 }
 
-/// Puts a text that ends at the right edge, unless that would be left of `from`.
+/// Draws a text that ends at the right edge, but starts no further left than `from`.
 pub(super) fn put_right(
     buffer: &mut Buffer,
     area: Rect,
@@ -64,7 +64,7 @@ pub(super) fn put_right(
     put(buffer, area, x.max(from), y, text, style);
 }
 
-/// The heading of a part: a line with words on it.
+/// Draws the heading of a part: a line with words on it.
 pub(super) fn rule(area: Rect, y: u16, words: &str, theme: Theme, buffer: &mut Buffer) {
     let line = "─".repeat(usize::from(area.width));
     put(buffer, area, area.x, y, &line, theme.dim());
@@ -72,7 +72,7 @@ pub(super) fn rule(area: Rect, y: u16, words: &str, theme: Theme, buffer: &mut B
     put(buffer, area, area.x + 2, y, &words, theme.bold());
 }
 
-/// The name of an environment as it is shown.
+/// Returns the name of an environment without control characters.
 pub(super) fn name(environment: &Environment) -> String {
     clean(&environment.name)
 }

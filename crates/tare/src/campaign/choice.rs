@@ -1,4 +1,4 @@
-//! Which changes of a plan can be weighed by turns, and why the others cannot. Pure.
+//! Selects the changes of a plan that a study can weigh. Pure.
 
 use tare_lab::study::ScheduleKind;
 use tare_tune::knobs;
@@ -6,36 +6,36 @@ use tare_tune::plan::{Action, Group, Item, Options, PlanError};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::Snapshot;
 
-/// What a proof changes, and what it does not.
+/// The changes of a plan that a study weighs, and the others.
 #[derive(Debug)]
 pub(crate) struct Choice {
     /// Changes that are weighed, in the order in which they are applied.
     pub(crate) items: Vec<Item>,
-    /// What was planned or advised and is not weighed, and why: (what, reason).
+    /// Planned or advised changes that are not weighed: (change, reason).
     pub(crate) not_weighed: Vec<(String, String)>,
 }
 
 impl Choice {
-    /// Groups that change something, in the order in which knobs are listed.
+    /// Returns the groups of the weighed changes, in the order of the knobs.
     pub(crate) fn groups(&self) -> Vec<Group> {
         let has = |group: &Group| self.items.iter().any(|item| item.group == *group);
         Group::ALL.iter().copied().filter(has).collect()
     }
 
-    /// Leaves out what the host did not take when it was tried.
+    /// Drops the changes that the host refused in the rehearsal.
     pub(crate) fn drop_refused(&mut self, refused: Vec<(Item, String)>) {
         for (item, reason) in refused {
             self.items.retain(|kept| *kept != item);
-            let reason = format!("the host did not take it: {reason}");
-            self.not_weighed.push((described(&item), reason));
+            let reason = format!("the host refused it: {reason}");
+            self.not_weighed.push((description(&item), reason));
         }
     }
 }
 
-/// Plans what can be weighed on a host as it is.
+/// Plans the changes that can be weighed on this host.
 ///
-/// Channels are left as they are: their change takes the device down, and all else is planned on
-/// the queues that there are.
+/// Channels of network devices keep their number: changing it takes the device down. The rest is
+/// planned for the existing queues.
 pub(crate) fn choose(
     snapshot: &Snapshot,
     options: &Options,
@@ -46,9 +46,9 @@ pub(crate) fn choose(
     let mut options = options.clone();
     for (item, change) in plan_of_all.changes() {
         if change.stage == 0 {
-            let reason = "its change takes the device down for a moment; \
-                          apply it for good with tare tune apply, then prove the rest";
-            not_weighed.push((described(item), reason.to_string()));
+            let reason = "changing it takes the device down for a moment; \
+                          apply it with tare tune apply, then prove the rest";
+            not_weighed.push((description(item), reason.to_string()));
             options.except.push(item.knob.clone());
         }
     }
@@ -63,26 +63,27 @@ pub(crate) fn choose(
     for item in &plan_of_all.items {
         match &item.action {
             Action::Change(_) if schedule == ScheduleKind::Slices && at_start(item) => {
-                let reason = "a running database does not notice it, only one that is started";
-                not_weighed.push((described(item), reason.to_string()));
+                let reason = "it affects only databases that start after the change";
+                not_weighed.push((description(item), reason.to_string()));
             }
             Action::Change(_) => items.push(item.clone()),
-            Action::Advise { how, .. } => not_weighed.push((described(item), how.clone())),
+            Action::Advise { how, .. } => not_weighed.push((description(item), how.clone())),
             Action::AlreadySet { .. } | Action::Leave { .. } => {}
         }
     }
     Ok(Choice { items, not_weighed })
 }
 
-fn described(item: &Item) -> String {
+fn description(item: &Item) -> String {
     match item.subject.as_str() {
         "host" => format!("{}: {}", item.knob, item.what),
         subject => format!("{}: {} of {subject}", item.knob, item.what),
     }
 }
 
-/// Things with the same reason in one line: the first by name, the rest by number.
-pub(crate) fn summed_up(list: &[(String, String)]) -> Vec<(String, String)> {
+/// Merges changes of one knob with the same reason into one line, which names the first and counts
+/// the rest.
+pub(crate) fn merge_reasons(list: &[(String, String)]) -> Vec<(String, String)> {
     let mut lines: Vec<(String, String, usize)> = Vec::new();
     for (what, reason) in list {
         let knob = |what: &str| what.split(':').next().map(str::to_string);
@@ -105,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_has_one_reason_has_one_line() {
+    fn changes_with_the_same_reason_are_merged() {
         let pair = |what: &str, reason: &str| (what.to_string(), reason.to_string());
         let list = [
             pair("rps: rx-0", "a"),
@@ -115,6 +116,6 @@ mod tests {
         ];
         let expect =
             [pair("rps: rx-0 and 1 more", "a"), pair("swap: x", "a"), pair("rps: rx-2", "b")];
-        assert_eq!(summed_up(&list), expect);
+        assert_eq!(merge_reasons(&list), expect);
     }
 }

@@ -1,4 +1,4 @@
-//! Tuning for the time of a study: what its tuned environments change on the host while they run.
+//! Host tuning during a study: the changes that its tuned environments make while they run.
 
 use std::path::Path;
 
@@ -11,39 +11,38 @@ use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 
-use super::choose::{Choice, choose, summed_up};
-use super::options::unplanned;
-use crate::exit::{Exit, ExitWith};
+use super::choice::{Choice, choose, merge_reasons};
+use crate::exit::{Exit, ExitWith, plan_error};
 
-/// Key of the fact that holds what was asked of the planner.
+/// Key of the fact that holds the options of the planner.
 const FACT_OPTIONS: &str = "options";
 
-/// Changes that were planned for this host and taken by it once.
+/// Changes that were planned for this host and rehearsed on it.
 #[derive(Debug)]
-pub(crate) struct Temporary {
+pub(crate) struct StudyTuning {
     pub(crate) choice: Choice,
     options: Options,
-    /// The environment whose tuning is to be proven.
+    /// The environment that `tare tune prove` proves the tuning of.
     pub(crate) proof_of: Option<String>,
 }
 
-/// Whether a study tunes the host.
-pub(crate) fn is_asked(study: &Study) -> bool {
+/// Returns whether an environment of the study tunes the host.
+pub(crate) fn tunes_host(study: &Study) -> bool {
     study.environments.iter().any(|spec| !spec.host.is_as_is())
 }
 
-/// What a record says was asked of the planner; the defaults where it does not.
-pub(crate) fn options_of(host: &[HostFact]) -> Options {
+/// Returns the options of the planner that a record holds, or the defaults.
+pub(crate) fn plan_options_of(host: &[HostFact]) -> Options {
     let fact = host.iter().find(|fact| fact.section == FACTS && fact.key == FACT_OPTIONS);
     fact.and_then(|fact| serde_json::from_str(&fact.value).ok()).unwrap_or_default()
 }
 
-impl Temporary {
-    /// Plans for this host, and makes every change once to see whether the host takes it. The host
-    /// is as it was afterwards.
+impl StudyTuning {
+    /// Plans the changes for this host, and makes and reverts each once to drop those that the host
+    /// refuses.
     ///
     /// # Errors
-    /// When the host is tuned already, cannot be planned for or cannot be changed.
+    /// If the host is tuned already, cannot be planned for or cannot be changed.
     pub(crate) fn prepare(
         state: &Path,
         options: &Options,
@@ -52,7 +51,7 @@ impl Temporary {
         let store = LiveHost::new("/");
         refuse_if_tuned(&store, state)?;
         let snapshot = store.snapshot();
-        let mut choice = choose(&snapshot, options, schedule).map_err(unplanned)?;
+        let mut choice = choose(&snapshot, options, schedule).map_err(plan_error)?;
         if !choice.items.is_empty() {
             let refused = Journalled::begin(state, store, "rehearsal")
                 .and_then(|mut tuner| tuner.rehearse(&choice.items))
@@ -63,8 +62,8 @@ impl Temporary {
         Ok(Self { choice, options: options.clone(), proof_of: None })
     }
 
-    /// Gives the environments of a site a host that can be tuned.
-    pub(crate) fn give(
+    /// Lets the factory tune the host for its tuned environments.
+    pub(crate) fn apply_to(
         &self,
         factory: &mut EnvironmentFactory,
         state: &Path,
@@ -74,7 +73,7 @@ impl Temporary {
         Ok(())
     }
 
-    /// What the record says of it.
+    /// Returns the tuning as facts for the record.
     pub(crate) fn facts(&self) -> Vec<HostFact> {
         let mut facts = Vec::new();
         let mut add = |key: String, value: String| {
@@ -100,21 +99,21 @@ impl Temporary {
             }
             add(format!("changes of {}", group.name()), changes.join("; "));
         }
-        for (what, reason) in summed_up(&self.choice.not_weighed) {
+        for (what, reason) in merge_reasons(&self.choice.not_weighed) {
             add(format!("{FACT_NOT_WEIGHED}{what}"), reason);
         }
         facts
     }
 }
 
-/// Changes of a group that a fact names.
+/// Changes of a group that a fact lists by name.
 const CHANGES_SHOWN: usize = 20;
 
-/// A host that is tuned for good would be the "before" of the study.
+/// Refuses a tuned host: the study compares with the host as found.
 fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()> {
     let applied =
-        tare_tune::status(store, state).context("cannot see whether this host is tuned")?;
-    // Of a host that was booted since, nothing is left.
+        tare_tune::status(store, state).context("cannot read whether this host is tuned")?;
+    // A reboot since then undid the settings.
     let in_force = |one: &&TuningStatus| {
         one.settings.iter().any(|setting| setting.state == SettingState::InForce)
     };

@@ -1,4 +1,4 @@
-//! Drawing the page from the record, not too often.
+//! Renders the page from the record, at a limited rate.
 
 use std::fs;
 use std::path::Path;
@@ -7,32 +7,33 @@ use std::time::{Duration, Instant, SystemTime};
 use tare_lab::analysis::analyse;
 use tare_lab::record::{Record, RecordError, read_stacks};
 
-use super::answer::Desk;
+use super::page::SharedPage;
 
-/// Drawing takes at most one part in so many of the time.
-const PART: u32 = 20;
-/// And comes no oftener.
-const APART: Duration = Duration::from_secs(1);
+/// Rendering takes at most one part in this many of the time.
+const TIME_PART: u32 = 20;
+/// Least time between two renderings.
+const INTERVAL_MIN: Duration = Duration::from_secs(1);
 
-/// Keeps how long drawing takes.
+/// Renders pages, and limits the time that this takes.
 #[derive(Debug, Default)]
-pub(super) struct Easel {
+pub(super) struct PageRenderer {
     next: Option<Instant>,
 }
 
-impl Easel {
-    pub(super) fn may_draw(&self) -> bool {
+impl PageRenderer {
+    /// Returns whether the next page may be rendered now.
+    pub(super) fn is_due(&self) -> bool {
         self.next.is_none_or(|next| Instant::now() >= next)
     }
 
-    /// Draws the record as it is now and lays the page on the desk. One that cannot be read yet
-    /// leaves what lies there.
-    pub(super) fn draw(&mut self, path: &Path, desk: &Desk) {
-        let began = Instant::now();
+    /// Renders and publishes the page of a record. A record that cannot be read yet leaves the old
+    /// page.
+    pub(super) fn render(&mut self, path: &Path, shared: &SharedPage) {
+        let started = Instant::now();
         if let Ok((page, ended)) = page(path) {
-            desk.lay(page, ended);
+            shared.publish(page, ended);
         }
-        self.next = Some(Instant::now() + APART.max(began.elapsed() * PART));
+        self.next = Some(Instant::now() + INTERVAL_MIN.max(started.elapsed() * TIME_PART));
     }
 }
 
@@ -43,7 +44,8 @@ fn page(path: &Path) -> Result<(String, bool), RecordError> {
     Ok((tare_report::html::page(&record, &analyse(&record), &stacks), ended))
 }
 
-/// What changes when a record does: size and time of the file and of SQLite's log beside it.
+/// Returns sizes and modification times of a record's file and of its SQLite log, which change with
+/// the record.
 pub(super) fn stamp(path: &Path) -> Option<Vec<(u64, SystemTime)>> {
     let mut log = path.as_os_str().to_owned();
     log.push("-wal");

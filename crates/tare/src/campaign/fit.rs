@@ -1,5 +1,5 @@
-//! Whether the parts of a study fit together, before anything is made: its system into each of its
-//! environments, and so many instances of it.
+//! Checks, before anything is created, whether a study's system and its instances can run in each
+//! of its environments.
 
 use anyhow::anyhow;
 use tare_lab::PartError;
@@ -11,16 +11,17 @@ use tare_system::{ClientRoute, SystemInfo};
 
 use crate::exit::{Exit, ExitWith};
 
-/// Refuses a study whose system cannot run as it is asked to.
+/// Checks that the system of a study can run in every environment.
 ///
 /// # Errors
-/// The first part that does not fit.
+/// If it cannot, with the first reason found.
 pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     devices(study, info)?;
     images(study)?;
-    let system = look(study, info).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    let system =
+        without_route(study, info).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let count = system.instances().count;
-    // One that may be left out says so itself once it is made.
+    // An optional environment that does not fit is left out, with its reason, when it starts.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
     }
@@ -28,9 +29,11 @@ pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
 }
 
-/// What all instances in one environment need of memory, as far as that is known before they run.
+/// Returns the memory that all instances in one environment need, as far as it is known before they
+/// run.
 pub(super) fn memory_bytes(study: &Study) -> u64 {
-    let system = tare_system::find(&study.system.name).and_then(|info| look(study, info).ok());
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
     let need = |system: Box<dyn System>| {
         let each = system.memory().map_or(0, |need| need.bytes);
         each.saturating_mul(u64::from(system.instances().count))
@@ -38,18 +41,18 @@ pub(super) fn memory_bytes(study: &Study) -> u64 {
     system.map_or(0, need)
 }
 
-/// A system that is only looked at: the one that is weighed knows its way.
-fn look(study: &Study, info: &SystemInfo) -> Result<Box<dyn System>, PartError> {
+/// Returns the system of a study without a route to it, to read its needs.
+fn without_route(study: &Study, info: &SystemInfo) -> Result<Box<dyn System>, PartError> {
     info.make(&study.system, &ClientRoute::default())
 }
 
-/// Whether the system can do with what it is given as its data.
+/// Checks that only a system that uses block devices gets one.
 fn devices(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     let on_device = |spec: &&EnvironmentSpec| tare_env::storage::is_device(spec);
     let found = study.environments.iter().find(on_device).filter(|_| !info.takes_device);
     let Some(spec) = found else { return Ok(()) };
     Err(anyhow!(
-        "environment {:?}: storage \"{}\" gives the system a block device, and {} wants a directory; take a file system, or [system] name = \"fio\"",
+        "environment {:?}: storage \"{}\" is a block device, and {} needs a directory; use a file system, or [system] name = \"fio\"",
         spec.name,
         spec.storage.kind,
         info.name
@@ -57,12 +60,12 @@ fn devices(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     .exit_with(Exit::Input)
 }
 
-/// Whether every environment has an image where the system is the program of one.
+/// Checks that every environment has an image if the system is the program of an image.
 fn images(study: &Study) -> anyhow::Result<()> {
     let has_image = |spec: &EnvironmentSpec| matches!(spec.rootfs, Rootfs::Image(_));
     match study.environments.iter().find(|spec| !has_image(spec)) {
         Some(spec) if study.system.name == "image" => Err(anyhow!(
-            "environment {:?} has no image whose program could be weighed; set rootfs = {{ image = \"PATH\" }}",
+            "environment {:?} has no image, and [system] name = \"image\" runs its program; set rootfs = {{ image = \"PATH\" }}",
             spec.name
         ))
         .exit_with(Exit::Input),
@@ -70,7 +73,7 @@ fn images(study: &Study) -> anyhow::Result<()> {
     }
 }
 
-/// Whether an environment has the memory that its system needs.
+/// Checks that an environment has the memory that its system needs.
 fn memory(spec: &EnvironmentSpec, system: &dyn System, need: &MemoryNeed) -> anyhow::Result<()> {
     let count = u64::from(system.instances().count.max(1));
     let Some(limit) = tare_env::runtime::memory_bytes(spec) else { return Ok(()) };
@@ -83,7 +86,7 @@ fn memory(spec: &EnvironmentSpec, system: &dyn System, need: &MemoryNeed) -> any
     };
     let MemoryNeed { bytes, what } = need;
     Err(anyhow!(
-        "environment {:?} has {} MiB of memory, and {} needs {} MiB{each} ({what}); give the environment more, or the system less",
+        "environment {:?} has {} MiB of memory, and {} needs {} MiB{each} ({what}); raise the limit of the environment, or lower the memory of the system",
         spec.name,
         limit >> 20,
         system.name(),

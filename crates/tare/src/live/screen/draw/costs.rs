@@ -1,87 +1,91 @@
-//! The costs with their intervals on a common scale, zero and the band of the A/A control.
+//! Draws the costs with their intervals on a common scale, with zero and the noise of the A/A
+//! control.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use tare_report::ladder::{Ladder, LadderRow, Verdict};
 use tare_report::{Metric, clean, percent};
 
-use super::Scene;
+use super::DrawContext;
 use super::header::status;
 use super::text::{columns, fit, name, put, rule};
 use crate::live::screen::state::Environment;
 
-/// Columns of the words behind a bar.
+/// Columns of the text after a bar.
 const WORDS_MAX: u16 = 30;
 const WORDS_MIN: u16 = 12;
 const SCALE_MAX: u16 = 100;
 
-pub(super) fn draw(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
+pub(super) fn draw(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     if area.height == 0 {
         return;
     }
-    rule(area, area.y, &heading(scene), scene.theme, buffer);
-    let (shown, hidden) = scene.cut(area.height.saturating_sub(2));
-    let words = scene.rows.iter().filter_map(|index| scene.rung(&scene.state.environments[*index]));
-    let words = words.map(|rung| columns(&words_of(rung))).max().unwrap_or(0);
+    rule(area, area.y, &heading(context), context.theme, buffer);
+    let (shown, hidden) = context.cut(area.height.saturating_sub(2));
+    let words = context
+        .rows
+        .iter()
+        .filter_map(|index| context.cost_row(&context.state.environments[*index]));
+    let words = words.map(|row| columns(&cost_text(row))).max().unwrap_or(0);
     let words = words.clamp(WORDS_MIN, WORDS_MAX.min(area.width / 3 + 4));
-    let from = area.x + 2 + scene.names + 2;
-    let scale = area.width.saturating_sub(2 + scene.names + 2 + words + 2).min(SCALE_MAX);
-    if let Some(ladder) = &scene.ladder {
-        put(buffer, area, from, area.y + 1, &axis(ladder, scale), scene.theme.dim());
+    let from = area.x + 2 + context.names + 2;
+    let scale = area.width.saturating_sub(2 + context.names + 2 + words + 2).min(SCALE_MAX);
+    if let Some(ladder) = &context.ladder {
+        put(buffer, area, from, area.y + 1, &axis(ladder, scale), context.theme.dim());
     }
     let mut y = area.y + 2;
     for index in shown {
-        let environment = &scene.state.environments[index];
-        scene.name(environment, area, y, buffer);
-        match (&scene.ladder, scene.rung(environment)) {
-            (Some(ladder), Some(rung)) => {
-                let style = scene.theme.verdict(rung.verdict);
-                for (at, c) in (0..scale).zip(bar(ladder, rung, scale)) {
-                    let style = if "░│".contains(c) { scene.theme.dim() } else { style };
+        let environment = &context.state.environments[index];
+        context.name(environment, area, y, buffer);
+        match (&context.ladder, context.cost_row(environment)) {
+            (Some(ladder), Some(row)) => {
+                let style = context.theme.verdict(row.verdict);
+                for (at, c) in (0..scale).zip(bar(ladder, row, scale)) {
+                    let style = if "░│".contains(c) { context.theme.dim() } else { style };
                     put(buffer, area, from + at, y, c.encode_utf8(&mut [0; 4]), style);
                 }
-                put(buffer, area, from + scale + 2, y, &words_of(rung), style);
+                put(buffer, area, from + scale + 2, y, &cost_text(row), style);
             }
             _ => {
-                put(buffer, area, from, y, &status(&environment.status), scene.theme.dim());
+                put(buffer, area, from, y, &status(&environment.status), context.theme.dim());
             }
         }
         y += 1;
     }
     if hidden > 0 {
-        let more = format!("and {hidden} more; the worst come first (↑ ↓)");
-        put(buffer, area, area.x + 2, y, &more, scene.theme.dim());
+        let more = format!("and {hidden} more; highest first (↑ ↓)");
+        put(buffer, area, area.x + 2, y, &more, context.theme.dim());
     }
 }
 
-/// A row of words for each environment.
-pub(super) fn short(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
-    let (shown, hidden) = scene.cut(area.height);
+/// Draws one row of text per environment.
+pub(super) fn short(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
+    let (shown, hidden) = context.cut(area.height);
     let mut y = area.y;
     for index in shown {
-        let environment = &scene.state.environments[index];
-        scene.name(environment, area, y, buffer);
-        let x = area.x + 2 + scene.names + 1;
-        match scene.rung(environment) {
-            Some(rung) => {
-                put(buffer, area, x, y, &words_of(rung), scene.theme.verdict(rung.verdict))
+        let environment = &context.state.environments[index];
+        context.name(environment, area, y, buffer);
+        let x = area.x + 2 + context.names + 1;
+        match context.cost_row(environment) {
+            Some(row) => {
+                put(buffer, area, x, y, &cost_text(row), context.theme.verdict(row.verdict))
             }
-            None => put(buffer, area, x, y, &status(&environment.status), scene.theme.dim()),
+            None => put(buffer, area, x, y, &status(&environment.status), context.theme.dim()),
         };
         y += 1;
     }
     if hidden > 0 {
-        put(buffer, area, area.x + 2, y, &format!("and {hidden} more"), scene.theme.dim());
+        put(buffer, area, area.x + 2, y, &format!("and {hidden} more"), context.theme.dim());
     }
 }
 
-impl Scene<'_> {
-    fn rung(&self, environment: &Environment) -> Option<&LadderRow> {
-        let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
-        rungs.find(|rung| rung.environment == environment.name)
+impl DrawContext<'_> {
+    fn cost_row(&self, environment: &Environment) -> Option<&LadderRow> {
+        let mut rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        rows.find(|row| row.environment == environment.name)
     }
 
-    /// The name in its columns, marked while its slice runs.
+    /// Draws the name of an environment, marked while its slice runs.
     pub(super) fn name(&self, environment: &Environment, area: Rect, y: u16, buffer: &mut Buffer) {
         let now = self.state.now.as_ref();
         let runs = now.is_some_and(|now| now.environment == environment.name);
@@ -93,21 +97,21 @@ impl Scene<'_> {
     }
 }
 
-fn words_of(rung: &LadderRow) -> String {
-    let tag = if rung.control { "A/A " } else { "" };
-    format!("{tag}{}", rung.text)
+fn cost_text(row: &LadderRow) -> String {
+    let tag = if row.control { "A/A " } else { "" };
+    format!("{tag}{}", row.text)
 }
 
-fn heading(scene: &Scene<'_>) -> String {
-    let what = match scene.state.metric {
+fn heading(context: &DrawContext<'_>) -> String {
+    let what = match context.state.metric {
         Metric::ServerCpu => "Server CPU per operation, cost in %",
         Metric::Throughput => "Throughput lost, in %",
     };
-    let noise = scene.ladder.as_ref().and_then(|ladder| ladder.noise);
+    let noise = context.ladder.as_ref().and_then(|ladder| ladder.noise);
     let noise =
         noise.map_or_else(String::new, |noise| format!(" (░ A/A noise, within {noise:.1} %)"));
-    let workloads = &scene.state.workloads;
-    let of = match workloads.get(scene.state.shown) {
+    let workloads = &context.state.workloads;
+    let of = match workloads.get(context.state.shown) {
         Some(workload) if workloads.len() > 1 => format!("{}: ", clean(workload)),
         _ => String::new(),
     };
@@ -130,7 +134,7 @@ fn axis(ladder: &Ladder, scale: u16) -> String {
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
+fn bar(ladder: &Ladder, row: &LadderRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;
@@ -140,10 +144,10 @@ fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
         bar[at(-noise)..=at(noise)].fill('░');
     }
     bar[at(0.0)] = '│';
-    if rung.verdict == Verdict::Baseline {
+    if row.verdict == Verdict::Baseline {
         bar[at(0.0)] = '◆';
     }
-    let Some(cost) = rung.cost else { return bar };
+    let Some(cost) = row.cost else { return bar };
     let (low, high) = (at(cost.low), at(cost.high));
     if cost.is_bounded() && low < high {
         bar[low..=high].fill('─');

@@ -1,13 +1,13 @@
-//! Studies that a command makes of another, as text.
+//! The text of a study that a command derives from another.
 
 use std::fmt::Write;
 
 use tare_lab::study::Study;
 
-/// The derived environments as a study writes them, with the text of the study that they come from
-/// below as comments: the record says what was asked in a form that can be asked again.
+/// Returns the derived environments in the syntax of a study, and the text of the source study as
+/// comments below them: what the record keeps can be run again.
 pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -> String {
-    let mut text = format!("# Made by {command} from the study {source}, which stands below.\n");
+    let mut text = format!("# Derived by {command} from the study {source}, which is below.\n");
     for spec in &study.environments {
         let mut line = |key: &str, value: &str| {
             // A name has no control characters, so Rust's quoting is TOML's.

@@ -1,0 +1,121 @@
+//! A campaign as the commands run it: `tare weigh`, `tare explain` and `tare tune prove` fill a
+//! [`CampaignConfig`] and start it with [`run::measure`].
+
+mod choice;
+pub(crate) mod derived;
+mod fit;
+pub(crate) mod run;
+mod samplers;
+pub(crate) mod study;
+pub(crate) mod tuning;
+
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use anyhow::anyhow;
+use tare_lab::campaign::Clock;
+use tare_lab::environment::CpuPlan;
+use tare_lab::fake;
+use tare_lab::record::{HostFact, Opening, RecordWriter};
+use tare_lab::study::{Study, WorkloadSpec};
+use tare_load::workload::shipped;
+use tare_tune::plan::Options;
+
+use crate::cli::{Progress, SampleStacks};
+use crate::exit::{Exit, ExitWith};
+
+/// Memory that a system needs in addition to its rows.
+const SYSTEM_BYTES: u64 = 64 << 20;
+/// Memory of a row in addition to its columns: key, index, allocator.
+const ROW_EXTRA_BYTES: u64 = 200;
+
+/// What a campaign measures, how it is shown, and where its record goes.
+pub(crate) struct CampaignConfig {
+    pub(crate) study: Study,
+    /// The study's text, for the record.
+    pub(crate) study_text: String,
+    /// The record to continue.
+    pub(crate) resume: Option<PathBuf>,
+    /// The record to write.
+    pub(crate) record: PathBuf,
+    pub(crate) seed: u64,
+    /// Options of the planner, for environments that tune the host.
+    pub(crate) plan_options: Options,
+    /// Facts for the record in addition to those read from the host.
+    pub(crate) facts: Vec<HostFact>,
+    /// Stacks and system calls to sample after the rounds.
+    pub(crate) samples: Option<SampleStacks>,
+    /// Block devices that may be overwritten.
+    pub(crate) destroy: Vec<PathBuf>,
+    pub(crate) progress: Progress,
+    /// The socket on which the page is served while the study runs.
+    pub(crate) page: Option<TcpListener>,
+}
+
+impl CampaignConfig {
+    /// Opens the record to continue, or creates a new one.
+    fn writer(
+        &self,
+        plan: &CpuPlan,
+        mut host: Vec<HostFact>,
+        clock: &dyn Clock,
+    ) -> anyhow::Result<RecordWriter> {
+        host.extend_from_slice(&self.facts);
+        if let Some(path) = &self.resume {
+            return RecordWriter::resume(path).exit_with(Exit::Input);
+        }
+        let opening = Opening {
+            tare_version: env!("CARGO_PKG_VERSION").into(),
+            started_unix_ms: clock.unix_ms(),
+            seed: self.seed,
+            command: std::env::args().collect(),
+            study: self.study.clone(),
+            study_text: self.study_text.clone(),
+            cpu_plan: plan.clone(),
+            host,
+        };
+        RecordWriter::create(&self.record, &opening).exit_with(Exit::Input)
+    }
+
+    /// Refuses, before anything is measured, to overwrite a record.
+    pub(crate) fn check_output(&self) -> anyhow::Result<()> {
+        let taken = self.resume.is_none() && self.record.exists();
+        let error = || anyhow!("{} exists already; name another record", self.record.display());
+        if taken { Err(error()).exit_with(Exit::Input) } else { Ok(()) }
+    }
+
+    /// Returns whether the study runs on the fake host.
+    ///
+    /// # Errors
+    /// If the study mixes fake and real parts.
+    pub(crate) fn is_fake(&self) -> anyhow::Result<bool> {
+        let study = &self.study;
+        let is_fake = |name: &str| name.split(':').next() == Some(fake::NAME);
+        let runtimes = study.environments.iter().map(|spec| spec.runtime.as_str());
+        let names = runtimes.chain([study.system.name.as_str(), study.driver.as_str()]);
+        let fakes = names.clone().filter(|name| is_fake(name)).count();
+        match fakes {
+            0 => Ok(false),
+            _ if fakes == names.count() => Ok(true),
+            _ => Err(anyhow!(
+                "the study {} mixes fake and real parts; make the system, the driver and every runtime fake, or none",
+                study.name
+            ))
+            .exit_with(Exit::Input),
+        }
+    }
+
+    /// Returns the memory that one environment needs while all are up.
+    pub(crate) fn memory_per_environment(&self) -> u64 {
+        let rows = |w: &WorkloadSpec| {
+            let shipped = w.workload.as_deref().and_then(shipped::find);
+            let row_bytes = match shipped.and_then(|shipped| shipped.read().ok()) {
+                Some(workload) => workload.row_bytes_most(),
+                None => u64::from(w.columns) * u64::from(w.column_bytes),
+            };
+            w.rows * (row_bytes + ROW_EXTRA_BYTES)
+        };
+        let bytes = SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>();
+        bytes.max(fit::memory_bytes(&self.study))
+    }
+}

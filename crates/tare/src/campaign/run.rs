@@ -1,0 +1,293 @@
+//! Runs a campaign on this host or on the fake host.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use anyhow::{Context, anyhow};
+use tare_driver as drivers;
+use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
+use tare_host::{UndoError, facts};
+use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
+use tare_lab::cpus;
+use tare_lab::doubt::Doubt;
+use tare_lab::environment::CpuPlan;
+use tare_lab::fake;
+use tare_lab::probe::Probe;
+use tare_lab::record::{HostFact, RecordWriter};
+use tare_lab::stacks::ExtraRounds;
+use tare_lab::study::Study;
+use tare_tune::idle;
+
+use super::tuning::{self, StudyTuning};
+use super::{CampaignConfig, fit, samplers};
+use crate::cli::Kind;
+use crate::exit::{Exit, ExitWith};
+use crate::stream::warn;
+use crate::{cleanup, inside, live, serve, terminal};
+
+/// Runs a campaign into its record. Returns why it ended and what could not be removed.
+pub(crate) fn measure(
+    config: &CampaignConfig,
+    state: &Path,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Ending, Vec<UndoError>)> {
+    let plan = cpu_plan(&config.study)?;
+    if config.is_fake()? {
+        return Ok((measure_fake(config, plan, stop)?, Vec::new()));
+    }
+    // What a killed run left behind would disturb the measurement.
+    cleanup::before_run(state);
+    let tuning = host_tuning(config, state)?;
+    measure_on_host(config, state, plan, tuning.as_ref(), stop)
+}
+
+/// Divides the CPUs that this process may use as the study says.
+pub(crate) fn cpu_plan(study: &Study) -> anyhow::Result<CpuPlan> {
+    let topology = crate::topology::allowed_here()?;
+    let plan = cpus::plan(&topology, &study.cpus).exit_with(Exit::Input)?;
+    if let Some(nodes) = cpus::distant_client(&topology, &plan) {
+        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
+        eprintln!(
+            "tare: the client is on NUMA node {} and the system on another, so that packets cross \
+             the interconnect; [cpus] node = N in the study keeps both on one node",
+            nodes.join(", ")
+        );
+    }
+    Ok(plan)
+}
+
+/// Prepares the host tuning of the study's environments; `None` if no environment tunes the host.
+fn host_tuning(config: &CampaignConfig, state: &Path) -> anyhow::Result<Option<StudyTuning>> {
+    let study = &config.study;
+    if !tuning::tunes_host(study) {
+        return Ok(None);
+    }
+    // Preparing changes the host, so the study has to be able to run.
+    check_runtimes(study, state)?;
+    StudyTuning::prepare(state, &config.plan_options, study.schedule.kind).map(Some)
+}
+
+/// Checks that this host can run every environment that is not optional.
+fn check_runtimes(study: &Study, state: &Path) -> anyhow::Result<()> {
+    for spec in study.environments.iter().filter(|spec| !spec.optional) {
+        tare_env::runtime::check(spec)
+            .and_then(|()| tare_env::runtime::check_boot(spec, state))
+            .map_err(|error| anyhow!(error).context(format!("cannot run \"{}\"", spec.name)))
+            .exit_with(Exit::Host)?;
+    }
+    Ok(())
+}
+
+/// Runs a campaign on this host into its record, and removes its environments. Returns why it ended
+/// and what could not be removed.
+pub(crate) fn measure_on_host(
+    config: &CampaignConfig,
+    state: &Path,
+    plan: CpuPlan,
+    tuning: Option<&StudyTuning>,
+    stop: &AtomicBool,
+) -> anyhow::Result<(Ending, Vec<UndoError>)> {
+    let study = &config.study;
+    let info = tare_system::find(&study.system.name)
+        .with_context(|| format!("there is no system {}", study.system.name))?;
+    let driver = drivers::of(study, &info.speaks(&study.system));
+    let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    fit::check(study, info)?;
+    check_runtimes(study, state)?;
+    let mut factory = open_factory(state, &plan, &config.destroy)?;
+    if let Some(tuning) = tuning {
+        tuning.apply_to(&mut factory, state)?;
+    }
+    let route = tare_system::ClientRoute { namespace: Some(factory.client_namespace().into()) };
+    let system =
+        info.make(&study.system, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    // In force until this function returns.
+    let idle = limit_idle_states();
+    let mut host = host_facts(tuning, idle.as_ref());
+    let clock = SystemClock::new();
+    let program = own_program()?;
+    let client = drivers::Client {
+        program: &program,
+        cpus: &plan.client,
+        namespace: Some(factory.client_namespace()),
+        scratch: factory.context().work(),
+        run: factory.run(),
+    };
+    let instances = system.instances();
+    let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
+    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    host.extend(probe_costs(&mut probes));
+    let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
+        probe: probe.into(),
+        reason: tare_host::error_line(&error),
+    };
+    let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
+    doubts.extend(baseline_overheads().map(|found| Doubt::BaselineNotClean { found }));
+    let mut extra = ExtraRounds::default();
+    if let Some(options) = &config.samples {
+        let (found, missing) = samplers::extra_rounds(options, factory.run(), &plan.all);
+        extra = found;
+        doubts.extend(missing);
+    }
+    let writer = config.writer(&plan, host, &clock)?;
+    let available = memory_available_bytes();
+    let parts = Parts {
+        make: &mut |spec| factory.environment_of(spec, instances.count),
+        system: &*system,
+        driver: &mut *driver,
+        probes,
+        clock: &clock,
+        plan,
+        memory: available.map(|available_bytes| Memory {
+            available_bytes,
+            per_environment_bytes: config.memory_per_environment(),
+        }),
+        keep: Some(factory.context().work().join("kept")),
+        doubts,
+    };
+    let ending = run_observed(config, parts, writer, stop, extra)?;
+    if let Err(error) = factory.untune() {
+        warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
+    }
+    Ok((ending, factory.close()))
+}
+
+/// Runs a campaign on the fake host into its record. Nothing on this host is changed.
+fn measure_fake(
+    config: &CampaignConfig,
+    plan: CpuPlan,
+    stop: &AtomicBool,
+) -> anyhow::Result<Ending> {
+    let host = fake::FakeHost::new(config.seed);
+    let writer = config.writer(&plan, Vec::new(), &host)?;
+    let parts = Parts {
+        make: &mut |spec| host.environment(spec),
+        system: &host.system(),
+        driver: &mut host.driver(),
+        probes: vec![Box::new(host.probe())],
+        clock: &host,
+        plan,
+        memory: None,
+        keep: None,
+        doubts: Vec::new(),
+    };
+    let mut extra = ExtraRounds::default();
+    if let Some(options) = config.samples.as_ref().filter(|options| options.stacks) {
+        let sampler = |kind: &Kind| Box::new(host.sampler((*kind).into())) as _;
+        extra.samplers = options.stack_kinds.iter().map(sampler).collect();
+        (extra.rounds, extra.window) = (options.stack_rounds, options.stack_window);
+    }
+    run_observed(config, parts, writer, stop, extra)
+}
+
+/// Runs a campaign with its progress view and, if requested, its page.
+fn run_observed<'p>(
+    config: &CampaignConfig,
+    parts: Parts<'p>,
+    writer: RecordWriter,
+    stop: &AtomicBool,
+    extra: ExtraRounds<'p>,
+) -> anyhow::Result<Ending> {
+    let study = &config.study;
+    let start = |page| serve::LivePage::start(page, &config.record, &parts.plan.client);
+    let mut page = config.page.as_ref().map(start).transpose()?;
+    // A screen hides what was printed before it, so its title holds the page's address.
+    let title = |page: &serve::LivePage| format!("{}  {}", page.url(), study.title);
+    let title = page.as_ref().map_or_else(|| study.title.clone(), title);
+    let shown = Study { title, ..study.clone() };
+    let mut observer = live::observer(config.progress, &shown, terminal::style(), stop);
+    if let Some(page) = &mut page {
+        observer = page.observe_with(observer, study.schedule.kind);
+    }
+    let outcome =
+        campaign::run_with_extra_rounds(parts, study, writer, &mut *observer, stop, extra);
+    drop(observer);
+    if let Some(page) = page {
+        page.finish();
+    }
+    let exit = match &outcome {
+        Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    Ok(outcome.exit_with(exit)?.ending)
+}
+
+fn open_factory(
+    state: &Path,
+    plan: &CpuPlan,
+    destroy: &[PathBuf],
+) -> anyhow::Result<EnvironmentFactory> {
+    let options = FactoryOptions {
+        state: state.to_path_buf(),
+        program: own_program()?,
+        cpus: plan.clone(),
+        destroy: destroy.to_vec(),
+    };
+    let opened = EnvironmentFactory::open(options);
+    let exit = match &opened {
+        Err(FactoryError::NoRoot | FactoryError::Missing { .. }) => Exit::Host,
+        _ => Exit::Failure,
+    };
+    opened.exit_with(exit)
+}
+
+fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find the file of this program")
+}
+
+/// Returns the facts of this host for the record.
+fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> Vec<HostFact> {
+    let read = facts::read(Path::new("/proc"), Path::new("/sys")).into_iter();
+    let mut host: Vec<HostFact> = read
+        .map(|fact| HostFact {
+            section: fact.section.to_string(),
+            key: fact.key.to_string(),
+            value: fact.value,
+        })
+        .collect();
+    host.extend(inside::guest_facts());
+    host.extend(tuning.map(StudyTuning::facts).unwrap_or_default());
+    host.extend(idle.map(|limit| HostFact {
+        section: "cpu".into(),
+        key: "idle states held".into(),
+        value: format!("none that takes over {} µs to leave", limit.latency_us_max),
+    }));
+    host
+}
+
+/// Returns how long each probe takes to read, as facts of this host.
+fn probe_costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
+    let fact = |probe: &mut Box<dyn Probe>| {
+        // A probe that cannot be read becomes a doubt of its slices.
+        let cost = tare_probe::cost(&mut **probe).ok()?;
+        let (section, key) = ("probes".to_string(), probe.name().to_string());
+        Some(HostFact { section, key, value: cost.to_string() })
+    };
+    probes.iter_mut().filter_map(fact).collect()
+}
+
+/// Keeps the CPUs out of deep idle states: waking up from those takes longer than an operation.
+fn limit_idle_states() -> Option<idle::IdleLimit> {
+    idle::IdleLimit::open().unwrap_or_else(|error| {
+        warn(&tare_host::error_line(&error));
+        None
+    })
+}
+
+/// Returns what costs time for every packet of the native run: NAT tables and bridges in this
+/// network namespace.
+fn baseline_overheads() -> Option<String> {
+    let tables = facts::nat_tables().into_iter().map(|table| format!("NAT table {table}"));
+    let bridges =
+        facts::bridges(Path::new("/sys")).into_iter().map(|name| format!("bridge {name}"));
+    let found: Vec<String> = tables.chain(bridges).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
+/// Returns `MemAvailable` of the host.
+pub(crate) fn memory_available_bytes() -> Option<u64> {
+    let text = fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
+}

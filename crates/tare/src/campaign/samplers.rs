@@ -1,0 +1,50 @@
+//! Opens the samplers and tracers that run after the rounds of a campaign.
+
+use std::error::Error;
+
+use tare_lab::doubt::Doubt;
+use tare_lab::stacks::{ExtraRounds, StackKind};
+use tare_probe::Roots;
+use tare_probe::stacks::Perf;
+use tare_std::cpus::CpuSet;
+
+use crate::cli::SampleStacks;
+use crate::stream::warn;
+
+/// Opens the requested samplers and tracers, marked with the id of the run. Each one that cannot
+/// be opened becomes a doubt.
+pub(super) fn extra_rounds(
+    options: &SampleStacks,
+    run: &str,
+    cpus: &CpuSet,
+) -> (ExtraRounds<'static>, Vec<Doubt>) {
+    let mut extra = ExtraRounds {
+        rounds: options.stack_rounds,
+        window: options.stack_window,
+        ..ExtraRounds::default()
+    };
+    let mut doubts = Vec::new();
+    let mut missing = |probe: &str, error: &dyn Error| {
+        let reason = tare_host::error_line(error);
+        warn(&format!("no {probe} in this record: {reason}"));
+        doubts.push(Doubt::ProbeFailed { probe: probe.into(), reason });
+    };
+    if options.stacks {
+        for kind in &options.stack_kinds {
+            match Perf::open(
+                (*kind).into(),
+                options.stacks_user.into(),
+                (tare_host::RUN_VARIABLE, run),
+            ) {
+                Ok(perf) => extra.samplers.push(Box::new(perf)),
+                Err(error) => missing(StackKind::from(*kind).probe(), &error),
+            }
+        }
+    }
+    if options.syscalls {
+        let (tracers, unread) = tare_probe::open_disturbing(&Roots::default(), cpus);
+        extra.tracers = tracers;
+        unread.iter().for_each(|(probe, error)| missing(probe, error));
+    }
+    (extra, doubts)
+}

@@ -1,0 +1,58 @@
+//! Reads the study that a campaign runs.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::anyhow;
+use tare_lab::study::{self, Study};
+
+use crate::exit::{Exit, ExitWith};
+use crate::{registry, studies};
+
+/// Reads and checks a study by its name or path, and returns it with its text. `quick`: only the
+/// study's quick part.
+pub(crate) fn read(name_or_path: &str, quick: bool) -> anyhow::Result<(Study, String)> {
+    let text = text(name_or_path)?;
+    let parse = if quick { study::parse_quick } else { study::parse };
+    let study = parse(&text, name_or_path, &registry::vocabulary()).exit_with(Exit::Input)?;
+    Ok((study, text))
+}
+
+/// Returns the text of a study: of a file, or of a shipped study.
+fn text(name_or_path: &str) -> anyhow::Result<String> {
+    let path = Path::new(name_or_path);
+    if !path.exists()
+        && let Some(text) = studies::find(name_or_path)
+    {
+        return Ok(text.to_string());
+    }
+    let text = fs::read_to_string(path).map_err(|error| {
+        let names: Vec<&str> = studies::ALL.iter().map(|(name, _)| *name).collect();
+        let names = names.join(", ");
+        anyhow!(error)
+            .context(format!("cannot read the study {name_or_path} (studies that ship: {names})"))
+    });
+    text.exit_with(Exit::Input)
+}
+
+/// Limits the rounds and the time of a study.
+pub(crate) fn limit(study: &mut Study, rounds: Option<u32>, budget: Option<Duration>) {
+    let schedule = &mut study.schedule;
+    schedule.rounds = rounds.unwrap_or(schedule.rounds);
+    schedule.rounds_min = schedule.rounds_min.min(schedule.rounds);
+    schedule.budget = budget.unwrap_or(schedule.budget);
+}
+
+/// Returns the seed of the command line, else that of the study, else a random one.
+pub(crate) fn seed(requested: Option<u64>, study: &Study) -> u64 {
+    requested.or(study.schedule.seed).unwrap_or_else(random_seed)
+}
+
+fn random_seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    #[expect(clippy::cast_possible_truncation, reason = "the low bits are the ones that change")]
+    let ns = since.as_nanos() as u64;
+    // 32 bits are short to type, and JSON readers without 64-bit integers keep them.
+    tare_std::rng::mix64(ns ^ u64::from(std::process::id())) >> 32
+}
