@@ -220,5 +220,5 @@ fn caches_are_refused_by_name() {
     check("/dev/shm", "tmpfs, which is memory");
     check("/proc", "no block device below it");
     check("/dev/null", "not a directory, regular file or block device");
-    check("nowhere", "cannot look at nowhere");
+    check("nowhere", "cannot read nowhere");
 }
