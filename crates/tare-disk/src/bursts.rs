@@ -1,24 +1,24 @@
 //! Computes the rate of a window whose completions may come in bursts. Pure functions of the
-//! completion times, so that they are tested on streams with a known rate.
+//! completion times, which tests call with streams of a known rate.
 //!
-//! A throttle lets the allowance of a time slice through at once and nothing until the next:
+//! A throttle releases the allowance of a time slice at once and then nothing until the next slice:
 //! blk-throttle rounds elapsed time up to whole slices of 100 ms (tg_within_bps_limit in the
 //! kernel's block/blk-throttle.c); token buckets of clouds are similar. Counting completions
-//! between two fixed times then counts a burst too many or too few. Because the throttle begins a
-//! new slice with each window, it is the same error in every round: wrong, without a spread that
-//! would show it. So a window is counted from the end of one burst to the end of another, in whole
-//! periods. A stream without bursts is counted from its first completion to its last, which is
-//! exact to less than one operation; a fixed window is not.
+//! between two fixed times then counts a burst too many or too few. The throttle starts a new slice
+//! with each window, so every round has the same error, and the spread does not show it. A window
+//! is therefore counted from the end of one burst to the end of another, in whole periods. A stream
+//! without bursts is counted from its first completion to its last, which is exact to less than one
+//! operation; a fixed window is not.
 
-/// A burst ends with a silence longer than this many mean distances between completions ...
+/// A gap that ends a burst is longer than this many mean distances between completions.
 const GAP: f64 = 4.0;
 
-/// ... and longer than this share of the longest silence: within a throttle's bursts a device may
-/// answer in batches, which are bursts on another scale.
+/// A gap that ends a burst is also longer than this share of the longest gap: within a throttle's
+/// bursts a device may answer in batches, which are bursts on a smaller scale.
 const LONGEST_SHARE: f64 = 0.25;
 
-/// Streams whose silences fill less of the time than this are smooth. With exponential distances 5
-/// e^-4 = 9 % would be such silences by chance; a throttle at half of a disk's rate leaves 50 %.
+/// Streams whose gaps fill less than this share of the time are smooth. With exponential distances
+/// 5 e^-4 = 9 % would be such gaps by chance; a throttle at half of a disk's rate leaves 50 %.
 const SILENT_SHARE: f64 = 0.25;
 
 /// The fewest whole bursts for a reliable rate.
@@ -30,7 +30,7 @@ const OPERATIONS_MIN: u64 = 8;
 /// Completions at about the same time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Completions {
-    /// The time of the last of them, in seconds since the window began.
+    /// The time of the last of them, in seconds since the start of the window.
     pub at_s: f64,
     pub count: u64,
 }
@@ -71,25 +71,25 @@ pub(crate) fn count(all: &[Completions], edge_s: f64, end_s: f64) -> Counted {
     };
     let total: u64 = inside.iter().map(|one| one.count).sum();
     let window_s = end_s - edge_s;
-    // Silence at both ends counts too: a window may be shorter than a period.
+    // Gaps at both ends count too: a window may be shorter than a period.
     let times = inside.iter().map(|one| one.at_s).chain([end_s]);
     let befores = std::iter::once(edge_s).chain(inside.iter().map(|one| one.at_s));
-    let silences: Vec<f64> = times.zip(befores).map(|(at, before)| at - before).collect();
-    let longest_s = silences.iter().copied().fold(0.0, f64::max);
+    let gaps: Vec<f64> = times.zip(befores).map(|(at, before)| at - before).collect();
+    let longest_s = gaps.iter().copied().fold(0.0, f64::max);
     let gap_s = (GAP * window_s / total as f64).max(LONGEST_SHARE * longest_s);
-    let silent_s: f64 = silences.iter().filter(|silence| **silence > gap_s).sum();
+    let silent_s: f64 = gaps.iter().filter(|gap| **gap > gap_s).sum();
     let bursty = total > 1 && silent_s > SILENT_SHARE * window_s;
     if !bursty {
         let seconds = last.at_s - first.at_s;
         return Counted { operations: total - first.count, seconds, bursts: 0, bursty };
     }
-    // The silence after the i-th entry is the one before the next.
-    let ends: Vec<usize> = (0..inside.len()).filter(|i| silences[i + 1] > gap_s).collect();
-    let (Some(begin), Some(end)) = (ends.first(), ends.last()) else {
+    // The gap after the i-th entry is the one before the next.
+    let ends: Vec<usize> = (0..inside.len()).filter(|i| gaps[i + 1] > gap_s).collect();
+    let (Some(start), Some(end)) = (ends.first(), ends.last()) else {
         return Counted { bursty, ..Counted::default() };
     };
-    let operations = inside[begin + 1..=*end].iter().map(|one| one.count).sum();
-    let seconds = inside[*end].at_s - inside[*begin].at_s;
+    let operations = inside[start + 1..=*end].iter().map(|one| one.count).sum();
+    let seconds = inside[*end].at_s - inside[*start].at_s;
     Counted { operations, seconds, bursts: ends.len() - 1, bursty }
 }
 
@@ -106,18 +106,18 @@ mod tests {
     /// Returns `per_burst` operations at the start of each period, `apart_s` from each other.
     fn bursts(period_s: f64, per_burst: u32, apart_s: f64, end_s: f64) -> Vec<Completions> {
         let mut all = Vec::new();
-        let mut begin_s = 0.0;
-        while begin_s < end_s {
-            let one = |i: u32| Completions { at_s: begin_s + f64::from(i) * apart_s, count: 1 };
+        let mut start_s = 0.0;
+        while start_s < end_s {
+            let one = |i: u32| Completions { at_s: start_s + f64::from(i) * apart_s, count: 1 };
             all.extend((0..per_burst).map(one).filter(|one| one.at_s <= end_s));
-            begin_s += period_s;
+            start_s += period_s;
         }
         all
     }
 
     #[test]
     fn throttled_rate_is_independent_of_window_place() {
-        // 100 MiB/s in operations of 1 MiB: ten in each 100 ms, through within 8 ms.
+        // 100 MiB/s in operations of 1 MiB: ten in each 100 ms, completed within 8 ms.
         let all = bursts(0.1, 10, 0.0008, 3.0);
         for (edge_s, end_s) in [(0.03, 0.3), (0.025, 0.26), (0.0, 0.61), (0.1, 1.0), (0.205, 2.95)]
         {

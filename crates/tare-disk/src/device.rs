@@ -1,15 +1,15 @@
-//! The block device below a path, from sysfs: what it is made of, the settings of its queue, and
-//! its own count of bytes.
+//! The block device below a path, from sysfs: the devices below it, the settings of its queue, and
+//! its count of bytes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-/// The unit of `stat` and `size`, whatever the device (Documentation/block/stat.rst).
+/// The unit of `stat` and `size` for every device (Documentation/block/stat.rst).
 const SECTOR_BYTES: u64 = 512;
 
-/// A whole disk; for a partition, the disk that it is part of.
+/// A whole disk; for a partition, the disk that contains it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Device {
     pub name: String,
@@ -35,7 +35,7 @@ pub struct Layer {
     pub note: Option<String>,
 }
 
-/// Bytes that went through a device since it appeared.
+/// Bytes that a device read and wrote since it appeared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counters {
     pub read_bytes: u64,
@@ -65,7 +65,7 @@ impl Device {
         })
     }
 
-    /// Returns whether it is memory, by its name.
+    /// Returns whether it is memory, from its name.
     pub(crate) fn is_memory(&self) -> bool {
         self.name.starts_with("zram") || self.name.starts_with("ram")
     }
@@ -102,7 +102,7 @@ fn note(folder: &Path) -> Option<String> {
         return Some(format!("loop device on {file}"));
     }
     let virtual_disk = name.starts_with("vd") || name.starts_with("xvd");
-    virtual_disk.then(|| "virtual disk: what is below it is the hypervisor's".into())
+    virtual_disk.then(|| "virtual disk: the hypervisor hides the devices below".into())
 }
 
 fn name(folder: &Path) -> String {
@@ -113,7 +113,7 @@ fn text(folder: &Path, file: &str) -> Option<String> {
     fs::read_to_string(folder.join(file)).ok().map(|text| text.trim().to_string())
 }
 
-/// `none [mq-deadline] kyber` -> `mq-deadline`.
+/// Returns the scheduler in brackets: `mq-deadline` for `none [mq-deadline] kyber`.
 fn in_force(text: &str) -> String {
     let bracketed = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     bracketed.map_or(text, |(name, _)| name).to_string()
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_partition_of_a_mapping_over_two_disks() {
+    fn reads_partition_of_mapping() {
         let root = tempfile::tempdir().unwrap();
         let write = |path: &str, text: &str| {
             let path = root.path().join("sys").join(path);
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_scheduler_in_force() {
+    fn reads_scheduler() {
         for (text, expect) in [("[none]", "none"), ("none [kyber]", "kyber"), ("none", "none")] {
             assert_eq!(in_force(text), expect);
         }

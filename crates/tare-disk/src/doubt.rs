@@ -59,11 +59,11 @@ pub enum Doubt {
         slices: usize,
         of: usize,
     },
-    /// Operations came through in bursts, which are counted whole.
+    /// Operations completed in bursts, which are counted whole.
     Bursty {
         load: &'static str,
-        /// The time from one burst to the next, in ms; the length of a slice that held no whole
-        /// one.
+        /// The time from one burst to the next, in ms, or the length of a slice without a whole
+        /// burst.
         period_ms: f64,
         /// The fewest whole bursts in a slice.
         bursts: usize,
@@ -91,18 +91,18 @@ impl fmt::Display for Doubt {
         match self {
             Self::Scheduler { device, scheduler } => write!(
                 f,
-                "{device} is scheduled by {scheduler}: a database on a fast disk wants none \
+                "{device} has the scheduler {scheduler}: a database on a fast disk should use none \
                  (tare tune plan)"
             ),
             Self::WriteCache { device } => write!(
                 f,
                 "{device} has a write cache (write back): writes are acknowledged before they are \
-                 durable, and a database that syncs sees less"
+                 durable, and a database that syncs gets less"
             ),
             Self::Rotational { device } => write!(
                 f,
-                "{device} says that it rotates: if so, figures differ between its outer and inner \
-                 tracks; many virtual disks only say so"
+                "{device} reports that it rotates: if so, figures differ between its outer and inner \
+                 tracks; many virtual disks report it wrongly"
             ),
             Self::Throttled { file, limit } => write!(
                 f,
@@ -118,40 +118,40 @@ impl fmt::Display for Doubt {
             }
             Self::Busy { device, bytes, share_percent } => write!(
                 f,
-                "others moved {} MiB through {device} meanwhile ({share_percent:.0} % of ours): \
-                 repeat it when the disk is idle",
+                "other processes moved {} MiB through {device} meanwhile ({share_percent:.0} % of \
+                 ours): repeat the measurement on an idle disk",
                 bytes >> 20
             ),
             Self::Unseen { what, share_percent } => write!(
                 f,
-                "the device saw only {share_percent:.0} % of the bytes {what}: something above it \
-                 answered"
+                "the device counted only {share_percent:.0} % of the bytes {what}: a layer above it \
+                 served the rest"
             ),
             Self::NoCounters { device } => write!(
                 f,
-                "{device} has no counters in /sys: whether it saw the I/O could not be checked"
+                "{device} has no counters in /sys: whether it did the I/O could not be checked"
             ),
             Self::Cached { pages } => {
-                write!(f, "{pages} pages of the file were in the page cache and would not leave it")
+                write!(f, "{pages} pages of the file stayed in the page cache")
             }
             Self::Cut { asked_bytes, bytes } => write!(
                 f,
-                "the file has {} MiB instead of {} MiB, which would have taken more than its share \
-                 of the time: a cache in the device may hold it; give a larger --budget",
+                "the file has {} MiB instead of {} MiB, because writing took too long: a cache in \
+                 the device may hold all of it; give a larger --budget",
                 bytes >> 20,
                 asked_bytes >> 20
             ),
             Self::Unsteady { load, slices, of } => write!(
                 f,
-                "{load}: the rate was not steady in {slices} of {of} slices: others use the disk, \
-                 or its cache fills; give a larger --budget"
+                "{load}: the rate was not steady in {slices} of {of} slices: other processes use \
+                 the disk, or its cache fills; give a larger --budget"
             ),
             Self::Bursty { load, period_ms, bursts, slices, of } => {
                 write!(
                     f,
-                    "{load}: in {slices} of {of} slices operations came through in bursts, one every \
-                     {period_ms:.0} ms, as a throttle lets them: the rate is that of whole bursts, and an \
-                     operation may wait for the next one"
+                    "{load}: in {slices} of {of} slices operations completed in bursts, one every \
+                     {period_ms:.0} ms, as under a throttle: the rate is that of whole bursts, and \
+                     an operation may wait for the next one"
                 )?;
                 match *bursts < BURSTS_MIN {
                     true => {
@@ -162,16 +162,16 @@ impl fmt::Display for Doubt {
             }
             Self::ClientSaturated { load, cpu_percent } => write!(
                 f,
-                "{load}: the loading thread used {cpu_percent:.0} % of a CPU: it may be what was \
-                 measured"
+                "{load}: the loading thread used {cpu_percent:.0} % of a CPU: it may have limited \
+                 the rate"
             ),
             Self::NotSaturated { load, depth } => {
-                write!(f, "{load}: the rate still grew at depth {depth}, the greatest")
+                write!(f, "{load}: the rate still grew at depth {depth}, the largest")
             }
             Self::Behind { load, share_percent, unsent_percent } => write!(
                 f,
                 "{load} at {share_percent:.0} %: {unsent_percent:.1} % of the operations were not \
-                 begun in time: the disk was slower than when it was saturated"
+                 started in time: the disk was slower than at saturation"
             ),
         }
     }

@@ -2,10 +2,10 @@
 //! loop at a rate.
 //!
 //! Method: one thread, one io_uring, direct I/O. In the open loop every operation has an intended
-//! start on a fixed schedule, and its latency counts from there, so that a stall is charged to
-//! everything that it delays. The first part of a window (the lead-in) is not counted, and a rate
-//! in bursts is counted over whole bursts (`bursts`). Limits: one thread, which a device with more
-//! than about 500,000 operations per second may exceed; its CPU use shows that.
+//! start on a fixed schedule, and its latency counts from there. A stall is thus charged to every
+//! operation that it delays. The first part of a window (the lead-in) is not counted, and a rate in
+//! bursts is counted over whole bursts (`bursts`). Limits: one thread, which a device with more than
+//! about 500,000 operations per second may saturate; its CPU use shows that.
 
 use std::fs::File;
 use std::io;
@@ -40,10 +40,10 @@ const ENTRIES: u32 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     #[error(
-        "cannot make an io_uring; a container's seccomp profile or the sysctl kernel.io_uring_disabled may forbid it"
+        "cannot create an io_uring; a container's seccomp profile or the sysctl kernel.io_uring_disabled may forbid it"
     )]
     Ring { source: io::Error },
-    #[error("cannot hand I/O to the kernel")]
+    #[error("cannot submit I/O to the kernel")]
     Enter { source: io::Error },
     #[error("{} at offset {offset} failed", if *.write { "a write" } else { "a read" })]
     Io { write: bool, offset: u64, source: io::Error },
@@ -90,7 +90,7 @@ pub(crate) struct Outcome {
     /// Operations that were due before the end and not started.
     pub unsent: u64,
     pub steady: bool,
-    /// Bytes moved in the whole window, lead-in and drain too.
+    /// Bytes moved in the whole window, including lead-in and drain.
     pub bytes_all: u64,
     /// CPU time of this process in the whole window, and the operations in it.
     pub cpu_s: f64,
@@ -173,7 +173,7 @@ impl Engine {
         self.orders[index].2.next() * block
     }
 
-    /// Writes sequentially from `from` until `to` or the deadline; returns where it ended.
+    /// Writes sequentially up to `to` or until the deadline. Returns the number of bytes written.
     pub(crate) fn lay_out(
         &mut self,
         to: u64,
@@ -243,7 +243,7 @@ impl Engine {
             }
             let open = now < end && failed.is_none();
             if open {
-                self.begin(block, &mut running, &mut free, &mut flights, start, now);
+                self.start_due(block, &mut running, &mut free, &mut flights, start, now);
             } else if self.ring.in_flight() == 0 {
                 break;
             }
@@ -310,8 +310,8 @@ impl Engine {
         Ok(running.into_iter().map(outcome).collect())
     }
 
-    /// Queues what is due.
-    fn begin(
+    /// Queues all operations that are due.
+    fn start_due(
         &mut self,
         block: usize,
         running: &mut [Running],
@@ -340,7 +340,7 @@ impl Engine {
 
 impl Running {
     fn new(stream: Stream) -> Self {
-        // 1 ns to 1,000 s with three digits; the bounds are constants that the library takes.
+        // 1 ns to 1,000 s with three digits; the library accepts these constant bounds.
         let latency_ns = Histogram::new_with_bounds(1, 1_000_000_000_000, 3)
             .unwrap_or_else(|error| unreachable!("constant bounds: {error}"));
         Self {
@@ -437,7 +437,7 @@ fn moved(
     }
 }
 
-/// Returns the CPU time of this process, its io_uring workers included.
+/// Returns the CPU time of this process, including its io_uring workers.
 fn cpu_s() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9

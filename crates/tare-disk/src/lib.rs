@@ -1,8 +1,8 @@
-//! What a disk can do: sequential bandwidth and random I/O per second, the depth that saturates it,
-//! the latency below that, and a map of read latency over read and write rates.
+//! Measures a disk: sequential bandwidth and random I/O per second, the depth that saturates it, the
+//! latency below saturation, and a map of read latency over read and write rates.
 //!
-//! It does direct I/O through an io_uring of its own on a file written in full with random bytes,
-//! and compares the device's own counters with its own.
+//! Method: direct I/O through io_uring on a file that is filled with random bytes. The device's
+//! counters are compared with the bytes moved.
 //!
 //! ```
 //! use std::path::Path;

@@ -1,8 +1,8 @@
-//! The measurement: fill the file, climb to saturation, then rounds of every load at saturation, 50
-//! % and 80 %, each round in another order; at last the map.
+//! The measurement: fill the file, climb to saturation, then run rounds of every load at saturation,
+//! 50 % and 80 %, each round in another order, and then the map.
 //!
 //! The budget is divided in advance: at most 20 % for the file, half of the rest for the map if it
-//! is asked for, then 35 % for the climb and the rest for the rounds.
+//! is requested, then 35 % for the climb and the rest for the rounds.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -39,16 +39,16 @@ const SHARES: [f64; 2] = [0.5, 0.8];
 const ROUNDS: [u32; 3] = [7, 5, 3];
 const SLICE_MIN: Duration = Duration::from_millis(250);
 
-/// How much time may be spent above the budget, as a share of it, if bursts need longer windows. If
-/// a limit is known to make bursts, windows always are long enough, whatever the budget: a window
-/// inside one burst would show the disk without its limit.
+/// How much time may be spent above the budget, as a share of it, if bursts need longer windows.
+/// Under a limit that is known to cause bursts, windows are always long enough, regardless of the
+/// budget: a window inside one burst would show the disk without its limit.
 const OVERTIME_SHARE: f64 = 0.5;
 const OVERTIME_CLIMB_SHARE: f64 = 0.25;
 
-/// Bursts closer to each other are a device's batches and no reason to doubt.
+/// Bursts with a shorter period are a device's batches and no reason to doubt.
 const PERIOD_MIN_S: f64 = 0.01;
 
-/// How many bursts a slice should hold: the whole ones, and those at its ends and in its lead-in.
+/// How many bursts a slice should hold: whole ones, and those at its ends and in its lead-in.
 const SLICE_BURSTS: u32 = 7;
 
 /// The block of the map's writes: the most that Seastar's scheduler sends to a disk.
@@ -57,10 +57,10 @@ const MAP_STEP_PERCENT: u32 = 5;
 const MAP_PROBE_PERCENT: f64 = 1.0;
 const MAP_READS_MIN: u64 = 20;
 
-/// Resident pages below this share of the file do not matter.
+/// The share of resident pages of the file above which there is a doubt.
 const RESIDENT_MAX_SHARE: f64 = 0.001;
 
-/// How far the device's count may be off the engine's.
+/// The largest accepted difference between the device's count and the engine's, as a share.
 const COUNT_TOLERANCE: f64 = 0.1;
 
 struct Load {
@@ -102,7 +102,7 @@ pub struct Progress {
 /// Why a measurement failed.
 #[derive(Debug, thiserror::Error)]
 pub enum MeasureError {
-    #[error("{} takes no direct I/O: a cache would be measured; give a path on a disk", .path.display())]
+    #[error("{} does not support direct I/O: a cache would be measured; give a path on a disk", .path.display())]
     NoDirect { path: PathBuf },
     #[error("cannot open {}", .path.display())]
     Open { path: PathBuf, source: io::Error },
@@ -115,7 +115,7 @@ pub enum MeasureError {
         .bytes >> 20, .seconds, SIZE_MIN_BYTES >> 20
     )]
     Slow { bytes: u64, seconds: f64 },
-    #[error("cannot read what is free on {}", .path.display())]
+    #[error("cannot read the free space of {}", .path.display())]
     Free { path: PathBuf, source: io::Error },
     #[error(transparent)]
     Engine(#[from] EngineError),
@@ -204,14 +204,14 @@ pub fn measure(
 }
 
 fn open(path: &Path, options: &Options) -> Result<File, MeasureError> {
-    let make = options.file.is_some();
-    // Nobody can mount a device that is held like this (open(2), O_EXCL).
+    let create = options.file.is_some();
+    // A device opened with O_EXCL cannot be mounted (open(2)).
     let exclusive = if options.destroy { OFlags::EXCL } else { OFlags::empty() };
     let flags = i32::try_from((OFlags::DIRECT | exclusive).bits()).unwrap_or_default();
     let mut open = OpenOptions::new();
-    open.read(true).write(make || options.destroy).create_new(make);
+    open.read(true).write(create || options.destroy).create_new(create);
     open.custom_flags(flags).mode(0o600).open(path).map_err(|source| match source.kind() {
-        // open(2): EINVAL where the file system does not know O_DIRECT.
+        // open(2): EINVAL if the file system does not support O_DIRECT.
         io::ErrorKind::InvalidInput => MeasureError::NoDirect { path: path.into() },
         _ => MeasureError::Open { path: path.into(), source },
     })
@@ -247,7 +247,7 @@ fn size(target: &Target, options: &Options) -> Result<u64, MeasureError> {
 
 fn allocate(file: &File, path: &Path, bytes: u64) -> Result<(), MeasureError> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, bytes) {
-        // Some file systems cannot do this; then filling the file shows whether there is room.
+        // Without fallocate, filling the file shows whether there is room.
         Ok(()) | Err(Errno::OPNOTSUPP) => Ok(()),
         Err(Errno::NOSPC | Errno::DQUOT) => {
             let path = path.parent().unwrap_or(path).to_path_buf();
@@ -312,15 +312,15 @@ struct GatheredPoint {
 }
 
 impl Session<'_> {
-    fn say(&mut self, what: String) {
+    fn report_progress(&mut self, what: String) {
         let spent = self.started.elapsed();
         (self.progress)(&Progress { what, spent, budget: self.options.budget });
     }
 
     fn lay_out(&mut self, asked: u64, path: &Path) -> Result<u64, MeasureError> {
-        self.say(format!("writing {} MiB", asked >> 20));
-        let begun = Instant::now();
-        let deadline = begun + self.options.budget.mul_f64(LAYOUT_SHARE);
+        self.report_progress(format!("writing {} MiB", asked >> 20));
+        let start = Instant::now();
+        let deadline = start + self.options.budget.mul_f64(LAYOUT_SHARE);
         let bytes =
             self.engine.lay_out(asked, deadline, self.stop).map_err(|error| match error {
                 EngineError::Io { source, .. } if source.kind() == io::ErrorKind::StorageFull => {
@@ -330,7 +330,7 @@ impl Session<'_> {
             })?;
         self.moved.written_bytes += bytes;
         if bytes < SIZE_MIN_BYTES {
-            let seconds = begun.elapsed().as_secs_f64();
+            let seconds = start.elapsed().as_secs_f64();
             return Err(MeasureError::Slow { bytes, seconds });
         }
         if bytes < asked {
@@ -340,7 +340,7 @@ impl Session<'_> {
         Ok(bytes)
     }
 
-    /// Removes the file from the page cache. `check_resident` finds what stays.
+    /// Removes the file from the page cache. `check_resident` finds pages that stay.
     fn evict(&mut self, bytes: u64) {
         let file = self.engine.file();
         let length = std::num::NonZeroU64::new(bytes);
@@ -348,7 +348,7 @@ impl Session<'_> {
     }
 
     fn check_resident(&mut self, bytes: u64) {
-        // This takes a byte per page, so of a large device only the first part is checked.
+        // The check needs a byte per page, so it covers only the first part of a large device.
         let bytes = bytes.min(SIZE_DEFAULT_BYTES);
         let Ok(pages) = crate::sys::resident_pages(self.engine.file(), bytes) else { return };
         if pages as f64 > bytes as f64 / 4096.0 * RESIDENT_MAX_SHARE {
@@ -380,7 +380,7 @@ impl Session<'_> {
         }
     }
 
-    /// Runs a closed loop for as long as it takes to count enough for a rate.
+    /// Runs a closed loop until enough is counted for a rate.
     fn saturated(&mut self, stream: Stream, window: Window) -> Result<Outcome, EngineError> {
         let outcome = self.run_one(stream, Window { longer: self.overtime, ..window })?;
         self.overtime = self.overtime.saturating_sub(outcome.longer);
@@ -408,7 +408,7 @@ impl Session<'_> {
         for load in loads {
             let mut climb: Vec<Step> = Vec::new();
             for depth in depths(&self.engine, load) {
-                self.say(format!("{}: depth {depth}", load.name));
+                self.report_progress(format!("{}: depth {depth}", load.name));
                 let window = Window { most, until_steady: true, longer: Duration::ZERO };
                 let outcome = self.saturated(load.stream(Pacing::Closed { depth }), window)?;
                 let operations_per_s = outcome.operations_per_s();
@@ -451,7 +451,7 @@ impl Session<'_> {
             shuffle(&mut order, &mut rng);
             for index in order {
                 let load = loads[index];
-                self.say(format!("round {round} of {rounds}: {}", load.name));
+                self.report_progress(format!("round {round} of {rounds}: {}", load.name));
                 self.round(load, depths[index], window, &mut gathered[index])?;
             }
         }
@@ -545,7 +545,7 @@ impl Session<'_> {
         let mut cells = Vec::with_capacity(count);
         for (index, (read_percent, write_percent)) in order.into_iter().enumerate() {
             if index % 21 == 0 {
-                self.say(format!("map: {index} of {count}"));
+                self.report_progress(format!("map: {index} of {count}"));
             }
             let share = f64::from(read_percent).max(MAP_PROBE_PERCENT) / 100.0;
             let mut streams = vec![Stream {
@@ -564,7 +564,7 @@ impl Session<'_> {
                     pacing: Pacing::Open { rate_per_s },
                 });
             }
-            // Time that earlier cells overran (draining) is taken from the later ones.
+            // Time by which earlier cells overran (draining) is taken from the later ones.
             let left = end.saturating_duration_since(Instant::now());
             let cells_left = u32::try_from(count - index).unwrap_or(u32::MAX);
             let most = most.min(left / cells_left).max(Duration::from_millis(5));

@@ -1,9 +1,9 @@
-//! Random offsets without early repeats: a permutation of all blocks, so that each is used once
-//! before any is used again, and no cache of any size is hit by chance.
+//! Random offsets without early repeats: a permutation of all blocks. Each is used once before any
+//! is used again, which avoids chance hits in caches.
 
 use tare_std::rng::mix64;
 
-/// Walks the numbers below `count` in random order, again and again, each pass in another order.
+/// Repeats the numbers below `count` in random order, each pass in another order.
 ///
 /// Method: a four-round Feistel network over the next even power of two, walked until the result
 /// is below `count` (cycle walking: Black and Rogaway, "Ciphers with arbitrary finite domains").
@@ -16,8 +16,10 @@ pub(crate) struct Permutation {
 }
 
 impl Permutation {
+    /// Creates the permutation of `count` numbers.
+    ///
     /// # Panics
-    /// If there is nothing to permute.
+    /// If `count` is 0.
     pub(crate) fn new(count: u64, seed: u64) -> Self {
         assert!(count > 0, "there is no block");
         let bits = 64 - (count - 1).leading_zeros();

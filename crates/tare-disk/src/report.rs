@@ -42,8 +42,8 @@ impl Figure {
     }
 
     /// Widens the interval to the resolution of a round's count: one operation more or less. Rounds
-    /// that agree better do so because a clock limits them; it restarts with each round and always
-    /// puts the same operations inside.
+    /// that agree better are limited by a clock that restarts with each round and always includes
+    /// the same operations.
     pub(crate) fn counted(self, operations: u64) -> Self {
         let one = 1.0 / operations.max(1) as f64;
         let low = self.low.map(|low| low.min(self.value * (1.0 - one)));
@@ -58,8 +58,8 @@ impl Figure {
     }
 }
 
-/// Latencies in ns. Each quantile is that of all rounds' histograms merged; its interval comes from
-/// the rounds.
+/// Latencies in ns. Each quantile is from the merged histograms of all rounds; its interval is from
+/// the single rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Latency {
     pub operations: u64,
@@ -161,7 +161,7 @@ pub struct Report {
     pub kind: Kind,
     pub mount: Option<Mount>,
     pub device: Device,
-    /// The bytes that were read and written over.
+    /// The bytes that were read and overwritten.
     pub size_bytes: u64,
     pub seed: u64,
     pub budget_s: f64,

@@ -1,9 +1,9 @@
 //! The two rules of the climb: when a window is steady, and at which depth a disk is saturated.
-//! Pure functions of the rates, so that they are tested on curves with a known answer.
+//! Pure functions of the rates, which tests call with known curves.
 
 use serde::Serialize;
 
-/// A further depth that gains less than this share over the best so far is no gain.
+/// The least gain of a depth over the best so far that counts, as a share.
 pub(crate) const GROWTH_MIN: f64 = 0.05;
 
 /// This many depths in a row without gain end the climb.
@@ -16,7 +16,7 @@ pub(crate) const SATURATED_SHARE: f64 = 0.95;
 /// their mean.
 pub(crate) const STEADY_BAND: f64 = 0.10;
 
-/// How many parts at the end of a window must be alike (see [`STEADY_BAND`]).
+/// How many parts at the end of a window must be within [`STEADY_BAND`].
 pub(crate) const STEADY_SLOTS: usize = 5;
 
 /// One step of the climb.
@@ -30,8 +30,8 @@ pub struct Step {
     pub steady: bool,
 }
 
-/// Returns whether the last parts of a window are alike (see [`STEADY_BAND`]), and their straight
-/// line rises or falls by at most half the band from end to end.
+/// Returns whether the last parts of a window are within [`STEADY_BAND`] of their mean, and their
+/// regression line rises or falls by at most half the band from end to end.
 pub(crate) fn steady(rates: &[f64]) -> bool {
     let Some(last) = rates.len().checked_sub(STEADY_SLOTS).map(|from| &rates[from..]) else {
         return false;
@@ -53,7 +53,7 @@ pub(crate) fn steady(rates: &[f64]) -> bool {
     inside && drift.abs() <= STEADY_BAND / 2.0
 }
 
-/// Returns whether a further depth is not worth trying.
+/// Returns whether the climb is complete: the last [`FLAT_STEPS`] depths gained nothing.
 pub(crate) fn climbed(steps: &[Step]) -> bool {
     let mut best: f64 = 0.0;
     let mut flat = 0;
@@ -91,13 +91,13 @@ mod tests {
     fn saturation_of_known_curves() {
         // Linear to 16, then flat.
         assert_eq!(climb(|depth| depth.min(16) as f64 * 1000.0), (7, 16));
-        // Flat from the first.
+        // Flat from the first step.
         assert_eq!(climb(|_| 500.0), (3, 1));
         // Falls after its best.
         let falling =
             |depth: usize| if depth <= 8 { depth as f64 } else { 8.0 - depth as f64 / 64.0 };
         assert_eq!(climb(falling), (6, 8));
-        // One flat step (a plateau of a queue) does not end it.
+        // One flat step (a plateau of a queue) does not end the climb.
         let plateau = |depth: usize| match depth {
             4 => 2.0,
             depth => depth.min(32) as f64,

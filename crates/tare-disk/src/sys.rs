@@ -1,5 +1,5 @@
-//! The two places that need raw memory: an io_uring whose buffers the kernel reads and writes, and
-//! mincore(2), which says what of a file is in the page cache.
+//! The two uses of raw memory: an io_uring whose buffers the kernel reads and writes, and
+//! mincore(2), which reports the pages of a file in the page cache.
 //!
 //! The ring owns one aligned block of memory, cut into slots. A slot belongs to the kernel from
 //! `submit` until its completion is reaped; dropping a ring with slots under way leaks the memory.
@@ -30,8 +30,8 @@ pub(crate) struct Ring {
 }
 
 impl Ring {
-    /// Returns a ring with this many bytes of buffers, filled with random bytes: nothing below can
-    /// compress them, and each write is stamped, so that nothing can be deduplicated either.
+    /// Returns a ring with this many bytes of buffers. They are filled with random bytes, which no
+    /// layer below can compress, and each write is stamped, which prevents deduplication.
     pub(crate) fn new(usable: usize, seed: u64) -> io::Result<Self> {
         let ring: IoUring = IoUring::builder().setup_cqsize(2048).build(1024)?;
         if !ring.params().is_feature_ext_arg() {
@@ -83,19 +83,19 @@ impl Ring {
         };
         let entry = entry.user_data(slot as u64);
         loop {
-            // JUSTIFICATION: the crate cannot know how long an entry's memory lives.
+            // JUSTIFICATION: the crate cannot check the lifetime of an entry's memory.
             // SAFETY: the address is inside `memory`, which is neither moved nor freed while
-            // operations are under way (see the head of this file and `drop`).
+            // operations are in flight (see the head of this file and `drop`).
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 self.in_flight += 1;
                 return;
             }
-            // The queue is full, so submit it. An error shows again at the next `enter`.
+            // The queue is full and is submitted. The next `enter` returns an error again.
             let _ = self.ring.submit();
         }
     }
 
-    /// Submits what is queued, and waits for one completion for at most this long.
+    /// Submits all queued operations, and waits at most this long for one completion.
     pub(crate) fn enter(&mut self, wait: Option<Duration>) -> io::Result<()> {
         let entered = match wait {
             Some(wait) if self.ring.completion().is_empty() => {
@@ -107,8 +107,8 @@ impl Ring {
         match entered {
             Ok(_) => Ok(()),
             Err(error) => {
-                let passing = [Errno::INTR, Errno::TIME, Errno::BUSY, Errno::AGAIN];
-                match Errno::from_io_error(&error).is_some_and(|e| passing.contains(&e)) {
+                let temporary = [Errno::INTR, Errno::TIME, Errno::BUSY, Errno::AGAIN];
+                match Errno::from_io_error(&error).is_some_and(|e| temporary.contains(&e)) {
                     true => Ok(()),
                     false => Err(error),
                 }
@@ -116,7 +116,7 @@ impl Ring {
         }
     }
 
-    /// Returns a slot whose operation has ended, and its result.
+    /// Returns a slot whose operation has completed, with the result.
     pub(crate) fn reap(&mut self) -> Option<(usize, io::Result<u32>)> {
         let entry = self.ring.completion().next()?;
         self.in_flight -= 1;
@@ -130,7 +130,7 @@ impl Ring {
 impl Drop for Ring {
     fn drop(&mut self) {
         if self.in_flight > 0 {
-            // The kernel may still read or write it.
+            // The kernel may still read or write this memory.
             std::mem::forget(std::mem::take(&mut self.memory));
         }
     }
@@ -144,7 +144,7 @@ pub(crate) fn resident_pages(file: &File, bytes: u64) -> io::Result<u64> {
         return Ok(0);
     }
     let mut pages = vec![0u8; length.div_ceil(rustix::param::page_size())];
-    // JUSTIFICATION: mincore wants a mapping, which no safe interface makes without reading it.
+    // JUSTIFICATION: mincore needs a mapping, which no safe interface creates without reading it.
     // SAFETY: a fresh mapping at an address that the kernel chooses, never dereferenced; mincore
     // writes one byte per page of it into `pages`, which has as many; unmapped as it was mapped.
     let status = unsafe {

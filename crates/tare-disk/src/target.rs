@@ -1,6 +1,5 @@
-//! Decides whether a measurement of a path would measure a disk. File systems in memory, on another
-//! machine, or that answer direct I/O from a cache are refused by name, and so is everything
-//! without a block device below it.
+//! Decides whether a measurement of a path would measure a disk. Refuses paths on file systems in
+//! memory, on another machine, or with a cache below direct I/O, and paths without a block device.
 
 use std::fs;
 use std::io;
@@ -39,7 +38,7 @@ pub struct Target {
     pub(crate) limits: Vec<Limit>,
 }
 
-/// The mount that a path lies on.
+/// The mount that a path is on.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mount {
     pub point: PathBuf,
@@ -53,13 +52,13 @@ pub struct Mount {
 /// Why a path cannot be measured.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    #[error("cannot look at {}", .path.display())]
-    Look { path: PathBuf, source: io::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
     #[error("{} is not a directory, regular file or block device", .path.display())]
     Kind { path: PathBuf },
     #[error("{} is on {file_system}, {why}; give a path on a disk", .path.display())]
     FileSystem { path: PathBuf, file_system: String, why: &'static str },
-    #[error("{} has no block device below it that /sys shows ({file_system})", .path.display())]
+    #[error("{} has no block device in /sys below it ({file_system})", .path.display())]
     NoDevice { path: PathBuf, file_system: String },
     #[error("{} is on {device}, which is memory; give a path on a disk", .path.display())]
     Memory { path: PathBuf, device: String },
@@ -97,8 +96,8 @@ const MEMORY: &str = "which is memory, not a disk";
 const REMOTE: &str = "whose disk is another machine's: its cache and the network would be measured";
 const HOST: &str = "whose disk is the host's: the host's page cache would be measured";
 const OVERLAY: &str =
-    "which lies over another file system: give a directory of that one, or a volume";
-const CACHE: &str = "which answers direct I/O from a cache of its own";
+    "which is stacked on another file system: give a directory of that one, or a volume";
+const CACHE: &str = "which serves direct I/O from its own cache";
 const FUSE: &str = "a program whose cache would be measured";
 
 fn refusal(file_system: &str) -> Option<&'static str> {
@@ -106,7 +105,7 @@ fn refusal(file_system: &str) -> Option<&'static str> {
         Some(start) => file_system.starts_with(start),
         None => file_system == pattern,
     };
-    // A fuseblk file system has a block device, but still a program in between.
+    // A fuseblk file system has a block device, but a program serves it.
     REFUSED.iter().find(|(pattern, _)| is(pattern)).map(|(_, why)| *why)
 }
 
@@ -116,9 +115,9 @@ impl Target {
     /// # Errors
     /// If it cannot be measured, or is not on a disk.
     pub fn find(path: &Path, root: &Path) -> Result<Self, TargetError> {
-        let look = |source| TargetError::Look { path: path.into(), source };
-        let real = fs::canonicalize(path).map_err(look)?;
-        let metadata = fs::metadata(&real).map_err(look)?;
+        let read = |source| TargetError::Read { path: path.into(), source };
+        let real = fs::canonicalize(path).map_err(read)?;
+        let metadata = fs::metadata(&real).map_err(read)?;
         let kind = match metadata.file_type() {
             kind if kind.is_dir() => Kind::Directory,
             kind if kind.is_file() => Kind::File,
@@ -131,7 +130,7 @@ impl Target {
         } else {
             let table = root.join("proc/self/mountinfo");
             let text = fs::read_to_string(&table)
-                .map_err(|source| TargetError::Look { path: table, source })?;
+                .map_err(|source| TargetError::Read { path: table, source })?;
             let found = mount_of(&text, &real).ok_or_else(|| TargetError::NoDevice {
                 path: path.into(),
                 file_system: "?".into(),
@@ -165,8 +164,8 @@ impl Target {
 }
 
 impl Mount {
-    /// Returns the device's number. A file system of several devices (btrfs) has a number that no
-    /// disk has; then it is that of the mounted source.
+    /// Returns the device's number. The number of a file system on several devices (btrfs) belongs
+    /// to no disk; then this is the number of the mounted source.
     fn device_number(&self) -> String {
         let source = fs::metadata(&self.source).ok().filter(|m| m.file_type().is_block_device());
         match source {
@@ -196,7 +195,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn mount_is_longest_and_last_match() {
+    fn finds_longest_and_last_mount() {
         let table = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
             30 27 0:30 / /data rw - tmpfs none rw\n\
             31 27 8:1 / /data rw shared:2 - xfs /dev/sda1 rw\n\
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn file_systems_without_disk_are_refused() {
+    fn refuses_file_systems_without_disk() {
         for name in
             ["tmpfs", "ramfs", "nfs", "nfs4", "overlay", "9p", "fuse.sshfs", "fuseblk", "zfs"]
         {

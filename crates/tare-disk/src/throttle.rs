@@ -1,11 +1,11 @@
-//! Limits on the disk I/O of this process: cgroup v1 `blkio.throttle.*` and v2 `io.max`, of its own
-//! cgroup and of all those above it.
+//! Reads the limits on the disk I/O of this process: cgroup v1 `blkio.throttle.*` and v2 `io.max`,
+//! of its own cgroup and all parents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The time slice whose allowance a limit lets through at once: `DFL_THROTL_SLICE` of the kernel's
+/// The time slice whose allowance a limit releases at once: `DFL_THROTL_SLICE` of the kernel's
 /// block/blk-throttle.c, a tenth of a second.
 pub(crate) const SLICE: Duration = Duration::from_millis(100);
 

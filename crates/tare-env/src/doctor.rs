@@ -1,4 +1,4 @@
-//! What environments need of a host, for `tare doctor`.
+//! The checks of what environments need, for `tare doctor`.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use tare_host::{exec, facts};
 
 use crate::{rootfs, runtime};
 
-/// The offer of this crate. What its journal entries leave is cleaned with the journals of runs.
+/// The checks of this crate. `tare clean` undoes its journal entries with the journals of runs.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
 
 fn checks(state: &Path) -> Vec<Check> {
@@ -21,7 +21,7 @@ fn checks(state: &Path) -> Vec<Check> {
     checks
 }
 
-/// The runtimes of containers that run under the kernel of the host.
+/// Checks the OCI runtimes that use the host's kernel.
 fn oci_runtimes() -> Vec<Check> {
     let runtimes = [("runc", "apt-get install runc"), ("crun", "apt-get install crun")];
     let check = |(program, remedy): (&str, &str)| {
@@ -37,7 +37,7 @@ fn oci_runtimes() -> Vec<Check> {
     runtimes.map(check).into()
 }
 
-/// Container engines.
+/// Checks the container engines.
 fn engines() -> Vec<Check> {
     let engines = runtime::ALL.iter().filter(|runtime| matches!(runtime.name, "docker" | "podman"));
     let check = |engine: &runtime::Runtime| {
@@ -55,7 +55,7 @@ fn engines() -> Vec<Check> {
     engines.map(check).collect()
 }
 
-/// What containers' root file systems can be made of.
+/// Checks which sources of root file systems this host can unpack, and lists the unpacked ones.
 fn root_file_systems() -> Check {
     let what = "root file systems".to_string();
     let missing: Vec<&str> =

@@ -52,7 +52,7 @@ impl RunContext {
         Self { common: Arc::new(common), cpus, slot: InstanceSlot::single() }
     }
 
-    /// The context of one of several instances.
+    /// Returns the context of one of several instances.
     pub(crate) fn with_slot(&self, slot: InstanceSlot) -> Arc<Self> {
         let cpus = slot.cpus(&self.cpus);
         Arc::new(Self { common: Arc::clone(&self.common), cpus, slot })
@@ -66,7 +66,7 @@ impl RunContext {
         self.common.journal.run()
     }
 
-    /// `tare-RUN`: what every name of this run begins with.
+    /// Returns `tare-RUN`, the prefix of every name of this run.
     pub fn prefix(&self) -> String {
         self.common.journal.prefix()
     }
@@ -75,7 +75,8 @@ impl RunContext {
         &self.common.journal
     }
 
-    /// The directory of the run. Files in it need no journal entry, because it is removed whole.
+    /// Returns the directory of the run. Files in it need no journal entry, because it is removed
+    /// whole.
     pub fn work(&self) -> &Path {
         &self.common.work
     }
@@ -84,7 +85,7 @@ impl RunContext {
         RunIdentity { run: self.run(), work: self.work(), cpus: &self.cpus.all }
     }
 
-    /// The static program, as the host sees it.
+    /// Returns the path of the static program on the host.
     pub fn program(&self) -> &Path {
         &self.common.program
     }
@@ -93,7 +94,7 @@ impl RunContext {
         &self.cpus
     }
 
-    /// Block devices that may be overwritten.
+    /// Returns the block devices and targets that may be overwritten.
     pub fn destroy(&self) -> &[PathBuf] {
         &self.common.destroy
     }
@@ -106,13 +107,13 @@ impl RunContext {
         &self.common.client
     }
 
-    /// The unpacked root file systems of this run's containers.
+    /// Returns the unpacked root file systems of this run's containers.
     pub(crate) fn roots(&self) -> &Roots {
         &self.common.roots
     }
 
-    /// The number of the next start of an environment, from 0. Names of what the start makes end in
-    /// it.
+    /// Returns the number of the next start of an environment, from 0. Names of the objects of the
+    /// start end in it.
     pub fn next_environment(&self) -> u32 {
         self.common.environments.fetch_add(1, Ordering::Relaxed)
     }

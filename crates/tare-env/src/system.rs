@@ -1,5 +1,5 @@
-//! The processes of a started system as the host sees them: freezing, CPU time, read-back. All
-//! runtimes whose processes are ordinary host processes use this.
+//! The processes of a started system as the host sees them: freezing, CPU time, read-back. Used by
+//! all runtimes whose processes are ordinary host processes.
 
 use std::fmt;
 use std::fs;
@@ -22,29 +22,29 @@ use tare_lab::layer::{Cpu, Network};
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// How much of a log an error shows.
+/// The last bytes of a log that an error shows.
 const LOG_TAIL_BYTES: u64 = 4096;
 
 /// A running system.
 #[derive(Debug)]
 pub(crate) struct System {
-    /// The system's first process, as the host numbers it.
+    /// The host's pid of the system's first process.
     pub(crate) pid: u32,
-    /// Keeps its number from being taken for that of a later process.
+    /// Detects that the first process has ended and a later one has its pid.
     hold: Option<ProcessHandle>,
     /// Processes of the system that do not descend from the first one.
     pub(crate) others: Vec<u32>,
-    /// Its own cgroup, where it has one.
+    /// Its own cgroup, if it has one.
     pub(crate) group: Option<Cgroup>,
-    /// The process of the userland proxy, or of the injected delay's relay, where there is one.
+    /// The process of the userland proxy or of the injected delay's relay, if there is one.
     pub(crate) proxy: Option<u32>,
-    /// Processes that serve its data, by name. Their CPU time counts for the layer, even where they
-    /// are among the processes of the system.
+    /// Processes that serve its data, by name. Their CPU time counts for the layer, even if they are
+    /// among the processes of the system.
     servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
     has_quota: bool,
-    /// `proxy` is a relay.
+    /// Whether `proxy` is a relay.
     is_relay: bool,
 }
 
@@ -75,7 +75,7 @@ impl System {
         }
     }
 
-    /// A process that serves its data: its CPU time is the layer's.
+    /// Adds a process that serves its data. Its CPU time counts for the layer.
     pub(crate) fn add_server(&mut self, server: Option<(&'static str, u32)>) {
         self.servers.extend(server.map(|(name, pid)| (name, pid, Account::new())));
     }
@@ -84,7 +84,7 @@ impl System {
         self.servers.iter().any(|(_, server, _)| *server == pid)
     }
 
-    /// Every process of the system, including those among them that serve its data.
+    /// Returns every process of the system, including those among them that serve its data.
     pub(crate) fn pids(&self) -> Vec<u32> {
         match &self.group {
             Some(group) => group.pids(),
@@ -96,8 +96,8 @@ impl System {
         }
     }
 
-    /// The processes of the system and of its layers, for the probes. The first process comes
-    /// first.
+    /// Returns the processes of the system and of its layers, for the probes. The system's first
+    /// process is at the front.
     pub(crate) fn processes(&self) -> Processes {
         let mut system = self.pids();
         system.sort_by_key(|pid| *pid != self.pid);
@@ -106,7 +106,7 @@ impl System {
         Processes { system, layer: self.proxy.into_iter().chain(servers).collect() }
     }
 
-    /// Whether the kernel's freezer stops the system; SIGSTOP does otherwise.
+    /// Returns whether the kernel's freezer stops the system; otherwise SIGSTOP does.
     pub(crate) fn can_freeze(&self) -> bool {
         self.group.as_ref().is_some_and(Cgroup::can_freeze)
     }
@@ -145,7 +145,7 @@ impl System {
         Ok(Usage { system_cpu_ns: self.account.read(&pids), layer_cpu_ns, throttled_ns })
     }
 
-    /// The network layer: which namespace the system is in.
+    /// Reads back the network layer: the namespace of the system.
     pub(crate) fn read_network(&self, layers: &Layers) -> LayerState {
         let host = process::inode_of_link(Path::new("/proc/thread-self/ns/net"));
         let found = process::namespace_inode(self.pid, "net");
@@ -158,7 +158,7 @@ impl System {
         state("network", layers.network, found, in_force && host.is_some())
     }
 
-    /// The cpu layer: the affinity of every thread, the cpuset and the quota in force.
+    /// Reads back the cpu layer: the affinity of every thread, the cpuset and the quota in force.
     pub(crate) fn read_cpu(&self, layers: &Layers, plan: &CpuPlan) -> LayerState {
         let set = layers.cpu.set(plan);
         let mut lists: Vec<String> = self.pids().iter().flat_map(|pid| affinities(*pid)).collect();
@@ -187,7 +187,7 @@ impl System {
         state("cpu", layers.cpu, found, in_force)
     }
 
-    /// The cgroup layer: the paths in /proc/PID/cgroup.
+    /// Reads back the cgroup layer: the paths in /proc/PID/cgroup.
     pub(crate) fn read_cgroup(&self, layers: &Layers) -> LayerState {
         let read = |pid: &str| fs::read_to_string(format!("/proc/{pid}/cgroup"));
         let found = read(&self.pid.to_string()).unwrap_or_default();
@@ -198,14 +198,16 @@ impl System {
         let here = controllers(&found);
         let in_force = match (layers.cgroup, &self.group) {
             (layer::Cgroup::Own, Some(group)) => {
-                // Seen from our cgroup namespace; every hierarchy that limits or accounts counts.
+                // Paths are relative to Tare's cgroup namespace. The hierarchy of `cpu`, or that of
+                // v2, must have the system's own group.
                 let name = format!("/{}", group.name());
                 let ours = |names: &str| here.iter().any(|(n, p)| n.contains(names) && *p == name);
                 ours("cpu") || here.iter().any(|(n, p)| n.is_empty() && *p == name)
             }
             (layer::Cgroup::Own, None) => false,
             (layer::Cgroup::None, _) => {
-                // Written paths differ where a hierarchy's root stands in for ours.
+                // Where a hierarchy's root is used for Tare's own group, the paths differ from those
+                // of Tare.
                 !here.is_empty() && here.iter().all(|(_, path)| !path.contains("tare-"))
             }
         };
@@ -215,7 +217,7 @@ impl System {
         state("cgroup", layers.cgroup, paths.join(" "), in_force)
     }
 
-    /// The memory limit in force, where one was asked for.
+    /// Reads back the memory limit, if one is requested.
     pub(crate) fn read_memory(&self, layers: &Layers) -> Option<LayerState> {
         let wanted = layers.memory_bytes?;
         let found = self.group.as_ref().map(Cgroup::memory);
@@ -233,12 +235,12 @@ impl System {
         Some(state("limits.memory", wanted.to_string(), found, in_force))
     }
 
-    /// The `Seccomp` line of the system's process.
+    /// Returns the `Seccomp` mode of the system's first process.
     pub(crate) fn read_seccomp(&self) -> Option<u32> {
         process::status_field(self.pid, "Seccomp")?.parse().ok()
     }
 
-    /// The system's own mount table.
+    /// Returns the mount table of the system's first process.
     pub(crate) fn mount_table(&self) -> String {
         fs::read_to_string(format!("/proc/{}/mountinfo", self.pid)).unwrap_or_default()
     }
@@ -248,7 +250,7 @@ fn read_or_reason(value: Result<String, CgroupError>) -> String {
     value.unwrap_or_else(|error| error.to_string())
 }
 
-/// `Cpus_allowed_list` of every thread of a process.
+/// Returns `Cpus_allowed_list` of every thread of a process.
 fn affinities(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let list = |text: String| {
@@ -267,8 +269,8 @@ pub(crate) fn state(
     LayerState { layer: layer.into(), wanted: wanted.to_string(), found, in_force }
 }
 
-/// The arguments of a launch with what only the environment knows (`Launch` says which words), and
-/// with what its image says in the place of `{image}`.
+/// Returns the arguments of a launch with the words of the environment replaced (`Launch` lists
+/// them) and `{image}` replaced by the image's configuration.
 pub(crate) fn arguments(
     launch: &Launch,
     addresses: impl Into<SystemAddresses>,
@@ -277,7 +279,7 @@ pub(crate) fn arguments(
     image: Option<&Config>,
 ) -> Vec<String> {
     let SystemAddresses { listen, advertised, nodes } = addresses.into();
-    // A bare name is looked for on the PATH, and so is what is beside it.
+    // A bare name is searched on the PATH, and so are the files next to it.
     let beside = program.path.parent().unwrap_or(Path::new("")).to_string_lossy();
     let beside = if beside.is_empty() { String::new() } else { format!("{beside}/") };
     let program = program.path.to_string_lossy();
@@ -303,36 +305,36 @@ pub(crate) fn arguments(
     launch.arguments.iter().map(word).collect()
 }
 
-/// The host's program that a launch needs, with the files to show inside; empty where it needs
+/// Returns the host's program that a launch needs, with the files to show inside; empty if it needs
 /// none.
 ///
 /// # Errors
-/// When it is not installed: what to install.
+/// When it is not installed. The error names the package.
 pub(crate) fn program(launch: &Launch) -> Result<Program, PartError> {
     if launch.from_image {
         return Err(RootError::NoImage.into());
     }
-    let Some(asked) = &launch.program else { return Ok(Program::default()) };
-    let folders = [asked.folders.as_slice(), asked.named.as_slice()].concat();
-    Ok(Program::find(&asked.name, &asked.files, &folders)?)
+    let Some(wanted) = &launch.program else { return Ok(Program::default()) };
+    let folders = [wanted.folders.as_slice(), wanted.named.as_slice()].concat();
+    Ok(Program::find(&wanted.name, &wanted.files, &folders)?)
 }
 
-/// The program that a launch needs, from a root file system if there is one.
+/// Returns the program that a launch needs, from a root file system if there is one.
 ///
 /// # Errors
-/// When it is not there.
+/// When the program does not exist.
 pub(crate) fn program_in(launch: &Launch, root: Option<&Root>) -> Result<Program, PartError> {
     match (root, &launch.program) {
         (Some(root), None) if launch.from_image && root.config.is_some() => Ok(Program::default()),
-        (Some(root), Some(asked)) => {
-            overlay::check(root, &asked.named)?;
-            Ok(Program { path: root.program(&asked.name)?, files: asked.named.clone() })
+        (Some(root), Some(wanted)) => {
+            overlay::check(root, &wanted.named)?;
+            Ok(Program { path: root.program(&wanted.name)?, files: wanted.named.clone() })
         }
         _ => program(launch),
     }
 }
 
-/// The last lines of some files, for an error.
+/// Returns the last lines of some files, for an error.
 pub(crate) fn log_tail(paths: &[&Path]) -> String {
     let mut text = String::new();
     for path in paths {

@@ -1,4 +1,4 @@
-//! The journal entries of this crate: objects that container engines and OCI runtimes made.
+//! The journal entries of this crate: objects that container engines and OCI runtimes created.
 //!
 //! Removal goes through bollard to the socket in the entry. During a later clean the environment
 //! variables may name another engine.
@@ -22,10 +22,10 @@ use tokio::runtime::Builder;
 /// How long a container engine may take to remove something.
 const ENGINE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long a failed removal is repeated.
+/// How long a failed removal is retried.
 const ENGINE_RETRY: Duration = Duration::from_secs(3);
 
-/// The pause between two calls to an engine.
+/// The pause between two attempts of a removal.
 const ENGINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The kinds of journal entries of this crate. Pass them to every journal that environments write
@@ -38,7 +38,7 @@ pub const KINDS: KnownKinds = &[&ContainerKinds];
 pub(crate) enum ContainerEntry {
     /// A container of an engine that speaks docker's API on a unix socket.
     Container { engine: String, socket: PathBuf, name: String },
-    /// An image in such an engine, with its tag.
+    /// An image of an engine, with its tag.
     Image { engine: String, socket: PathBuf, name: String },
     /// A named volume of an engine.
     Volume { engine: String, socket: PathBuf, name: String },
@@ -125,8 +125,8 @@ impl EngineObject {
     }
 }
 
-/// Removes an object until it stays gone: an engine completes the request of a process that was
-/// killed before the answer.
+/// Removes an object until it stays gone: an engine may still complete a request to create it, from
+/// a process that was killed before the answer.
 fn remove(
     run: &str,
     engine: &str,
@@ -164,7 +164,7 @@ async fn connect(socket: &Path) -> Result<Docker, bollard::errors::Error> {
 
 async fn remove_with(client: &Docker, thing: EngineObject, name: &str) -> Result<(), String> {
     use bollard::errors::Error::DockerResponseServerError;
-    let begin = Instant::now();
+    let start = Instant::now();
     let mut absences = 0;
     loop {
         let error = match thing.remove(client, name).await {
@@ -172,18 +172,18 @@ async fn remove_with(client: &Docker, thing: EngineObject, name: &str) -> Result
             Err(error) => error,
         };
         match &error {
-            // It may still be in the making, asked for by a process that was killed meanwhile.
+            // The engine may still be creating it for a process that was killed meanwhile.
             DockerResponseServerError { status_code: 404, .. } if absences == 2 => return Ok(()),
             DockerResponseServerError { status_code: 404, .. } => absences += 1,
-            // Another removal is under way, asked for by a process that was killed meanwhile.
+            // The engine is removing it already, for a process that was killed meanwhile.
             DockerResponseServerError { status_code: 409, .. } => {}
-            // Podman, when the container's process ended while it was about to kill it.
+            // Podman answers this if the container's process ended just before it was killed.
             DockerResponseServerError { status_code: 500, .. }
-                if begin.elapsed() < ENGINE_RETRY => {}
+                if start.elapsed() < ENGINE_RETRY => {}
             DockerResponseServerError { status_code, message } => {
                 return Err(format!("{status_code} {message}"));
             }
-            // Without its socket the engine is gone, and a container that outlived it is found by
+            // Without its socket the engine is gone. `clean` finds a container that outlived it by
             // the mark of its processes.
             _ => return Err(tare_host::error_line(&error)),
         }
@@ -197,20 +197,20 @@ fn delete_oci_container(command: &[String], root: &Path, id: &str) -> Result<(),
     }
     let Some((program, arguments)) = command.split_first() else { return Ok(()) };
     if find(program).is_none() {
-        // Its processes are killed by their mark and its state goes with the work directory.
+        // `clean` kills its processes by their mark and removes its state with the work directory.
         return Ok(());
     }
     let delete = Command::new(program).args(arguments).arg("--root").arg(root);
     match delete.args(["delete", "--force", id]).run() {
         Ok(_) => Ok(()),
         Err(ExecError::Failed { .. }) if !root.join(id).exists() => Ok(()),
-        // The state of a container that was killed half made is not readable for its runtime.
+        // A runtime cannot read the state of a container whose creation was killed.
         Err(ExecError::Failed { .. }) => remove_state(&root.join(id)),
         Err(source) => Err(UndoError::Command { what: format!("container {id}"), source }),
     }
 }
 
-/// Removes the state of an OCI container. It is no error when it is gone.
+/// Removes the state of an OCI container. A missing one is no error.
 fn remove_state(path: &Path) -> Result<(), UndoError> {
     match fs::remove_dir_all(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => {
@@ -228,8 +228,8 @@ mod tests {
 
     use super::*;
 
-    /// An engine that answers one removal after the other with these statuses. The target of every
-    /// removal comes back when all are given.
+    /// Starts an engine that answers one removal after the other with these statuses. The thread
+    /// returns the target of every removal.
     fn engine(socket: &Path, statuses: &'static [u16]) -> thread::JoinHandle<Vec<String>> {
         let listener = UnixListener::bind(socket).unwrap();
         thread::spawn(move || {
@@ -304,7 +304,7 @@ mod tests {
         assert!(matches!(other, Err(UndoError::NotOurs { .. })), "{other:?}");
     }
 
-    /// As written by versions in which one crate knew all kinds.
+    /// Entries of versions in which one crate had all kinds.
     #[test]
     fn reads_entries_of_older_journals() {
         let texts = [

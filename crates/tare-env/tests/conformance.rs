@@ -1,6 +1,6 @@
-//! One suite for all runtimes and layers that this machine can run: a system is started in each,
-//! answers over TCP from the client's namespace, every layer is in force, its account grows under
-//! load, freezing stops it, and nothing is left afterwards, also when the harness is killed.
+//! One suite for all runtimes and layers that this machine can run. In each, a system starts and
+//! answers over TCP from the client's namespace, every layer is in force, its CPU time grows under
+//! load, freezing stops it, and nothing is left afterwards, even if the harness is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -59,20 +59,20 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str, cgroup: &str) -
         .build()
 }
 
-/// Nothing of this run is left. Other runs on the machine may come and go meanwhile.
+/// Asserts that nothing of this run is left. Other runs may start and end meanwhile.
 fn assert_clean(run: &str, what: &str) {
     let left = left_of_run(run);
-    assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
+    assert!(left.is_empty(), "{what}: left on the host: {left:#?}");
 }
 
-/// Dials from the client's namespace until the system answers.
+/// Connects from the client's namespace until the system answers.
 fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> TcpStream {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let stream = netns::within(client, || TcpStream::connect(address)).unwrap();
         if let Ok(mut stream) = stream {
             stream.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-            if ask(&mut stream) {
+            if echo(&mut stream) {
                 return stream;
             }
         }
@@ -86,13 +86,13 @@ fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> Tc
     }
 }
 
-fn ask(stream: &mut TcpStream) -> bool {
+fn echo(stream: &mut TcpStream) -> bool {
     let mut answer = [0; 4];
     stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
 }
 
-/// The life of one environment.
-fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+/// Runs one environment from start to stop and checks each step.
+fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let name = &spec.name;
     let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
@@ -115,13 +115,13 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
 
     let before = environment.usage().unwrap();
     while environment.usage().unwrap().system_cpu_ns < before.system_cpu_ns + 5_000_000 {
-        assert!(ask(&mut stream), "{name}: no answer under load");
+        assert!(echo(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
     if spec.network.has_proxy() {
         assert_eq!(after.layer_cpu_ns[0].0, "userland proxy");
         while environment.usage().unwrap().layer_cpu_ns[0].1 <= before.layer_cpu_ns[0].1 {
-            assert!(ask(&mut stream), "{name}: no answer through the proxy");
+            assert!(echo(&mut stream), "{name}: no answer through the proxy");
         }
     }
     assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
@@ -138,7 +138,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let mut answer = [0; 4];
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
     let ran = environment.usage().unwrap().system_cpu_ns - frozen;
-    // gVisor's sentry is paused, not frozen: its runtime looks at its timers now and then.
+    // gVisor's sentry is paused, not frozen: its runtime still checks its timers.
     let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
@@ -150,7 +150,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let stopped = begin.elapsed();
     environment.stop().unwrap();
     assert!(!data.exists(), "{name}: its data is left");
-    assert!(environment.log_tail().contains("listening"), "{name}: its last words are lost");
+    assert!(environment.log_tail().contains("listening"), "{name}: its log is lost");
     eprintln!(
         "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
     );
@@ -167,18 +167,18 @@ fn run_all(test: &str, runtime: &str, securities: &[&str]) {
     let state = State::new(test);
     let factory = open(&state);
     for network in ["host", "bridge", "bridge+proxy"] {
-        live(&factory, &spec(runtime, network, "shared", "none", "own"));
+        check_environment(&factory, &spec(runtime, network, "shared", "none", "own"));
     }
     for cpu in ["pinned", "quota=0.5"] {
-        live(&factory, &spec(runtime, "bridge", cpu, "none", "own"));
+        check_environment(&factory, &spec(runtime, "bridge", cpu, "none", "own"));
     }
     for security in securities {
-        live(&factory, &spec(runtime, "host", "shared", security, "own"));
+        check_environment(&factory, &spec(runtime, "host", "shared", security, "own"));
     }
     for cpu in ["shared", "pinned"] {
-        live(&factory, &spec(runtime, "host", cpu, "none", "none"));
+        check_environment(&factory, &spec(runtime, "host", cpu, "none", "none"));
     }
-    live(&factory, &spec(runtime, "bridge", "pinned", "none", "none"));
+    check_environment(&factory, &spec(runtime, "bridge", "pinned", "none", "none"));
     assert!(factory.close().is_empty());
     assert_clean(factory.run(), test);
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);
@@ -205,9 +205,9 @@ fn runsc() {
 }
 
 #[test]
-fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
+fn gvisor_applies_platform_and_network() {
     let _host = host();
-    let test = "gvisor_has_the_platform_and_the_network_that_were_asked_for";
+    let test = "gvisor_applies_platform_and_network";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
@@ -222,12 +222,12 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
         sandbox: pairs.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
         ..plain.clone()
     };
-    live(&factory, &with(&[("platform", "ptrace")]));
-    live(&factory, &with(&[("network", "host")]));
+    check_environment(&factory, &with(&[("platform", "ptrace")]));
+    check_environment(&factory, &with(&[("network", "host")]));
     let gofer = with(&[("directfs", "no")]);
-    live(&factory, &gofer);
+    check_environment(&factory, &gofer);
 
-    // The gofer's work is the layer's, and not the system's.
+    // The gofer's work counts for the layer, not the system.
     let mut environment = factory.environment(&gofer).unwrap();
     environment.start(&launch()).unwrap();
     let usage = environment.usage().unwrap();
@@ -238,7 +238,7 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
     assert!(fs::read(format!("/proc/{gofer}/cmdline")).unwrap().starts_with(b"runsc-gofer"));
     environment.stop().unwrap();
 
-    // It comes up, or it is refused in time: a sandbox that hangs is killed.
+    // It starts or is refused in time: a sandbox that hangs is killed.
     let mut kvm = factory.environment(&with(&[("platform", "kvm")])).unwrap();
     match kvm.start(&launch()) {
         Ok(_) => assert!(kvm.read_back().unwrap().iter().all(|state| state.in_force)),
@@ -253,9 +253,9 @@ fn gvisor_has_the_platform_and_the_network_that_were_asked_for() {
 }
 
 #[test]
-fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
+fn injected_costs_are_read_back() {
     let _host = host();
-    let test = "what_is_injected_is_read_back_and_missed_when_it_is_gone";
+    let test = "injected_costs_are_read_back";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
@@ -267,8 +267,8 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     let endpoint = environment.start(&launch()).unwrap();
     let mut stream = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
     let begin = Instant::now();
-    assert!(ask(&mut stream));
-    assert!(begin.elapsed() >= Duration::from_millis(20), "the relay holds every answer back");
+    assert!(echo(&mut stream));
+    assert!(begin.elapsed() >= Duration::from_millis(20), "the relay did not delay the answer");
     let injected = |environment: &mut dyn Environment| {
         let layers = environment.read_back().unwrap();
         layers.into_iter().find(|state| state.layer == "inject").unwrap()
@@ -285,7 +285,7 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
     assert!(!found.in_force, "{found:?}");
     environment.stop().unwrap();
 
-    // Only the database can burn CPU time or filter its own calls, and only where it is a process.
+    // Only the database can burn CPU time or filter its own calls, and only as a process.
     spec.inject = "busy=2us".parse().unwrap();
     let error = factory.environment(&spec).unwrap().start(&launch()).unwrap_err();
     assert!(error.to_string().contains("only tare-db"), "{error}");
@@ -323,9 +323,9 @@ fn what_is_injected_is_read_back_and_missed_when_it_is_gone() {
 }
 
 #[test]
-fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
+fn dropping_factory_removes_environments() {
     let _host = host();
-    let test = "several_environments_are_up_at_once_and_dropping_the_site_removes_them";
+    let test = "dropping_factory_removes_environments";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
@@ -352,15 +352,15 @@ fn several_environments_are_up_at_once_and_dropping_the_site_removes_them() {
     }
     let run = factory.run().to_string();
     drop(factory);
-    // Their own end comes second and finds nothing.
+    // The environments are dropped after their factory has removed everything.
     drop(environments);
     assert_clean(&run, test);
 }
 
 #[test]
-fn a_system_that_does_not_start_leaves_nothing() {
+fn failed_start_leaves_nothing() {
     let _host = host();
-    let test = "a_system_that_does_not_start_leaves_nothing";
+    let test = "failed_start_leaves_nothing";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
@@ -372,13 +372,13 @@ fn a_system_that_does_not_start_leaves_nothing() {
         destroy: Vec::new(),
     };
     let factory = EnvironmentFactory::open(options).unwrap();
-    // A runtime that fails while the network is there already.
+    // This runtime fails after the network is set up.
     let fails = spec("oci:/bin/false", "bridge", "shared", "none", "own");
     let mut environment = factory.environment(&fails).unwrap();
     let error = environment.start(&launch()).unwrap_err().to_string();
     assert!(error.contains("/bin/false") && error.contains("failed"), "{error}");
     if tare_host::exec::find("runc").is_some() {
-        // It is not static and the root is empty: only its log can tell.
+        // The program is not static and the root is empty: only its log names the cause.
         let spec = spec("oci:runc", "host", "shared", "none", "own");
         let mut environment = factory.environment(&spec).unwrap();
         environment.start(&launch()).unwrap();
@@ -399,9 +399,9 @@ fn a_system_that_does_not_start_leaves_nothing() {
 }
 
 #[test]
-fn what_a_killed_harness_leaves_is_cleaned() {
+fn clean_removes_leftovers_of_killed_harness() {
     let _host = host();
-    let test = "what_a_killed_harness_leaves_is_cleaned";
+    let test = "clean_removes_leftovers_of_killed_harness";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
@@ -420,7 +420,7 @@ fn what_a_killed_harness_leaves_is_cleaned() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(harness.stdout.take().unwrap()).lines();
-        // So many steps, then some ms into the next one.
+        // Kills the harness some ms after a number of steps.
         for _ in 0..point % 5 + point / 10 * 7 {
             lines.next();
         }

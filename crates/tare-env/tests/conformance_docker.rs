@@ -1,7 +1,7 @@
-//! The environments of container engines, where one answers: start, layers in force, a client that
-//! gets through, freezing, accounts, and nothing left behind.
+//! The environments of container engines, if one answers: start, layers in force, a client that
+//! connects, freezing, CPU times, and nothing left behind.
 //!
-//! The system in the container is this very test program: `inside` serves in it.
+//! The system in the container is this test program: `inside` serves in it.
 #![expect(clippy::print_stderr, reason = "how long things take")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
@@ -46,12 +46,12 @@ fn inside() {
     }
 }
 
-/// Says what is seen inside a sandbox; does nothing when it is run as a test.
+/// Prints what is seen inside a sandbox; does nothing when it is run as a test.
 #[test]
 fn facts() {
     if std::env::args().nth(1).as_deref() == Some(tare_env::runtime::gvisor::inside::COMMAND) {
         let text = serde_json::to_string(&tare_env::runtime::gvisor::SandboxView::read()).unwrap();
-        // On lines of its own, and past what captures the output of tests.
+        // The test harness captures `println!`, so this writes to stdout directly.
         writeln!(std::io::stdout(), "\n{text}").unwrap();
     }
 }
@@ -61,7 +61,7 @@ fn launch() -> Launch {
     Launch { arguments: words.map(str::to_owned).to_vec(), ..Launch::default() }
 }
 
-/// A site in a scratch state directory. Closing it, also by unwinding, removes everything.
+/// A factory in a temporary state directory. Dropping it, also by unwinding, removes everything.
 struct Scratch {
     factory: EnvironmentFactory,
     folder: PathBuf,
@@ -110,8 +110,8 @@ fn spec(runtime: &str, network: &str, cpu: &str, security: &str) -> EnvironmentS
         .build()
 }
 
-/// One line to the system and back, from where the client stands.
-fn ask(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<String> {
+/// Sends one line to the system from the client's namespace and returns the answer.
+fn echo(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<String> {
     let once = || {
         let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
         stream.set_read_timeout(Some(Duration::from_secs(5)))?;
@@ -122,7 +122,7 @@ fn ask(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<Str
             _ => Ok(line),
         }
     };
-    // A userland proxy takes connections before the system does, and resets them.
+    // A userland proxy accepts connections before the system does, and resets them.
     let ask = || {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
@@ -143,7 +143,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let begin = Instant::now();
     let endpoint = environment.start(&launch()).unwrap();
     let created = begin.elapsed();
-    let answer = ask(factory, endpoint.address);
+    let answer = echo(factory, endpoint.address);
     assert_eq!(answer.unwrap(), "hello\n", "{name}: {}", environment.log_tail());
     eprintln!("{name}: created {created:?}, answers {:?}", begin.elapsed());
 
@@ -162,7 +162,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     }
 
     let before = environment.usage().unwrap();
-    ask(factory, endpoint.address).unwrap();
+    echo(factory, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
     if spec.network.has_proxy() {
@@ -181,7 +181,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let most = if spec.runtime.as_str().contains("runsc") { 10_000_000 } else { 0 };
     assert!(ran <= most, "{name}: it runs while frozen, {ran} ns");
     environment.thaw().unwrap();
-    assert_eq!(ask(factory, endpoint.address).unwrap(), "hello\n", "{name}");
+    assert_eq!(echo(factory, endpoint.address).unwrap(), "hello\n", "{name}");
 
     assert!(environment.config().unwrap().contains("\"HostConfig\""));
     environment.freeze().unwrap();
@@ -191,10 +191,10 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     environment.stop().unwrap();
     assert!(environment.usage().is_err(), "{name} is stopped");
     let again = environment.start(&launch()).unwrap();
-    assert_eq!(ask(factory, again.address).unwrap(), "hello\n", "{name}, again");
+    assert_eq!(echo(factory, again.address).unwrap(), "hello\n", "{name}, again");
 }
 
-/// Whether an engine answers. The test is reported as skipped if not.
+/// Returns whether an engine answers. If not, the test is reported as skipped.
 fn answers(test: &str, runtime: &str) -> bool {
     let missing = runtime::check(&spec(runtime, "bridge", "shared", "default")).err();
     let missing = missing.map(|error| match error.downcast_ref::<Unavailable>() {
@@ -226,8 +226,8 @@ fn docker_conforms() {
 }
 
 #[test]
-fn docker_passes_a_runtime_through() {
-    let test = "docker_passes_a_runtime_through";
+fn docker_uses_configured_runtime() {
+    let test = "docker_uses_configured_runtime";
     for runtime in ["docker:runc", "docker:crun"] {
         if answers(test, runtime) {
             let scratch = Scratch::open(&runtime.replace(':', "-"));
@@ -242,8 +242,8 @@ fn docker_passes_a_runtime_through() {
 }
 
 #[test]
-fn docker_passes_gvisor_through_and_its_options_are_read_back() {
-    let test = "docker_passes_gvisor_through_and_its_options_are_read_back";
+fn docker_runs_gvisor_with_options() {
+    let test = "docker_runs_gvisor_with_options";
     if !answers(test, "docker:runsc") {
         return;
     }
@@ -257,7 +257,7 @@ fn docker_passes_gvisor_through_and_its_options_are_read_back() {
     if answers(test, ptrace.runtime.as_str()) {
         conforms(&scratch.factory, &ptrace);
     }
-    // What the engine's runtime was not configured for is not in force.
+    // Options that the engine's runtime is not configured for are not in force.
     let other = EnvironmentSpec { runtime: "docker:runsc".into(), ..ptrace };
     let mut environment = scratch.factory.environment(&other).unwrap();
     environment.start(&launch()).unwrap();
@@ -280,8 +280,8 @@ fn podman_conforms() {
 }
 
 #[test]
-fn what_an_engine_cannot_do_is_refused() {
-    let test = "what_an_engine_cannot_do_is_refused";
+fn refuses_unsupported_options() {
+    let test = "refuses_unsupported_options";
     if !answers(test, "docker") {
         return;
     }
@@ -291,7 +291,7 @@ fn what_an_engine_cannot_do_is_refused() {
     none.limits.memory_bytes = None;
     let error = scratch.factory.environment(&none).err().unwrap().to_string();
     assert!(error.contains("cgroup = \"own\""), "{error}");
-    // A system that ends at once is reported with its words, by the start or soon after.
+    // A system that ends at once is reported with its output, by the start or soon after.
     let mut short = scratch.factory.environment(&spec("docker", "host", "shared", "none")).unwrap();
     let error =
         short.start(&Launch { arguments: vec!["--no-such-flag".into()], ..Launch::default() });
@@ -332,7 +332,7 @@ fn harness() {
     }
 }
 
-/// What an engine has that bears Tare's name, by its API.
+/// Returns the engine's containers and images with Tare's name, from its API.
 fn left_in_engine(variable: &str, usual: &str) -> Vec<String> {
     let socket = std::env::var(variable).unwrap_or_else(|_| usual.into());
     let mut found = Vec::new();
@@ -365,7 +365,7 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(harness.stderr.take().unwrap()).lines();
-        // So many steps, then some time into the next one.
+        // Kills the harness some ms after a number of steps.
         for _ in 0..=point % 5 {
             lines.next();
         }
@@ -378,7 +378,7 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
         }
-        // An engine goes on for a moment with what it was asked for by the dead.
+        // An engine may still complete a request of the killed harness.
         std::thread::sleep(Duration::from_millis(500));
         assert_eq!(left_in_engine(variable, usual), before, "point {point}");
         let left = clean::leftovers(&state);
@@ -389,13 +389,13 @@ fn killed_harness_is_cleaned(test: &str, runtime: &str, variable: &str, usual: &
 }
 
 #[test]
-fn what_a_killed_harness_leaves_in_docker_is_cleaned() {
-    let test = "what_a_killed_harness_leaves_in_docker_is_cleaned";
+fn clean_removes_leftovers_in_docker() {
+    let test = "clean_removes_leftovers_in_docker";
     killed_harness_is_cleaned(test, "docker", "DOCKER_HOST", "/var/run/docker.sock");
 }
 
 #[test]
-fn what_a_killed_harness_leaves_in_podman_is_cleaned() {
-    let test = "what_a_killed_harness_leaves_in_podman_is_cleaned";
+fn clean_removes_leftovers_in_podman() {
+    let test = "clean_removes_leftovers_in_podman";
     killed_harness_is_cleaned(test, "podman", "CONTAINER_HOST", "/run/podman/podman.sock");
 }

@@ -1,7 +1,7 @@
-//! The suite for virtual machines: a guest boots, answers over TCP from the client's namespace,
-//! every layer is in force, its account grows under load, freezing stops it, and nothing is left
-//! afterwards, also when the harness is killed. Under TCG everything works that works under KVM,
-//! only slowly, so the guests here are few and small. Guests of user-mode Linux live the same life.
+//! The suite for virtual machines. A guest boots, answers over TCP from the client's namespace,
+//! every layer is in force, its CPU time grows under load, freezing stops it, and nothing is left
+//! afterwards, even if the harness is killed. Guests run under TCG, which does the same as KVM but
+//! slowly, so they are few and small. Guests of user-mode Linux pass the same checks.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -25,7 +25,7 @@ use tare_std::cpus::CpuSet;
 use tare_testkit::host_state::left_of_run;
 use tare_testkit::{EnvironmentBuilder, Need, Reason, skip};
 
-/// Whether a guest of this kind cannot be had. If so, the test is reported as skipped.
+/// Returns whether a guest of this kind cannot run here. The test is then reported as skipped.
 fn skipped(test: &str, runtime: &str) -> bool {
     tare_testkit::skipped(test, &[Need::Root, Need::Program("nft")])
         || skipped_runtime(test, runtime)
@@ -50,7 +50,7 @@ fn launch() -> Launch {
     Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() }
 }
 
-/// The layers and what a guest gets of them; the accelerator is TCG unless said otherwise.
+/// Returns an environment with a QEMU guest. The accelerator is TCG unless `vm` sets another.
 fn spec(
     network: &str,
     cpu: &str,
@@ -76,7 +76,8 @@ fn spec(
         .build()
 }
 
-/// The same of a guest of user-mode Linux, which has no accelerator to choose and no filter.
+/// Returns an environment with a guest of user-mode Linux, which has no accelerator option and no
+/// filter.
 fn uml(network: &str, cpu: &str, cgroup: &str, vm: &[(&str, &str)]) -> EnvironmentSpec {
     let mut spec = spec(network, cpu, "none", cgroup, vm);
     spec.name = format!("user-mode {}", spec.name);
@@ -85,15 +86,15 @@ fn uml(network: &str, cpu: &str, cgroup: &str, vm: &[(&str, &str)]) -> Environme
     spec
 }
 
-/// Nothing of a run is left: no namespace, link, mount, cgroup or process.
+/// Asserts that nothing of a run is left: no namespace, link, mount, cgroup or process.
 fn assert_clean(run: &str, what: &str) {
     let mut left = left_of_run(run);
     left.extend(left_of_kernels());
-    assert!(left.is_empty(), "{what}: the host is not as it was: {left:#?}");
+    assert!(left.is_empty(), "{what}: left on the host: {left:#?}");
 }
 
-/// Address spaces of a user-mode kernel that outlived it. They carry no mark of a run, but are no
-/// longer children of a kernel, nor the kernel that is a shell's.
+/// Returns processes of a user-mode kernel that outlived it. They have no mark of a run. Their
+/// parent is neither a kernel nor a shell, whose child is a running kernel.
 fn left_of_kernels() -> Vec<String> {
     let name = |pid: u32| tare_host::process::name(pid).unwrap_or_default();
     let uml = |pid: &u32| {
@@ -105,14 +106,14 @@ fn left_of_kernels() -> Vec<String> {
     all.map(|pid| format!("process {pid} of a user-mode kernel")).collect()
 }
 
-/// Dials from the client's namespace until the system answers.
+/// Connects from the client's namespace until the system answers.
 fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> TcpStream {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let stream = netns::within(client, || TcpStream::connect(address)).unwrap();
         if let Ok(mut stream) = stream {
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
-            if ask(&mut stream) {
+            if echo(&mut stream) {
                 return stream;
             }
         }
@@ -123,13 +124,13 @@ fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> Tc
     }
 }
 
-fn ask(stream: &mut TcpStream) -> bool {
+fn echo(stream: &mut TcpStream) -> bool {
     let mut answer = [0; 4];
     stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
 }
 
-/// The life of one guest. Returns what was read back of its accelerator.
-fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
+/// Runs one guest from start to stop and checks each step. Returns the read-back of its accelerator.
+fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     let name = &spec.name;
     let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
@@ -152,14 +153,14 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
         assert!(found(layer).is_some(), "{name}: {layer} is not read");
     }
     let data = endpoint.data.unwrap();
-    assert!(data.join("seen").exists(), "{name}: what the system wrote is not shown");
+    assert!(data.join("seen").exists(), "{name}: the system's file is not visible");
     let user_mode = spec.runtime == "vm:uml";
     let program = if user_mode { "linux.uml" } else { "qemu-system" };
     assert!(environment.config().unwrap().contains(program), "{name}");
 
     let before = environment.usage().unwrap();
     while environment.usage().unwrap().system_cpu_ns < before.system_cpu_ns + 20_000_000 {
-        assert!(ask(&mut stream), "{name}: no answer under load");
+        assert!(echo(&mut stream), "{name}: no answer under load");
     }
     let after = environment.usage().unwrap();
     assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
@@ -176,7 +177,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
     let mut answer = [0; 4];
     assert!(stream.read(&mut answer).is_err(), "{name}: it answers while it is frozen");
-    // A vCPU's thread has still to come to its place of rest, and its account is a tick behind.
+    // A vCPU's thread takes a moment to stop, and its CPU time is a tick behind.
     let crept = environment.usage().unwrap().system_cpu_ns - frozen;
     assert!(crept < 10_000_000, "{name}: it ran for {crept} ns while frozen");
     environment.thaw().unwrap();
@@ -189,7 +190,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     let stopped = begin.elapsed();
     environment.stop().unwrap();
     assert!(!data.exists(), "{name}: its data is left");
-    assert!(environment.log_tail().contains("listening"), "{name}: its last words are lost");
+    assert!(environment.log_tail().contains("listening"), "{name}: its log is lost");
     eprintln!(
         "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
     );
@@ -197,17 +198,17 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
 }
 
 #[test]
-fn guests_live_and_leave_nothing() {
+fn qemu_guests_conform() {
     let _guest = own_guest();
-    let test = "guests_live_and_leave_nothing";
+    let test = "qemu_guests_conform";
     if skipped(test, "vm:qemu") {
         return;
     }
     let state = State::new("vm-live");
     let factory = open(&state, program());
-    let found = live(&factory, &spec("bridge", "pinned", "default", "own", &[]));
+    let found = check_guest(&factory, &spec("bridge", "pinned", "default", "own", &[]));
     assert!(found.starts_with("tcg: asked for"), "{found}");
-    // KVM is tried where it is, and the outcome kept.
+    // `auto` tries KVM if the host has it, and records the outcome.
     let other = [
         ("accelerator", "auto"),
         ("vcpus", "2"),
@@ -217,21 +218,21 @@ fn guests_live_and_leave_nothing() {
     ];
     let mut proxied = spec("bridge+proxy", "shared", "none", "none", &other);
     proxied.storage.kind = "virtio-scsi".into();
-    let found = live(&factory, &proxied);
+    let found = check_guest(&factory, &proxied);
     assert!(found.starts_with("kvm: ") || found.starts_with("tcg: KVM does not serve"), "{found}");
     // The container's filter is read back inside, the monitor's outside.
     for runtime in ["runc", "crun"] {
         match tare_host::exec::find(runtime) {
             Some(_) => {
                 let inside = [("container", runtime)];
-                drop(live(&factory, &spec("bridge", "shared", "default", "own", &inside)));
+                drop(check_guest(&factory, &spec("bridge", "shared", "default", "own", &inside)));
             }
             None => skip(test, Reason::not_installed(runtime)),
         }
     }
     let mut shared = spec("bridge", "quota=1.5", "none", "own", &[]);
     shared.storage.kind = "9p".into();
-    live(&factory, &shared);
+    check_guest(&factory, &shared);
     shared.storage.kind = "virtiofs".into();
     shared.name += " virtiofs";
     shared.cpu = "shared".parse().unwrap();
@@ -240,7 +241,7 @@ fn guests_live_and_leave_nothing() {
         .iter()
         .any(|p| p.exists())
     {
-        true => drop(live(&factory, &shared)),
+        true => drop(check_guest(&factory, &shared)),
         false => skip(test, Reason::not_installed("virtiofsd")),
     }
     assert!(factory.close().is_empty());
@@ -249,14 +250,14 @@ fn guests_live_and_leave_nothing() {
 }
 
 #[test]
-fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
+fn failed_boot_is_reported() {
     let _guest = own_guest();
-    let test = "a_guest_that_does_not_come_up_says_why_and_leaves_nothing";
+    let test = "failed_boot_is_reported";
     if skipped(test, "vm:qemu") {
         return;
     }
     let state = State::new("vm-fails");
-    // A program that is no guest: the kernel panics, and the machine ends with it.
+    // The first process exits: the kernel panics, and the machine stops.
     let factory = open(&state, "/bin/true".into());
     let mut environment =
         factory.environment(&spec("bridge", "shared", "none", "own", &[])).unwrap();
@@ -277,21 +278,21 @@ fn a_guest_that_does_not_come_up_says_why_and_leaves_nothing() {
 }
 
 #[test]
-fn guests_of_user_mode_linux_live_and_leave_nothing() {
+fn user_mode_guests_conform() {
     let _host = host();
-    let test = "guests_of_user_mode_linux_live_and_leave_nothing";
+    let test = "user_mode_guests_conform";
     if skipped(test, "vm:uml") {
         return;
     }
     let state = State::new("uml-live");
     let factory = open(&state, program());
-    let found = live(&factory, &uml("bridge", "pinned", "own", &[]));
+    let found = check_guest(&factory, &uml("bridge", "pinned", "own", &[]));
     assert!(found.starts_with("uml: "), "{found}");
-    // Without a cgroup it is stopped by signals.
-    live(&factory, &uml("bridge+proxy", "shared", "none", &[("cache", "writethrough")]));
+    // Without a cgroup, signals freeze it.
+    check_guest(&factory, &uml("bridge+proxy", "shared", "none", &[("cache", "writethrough")]));
     let mut shared = uml("bridge", "quota=1.5", "own", &[]);
     shared.storage.kind = "hostfs".into();
-    live(&factory, &shared);
+    check_guest(&factory, &shared);
     let refused = factory.environment(&uml("bridge", "shared", "own", &[("vcpus", "2")])).err();
     assert!(refused.unwrap().to_string().contains("one CPU"));
     assert!(factory.close().is_empty());
@@ -300,14 +301,14 @@ fn guests_of_user_mode_linux_live_and_leave_nothing() {
 }
 
 #[test]
-fn a_user_mode_kernel_that_panics_ends_alone_and_says_why() {
+fn user_mode_panic_is_reported() {
     let _host = host();
-    let test = "a_user_mode_kernel_that_panics_ends_alone_and_says_why";
+    let test = "user_mode_panic_is_reported";
     if skipped(test, "vm:uml") {
         return;
     }
     let state = State::new("uml-fails");
-    // It sends a signal to its whole process group, which must not be ours.
+    // The kernel signals its whole process group, which must not be the test's.
     let factory = open(&state, "/bin/true".into());
     let mut environment = factory.environment(&uml("bridge", "shared", "own", &[])).unwrap();
     let error = environment.start(&launch()).unwrap_err();
@@ -320,18 +321,18 @@ fn a_user_mode_kernel_that_panics_ends_alone_and_says_why() {
 }
 
 #[test]
-fn what_a_killed_harness_leaves_of_user_mode_kernels_is_cleaned() {
+fn clean_removes_killed_user_mode_guests() {
     let _host = host();
-    let test = "what_a_killed_harness_leaves_of_user_mode_kernels_is_cleaned";
+    let test = "clean_removes_killed_user_mode_guests";
     if !skipped(test, "vm:uml") {
         killed("vm:uml", "uml-killed", test);
     }
 }
 
 #[test]
-fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
+fn clean_removes_killed_qemu_guests() {
     let _guest = own_guest();
-    let test = "what_a_killed_harness_leaves_of_guests_is_cleaned";
+    let test = "clean_removes_killed_qemu_guests";
     if !skipped(test, "vm:qemu") {
         killed("vm:qemu", "vm-killed", test);
     }
@@ -339,7 +340,7 @@ fn what_a_killed_harness_leaves_of_guests_is_cleaned() {
 
 fn killed(runtime: &str, state: &str, test: &str) {
     let state = State::new(state);
-    // While the guest boots, and when it is up and frozen.
+    // The harness is killed while the guest boots, and when the guest is frozen.
     let booting = Duration::from_secs(if runtime == "vm:uml" { 1 } else { 2 });
     for (lines, then) in [(1, booting), (2, Duration::ZERO)] {
         let mut harness = Command::new(program())
@@ -349,9 +350,9 @@ fn killed(runtime: &str, state: &str, test: &str) {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let mut said = BufReader::new(harness.stdout.take().unwrap()).lines();
+        let mut output = BufReader::new(harness.stdout.take().unwrap()).lines();
         for _ in 0..lines {
-            said.next();
+            output.next();
         }
         thread::sleep(then);
         harness.kill().unwrap();
@@ -359,7 +360,7 @@ fn killed(runtime: &str, state: &str, test: &str) {
         let begin = Instant::now();
         let report = clean::clean(&state.0, tare_env::undo::KINDS).unwrap();
         let elapsed = begin.elapsed();
-        // A user-mode kernel is tried by a boot first, which has a journal of its own.
+        // The check of a user-mode kernel boots it once, with a separate journal.
         assert!(!report.runs.is_empty(), "the kill hit nothing");
         for (run, outcome) in &report.runs {
             assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");

@@ -1,5 +1,5 @@
-//! A guest whose root is the host's: commands run in it with what they print and how they end, what
-//! is handed back is on the host, nothing else is, and nothing is left, also when the harness is
+//! A guest whose root is the host's. Commands run in it and return their output and status. Only
+//! files in the hand-back directory reach the host, and nothing is left, even if the harness is
 //! killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
@@ -20,24 +20,24 @@ fn shell(script: &str) -> Command {
 }
 
 #[test]
-fn commands_of_the_host_run_in_a_guest() {
-    if !skipped_inside_of("commands_of_the_host_run_in_a_guest", "vm:qemu") {
+fn commands_run_in_qemu_guest() {
+    if !skipped_inside_of("commands_run_in_qemu_guest", "vm:qemu") {
         let guest = "vm:qemu,memory=768M,raw=64M,nvme=64M,accelerator=tcg";
-        live(guest, &["/dev/vdb", "/dev/nvme0n1"], "tcg", "nft add table inet tare-t");
+        check_guest(guest, &["/dev/vdb", "/dev/nvme0n1"], "tcg", "nft add table inet tare-t");
     }
 }
 
 #[test]
-fn commands_of_the_host_run_under_a_user_mode_kernel() {
-    if !skipped_inside_of("commands_of_the_host_run_under_a_user_mode_kernel", "vm:uml") {
+fn commands_run_in_user_mode_guest() {
+    if !skipped_inside_of("commands_run_in_user_mode_guest", "vm:uml") {
         // Its kernel has no nftables for IP.
-        live("vm:uml,memory=768M,raw=64M", &["/dev/ubdb"], "uml", "modprobe f2fs");
+        check_guest("vm:uml,memory=768M,raw=64M", &["/dev/ubdb"], "uml", "modprobe f2fs");
     }
 }
 
-/// The life of one guest. `disks` are those that may be written over, and `can` is what its kernel
-/// can.
-fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
+/// Runs commands in one guest. `disks` may be overwritten, and `can` is a command that the guest's
+/// kernel supports.
+fn check_guest(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     let _guest = own_guest();
     let state = State::new(&format!("inside-{accelerator}"));
     let began = Instant::now();
@@ -45,7 +45,7 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
         .unwrap_or_else(|error| panic!("{}", error_line(&error)));
     eprintln!("up after {:.1?}: {}, {}", began.elapsed(), guest.kernel(), guest.accelerator());
 
-    // Its own kernel, the host's files, and what the two streams and the end are.
+    // The guest has its own kernel and the host's files, and returns both streams and the status.
     let (status, out, err) =
         guest.output(&shell("uname -r; echo no >&2; exit 3").variable("A", "b")).unwrap();
     assert_eq!((status, err.as_str()), (Status::Code(3), "no\n"));
@@ -57,7 +57,7 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     assert_eq!(status, Status::Code(0));
     assert_eq!(out.trim(), std::env::current_dir().unwrap().to_string_lossy());
 
-    // An order may be as long as it likes, and others come after it.
+    // A command may be long, and others follow it.
     let long = "x".repeat(100_000);
     for _ in 0..2 {
         let (status, out, _) =
@@ -65,7 +65,7 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
         assert_eq!((status, out.as_str()), (Status::Code(0), "100000\n"));
     }
 
-    // What the host's kernel lacks is there, loaded when it is asked for.
+    // Modules that the host's kernel may lack are loaded on demand.
     let script = "set -ex
         for disk in $DISKS; do
             dd if=/dev/zero of=$disk bs=1M count=1 oflag=direct 2>&1
@@ -83,7 +83,7 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
         assert!(out.contains(*part), "no {part}: {out}");
     }
 
-    // The root is the host's to read alone; what is handed back is there.
+    // The host's root is read-only for the guest; files in the hand-back directory reach the host.
     let identity = state.0.join("never");
     let script = format!(
         "mkdir -p {0} && echo x > {1} && echo kept > /run/tare/hand-back/kept",
@@ -94,10 +94,10 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     assert!(!identity.exists());
     assert_eq!(fs::read_to_string(guest.hand_back().join("kept")).unwrap(), "kept\n");
 
-    // A command that is told to stop gets a signal and is waited for.
+    // A stopped command gets a signal, and its end is awaited.
     let stop = AtomicBool::new(false);
     let (mut out, mut err) = (Vec::new(), Vec::new());
-    let script = "trap 'echo told; exit 7' INT; echo up; while :; do sleep 1; done";
+    let script = "trap 'echo stopped; exit 7' INT; echo up; while :; do sleep 1; done";
     let status = thread::scope(|scope| {
         scope.spawn(|| {
             thread::sleep(Duration::from_secs(3));
@@ -105,9 +105,9 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
         });
         guest.run(&shell(script), &mut out, &mut err, &stop).unwrap()
     });
-    assert_eq!((status, out), (Status::Code(7), b"up\ntold\n".to_vec()));
+    assert_eq!((status, out), (Status::Code(7), b"up\nstopped\n".to_vec()));
 
-    // What other processes are told of is what the program learns of where it runs.
+    // The hostname identifies the guest.
     let (_, out, _) = guest.output(&shell("cat /proc/sys/kernel/hostname; id -u")).unwrap();
     assert_eq!(out, "tare-guest\n0\n");
 
@@ -116,7 +116,7 @@ fn live(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     let slow = guest.output(&shell("sleep 1000").limit(Duration::from_secs(1))).unwrap_err();
     assert!(matches!(slow, InsideError::TimedOut { .. }), "{slow}");
 
-    // A guest that dies is no hang.
+    // A guest that dies is an error and does not hang.
     let script = "echo o > /proc/sysrq-trigger; sleep 1000";
     let gone = guest.output(&shell(script)).unwrap_err();
     assert!(matches!(gone, InsideError::Gone { .. }), "{gone}");

@@ -1,5 +1,5 @@
-//! Environments of several instances: each has an address and a share of its own, they find each
-//! other, and are accounted for, frozen and ended together; nothing is left of any of them.
+//! Environments of several instances. Each has its own address and share of the limits. They reach
+//! each other, are measured, frozen and stopped together, and leave nothing.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 mod common;
@@ -34,7 +34,7 @@ fn launch() -> Launch {
 }
 
 /// Sends four bytes and reads them back, from a network namespace.
-fn ask(namespace: &Path, address: SocketAddr) -> bool {
+fn echo(namespace: &Path, address: SocketAddr) -> bool {
     let connect = || TcpStream::connect_timeout(&address, Duration::from_secs(2));
     let Ok(mut stream) = netns::within(namespace, connect).unwrap() else { return false };
     stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
@@ -44,13 +44,13 @@ fn ask(namespace: &Path, address: SocketAddr) -> bool {
 
 fn until_answered(namespace: &Path, address: SocketAddr, what: &str) {
     let deadline = Instant::now() + Duration::from_secs(10);
-    while !ask(namespace, address) {
+    while !echo(namespace, address) {
         assert!(Instant::now() < deadline, "{what}: no answer at {address}");
         thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// Namespaces, links and cgroups of a run.
+/// Returns the namespaces, links and cgroups of a run.
 fn traces(run: &str) -> BTreeSet<PathBuf> {
     let mut traces = BTreeSet::new();
     for place in ["/run/netns", "/sys/class/net", "/sys/fs/cgroup", "/sys/fs/cgroup/cpu"] {
@@ -60,7 +60,7 @@ fn traces(run: &str) -> BTreeSet<PathBuf> {
     traces
 }
 
-fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let (name, client) = (&spec.name, factory.client_namespace());
     let mut environment = factory.environment_of(spec, 2).unwrap();
     let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
@@ -74,7 +74,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
         assert!(at.data.as_ref().unwrap().join("seen").exists(), "{name}: not its own data");
     }
     if spec.network != Network::Host {
-        // From the namespace of the second to the first, without the router's translation.
+        // Each instance reaches both addresses behind the bridge, without the router's NAT.
         let inside = traces(factory.run()).into_iter().filter(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             path.starts_with("/run/netns") && name.contains("-s")
@@ -84,7 +84,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
         for from in &inside {
             for last in [2, 3] {
                 let address = SocketAddr::from(([198, 19, 255, last], first.address.port()));
-                assert!(ask(from, address), "{name}: {from:?} does not reach {address}");
+                assert!(echo(from, address), "{name}: {from:?} does not reach {address}");
             }
         }
     }
@@ -92,16 +92,16 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let layers = environment.read_back().unwrap();
     assert!(layers.iter().all(|layer| layer.in_force), "{name}: {layers:?}");
     let memory = layers.iter().find(|layer| layer.layer == "limits.memory").unwrap();
-    assert_eq!(memory.wanted, (256 << 20).to_string(), "{name}: the limit is divided");
+    assert_eq!(memory.wanted, (256 << 20).to_string(), "{name}: the limit is not divided");
     let processes = environment.processes().system;
     assert!(processes.len() >= 2, "{name}: {processes:?}");
 
     let before = environment.usage().unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     for at in &endpoints {
-        let begun = environment.usage().unwrap().system_cpu_ns;
-        while environment.usage().unwrap().system_cpu_ns < begun + 2_000_000 {
-            assert!(ask(client, at.address) && Instant::now() < deadline, "{name}: no load");
+        let start = environment.usage().unwrap().system_cpu_ns;
+        while environment.usage().unwrap().system_cpu_ns < start + 2_000_000 {
+            assert!(echo(client, at.address) && Instant::now() < deadline, "{name}: no load");
         }
     }
     let after = environment.usage().unwrap();
@@ -111,7 +111,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     }
 
     environment.freeze().unwrap();
-    assert!(endpoints.iter().all(|at| !ask(client, at.address)), "{name}: not frozen");
+    assert!(endpoints.iter().all(|at| !echo(client, at.address)), "{name}: not frozen");
     environment.thaw().unwrap();
     endpoints.iter().for_each(|at| until_answered(client, at.address, name));
 
@@ -120,7 +120,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     for at in &endpoints {
         assert!(!at.data.as_ref().unwrap().exists(), "{name}: its data is left");
     }
-    assert!(environment.log_tail().contains("instance 2: "), "{name}: its last words are lost");
+    assert!(environment.log_tail().contains("instance 2: "), "{name}: its log is lost");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn instances_are_one_environment() {
     ];
     for spec in specs {
         if !skipped_spec(&format!("{test} in {}", spec.name), &spec) {
-            live(&factory, &spec);
+            check_environment(&factory, &spec);
         }
     }
     let refused = factory.environment(&spec("process", "host", "shared")).unwrap();

@@ -1,9 +1,9 @@
-//! NVMe over fabrics on the real thing: target and initiator of this kernel, over TCP and over RDMA
-//! in software. What every storage layer has to do (in force, write, sync, read, survive, leave
-//! nothing), and what only a fabric can do: lose its target under load.
+//! NVMe over fabrics with the target and initiator of this kernel, over TCP and soft-RoCE. Tests the
+//! behaviour of every storage layer (in force, write, sync, read, survive, leave nothing), and the
+//! loss of the target under load.
 //!
-//! Where this kernel lacks the modules, the tests run inside a guest of ours: `in_a_guest` starts
-//! them there, and here they are skipped by name.
+//! If this kernel lacks the modules, `in_a_guest` runs the tests inside a guest, and here they are
+//! skipped by name.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -26,15 +26,15 @@ use tare_host::{block, error_line, module};
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch};
 use tare_testkit::{Reason, skip};
 
-/// Until something has happened that has to: guests without hardware help are slow.
+/// The time limit of each wait, long because emulated guests are slow.
 const LIMIT: Duration = Duration::from_secs(120);
 
 const TCP: &[(&str, &str)] =
     &[("size", "64M"), ("queues", "1"), ("depth", "32"), ("options", "noatime")];
 const RDMA: &[(&str, &str)] = &[("transport", "rdma"), ("size", "64M")];
 
-/// Whether this kernel can do it. The test is reported as skipped if not.
-fn can(test: &str, options: &[(&str, &str)]) -> bool {
+/// Returns whether this kernel supports the options. If not, the test is reported as skipped.
+fn is_supported(test: &str, options: &[(&str, &str)]) -> bool {
     !skipped_spec(test, &on_storage("process", "nvme-of", options))
 }
 
@@ -52,7 +52,7 @@ fn in_a_guest() {
     if inside::current_guest().is_some()
         || runtime::check(&on_storage("process", "nvme-of", RDMA)).is_ok()
     {
-        let place = "on this kernel, which has all that it takes".into();
+        let place = "on this kernel, which has all modules".into();
         return skip(test, Reason::RunsElsewhere { place });
     }
     if !skipped_inside(test) {
@@ -60,8 +60,8 @@ fn in_a_guest() {
     }
 }
 
-/// What a storage layer may leave: everything that is named after a run but what the run itself
-/// has.
+/// Returns everything named after a run that a storage layer may leave, without the run's own
+/// objects.
 fn traces(state: &State) -> BTreeSet<String> {
     let runs = ["process", "cgroup", "network namespace"];
     let found = clean::leftovers(&state.0).into_iter().filter(|left| !runs.contains(&left.kind));
@@ -79,8 +79,8 @@ fn start(environment: &mut dyn Environment, words: &[&str]) -> PathBuf {
     endpoint.data.unwrap()
 }
 
-/// Waits for something that the system says.
-fn said(environment: &dyn Environment, words: &str) -> String {
+/// Waits for a line of the system's log and returns it.
+fn wait_for_log(environment: &dyn Environment, words: &str) -> String {
     let deadline = Instant::now() + LIMIT;
     loop {
         let log = environment.log_tail();
@@ -98,13 +98,13 @@ fn storage_in_force(environment: &mut dyn Environment) -> (bool, String) {
     (storage.in_force, storage.found)
 }
 
-/// What `store` writes into its file and syncs.
+/// Returns the content that `store` writes into its file and syncs.
 fn content() -> Vec<u8> {
     (0..1u32 << 18).flat_map(u32::to_le_bytes).collect()
 }
 
-/// The life of one environment: what it says of its storage.
-fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
+/// Runs one environment from start to stop. Returns the read-back of its storage.
+fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
     let data = start(&mut *environment, &["store", "{listen}", "{port}", "{data}", "fill"]);
@@ -123,7 +123,7 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     for line in ["read back: true", "direct: Ok(4096)", "misaligned: Some(22)", "full: Some(28)"] {
         assert!(checks.contains(line), "{line} in {checks}");
     }
-    // What was synced is there after the system's death.
+    // Synced data survives the system's death.
     let pids = environment.processes().system;
     tare_host::process::kill(&pids, LIMIT).unwrap();
     assert!(fs::read(data.join("kept")).unwrap() == content());
@@ -137,16 +137,19 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
 
 fn over(test: &str, options: &[(&str, &str)]) {
     let _host = host();
-    if !can(test, options) {
+    if !is_supported(test, options) {
         return;
     }
     let state = State::new("nvme-of");
     let before = traces(&state);
     let factory = open(&state, Vec::new());
-    let found = live(&factory, &on_storage("process", "nvme-of", options));
+    let found = check_environment(&factory, &on_storage("process", "nvme-of", options));
     assert!(found.contains(" live, nqn."), "{found}");
     // Once more, with what is loaded by now, on another file system.
-    live(&factory, &on_storage("process", "nvme-of", &[options, &[("mkfs", "-b 4096")]].concat()));
+    check_environment(
+        &factory,
+        &on_storage("process", "nvme-of", &[options, &[("mkfs", "-b 4096")]].concat()),
+    );
     assert_eq!(traces(&state), before);
     assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
@@ -168,7 +171,7 @@ fn over_rdma() {
 fn under_runc() {
     let _host = host();
     let spec = on_storage("oci:runc", "nvme-of", TCP);
-    if !can("under_runc", TCP) {
+    if !is_supported("under_runc", TCP) {
         return;
     }
     if skipped_spec("under_runc", &spec) {
@@ -177,7 +180,7 @@ fn under_runc() {
     let state = State::new("nvme-of-runc");
     let before = traces(&state);
     let factory = open(&state, Vec::new());
-    live(&factory, &spec);
+    check_environment(&factory, &spec);
     assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
 }
@@ -187,7 +190,7 @@ fn under_runc() {
 fn without_a_file_system() {
     let _host = host();
     let test = "without_a_file_system";
-    if !can(test, TCP) {
+    if !is_supported(test, TCP) {
         return;
     }
     let state = State::new("nvme-of-bare");
@@ -196,7 +199,7 @@ fn without_a_file_system() {
     let bare = [("filesystem", "none"), ("size", "64M")];
     let mut environment = factory.environment(&on_storage("process", "nvme-of", &bare)).unwrap();
     let data = start(&mut *environment, &["device", "{listen}", "{port}", "{data}"]);
-    said(&*environment, "listening");
+    wait_for_log(&*environment, "listening");
     let checks = fs::read_to_string(data.join("checks")).unwrap();
     assert!(checks.contains("device: true\nread back: true\n"), "{checks}");
     let (in_force, found) = storage_in_force(&mut *environment);
@@ -208,12 +211,12 @@ fn without_a_file_system() {
 }
 
 #[test]
-fn what_a_killed_harness_leaves_is_cleaned() {
+fn clean_removes_leftovers_of_killed_harness() {
     let _host = host();
     let state = State::new("nvme-of-killed");
     let before = traces(&state);
     for (options, kind) in [(TCP, "nvme-of,size=64M"), (RDMA, "nvme-of,transport=rdma,size=64M")] {
-        if !can("what_a_killed_harness_leaves_is_cleaned", options) {
+        if !is_supported("clean_removes_leftovers_of_killed_harness", options) {
             continue;
         }
         for point in 0..6u64 {
@@ -238,11 +241,14 @@ fn what_a_killed_harness_leaves_is_cleaned() {
     }
 }
 
-/// Runs a system that syncs, takes the target away and waits for the error: what is left is
-/// nothing.
-fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Silence>) {
+/// Runs a system that syncs, removes its target and waits for the error. Nothing may be left.
+fn check_lost_target(
+    test: &str,
+    options: &[(&str, &str)],
+    remove: impl Fn() -> Option<PacketDrop>,
+) {
     let _host = host();
-    if !can(test, options) {
+    if !is_supported(test, options) {
         return;
     }
     let state = State::new("nvme-of-lost");
@@ -251,12 +257,12 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     let short = [options, &[("ctrl_loss_tmo", "3"), ("keep_alive_tmo", "2")]].concat();
     let mut environment = factory.environment(&on_storage("process", "nvme-of", &short)).unwrap();
     start(&mut *environment, &["sync", "{listen}", "{port}", "{data}"]);
-    said(&*environment, "syncs work");
+    wait_for_log(&*environment, "syncs work");
     let begin = Instant::now();
-    let silence = take_away();
-    let line = said(&*environment, "a sync failed");
+    let packet_drop = remove();
+    let line = wait_for_log(&*environment, "a sync failed");
     eprintln!("{test}: {line} after {:.1?}", begin.elapsed());
-    // EIO: the device, or the file system that has lost its journal.
+    // EIO from the device, or EROFS from a file system that lost its journal.
     assert!(line.contains("Some(5)") || line.contains("Some(30)"), "{line}");
     let (in_force, found) = storage_in_force(&mut *environment);
     assert!(!in_force, "{found}");
@@ -264,13 +270,13 @@ fn lose(test: &str, options: &[(&str, &str)], take_away: impl Fn() -> Option<Sil
     environment.stop().unwrap();
     environment.stop().unwrap();
     eprintln!("{test}: stopped in {:.1?}", begin.elapsed());
-    drop(silence);
+    drop(packet_drop);
     assert!(factory.close().is_empty());
     assert_eq!(traces(&state), before);
 }
 
-/// Removes the one target of the run, under its load.
-fn remove_target() -> Option<Silence> {
+/// Removes the target of the run under load.
+fn remove_target() -> Option<PacketDrop> {
     let target = Target::open().unwrap().unwrap();
     let names = target.names();
     assert_eq!(names.len(), 1, "{names:?}");
@@ -279,26 +285,26 @@ fn remove_target() -> Option<Silence> {
 }
 
 #[test]
-fn a_target_that_goes_away_is_an_error_and_nothing_hangs() {
-    lose("a_target_that_goes_away_is_an_error_and_nothing_hangs", TCP, remove_target);
+fn removed_tcp_target_fails_io() {
+    check_lost_target("removed_tcp_target_fails_io", TCP, remove_target);
 }
 
 #[test]
-fn a_target_over_rdma_that_goes_away_is_an_error_and_nothing_hangs() {
-    let test = "a_target_over_rdma_that_goes_away_is_an_error_and_nothing_hangs";
-    lose(test, RDMA, remove_target);
+fn removed_rdma_target_fails_io() {
+    let test = "removed_rdma_target_fails_io";
+    check_lost_target(test, RDMA, remove_target);
 }
 
-/// Drops every packet of a port, in both directions, until it is dropped itself.
-struct Silence;
+/// An nft rule that drops every packet of a port, in both directions.
+struct PacketDrop;
 
-const SILENT: &str = "tare-test-silence";
+const DROP_TABLE: &str = "tare-test-drop";
 
-impl Silence {
+impl PacketDrop {
     fn of(port: &str) -> Self {
         let rule = "type filter hook input priority 0; tcp dport";
         let table = format!(
-            "table ip {SILENT} {{\nchain c {{\n{rule} {port} drop\ntcp sport {port} drop\n}}\n}}\n"
+            "table ip {DROP_TABLE} {{\nchain c {{\n{rule} {port} drop\ntcp sport {port} drop\n}}\n}}\n"
         );
         let nft = tare_host::exec::Command::new("nft").args(["-f", "-"]).input(table);
         nft.run().unwrap();
@@ -306,33 +312,33 @@ impl Silence {
     }
 }
 
-impl Drop for Silence {
+impl Drop for PacketDrop {
     fn drop(&mut self) {
-        let _ = Command::new("nft").args(["delete", "table", "ip", SILENT]).status();
+        let _ = Command::new("nft").args(["delete", "table", "ip", DROP_TABLE]).status();
     }
 }
 
 #[test]
-fn a_target_that_falls_silent_is_an_error_and_nothing_hangs() {
-    lose("a_target_that_falls_silent_is_an_error_and_nothing_hangs", TCP, || {
+fn silent_target_fails_io() {
+    check_lost_target("silent_target_fails_io", TCP, || {
         let all = nvme::controllers();
         let ours = all.iter().find(|one| one.connection().is_some()).unwrap();
         let address = ours.attribute("address").unwrap();
         let port = address.split(',').find_map(|word| word.strip_prefix("trsvcid=")).unwrap();
-        Some(Silence::of(port))
+        Some(PacketDrop::of(port))
     });
 }
 
-/// A target that is not Tare's, as another host would have one.
-struct ByHand {
+/// A target that Tare did not create, like one on another host.
+struct ExistingTarget {
     target: Target,
     device: PathBuf,
     port: u16,
 }
 
-const BY_HAND: &str = "by-hand";
+const EXISTING: &str = "by-hand";
 
-impl ByHand {
+impl ExistingTarget {
     fn make(folder: &Path) -> Self {
         for name in Transport::Tcp.target_modules() {
             module::load(name).unwrap();
@@ -343,18 +349,18 @@ impl ByHand {
         let address = Ipv4Addr::LOCALHOST;
         let port = TcpListener::bind((address, 0)).unwrap().local_addr().unwrap().port();
         let target = Target::open().unwrap().unwrap();
-        let by_hand = Self { target, device, port };
+        let existing = Self { target, device, port };
         let listen = ListenAddress {
             transport: Transport::Tcp,
             address: address.into(),
-            service: by_hand.port,
+            service: existing.port,
         };
-        by_hand.target.make(BY_HAND, &by_hand.device, listen).unwrap();
-        by_hand
+        existing.target.make(EXISTING, &existing.device, listen).unwrap();
+        existing
     }
 }
 
-/// The file system on a device, for as long as this lives.
+/// A mounted device. Dropping it unmounts.
 struct Mounted(PathBuf);
 
 impl Mounted {
@@ -371,24 +377,24 @@ impl Drop for Mounted {
     }
 }
 
-impl Drop for ByHand {
+impl Drop for ExistingTarget {
     fn drop(&mut self) {
-        let _ = self.target.remove(BY_HAND);
+        let _ = self.target.remove(EXISTING);
         let _ = Command::new("losetup").arg("--detach").arg(&self.device).status();
     }
 }
 
 #[test]
-fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
+fn existing_target_is_kept() {
     let _host = host();
-    let test = "a_target_that_is_there_is_used_once_it_is_given_up_and_stays";
-    if !can(test, TCP) {
+    let test = "existing_target_is_kept";
+    if !is_supported(test, TCP) {
         return;
     }
     let state = State::new("nvme-of-given");
-    let by_hand = ByHand::make(&state.0);
+    let existing = ExistingTarget::make(&state.0);
     let before = traces(&state);
-    let (nqn, port) = (nvme::nqn(BY_HAND), by_hand.port.to_string());
+    let (nqn, port) = (nvme::nqn(EXISTING), existing.port.to_string());
     let options = [("nqn", nqn.as_str()), ("address", "127.0.0.1"), ("port", &port)];
     let spec = on_storage("process", "nvme-of", &options);
     let factory = open(&state, Vec::new());
@@ -397,7 +403,7 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     drop(factory);
 
     let factory = open(&state, vec![nqn.clone().into()]);
-    live(&factory, &spec);
+    check_environment(&factory, &spec);
     let serve = ["serve", "{listen}", "{port}", "{data}"];
     let mut environment = factory.environment(&spec).unwrap();
     start(&mut *environment, &serve);
@@ -407,22 +413,22 @@ fn a_target_that_is_there_is_used_once_it_is_given_up_and_stays() {
     assert!(error.contains("there is a controller of"), "{error}");
     environment.stop().unwrap();
     assert_eq!(traces(&state), before);
-    assert_eq!(by_hand.target.names(), [BY_HAND]);
+    assert_eq!(existing.target.names(), [EXISTING]);
 
-    // What was synced is with the target, which is gone before anything else could be written.
+    // The target is removed right after the sync, and still has the synced data.
     start(&mut *environment, &["store", "{listen}", "{port}", "{data}", "leave"]);
-    said(&*environment, "listening");
-    by_hand.target.remove(BY_HAND).unwrap();
+    wait_for_log(&*environment, "listening");
+    existing.target.remove(EXISTING).unwrap();
     environment.stop().unwrap();
     assert!(factory.close().is_empty());
     assert!(nvme::controllers().is_empty());
     {
-        let mounted = Mounted::of(&by_hand.device, state.0.join("behind"));
+        let mounted = Mounted::of(&existing.device, state.0.join("behind"));
         assert!(fs::read(mounted.0.join("kept")).unwrap() == content());
     }
 
-    // Nobody answers any more: an error that says where, and nothing left.
-    drop(by_hand);
+    // Without the target, the start fails with its address and leaves nothing.
+    drop(existing);
     let factory = open(&state, vec![nqn.clone().into()]);
     let error = factory.environment(&spec).unwrap().start(&words).unwrap_err();
     let error = error_line(error.as_ref());

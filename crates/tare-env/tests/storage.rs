@@ -1,7 +1,7 @@
-//! One suite for every storage layer in every runtime that this machine can run: the layer is in
-//! force, a system writes, syncs and reads a file, direct I/O is what it says, the end of the space
-//! is an error and nothing hangs, what was synced survives the system's death, and nothing is left,
-//! also when the harness is killed.
+//! One suite for every storage layer in every runtime that this machine can run. The layer is in
+//! force, a system writes, syncs and reads a file, direct I/O works, a full device is an error and
+//! does not hang, synced data survives the system's death, and nothing is left, even if the harness
+//! is killed.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
@@ -24,14 +24,14 @@ use tare_host::{block, error_line};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
 use tare_testkit::{Machine, Need, skip, skipped};
 
-/// `EINVAL` and `ENOSPC`, as the kernel numbers them.
+/// `EINVAL` and `ENOSPC` in the output of the test program.
 const EINVAL: &str = "Some(22)";
 const ENOSPC: &str = "Some(28)";
 
 /// Options as a study writes them.
 type Pairs = &'static [(&'static str, &'static str)];
 
-/// Every kind with small options, and whether its space ends soon enough to be filled.
+/// Every kind with small sizes, and whether it is small enough to be filled.
 const LAYERS: &[(&str, Pairs, bool)] = &[
     ("directory", &[], false),
     ("tmpfs", &[("size", "32M")], true),
@@ -55,7 +55,7 @@ fn open(state: &State) -> EnvironmentFactory {
     open_with(state, Vec::new())
 }
 
-/// A site whose user has given up these devices.
+/// Opens a factory that may overwrite these devices.
 fn open_with(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, cores: Vec::new() };
@@ -63,7 +63,7 @@ fn open_with(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
 }
 
-/// Mount points, files behind loop devices, and mappings that bear a test run's name.
+/// Returns mount points, files behind loop devices, and mappings with a test run's name.
 fn traces() -> BTreeSet<String> {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap();
     let mounts = table.lines().filter_map(|line| line.split(' ').nth(4)).map(String::from);
@@ -83,8 +83,8 @@ fn checks(data: &Path, log: impl Fn() -> String) -> String {
     }
 }
 
-/// The life of one environment on one layer.
-fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
+/// Runs one environment on one layer from start to stop and checks each step.
+fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
     let name = &spec.name;
     let mut environment = factory.environment(spec).unwrap();
     let fill = if fill { "fill" } else { "leave" };
@@ -106,8 +106,8 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
 
     assert!(checks.contains("read back: true"), "{name}: {checks}");
     assert!(checks.contains("direct: Ok(4096)"), "{name}: {checks}");
-    // btrfs falls back to the page cache, and memory has nothing to align with. Direct I/O in
-    // gVisor passes its own cache by, and not the host's.
+    // btrfs falls back to the page cache, and tmpfs needs no alignment. Direct I/O in gVisor
+    // bypasses its own cache, but not the host's.
     if spec.runtime.as_str().ends_with("runsc") {
         assert!(checks.contains("misaligned: None"), "{name}: {checks}");
     } else if ["ext4", "xfs"].contains(&&*spec.storage.kind) {
@@ -115,21 +115,21 @@ fn live(factory: &EnvironmentFactory, spec: &EnvironmentSpec, fill: bool) {
     }
     if fill == "fill" {
         let full = format!("full: {ENOSPC}");
-        // A pool that is full fails the write itself, or its sync.
+        // A full pool fails the write or its sync.
         let by_pool = spec.storage.kind.ends_with("-lvm") && checks.contains("full: Some(5)");
         assert!(checks.contains(&full) || by_pool, "{name}: {checks}");
         let mib = checks.split(" after ").nth(1).and_then(|rest| rest.split(' ').next());
         let mib: u64 = mib.unwrap().parse().unwrap();
-        // It is the pool that ends and not the volume, which is larger.
+        // The pool is smaller than its volume and fills first.
         let is_thin = spec.storage.kind.ends_with("-lvm");
         assert!(!is_thin || mib < 64, "{name}: {checks}");
     }
-    // What was synced is there after the system's death.
+    // Synced data survives the system's death.
     let pids = environment.processes().system;
     tare_host::process::kill(&pids, Duration::from_secs(10)).unwrap();
     let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
     if inside::current_guest().is_some() {
-        // What is read comes from the device, and not from what was kept in memory.
+        // Reads must come from the device, not the page cache.
         fs::write("/proc/sys/vm/drop_caches", "3").unwrap();
     }
     if !data.starts_with("/proc") {
@@ -159,20 +159,20 @@ fn run_layers(runtime: &str, layers: &[(&str, Pairs, bool)]) {
     let before = traces();
     let factory = open(&state);
     for (kind, options, fill) in layers {
-        // Which mount program Podman's driver uses is only seen once it runs; then it is read back.
+        // The mount program of Podman's driver is known only once a container runs.
         if runtime == "podman" && options.contains(&("driver", "fuse-overlayfs")) {
             continue;
         }
         let spec = on_storage(runtime, kind, options);
         let made = runtime::check(&spec).and_then(|()| factory.environment(&spec).map(drop));
         if let Err(error) = made {
-            // A kind that the runtime cannot have on any host is refused, which is no skip.
-            if !error_line(error.as_ref()).contains("does not go with runtime") {
+            // A kind that the runtime cannot have on any host is refused; that is no skip.
+            if !error_line(error.as_ref()).contains("cannot have storage") {
                 skip(&format!("storage: {}", spec.name), reason(error.as_ref()));
             }
             continue;
         }
-        live(&factory, &spec, *fill);
+        check_environment(&factory, &spec, *fill);
         assert_eq!(traces(), before, "{}", spec.name);
     }
     assert!(factory.close().is_empty());
@@ -210,9 +210,9 @@ fn podman() {
 }
 
 #[test]
-fn a_raw_device_is_the_systems_data() {
+fn raw_device_works_as_data() {
     let _host = host();
-    let test = "a_raw_device_is_the_systems_data";
+    let test = "raw_device_works_as_data";
     if skipped(test, &[Need::Root]) {
         return;
     }
@@ -245,14 +245,14 @@ fn a_raw_device_is_the_systems_data() {
 }
 
 #[test]
-fn what_a_killed_harness_leaves_is_cleaned() {
+fn clean_removes_leftovers_of_killed_harness() {
     kill_and_clean(&[
         ("process", &["ext4", "tmpfs", "btrfs", "loop-lvm"]),
         ("oci:runc", &["rootfs", "xfs", "f2fs"]),
     ]);
 }
 
-/// A harness that starts environments on these kinds is killed at one point after the other.
+/// Kills a harness that starts environments on these kinds, each time at a later point, and cleans.
 fn kill_and_clean(what: &[(&str, &[&str])]) {
     let _host = host();
     if skipped("what a killed harness leaves is cleaned", &[Need::Root]) {
@@ -266,7 +266,7 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
         if kinds.is_empty() {
             continue;
         }
-        // In a guest everything takes its time.
+        // Guests are slow.
         let points = if inside::current_guest().is_some() { 4 } else { 8 };
         for point in 0..points {
             let mut harness = Command::new(program())
@@ -293,9 +293,9 @@ fn kill_and_clean(what: &[(&str, &[&str])]) {
 }
 
 #[test]
-fn a_device_that_was_not_given_up_is_refused() {
+fn refuses_unnamed_device() {
     let _host = host();
-    let test = "a_device_that_was_not_given_up_is_refused";
+    let test = "refuses_unnamed_device";
     if skipped(test, &[Need::Root]) {
         return;
     }
@@ -311,7 +311,7 @@ fn a_device_that_was_not_given_up_is_refused() {
     assert!(error.contains("--destroy-data-on"), "{error}");
 }
 
-/// A block device of the test's own, detached also on failure.
+/// A loop device of the test. Dropping it detaches the device.
 struct Disk(PathBuf);
 
 impl Disk {
@@ -329,9 +329,9 @@ impl Drop for Disk {
 }
 
 #[test]
-fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
+fn named_device_is_used_unless_mounted() {
     let _host = host();
-    let test = "a_device_that_was_given_up_is_taken_unless_it_is_in_use";
+    let test = "named_device_is_used_unless_mounted";
     if skipped(test, &[Need::Root]) {
         return;
     }
@@ -342,7 +342,7 @@ fn a_device_that_was_given_up_is_taken_unless_it_is_in_use() {
     let device = disk.0.to_string_lossy().into_owned();
     let pairs = [("device", device.as_str())];
     let spec = on_storage("process", "ext4", &pairs);
-    live(&factory, &spec, true);
+    check_environment(&factory, &spec, true);
     assert_eq!(traces(), before);
 
     let words = ["serve", "{listen}", "{port}", "{data}"];

@@ -220,5 +220,5 @@ fn paths_without_a_block_device_are_refused() {
     check("/dev/shm", "tmpfs, which is memory");
     check("/proc", "no block device below it");
     check("/dev/null", "not a directory, regular file or block device");
-    check("nowhere", "cannot look at nowhere");
+    check("nowhere", "cannot read nowhere");
 }

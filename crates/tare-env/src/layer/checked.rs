@@ -16,7 +16,7 @@ pub struct Layers {
     pub memory_bytes: Option<u64>,
 }
 
-/// Why the layers of an environment make no sense.
+/// Why the layers of an environment exclude each other or are unknown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LayerError {
     #[error("environment {environment:?}: unknown group of knobs {group:?}; use one of {known}")]
@@ -29,27 +29,27 @@ pub enum LayerError {
     )]
     InjectRuntime { environment: String, value: Inject, runtime: String },
     #[error(
-        "environment {environment:?}: an injected delay stands before the host's network; \
+        "environment {environment:?}: an injected delay needs the host's network; \
          set network = \"host\" instead of \"{network}\""
     )]
     InjectNetwork { environment: String, network: Network },
     #[error(
         "environment {environment:?}: cpu = \"{cpu}\" and an injected quota exclude each other; \
-         take one of the two"
+         remove one of them"
     )]
     TwoQuotas { environment: String, cpu: Cpu },
     #[error(
         "environment {environment:?}: a plain process has no security layer \"{value}\"; \
-         set security = \"none\" or take an oci runtime"
+         set security = \"none\" or use an oci runtime"
     )]
     NoFilter { environment: String, value: Security },
 }
 
 impl Layers {
-    /// The layers of a specification.
+    /// Returns the layers of a specification.
     ///
     /// # Errors
-    /// Layers that exclude each other.
+    /// Names a layer that is unknown or excluded by another.
     pub fn checked(spec: &EnvironmentSpec) -> Result<Self, LayerError> {
         let environment = || spec.name.clone();
         let EnvironmentSpec { network, cpu, security, cgroup, host, inject, .. } = spec;
@@ -88,7 +88,7 @@ impl Layers {
     }
 }
 
-/// Whether the other layers leave room for what is injected.
+/// Checks that no other layer excludes the injected costs.
 fn check_inject(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     let (inject, environment) = (spec.inject, spec.name.clone());
     if !inject.is_nothing() && !spec.runtime.is_process() {
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_are_checked_against_each_other() {
+    fn refuses_conflicting_layers() {
         let check = |cpu, cgroup, memory| Layers::checked(&spec(cpu, cgroup, memory));
         assert_eq!(check("quota=1.5", "own", None).unwrap().cpu, Cpu::Quota(1.5));
         assert_eq!(check("pinned", "none", None).unwrap().cpu, Cpu::Pinned);

@@ -1,8 +1,8 @@
-//! The inject layer: known costs, added so that the instrument itself can be tried
-//! (`cargo xtask calibrate`, docs/concepts/trust.md). No study of a real layer uses it.
+//! The inject layer: known costs, added to test the instrument itself (`cargo xtask calibrate`,
+//! docs/concepts/trust.md). No study of a real layer uses it.
 //!
-//! Each kind has a truth in one figure. Several are joined by `+`: `busy=20us+quota=97%`.
-//! They are for `runtime = "process"`: elsewhere the layer's own cost would stand beside the truth.
+//! Each kind has one true figure. Several are joined by `+`: `busy=20us+quota=97%`. They are for
+//! `runtime = "process"`: elsewhere the cost of other layers would add to the truth.
 
 use std::fs;
 use std::io;
@@ -27,13 +27,13 @@ pub enum InjectError {
         "cannot inject {what} into this system: only tare-db can do that; set inject = \"none\""
     )]
     System { what: &'static str },
-    #[error("cannot start the relay that delays")]
+    #[error("cannot start the relay of the injected delay")]
     Relay(#[from] ExecError),
-    #[error("cannot place the relay that delays")]
+    #[error("cannot find an address for the relay of the injected delay")]
     Place(#[from] NetworkError),
 }
 
-/// The arguments of `tare db` that inject.
+/// Returns the arguments of `tare db` that inject.
 fn arguments(inject: Inject) -> Vec<String> {
     let busy = inject.busy.map(|time| ("--inject-busy-ns", time.as_nanos().to_string()));
     let filter = inject.filter.map(|length| ("--inject-filter", length.to_string()));
@@ -41,10 +41,10 @@ fn arguments(inject: Inject) -> Vec<String> {
     words.flat_map(|(name, value)| [name.to_string(), value]).collect()
 }
 
-/// The launch of a system with what it has to do to itself.
+/// Returns the launch with the arguments of costs that the system adds itself.
 ///
 /// # Errors
-/// When the system cannot do that.
+/// When the system cannot add them.
 pub(crate) fn launch(inject: Inject, launch: &Launch) -> Result<Launch, InjectError> {
     let mut launch = launch.clone();
     let arguments = arguments(inject);
@@ -56,8 +56,8 @@ pub(crate) fn launch(inject: Inject, launch: &Launch) -> Result<Launch, InjectEr
     Ok(launch)
 }
 
-/// What is found of it while the system runs. `None` where nothing was asked for: then a filter or
-/// a quota that is there shows in the layers that it belongs to.
+/// Reads back the injected costs while the system runs. Returns `None` if there are none: other
+/// layers read back an ordinary filter or quota.
 pub(crate) fn read_back(inject: Inject, system: &System, plan: &CpuPlan) -> Option<LayerState> {
     if inject.is_nothing() {
         return None;
@@ -93,14 +93,14 @@ pub(crate) fn read_back(inject: Inject, system: &System, plan: &CpuPlan) -> Opti
     Some(system::state(Layer::Inject.name(), inject, found.join("; "), in_force))
 }
 
-/// The arguments of a process, empty where it has gone.
+/// Returns the arguments of a process, or nothing if it has ended.
 fn command_line(pid: u32) -> Vec<String> {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
     words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
 }
 
-/// The part of a command line that injects.
+/// Returns the part of a command line that injects.
 fn shown(line: &[String]) -> String {
     let from = line.iter().position(|word| word.starts_with("--inject") || word == "--delay");
     from.map_or_else(|| "no such argument".to_string(), |from| line[from..].join(" "))
@@ -110,8 +110,8 @@ fn relay_delay(delay: Duration) -> [String; 2] {
     ["--delay".to_string(), format!("{}ns", delay.as_nanos())]
 }
 
-/// The relay of an injected delay: a process of its own between client and system. Ends when
-/// dropped.
+/// The relay of an injected delay: a separate process between client and system. Dropping it kills
+/// the process.
 #[derive(Debug)]
 pub(crate) struct Relay {
     child: Child,
@@ -119,7 +119,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Starts it in front of what will listen on `to`.
+    /// Starts a relay that forwards to `to`.
     pub(crate) fn start(
         context: &RunContext,
         to: SocketAddrV4,
@@ -139,13 +139,13 @@ impl Relay {
         self.child.id()
     }
 
-    /// Where it listens.
+    /// Returns the address at which it listens.
     pub(crate) fn address(&self) -> SocketAddrV4 {
         self.address
     }
 
-    /// Ends it. Idempotent.
-    pub(crate) fn end(&mut self) -> io::Result<()> {
+    /// Stops the relay. Idempotent.
+    pub(crate) fn stop(&mut self) -> io::Result<()> {
         self.child.kill()?;
         self.child.wait().map(|_| ())
     }
@@ -153,8 +153,8 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // Whoever wants to know calls `end`; the mark of the run lets `clean` find it.
-        let _ = self.end();
+        // Callers that need the error call `stop`. `clean` finds a process left by the run's mark.
+        let _ = self.stop();
     }
 }
 
@@ -163,14 +163,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_database_is_told_and_others_are_refused() {
+    fn only_tare_db_gets_arguments() {
         let layer: Inject = "busy=2us+filter=200".parse().unwrap();
         let words = |words: &[&str]| Launch {
             arguments: words.iter().map(|w| w.to_string()).collect(),
             ..Launch::default()
         };
-        let told = launch(layer, &words(&["db", "--smp", "1"])).unwrap().arguments.join(" ");
-        assert_eq!(told, "db --smp 1 --inject-busy-ns 2000 --inject-filter 200");
+        let injected = launch(layer, &words(&["db", "--smp", "1"])).unwrap().arguments.join(" ");
+        assert_eq!(injected, "db --smp 1 --inject-busy-ns 2000 --inject-filter 200");
         let refused = launch(layer, &words(&["other"])).unwrap_err().to_string();
         assert!(refused.contains("only tare-db"), "{refused}");
         let outside: Inject = "quota=97%".parse().unwrap();

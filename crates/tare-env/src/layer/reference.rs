@@ -1,4 +1,4 @@
-//! The page docs/reference/layers.md and the glossary, held against the list of layers.
+//! Tests that compare docs/reference/layers.md and the glossary with the list of layers.
 
 use std::fmt::Write;
 use std::fs;
@@ -12,7 +12,7 @@ fn docs(file: &str) -> PathBuf {
     std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(file)
 }
 
-/// Values of a layer, from its type or from what implements it.
+/// Returns the values of a layer, from its type or its implementations.
 fn values(layer: Layer) -> Vec<(String, String)> {
     let pairs = |pairs: &[(&str, &str)]| {
         pairs.iter().map(|(name, help)| ((*name).to_string(), (*help).to_string())).collect()
@@ -55,17 +55,17 @@ fn page() -> String {
 }
 
 #[test]
-fn the_page_of_layers_is_made_from_the_list() {
+fn layers_page_matches_list() {
     let (path, page) = (docs("reference/layers.md"), page());
     if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
         fs::write(&path, &page).unwrap();
     }
     let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "{} is old; write it with TARE_GOLDEN=write", path.display());
+    assert!(written == page, "{} is out of date; run with TARE_GOLDEN=write", path.display());
 }
 
 #[test]
-fn the_glossary_names_every_layer() {
+fn glossary_has_every_layer() {
     let glossary = fs::read_to_string(docs("concepts/glossary.md")).unwrap();
     for layer in Layer::ALL {
         assert!(glossary.contains(&format!("\n| `{layer}` |")), "the glossary lacks {layer}");

@@ -1,6 +1,6 @@
-//! The root file system of a container: read-only, with the one static program bind-mounted at
-//! `/tare` and the data directory at `/data`. It is empty but for the files of the host's program,
-//! or what a study has it made of (`crate::rootfs`).
+//! The root file system of a container: read-only, with the static program bind-mounted at `/tare`
+//! and the data directory at `/data`. It holds only the files of the host's program, or the packages
+//! or image that a study sets (`crate::rootfs`).
 
 use std::path::Path;
 
@@ -8,13 +8,14 @@ use tare_std::mountinfo;
 
 pub(crate) use crate::rootfs::PATH;
 
-/// Where the program stands inside.
+/// The path of the program inside.
 pub const PROGRAM: &str = "/tare";
 
-/// Where the data directory stands inside.
+/// The path of the data directory inside.
 pub const DATA: &str = "/data";
 
-/// Whether the root is read-only in a process's mount table. `None` when it cannot be told.
+/// Returns whether the root is read-only in a process's mount table, or `None` if the table has no
+/// root.
 pub fn root_is_read_only(table: &str) -> Option<bool> {
     let root = mountinfo::mounts(table).rfind(|mount| mount.point == Path::new("/"))?;
     Some(root.options.split(',').any(|option| option == "ro"))
@@ -25,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_root_mount_counts() {
+    fn reads_last_root_mount() {
         let table =
             "1 0 0:1 / / rw - rootfs rootfs rw\n9 1 0:2 /x / ro,relatime - ext4 /dev/a rw\n";
         assert_eq!(root_is_read_only(table), Some(true));

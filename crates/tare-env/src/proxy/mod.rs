@@ -1,4 +1,4 @@
-//! A userland proxy as docker-proxy is one: accepts on one address, dials another, and copies both
+//! A userland proxy like docker-proxy: accepts on one address, connects to another, and copies both
 //! ways with a thread each. `std::io::copy` between two TCP streams is `splice` through a pipe on
 //! Linux, as in docker-proxy (Go's `io.Copy` on `TCPConn`).
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 mod delay;
 
-/// Why the proxy ended.
+/// Why the proxy stopped.
 #[derive(Debug, thiserror::Error)]
 pub enum ProxyError {
     #[error("cannot listen on {address}")]
@@ -19,13 +19,12 @@ pub enum ProxyError {
     Accept { address: SocketAddr, source: io::Error },
 }
 
-/// Accepts on `listen` and copies to and from `to` until `stop` is true and one more client has
-/// come (or for ever). A backend that does not answer closes its client's connection. With a
-/// `delay` whatever the backend sends is held back for so long before it is passed on; one of 0
-/// takes the same way.
+/// Accepts on `listen` and copies to and from `to`, until `stop` is true and one more client has
+/// connected. If the backend does not answer, the client's connection is closed. With a `delay`,
+/// everything that the backend sends is delayed by that time; a delay of 0 uses the same code path.
 ///
 /// # Errors
-/// When it cannot listen, or accepting fails for good.
+/// When it cannot listen, or accepting fails with an error that is not temporary.
 pub fn run(
     listen: SocketAddr,
     to: SocketAddr,
@@ -40,21 +39,21 @@ pub fn run(
                 thread::spawn(move || serve(client, to, delay));
             }
             // The client gave up before it was accepted, or a signal came.
-            Err(error) if is_passing(&error) => {}
+            Err(error) if is_temporary(&error) => {}
             Err(source) => return Err(ProxyError::Accept { address: listen, source }),
         }
     }
     Ok(())
 }
 
-fn is_passing(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::ConnectionAborted | io::ErrorKind::Interrupted)
 }
 
-/// One connection, until either side has closed both ways.
+/// Serves one connection until both directions are closed.
 fn serve(client: TcpStream, to: SocketAddr, delay: Option<Duration>) {
     let Ok(backend) = TcpStream::connect(to) else { return };
-    // Go sets this on every connection.
+    // Go sets this option on every connection.
     for stream in [&client, &backend] {
         let _ = stream.set_nodelay(true);
     }
@@ -69,7 +68,7 @@ fn serve(client: TcpStream, to: SocketAddr, delay: Option<Duration>) {
     let _ = up.join();
 }
 
-/// Copies until the end or an error, which for a proxy is the same, and passes the end on.
+/// Copies until the end of the stream or an error, and then shuts down the other side.
 fn copy(mut from: TcpStream, mut to: TcpStream) {
     let _ = io::copy(&mut from, &mut to);
     let _ = from.shutdown(Shutdown::Read);
@@ -83,20 +82,20 @@ mod tests {
     use std::net::Ipv4Addr;
 
     #[test]
-    fn bytes_and_ends_pass_both_ways() {
-        passes(None);
+    fn forwards_both_ways() {
+        check(None);
     }
 
     #[test]
-    fn they_pass_with_a_delay_too_and_not_before() {
+    fn forwards_after_delay() {
         for delay in [Duration::ZERO, Duration::from_millis(20)] {
-            let begun = std::time::Instant::now();
-            passes(Some(delay));
-            assert!(begun.elapsed() >= delay);
+            let start = std::time::Instant::now();
+            check(Some(delay));
+            assert!(start.elapsed() >= delay);
         }
     }
 
-    fn passes(delay: Option<Duration>) {
+    fn check(delay: Option<Duration>) {
         let backend = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let to = backend.local_addr().unwrap();
         let probe = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();

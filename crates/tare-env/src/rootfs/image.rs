@@ -1,11 +1,11 @@
-//! Images, unpacked without an engine: an OCI image layout (a directory, or an archive of one) and
-//! what `docker save` and `podman save` write.
+//! Unpacks images without an engine: an OCI image layout (a directory or an archive of one) or the
+//! archive that `docker save` and `podman save` write.
 //!
 //! Formats: <https://github.com/opencontainers/image-spec> (image-layout.md, manifest.md,
 //! config.md, layer.md) and docker's `manifest.json`, which names the same files. Each layer is
 //! compared with its `diff_id`, the digest of its archive before compression.
 //!
-//! Limits: gzip or nothing, no zstd. Devices and pipes in layers are left out.
+//! Limits: layers are plain or gzip, not zstd. Devices and pipes in layers are left out.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -13,91 +13,47 @@ use std::io::{self, BufReader, Read, Seek};
 use std::path::{Component, Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
-use serde::{Deserialize, Serialize};
+use oci_spec::image::{
+    Arch, Config, Descriptor, ImageConfiguration, ImageIndex, ImageManifest, MediaType, Os,
+};
+use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
 use super::{RootError, fail, tree};
-
-/// What an image says of how its program is started (config.md).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "PascalCase", default)]
-pub(crate) struct Config {
-    pub(crate) entrypoint: Option<Vec<String>>,
-    pub(crate) cmd: Option<Vec<String>>,
-    pub(crate) env: Option<Vec<String>>,
-    pub(crate) working_dir: Option<String>,
-    pub(crate) user: Option<String>,
-}
 
 /// Why an image cannot be unpacked.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
     #[error(
-        "it has neither a manifest.json nor an index.json; take an OCI image layout, or what docker save writes"
+        "it has neither a manifest.json nor an index.json; use an OCI image layout or an archive written by docker save"
     )]
     NoManifest,
-    #[error("{file} is not what the formats of images say")]
+    #[error("{file} does not follow the image formats")]
     Form { file: String, source: serde_json::Error },
-    #[error("{file} names no file of the image: {text:?}")]
+    #[error("{file} names {text:?}, which is no file of the image")]
     Name { file: String, text: String },
-    #[error("it is for {found}, and not for this machine ({wanted})")]
-    Platform { found: String, wanted: &'static str },
-    #[error("{what} has another content than its digest says: {found} instead of {wanted}")]
+    #[error("it is for {found}, not for this machine ({wanted})")]
+    Platform { found: String, wanted: Arch },
+    #[error("{what} does not match its digest: found {found}, expected {wanted}")]
     Digest { what: String, wanted: String, found: String },
     #[error(
         "a layer is compressed by zstd; write the image with gzip (skopeo copy --dest-compress-format gzip)"
     )]
     Zstd,
-    #[error("layer {layer} cannot be unpacked")]
+    #[error("cannot unpack layer {layer}")]
     Layer { layer: usize, source: io::Error },
     #[error("cannot read its {what}")]
     Read { what: &'static str, source: io::Error },
 }
 
-/// The configuration file of an image.
-#[derive(Debug, Deserialize)]
-struct ConfigFile {
-    architecture: String,
-    #[serde(default)]
-    config: Option<Config>,
-    rootfs: DiffIds,
-}
-
-#[derive(Debug, Deserialize)]
-struct DiffIds {
-    diff_ids: Vec<String>,
-}
-
 /// An entry of docker's `manifest.json`.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct Saved {
+struct DockerManifest {
     config: String,
     layers: Vec<String>,
     #[serde(default)]
     repo_tags: Option<Vec<String>>,
-}
-
-/// An index or a manifest of the OCI.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Index {
-    manifests: Vec<Descriptor>,
-    config: Option<Descriptor>,
-    layers: Vec<Descriptor>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Descriptor {
-    digest: String,
-    #[serde(default)]
-    platform: Option<Platform>,
-}
-
-#[derive(Clone, Debug, Deserialize)]
-struct Platform {
-    architecture: String,
-    os: String,
 }
 
 /// The files of an image.
@@ -108,18 +64,18 @@ struct Parts {
     layers: Vec<PathBuf>,
 }
 
-/// This machine's architecture as images name it.
-const ARCHITECTURE: &str = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
-/// How deep indexes name indexes.
+/// How many indexes may be nested.
 const DEPTH_MAX: u32 = 4;
-/// Beginnings of compressed files (RFC 1952, RFC 8878).
+/// Docker's media type of an index.
+const DOCKER_INDEX: &str = "application/vnd.docker.distribution.manifest.list.v2+json";
+/// The first bytes of compressed files (RFC 1952, RFC 8878).
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
-/// Names by which a layer takes things of lower layers away (layer.md).
+/// Names by which a layer removes files of lower layers (layer.md).
 const WHITEOUT: &str = ".wh.";
 const OPAQUE: &str = ".wh..wh..opq";
 
-/// What tells this image from another one at the same path.
+/// Returns a text that changes when another image is put at the same path.
 pub(super) fn identity(path: &Path) -> io::Result<String> {
     let about = path.metadata()?;
     if about.is_dir() {
@@ -131,8 +87,8 @@ pub(super) fn identity(path: &Path) -> io::Result<String> {
     Ok(format!("{} bytes of {} ns", about.len(), changed.as_nanos()))
 }
 
-/// Unpacks an image below `root`; `folder` is for what has to be unpacked before. Returns what it
-/// is made of, and how its program is started.
+/// Unpacks an image below `root`, with temporary files in `folder`. Returns the names and the
+/// digest of the image, and how its program is started.
 pub(super) fn unpack(
     path: &Path,
     folder: &Path,
@@ -140,7 +96,7 @@ pub(super) fn unpack(
 ) -> Result<(Vec<String>, Config), RootError> {
     let image = |source| RootError::Image { path: path.into(), source };
     if path.is_dir() {
-        return layers(path, root).map_err(image);
+        return unpack_layers(path, root).map_err(image);
     }
     let inside = folder.join("image");
     let unpack = || {
@@ -148,37 +104,51 @@ pub(super) fn unpack(
         tar::Archive::new(BufReader::new(File::open(path)?)).unpack(&inside)
     };
     unpack().map_err(|source| fail(path, source))?;
-    let done = layers(&inside, root).map_err(image)?;
+    let done = unpack_layers(&inside, root).map_err(image)?;
     fs::remove_dir_all(&inside).map_err(|source| fail(&inside, source))?;
     Ok(done)
 }
 
-/// Unpacks all layers.
-fn layers(image: &Path, root: &Path) -> Result<(Vec<String>, Config), ImageError> {
+fn unpack_layers(image: &Path, root: &Path) -> Result<(Vec<String>, Config), ImageError> {
     let parts = parts(image)?;
     let read = |source| ImageError::Read { what: "configuration", source };
     let text = fs::read(&parts.config).map_err(read)?;
-    let file: ConfigFile = json("the configuration", &text)?;
-    if file.architecture != ARCHITECTURE {
-        return Err(ImageError::Platform { found: file.architecture, wanted: ARCHITECTURE });
+    let file: ImageConfiguration = json("the configuration", &text)?;
+    let (found, wanted) = (file.architecture(), Arch::default());
+    if *found != wanted {
+        return Err(ImageError::Platform { found: found.to_string(), wanted });
     }
     for (number, layer) in parts.layers.iter().enumerate() {
-        let wanted = file.rootfs.diff_ids.get(number).cloned().unwrap_or_default();
+        let wanted = file.rootfs().diff_ids().get(number).cloned().unwrap_or_default();
         let failed = |source| ImageError::Layer { layer: number + 1, source };
         let found = apply(open(layer, failed)?, root).map_err(failed)?;
-        same(&format!("layer {}", number + 1), wanted, &found)?;
+        check_digest(&format!("layer {}", number + 1), &wanted, &found)?;
     }
     let id = format!("image sha256 {}", tree::sha256(&text));
     let mut made_of = parts.names;
     made_of.push(id);
-    Ok((made_of, file.config.unwrap_or_default()))
+    Ok((made_of, start_config(file.config().as_ref())))
 }
 
-fn same(what: &str, wanted: String, found: &str) -> Result<(), ImageError> {
+/// Keeps the fields that say how the program is started. The others are maps without an order and
+/// would make the record differ between runs.
+fn start_config(image: Option<&Config>) -> Config {
+    let mut kept = Config::default();
+    if let Some(image) = image {
+        kept.set_entrypoint(image.entrypoint().clone())
+            .set_cmd(image.cmd().clone())
+            .set_env(image.env().clone())
+            .set_working_dir(image.working_dir().clone())
+            .set_user(image.user().clone());
+    }
+    kept
+}
+
+fn check_digest(what: &str, wanted: &str, found: &str) -> Result<(), ImageError> {
     let found = format!("sha256:{found}");
     match wanted == found {
         true => Ok(()),
-        false => Err(ImageError::Digest { what: what.into(), wanted, found }),
+        false => Err(ImageError::Digest { what: what.into(), wanted: wanted.into(), found }),
     }
 }
 
@@ -186,11 +156,11 @@ fn json<T: serde::de::DeserializeOwned>(file: &str, text: &[u8]) -> Result<T, Im
     serde_json::from_slice(text).map_err(|source| ImageError::Form { file: file.into(), source })
 }
 
-/// Finds the files of an image: docker's list first, which newer archives have beside the other.
+/// Finds the files of an image. Newer archives have both lists; docker's also has the names.
 fn parts(image: &Path) -> Result<Parts, ImageError> {
     if let Ok(text) = fs::read(image.join("manifest.json")) {
         let file = "manifest.json";
-        let saved: Vec<Saved> = json(file, &text)?;
+        let saved: Vec<DockerManifest> = json(file, &text)?;
         let Some(first) = saved.into_iter().next() else { return Err(ImageError::NoManifest) };
         let layers = first.layers.iter().map(|layer| inside(image, file, layer));
         return Ok(Parts {
@@ -200,32 +170,46 @@ fn parts(image: &Path) -> Result<Parts, ImageError> {
         });
     }
     let text = fs::read(image.join("index.json")).map_err(|_| ImageError::NoManifest)?;
-    let mut index: Index = json("index.json", &text)?;
+    let mut index: ImageIndex = json("index.json", &text)?;
     for _ in 0..DEPTH_MAX {
-        if let Some(config) = &index.config {
-            let layers = index.layers.iter().map(|layer| blob(image, layer));
-            return Ok(Parts {
-                names: Vec::new(),
-                config: checked(image, config)?.0,
-                layers: layers.collect::<Result<_, _>>()?,
-            });
+        let next = for_this_machine(index.manifests())?;
+        let (path, text) = read_blob(image, next)?;
+        let file = path.display().to_string();
+        if is_index(next.media_type()) {
+            index = json(&file, &text)?;
+            continue;
         }
-        let ours = |one: &&Descriptor| {
-            one.platform.as_ref().is_none_or(|p| p.architecture == ARCHITECTURE && p.os == "linux")
-        };
-        let Some(next) = index.manifests.iter().find(ours) else {
-            let platforms = index.manifests.iter().flat_map(|one| &one.platform);
-            let found: Vec<String> =
-                platforms.map(|one| format!("{}/{}", one.os, one.architecture)).collect();
-            return Err(ImageError::Platform { found: found.join(", "), wanted: ARCHITECTURE });
-        };
-        let (path, text) = checked(image, next)?;
-        index = json(&path.display().to_string(), &text)?;
+        let manifest: ImageManifest = json(&file, &text)?;
+        let layers = manifest.layers().iter().map(|layer| blob(image, layer));
+        return Ok(Parts {
+            names: Vec::new(),
+            config: read_blob(image, manifest.config())?.0,
+            layers: layers.collect::<Result<_, _>>()?,
+        });
     }
     Err(ImageError::NoManifest)
 }
 
-/// A file that is named by another one, which must not lead out of the image.
+fn is_index(media_type: &MediaType) -> bool {
+    *media_type == MediaType::ImageIndex || media_type.as_ref() == DOCKER_INDEX
+}
+
+/// Finds the first manifest or index that is for Linux on this architecture, or names no platform.
+fn for_this_machine(manifests: &[Descriptor]) -> Result<&Descriptor, ImageError> {
+    let wanted = Arch::default();
+    let fits = |one: &&Descriptor| {
+        let platform = one.platform().as_ref();
+        platform.is_none_or(|p| *p.architecture() == wanted && *p.os() == Os::Linux)
+    };
+    manifests.iter().find(fits).ok_or_else(|| {
+        let platforms = manifests.iter().flat_map(|one| one.platform().as_ref());
+        let found: Vec<String> =
+            platforms.map(|one| format!("{}/{}", one.os(), one.architecture())).collect();
+        ImageError::Platform { found: found.join(", "), wanted: wanted.clone() }
+    })
+}
+
+/// Returns the path of a file that another one names. The path must not lead out of the image.
 fn inside(image: &Path, file: &str, text: &str) -> Result<PathBuf, ImageError> {
     let name = || ImageError::Name { file: file.into(), text: text.into() };
     let path = Path::new(text);
@@ -236,19 +220,20 @@ fn inside(image: &Path, file: &str, text: &str) -> Result<PathBuf, ImageError> {
 }
 
 fn blob(image: &Path, descriptor: &Descriptor) -> Result<PathBuf, ImageError> {
-    let path = format!("blobs/{}", descriptor.digest.replacen(':', "/", 1));
+    let digest = descriptor.digest();
+    let path = format!("blobs/{}/{}", digest.algorithm(), digest.digest());
     inside(image, "a manifest", &path)
 }
 
-/// A small file of the image, compared with its digest.
-fn checked(image: &Path, descriptor: &Descriptor) -> Result<(PathBuf, Vec<u8>), ImageError> {
+/// Reads a small file of the image and compares it with its digest.
+fn read_blob(image: &Path, descriptor: &Descriptor) -> Result<(PathBuf, Vec<u8>), ImageError> {
     let path = blob(image, descriptor)?;
     let text = fs::read(&path).map_err(|source| ImageError::Read { what: "blobs", source })?;
-    same(&path.display().to_string(), descriptor.digest.clone(), &tree::sha256(&text))?;
+    check_digest(&path.display().to_string(), descriptor.digest().as_ref(), &tree::sha256(&text))?;
     Ok((path, text))
 }
 
-/// A layer's archive, decompressed.
+/// Opens a layer's archive and decompresses it while it is read.
 fn open(
     path: &Path,
     failed: impl Fn(io::Error) -> ImageError,
@@ -271,13 +256,13 @@ fn open(
     })
 }
 
-/// A reader that takes the digest of what passes.
-struct Hashing<R> {
+/// A reader that computes the digest of the bytes read through it.
+struct HashingReader<R> {
     inner: R,
     digest: Sha256,
 }
 
-impl<R: Read> Read for Hashing<R> {
+impl<R: Read> Read for HashingReader<R> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(bytes)?;
         self.digest.update(&bytes[..count]);
@@ -285,9 +270,9 @@ impl<R: Read> Read for Hashing<R> {
     }
 }
 
-/// Lays a layer over what is there, and returns the digest of its archive.
+/// Unpacks a layer over the lower ones and returns the digest of its archive.
 fn apply(layer: impl Read, root: &Path) -> io::Result<String> {
-    let mut archive = tar::Archive::new(Hashing { inner: layer, digest: Sha256::new() });
+    let mut archive = tar::Archive::new(HashingReader { inner: layer, digest: Sha256::new() });
     archive.set_preserve_permissions(true);
     archive.set_preserve_ownerships(true);
     let mut unpacked = BTreeSet::new();
@@ -314,8 +299,8 @@ fn apply(layer: impl Read, root: &Path) -> io::Result<String> {
     Ok(tree::hex(&rest.digest.finalize()))
 }
 
-/// Removes a path of lower layers, if it is there. One that leads through a link is left to the
-/// archive's own rules, which never leave the root.
+/// Removes a path of lower layers if it exists. A path that leads through a link is left to `tar`,
+/// which never unpacks outside the root.
 fn remove(root: &Path, path: &Path) -> io::Result<()> {
     let Some(path) = place(root, path) else { return Ok(()) };
     match path.symlink_metadata() {
@@ -325,7 +310,7 @@ fn remove(root: &Path, path: &Path) -> io::Result<()> {
     }
 }
 
-/// Removes what lower layers have in a directory.
+/// Removes everything that lower layers have in a directory.
 fn empty(root: &Path, folder: &Path, unpacked: &BTreeSet<PathBuf>) -> io::Result<()> {
     let Some(place) = place(root, folder).filter(|place| place.is_dir()) else { return Ok(()) };
     for entry in fs::read_dir(place)? {
@@ -337,7 +322,7 @@ fn empty(root: &Path, folder: &Path, unpacked: &BTreeSet<PathBuf>) -> io::Result
     Ok(())
 }
 
-/// Where a path of a layer is, if no link is on the way and it does not lead out.
+/// Returns the location of a layer's path, or `None` if it leads through a link or out of the root.
 fn place(root: &Path, path: &Path) -> Option<PathBuf> {
     let mut at = root.to_path_buf();
     let mut parts = path.components().filter(|part| *part != Component::CurDir).peekable();
@@ -381,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn layers_take_away_what_lower_ones_have_and_never_leave_the_root() {
+    fn whiteouts_remove_lower_files_and_stay_inside_root() {
         let folder = tempfile::tempdir().unwrap();
         let (root, outside) = (folder.path().join("root"), folder.path().join("outside"));
         fs::create_dir_all(&root).unwrap();
@@ -403,7 +388,7 @@ mod tests {
         assert!(outside.join("kept").exists() && !outside.join("new").exists());
     }
 
-    /// An image layout with one layer.
+    /// Writes an image layout with one layer.
     fn layout(folder: &Path, diff_id: Option<&str>) {
         let layer = archive(&[("usr/bin/server", "program")]);
         let diff_id = diff_id.map_or_else(|| tree::sha256(&layer), String::from);
@@ -414,20 +399,31 @@ mod tests {
             format!("sha256:{digest}")
         };
         let config = format!(
-            r#"{{"architecture":"{ARCHITECTURE}","os":"linux","config":{{"Entrypoint":["/usr/bin/server"],"Env":["A=b"]}},
-              "rootfs":{{"type":"layers","diff_ids":["sha256:{diff_id}"]}}}}"#
+            r#"{{"architecture":"{}","os":"linux","config":{{"Entrypoint":["/usr/bin/server"],"Env":["A=b"]}},
+              "rootfs":{{"type":"layers","diff_ids":["sha256:{diff_id}"]}}}}"#,
+            Arch::default()
         );
         let (layer, config) = (put(layer), put(config.into_bytes()));
+        let descriptor = |kind: &str, digest: &str| {
+            format!(
+                r#"{{"mediaType":"application/vnd.oci.image.{kind}","size":1,"digest":"{digest}"}}"#
+            )
+        };
+        // Engines write fields that the format does not have.
         let manifest = format!(
-            r#"{{"config":{{"digest":"{config}"}},"layers":[{{"digest":"{layer}","size":1}}]}}"#
+            r#"{{"schemaVersion":2,"unknown":[1],"config":{},"layers":[{}]}}"#,
+            descriptor("config.v1+json", &config),
+            descriptor("layer.v1.tar", &layer)
         );
-        let manifest = put(manifest.into_bytes());
-        let index = format!(r#"{{"schemaVersion":2,"manifests":[{{"digest":"{manifest}"}}]}}"#);
-        fs::write(folder.join("index.json"), index).unwrap();
+        let manifest = descriptor("manifest.v1+json", &put(manifest.into_bytes()));
+        let index = |name: &str| format!(r#"{{"schemaVersion":2,"manifests":[{name}]}}"#);
+        // Multi-platform images have an index in the index.
+        let inner = descriptor("index.v1+json", &put(index(&manifest).into_bytes()));
+        fs::write(folder.join("index.json"), index(&inner)).unwrap();
     }
 
     #[test]
-    fn a_layout_is_unpacked_and_a_layer_of_another_content_refused() {
+    fn unpacks_layout_and_refuses_changed_layer() {
         let folder = tempfile::tempdir().unwrap();
         let (image, root) = (folder.path().join("image"), folder.path().join("root"));
         fs::create_dir_all(&image).unwrap();
@@ -437,15 +433,23 @@ mod tests {
         assert!(nothing.contains("neither a manifest.json nor an index.json"), "{nothing}");
         layout(&image, None);
         let (made_of, config) = run().unwrap();
-        assert_eq!(config.entrypoint, Some(vec!["/usr/bin/server".to_string()]));
+        assert_eq!(config.entrypoint(), &Some(vec!["/usr/bin/server".to_string()]));
         assert!(made_of[0].starts_with("image sha256 "), "{made_of:?}");
         assert_eq!(fs::read_to_string(root.join("usr/bin/server")).unwrap(), "program");
         layout(&image, Some("0"));
         let error = crate::rootfs::tests::chain(&run().unwrap_err());
-        assert!(error.contains("layer 1 has another content"), "{error}");
-        fs::write(image.join("index.json"), r#"{"manifests":[{"digest":"sha256:../../x"}]}"#)
-            .unwrap();
-        let error = crate::rootfs::tests::chain(&run().unwrap_err());
-        assert!(error.contains("names no file of the image"), "{error}");
+        assert!(error.contains("layer 1 does not match its digest"), "{error}");
+        let index = |digest: &str| {
+            let manifest = r#""mediaType":"application/vnd.oci.image.manifest.v1+json","size":1"#;
+            format!(r#"{{"schemaVersion":2,"manifests":[{{{manifest},"digest":"{digest}"}}]}}"#)
+        };
+        for (digest, expect) in [
+            ("sha256:../../x", "index.json does not follow the image formats"),
+            ("other:x", "a manifest names \"blobs/other/x\", which is no file of the image"),
+        ] {
+            fs::write(image.join("index.json"), index(digest)).unwrap();
+            let error = crate::rootfs::tests::chain(&run().unwrap_err());
+            assert!(error.contains(expect), "{error}");
+        }
     }
 }

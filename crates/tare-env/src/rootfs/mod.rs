@@ -1,12 +1,11 @@
-//! What a container's root file system is made of, where it is more than mount points: packages of
-//! Debian, an image, or a directory.
+//! Root file systems of containers, from Debian packages, an image or a directory.
 //!
-//! Method: packages and images are unpacked once, into a directory of the cache, with a manifest of
-//! every file beside it. A later run needs neither network nor engine: it compares the directory
-//! with the manifest and goes on. Nothing ever writes there: a container gets an overlay over it.
+//! Method: packages and images are unpacked once, into a directory of the cache, next to a manifest
+//! of every file. A later run needs neither network nor engine: it compares the directory with the
+//! manifest. Nothing writes to the directory afterwards: a container gets an overlay over it.
 //!
-//! Limits: what packages would do when they are configured (users, alternatives, caches) is not
-//! done; `packages` makes up for the little that a server needs of it.
+//! Limits: packages are not configured (users, alternatives, caches). `packages` adds the few files
+//! of that step that a server needs.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -26,52 +25,52 @@ mod packages;
 mod program;
 mod tree;
 
-pub(crate) use image::Config;
 pub use image::ImageError;
+pub(crate) use oci_spec::image::Config;
 pub(crate) use program::PATH;
 
-/// Where they are unpacked, for all runs.
+/// The directory in which all runs unpack root file systems.
 pub const CACHE: &str = "/var/cache/tare/rootfs";
 
-/// The program that gets packages, and the one that unpacks them.
+/// The programs that download and unpack packages.
 pub const TOOLS: &[&str] = &["apt-get", "dpkg-deb", "tar"];
 
-/// Why there is no root file system.
+/// Why a root file system cannot be provided.
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
-    #[error("environment {environment:?}: rootfs does not go with runtime {runtime:?}: {why}")]
+    #[error("environment {environment:?}: runtime {runtime:?} cannot have a rootfs: {why}")]
     Runtime { environment: String, runtime: String, why: &'static str },
     #[error("environment {environment:?}: {value:?} is not {wanted}")]
     Value { environment: String, value: String, wanted: &'static str },
-    #[error("{} is no root file system: there is no directory {missing} in it", .path.display())]
+    #[error("{} is no root file system: it has no directory {missing}", .path.display())]
     NoRoot { path: PathBuf, missing: &'static str },
     #[error("cannot use {}", .path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error(
-        "cannot get the packages {packages}; is one misspelt, or has apt-get update not been run for long?"
-    )]
+    #[error("cannot get the packages {packages}; check their names, and run apt-get update")]
     Download { packages: String, source: ExecError },
     #[error("cannot unpack {}", .path.display())]
     Unpack { path: PathBuf, source: ExecError },
     #[error("cannot unpack the image {}", .path.display())]
     Image { path: PathBuf, source: ImageError },
     #[error(
-        "the system is the program of an image, and this environment has none; set rootfs = {{ image = \"PATH\" }}"
+        "the system is the program of an image, but this environment has no image; set rootfs = {{ image = \"PATH\" }}"
     )]
     NoImage,
-    #[error("the manifest {} cannot be read; remove its directory, and it is made anew", .path.display())]
+    #[error("cannot read the manifest {}; remove its directory, and the next run unpacks it again", .path.display())]
     Manifest { path: PathBuf, source: serde_json::Error },
     #[error(
-        "{} is not as it was unpacked: {count} files differ, {first} the first; remove it, and it is made anew",
+        "{} has changed since it was unpacked: {count} files differ, {first} the first; remove it, and the next run unpacks it again",
         .path.display()
     )]
     Changed { path: PathBuf, count: usize, first: String },
-    #[error("the image {name} is an engine's; write it to a file (docker save) and name that")]
+    #[error(
+        "the image {name} is only in an engine; write it to a file (docker save) and name the file"
+    )]
     OnlyEngine { name: String },
     #[error("there is no program {name} in the root file system {}", .root.display())]
     NoProgram { name: String, root: PathBuf },
     #[error(
-        "{} cannot be shown in the root file system {}: {} is no directory there",
+        "cannot show {} in the root file system {}: {} is no directory there",
         .folder.display(), .root.display(), .at.display()
     )]
     Behind { folder: PathBuf, root: PathBuf, at: PathBuf },
@@ -79,27 +78,28 @@ pub enum RootError {
     Mount { options: String, source: io::Error },
 }
 
-/// What a study says of it.
+/// The source of a root file system, from a study.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Source {
     Packages(Vec<String>),
     Image(PathBuf),
-    /// An image that an engine has.
+    /// The name of an image in an engine.
     Named(String),
     Directory(PathBuf),
 }
 
-/// A root file system that is there and as it should be.
+/// A root file system that is unpacked and unchanged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Root {
     pub(crate) path: PathBuf,
-    /// What it is, for the record: versions and a digest of all files.
+    /// Its versions and a digest of all files, for the record.
     pub(crate) text: String,
-    /// What an image says of its program. Such a root can be written: programs of images expect it.
+    /// How the program of an image is started. `Some` makes the root writable, which programs of
+    /// images expect.
     pub(crate) config: Option<Config>,
 }
 
-/// What was unpacked, and every file of it.
+/// The packages or image that were unpacked, and every file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Manifest {
     /// Names with their versions.
@@ -109,19 +109,19 @@ struct Manifest {
     files: tree::Files,
 }
 
-/// The root file systems of a run, each looked at once.
+/// The root file systems of a run, each checked once.
 #[derive(Debug, Default)]
 pub(crate) struct Roots(Mutex<BTreeMap<Source, Root>>);
 
 impl Source {
-    /// What an environment says, checked against its runtime; `None` where it has no root file
-    /// system of its own.
+    /// Returns the source that an environment names, checked against its runtime, or `None` if the
+    /// environment has no root file system of its own.
     pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Option<Self>, RootError> {
         let Some((name, value)) = spec.rootfs.option() else { return Ok(None) };
         let why = match spec.runtime.kind() {
             "oci" | "docker" | "podman" => None,
-            "process" => Some("a process has the host's; take a container"),
-            _ => Some("a guest's is Tare's own program; take a container"),
+            "process" => Some("a process uses the host's; use a container"),
+            _ => Some("a guest holds only Tare's program; use a container"),
         };
         if let Some(why) = why {
             let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
@@ -157,10 +157,10 @@ impl Source {
         }
     }
 
-    /// Whether this host has what it takes.
+    /// Checks that this host has the programs that unpacking needs.
     ///
     /// # Errors
-    /// What is missing.
+    /// Names the missing program.
     pub(crate) fn needs(&self) -> Result<(), Unavailable> {
         let Self::Packages(_) = self else { return Ok(()) };
         if self.place(Path::new(CACHE)).is_ok_and(|place| place.is_dir()) {
@@ -171,12 +171,12 @@ impl Source {
             Err(Unavailable {
                 what: "a root file system of packages".into(),
                 why: format!("there is no program {name}"),
-                remedy: "take a host of the Debian family, or an image or a directory".into(),
+                remedy: "use Debian or Ubuntu, or an image or a directory".into(),
             })
         })
     }
 
-    /// Its directory in the cache: the same for the same words, or the same image.
+    /// Returns its directory in the cache, the same for the same package names or the same image.
     fn place(&self, cache: &Path) -> Result<PathBuf, RootError> {
         let (name, words) = match self {
             Self::Packages(names) => {
@@ -197,17 +197,17 @@ impl Source {
 }
 
 impl Root {
-    /// A short name, the same for the same files.
+    /// Returns a short name, the same for the same files.
     pub(crate) fn name(&self) -> String {
         tree::sha256(format!("{}\0{}", self.path.display(), self.text).as_bytes())[..12].to_string()
     }
 }
 
 impl Roots {
-    /// The root file system, unpacked if it is not there yet.
+    /// Returns the root file system, and unpacks it first if the cache does not have it.
     ///
     /// # Errors
-    /// When it cannot be had, or is not as it was unpacked.
+    /// When it cannot be unpacked, or has changed since it was unpacked.
     pub(crate) fn provide(&self, source: &Source) -> Result<Root, RootError> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(root) = known.get(source) {
@@ -230,22 +230,23 @@ fn provide(source: &Source, cache: &Path) -> Result<Root, RootError> {
         return Ok(Root { path: path.clone(), text, config: None });
     }
     fs::create_dir_all(cache).map_err(|source| fail(cache, source))?;
-    // One at a time: two runs may want the same.
+    // Two runs may unpack the same directory at once.
     let lock = cache.join("lock");
     let held = File::create(&lock).and_then(|file| file.lock().map(|()| file));
     let _held = held.map_err(|source| fail(&lock, source))?;
     let manifest = match place.is_dir() {
         true => verify(&place)?,
-        false => make(source, &place)?,
+        false => create(source, &place)?,
     };
     let made_of = match (source, manifest.made_of.as_slice()) {
-        // The others are in the manifest.
+        // The manifest lists the dependencies.
         (Source::Packages(names), all) => {
-            let is_asked = |line: &&String| {
+            let is_requested = |line: &&String| {
                 names.iter().any(|name| line.split(' ').next() == name.split('=').next())
             };
-            let asked: Vec<&str> = all.iter().filter(is_asked).map(String::as_str).collect();
-            format!("{} and {} packages more", asked.join(", "), all.len() - asked.len())
+            let requested: Vec<&str> =
+                all.iter().filter(is_requested).map(String::as_str).collect();
+            format!("{} and {} packages more", requested.join(", "), all.len() - requested.len())
         }
         (_, all) => all.join(", "),
     };
@@ -253,13 +254,13 @@ fn provide(source: &Source, cache: &Path) -> Result<Root, RootError> {
     Ok(Root { path: place.join("root"), text, config: manifest.config })
 }
 
-/// What it is made of, and a digest of every file.
+/// Returns the text for the record: packages or image, and a digest of all files.
 fn text(made_of: &str, files: &tree::Files) -> String {
     format!("{made_of}; {} files, sha256 {}", files.len(), tree::digest(files))
 }
 
-/// Makes a directory of the cache: whole, or not at all.
-fn make(source: &Source, place: &Path) -> Result<Manifest, RootError> {
+/// Creates a directory of the cache, or leaves nothing there on an error.
+fn create(source: &Source, place: &Path) -> Result<Manifest, RootError> {
     let draft = place.with_extension("draft");
     let clear = || match fs::remove_dir_all(&draft) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(&draft, error)),
@@ -286,7 +287,7 @@ fn make(source: &Source, place: &Path) -> Result<Manifest, RootError> {
         Ok(manifest)
     });
     if made.is_err() {
-        // The first error is the one that tells.
+        // The first error names the cause.
         let _ = clear();
     }
     made
@@ -316,7 +317,7 @@ fn fail(path: &Path, source: io::Error) -> RootError {
     RootError::File { path: path.into(), source }
 }
 
-/// The root file systems of the cache with what they are made of, for `tare doctor`.
+/// Returns the names of the root file systems in the cache, sorted, for `tare doctor`.
 pub fn cached() -> Vec<String> {
     let places = fs::read_dir(CACHE).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut names: Vec<String> = places

@@ -1,6 +1,6 @@
-//! A root file system as a container gets it: an overlay of the bundle's mount points over the
-//! unpacked files, which so stay as they are. Without an upper layer it is read-only by its nature;
-//! an image's has one, in the directory of the start.
+//! Mounts a container's root file system: an overlay of the bundle's mount points over the unpacked
+//! files, which stay unchanged. Without an upper layer the overlay is read-only; that of an image
+//! has an upper layer in the directory of the start.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,17 @@ use rustix::mount::{MountFlags, mount};
 
 use super::{Root, RootError, fail};
 
-/// Whether the overlay's options can name a path: they give a meaning to some characters.
+/// Returns whether a path can be written in the overlay's options, where some characters separate
+/// values.
 pub(crate) fn takes(path: &Path) -> bool {
     !path.to_string_lossy().contains([':', ',', '\\', '"', '\'', '\n'])
 }
 
-/// Checks that `folders` of the host can be shown: the mount points for them would hide a link.
+/// Checks that `folders` of the host can be mounted in the root: their mount points must not hide a
+/// link or a file.
 ///
 /// # Errors
-/// Which cannot.
+/// Names the first folder that cannot.
 pub(crate) fn check(root: &Root, folders: &[PathBuf]) -> Result<(), RootError> {
     for folder in folders {
         let mut at = root.path.clone();
@@ -35,11 +37,11 @@ pub(crate) fn check(root: &Root, folders: &[PathBuf]) -> Result<(), RootError> {
     Ok(())
 }
 
-/// Mounts the overlay on the bundle's root in `folder`, over the mount points that are in it.
+/// Mounts the overlay on the bundle's root in `folder`, over the mount points there.
 ///
 /// # Errors
 /// When the kernel refuses.
-pub(crate) fn make(root: &Root, folder: &Path) -> Result<(), RootError> {
+pub(crate) fn mount_at(root: &Root, folder: &Path) -> Result<(), RootError> {
     let point = folder.join("rootfs");
     if !takes(&point) {
         let source = std::io::ErrorKind::InvalidFilename.into();
@@ -61,14 +63,14 @@ pub(crate) fn make(root: &Root, folder: &Path) -> Result<(), RootError> {
         .map_err(|error| refused(error.into()))
 }
 
-/// Whether something with these layers is mounted here, whatever else is over it.
+/// Returns whether an overlay with these layers is mounted, even below another mount.
 pub(crate) fn is_mounted(layers: &str) -> bool {
     let table = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let mut mounts = tare_std::mountinfo::mounts(&table);
     mounts.any(|mount| mount.file_system == "overlay" && mount.super_options.contains(layers))
 }
 
-/// The option that names the layers, in which the mount is recognised, too.
+/// Returns the option that names the layers. `is_mounted` finds the mount by it.
 pub(crate) fn layers(root: &Root, folder: &Path) -> String {
     format!("lowerdir={}:{}", folder.join("rootfs").display(), root.path.display())
 }

@@ -1,13 +1,13 @@
-//! The closure of Debian packages, unpacked and not configured.
+//! Debian packages with their dependencies, unpacked but not configured.
 //!
-//! Method: apt-get is told that nothing is installed (an empty status file), so that it chooses and
-//! downloads everything that the packages depend on, from the sources of the host, and checks it
-//! against their signatures. Each package is unpacked in the order of its file name; none of its
-//! scripts is run. Of what those would do, a server needs the links of the merged /usr, a shell,
-//! and a list of users: they are made here.
+//! Method: an empty status file makes apt-get believe that nothing is installed. It downloads the
+//! packages and all their dependencies from the host's sources and checks their signatures. They
+//! are unpacked in the order of their file names, and none of their scripts is run. This module
+//! creates the few things of those scripts that a server needs: the links of the merged /usr, a
+//! shell, and a list of users.
 //!
 //! Limits: recommended packages are left out. Alternatives (`/usr/bin/java`) are not linked;
-//! `program` knows where what they stand for is.
+//! `program` searches the directories they would link to.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -18,18 +18,18 @@ use tare_host::exec::Command;
 
 use super::{RootError, fail, tree};
 
-/// For all downloads.
+/// The time limit of all downloads.
 const DOWNLOAD_LIMIT: Duration = Duration::from_secs(900);
-/// For one package.
+/// The time limit of unpacking one package.
 const UNPACK_LIMIT: Duration = Duration::from_secs(120);
 
-/// Every Debian system has it, so that no package names it: /bin/sh.
+/// Provides /bin/sh. Every Debian system has it, so no package depends on it.
 const BASE: &[&str] = &["dash"];
 
 /// Directories that are links into /usr (<https://wiki.debian.org/UsrMerge>).
 const MERGED: &[&str] = &["bin", "sbin", "lib", "lib64"];
 
-/// Files that packages make when they are configured, where nothing else has.
+/// Files that packages create when they are configured. Existing ones are kept.
 const FILES: &[(&str, &str)] = &[
     (
         "etc/passwd",
@@ -38,10 +38,10 @@ const FILES: &[(&str, &str)] = &[
     ("etc/group", "root:x:0:\nnogroup:x:65534:\n"),
 ];
 
-/// Unpacks `$0` below `$1`; what is a link to a directory there stays one.
+/// Unpacks `$0` below `$1` and keeps existing links to directories.
 const UNPACK: &str = "dpkg-deb --fsys-tarfile \"$0\" | tar --extract --keep-directory-symlink --directory \"$1\" --file -";
 
-/// Whether apt-get takes it for one package to install: a name with perhaps a version
+/// Returns whether apt-get reads a text as one package to install: a name, or `NAME=VERSION`
 /// (deb-version(7)).
 pub(super) fn is_name(text: &str) -> bool {
     let (name, version) = text.split_once('=').unwrap_or((text, "0"));
@@ -49,11 +49,11 @@ pub(super) fn is_name(text: &str) -> bool {
         text.starts_with(|c: char| c.is_ascii_alphanumeric())
             && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
     };
-    // A minus at the end would remove it.
+    // apt-get removes a package whose name is followed by a minus.
     word(name, "+.-") && !name.ends_with('-') && word(version, ".+~:-")
 }
 
-/// Downloads packages with all that they depend on into a folder and unpacks them below `root`.
+/// Downloads packages with all their dependencies into a folder and unpacks them below `root`.
 /// Returns each as `NAME VERSION ARCHITECTURE sha256 DIGEST`.
 pub(super) fn unpack(
     names: &[String],
@@ -73,7 +73,8 @@ pub(super) fn unpack(
     let mut archives: Vec<PathBuf> = found.flatten().map(|entry| entry.path()).collect();
     archives.retain(|path| path.extension().is_some_and(|end| end == "deb"));
     archives.sort();
-    let made_of = archives.iter().map(|path| one(path, root)).collect::<Result<_, _>>()?;
+    let made_of =
+        archives.iter().map(|path| unpack_archive(path, root)).collect::<Result<_, _>>()?;
     for (name, text) in FILES {
         let path = root.join(name);
         if !path.exists() {
@@ -95,7 +96,7 @@ fn download(names: &[String], folder: &Path) -> Result<(), RootError> {
     let option = |name: &str, value: &str| ["--option".to_string(), format!("{name}={value}")];
     let place = |name: &str| folder.join(name).to_string_lossy().into_owned();
     let options = [
-        // Nothing of the host's is read but its sources, and nothing of it is written.
+        // apt-get reads only the host's sources and writes nothing of the host.
         option("Dir::State::status", &place("status")),
         option("Dir::State::extended_states", &place("extended_states")),
         option("Dir::Cache", &place("")),
@@ -103,7 +104,7 @@ fn download(names: &[String], folder: &Path) -> Result<(), RootError> {
         option("Dir::Cache::pkgcache", ""),
         option("Dir::Cache::srcpkgcache", ""),
         option("Debug::NoLocking", "true"),
-        // The folder is root's alone.
+        // Only root can read the folder.
         option("APT::Sandbox::User", "root"),
     ];
     let words = ["--quiet", "--yes", "--download-only", "--no-install-recommends"];
@@ -114,8 +115,8 @@ fn download(names: &[String], folder: &Path) -> Result<(), RootError> {
     ran.map(drop).map_err(|source| RootError::Download { packages, source })
 }
 
-/// Unpacks one package and says which it is.
-fn one(path: &Path, root: &Path) -> Result<String, RootError> {
+/// Unpacks one package and returns its name, version, architecture and digest.
+fn unpack_archive(path: &Path, root: &Path) -> Result<String, RootError> {
     let unpack = |source| RootError::Unpack { path: path.into(), source };
     let command = Command::new("sh").args(["-c", UNPACK]).arg(path).arg(root);
     command.time_limit(UNPACK_LIMIT).run().map_err(unpack)?;

@@ -1,5 +1,5 @@
-//! Programs of a root file system, found as a process inside would find them: every link is
-//! followed within the root, never out of it.
+//! Finds programs in a root file system as a process inside would: links are followed within the
+//! root and never lead out of it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,20 +8,20 @@ use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, open, openat2};
 
 use super::{Root, RootError};
 
-/// Where a container's PATH leads, unless its image says otherwise.
+/// A container's PATH, unless its image sets another.
 pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// Where Debian keeps several versions of a program beside each other. Which one is meant is
-/// decided when packages are configured; here the last one is.
+/// Directories in which Debian installs several versions of a program. Configuring the packages
+/// would choose one; this search takes the last.
 const VERSIONS: &[&str] = &["/usr/lib/jvm", "/usr/lib/postgresql"];
 
 impl Root {
-    /// The program of that name, or of that path, as a path inside. Where a path is not there, a
-    /// program of its name is looked for: another version may have another place. Links stay as
-    /// they are: some programs tell by their name what they are to do.
+    /// Returns a program as a path inside, by name or by path. If there is no file at the path,
+    /// any program of the same name is taken: another version may be installed elsewhere. Links are
+    /// not resolved, because some programs choose their function by their name.
     ///
     /// # Errors
-    /// When there is none.
+    /// When there is no such program.
     pub(crate) fn program(&self, name: &str) -> Result<PathBuf, RootError> {
         let file = Path::new(name).file_name().unwrap_or_default();
         let of_path = std::env::split_paths(PATH).map(|folder| folder.join(file));
@@ -40,7 +40,7 @@ impl Root {
         found.ok_or_else(|| RootError::NoProgram { name: name.into(), root: self.path.clone() })
     }
 
-    /// Whether a path inside leads to a file.
+    /// Returns whether a path inside leads to a file.
     fn has_file(&self, path: &Path) -> bool {
         let Ok(root) = open(&self.path, OFlags::PATH | OFlags::DIRECTORY, Mode::empty()) else {
             return false;

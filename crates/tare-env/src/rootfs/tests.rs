@@ -8,13 +8,13 @@ fn spec(runtime: &str, name: &str, value: &str) -> EnvironmentSpec {
     EnvironmentBuilder::new(runtime).rootfs(&[(name, value)]).build()
 }
 
-/// An error with its causes.
+/// Returns an error with its causes in one line.
 pub(super) fn chain(error: &RootError) -> String {
     tare_host::error_line(error)
 }
 
 #[test]
-fn what_it_is_made_of_is_checked() {
+fn checks_source_against_runtime() {
     let parse = |runtime, name, value| Source::parse(&spec(runtime, name, value));
     let names = |names: &[&str]| names.iter().map(|name| (*name).to_string()).collect();
     let two = parse("oci:runc", "packages", "redis-server libc6=2.36-9+deb12u10").unwrap();
@@ -30,10 +30,10 @@ fn what_it_is_made_of_is_checked() {
         ("oci:runc", "packages", " ", "a list of packages"),
         ("oci:runc", "directory", "relative", "an absolute path"),
         ("oci:runc", "directory", "/a:/b", "an absolute path"),
-        ("process", "directory", "/srv", "a process has the host's"),
+        ("process", "directory", "/srv", "a process uses the host's"),
         ("oci:runc", "image", "redis:7", "an absolute path"),
         ("docker", "image", "-x", "or the name of an image"),
-        ("vm:qemu", "directory", "/srv", "take a container"),
+        ("vm:qemu", "directory", "/srv", "use a container"),
     ] {
         let error = parse(runtime, name, value).unwrap_err().to_string();
         assert!(error.contains(expect), "{error}");
@@ -41,7 +41,7 @@ fn what_it_is_made_of_is_checked() {
 }
 
 #[test]
-fn a_directory_of_the_cache_that_was_changed_is_refused() {
+fn refuses_changed_cache() {
     let cache = tempfile::tempdir().unwrap();
     let source = Source::Packages(vec!["nothing".into()]);
     let place = source.place(cache.path()).unwrap();
@@ -72,7 +72,7 @@ fn a_directory_of_the_cache_that_was_changed_is_refused() {
 }
 
 #[test]
-fn programs_are_found_without_leaving_the_root() {
+fn finds_programs_only_inside_root() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path();
     for place in ["usr/bin", "usr/lib/jvm/java-11/bin", "usr/lib/jvm/java-17/bin", "opt"] {
@@ -81,7 +81,7 @@ fn programs_are_found_without_leaving_the_root() {
     for file in ["usr/bin/real", "usr/lib/jvm/java-11/bin/java", "usr/lib/jvm/java-17/bin/java"] {
         fs::write(path.join(file), "").unwrap();
     }
-    // A link is followed as inside, where / is the root.
+    // Inside, / is the root, also for absolute links.
     symlink("/usr/bin/real", path.join("usr/bin/link")).unwrap();
     symlink("/../../etc/passwd", path.join("usr/bin/out")).unwrap();
     symlink("usr/bin", path.join("bin")).unwrap();
@@ -102,7 +102,7 @@ fn programs_are_found_without_leaving_the_root() {
 }
 
 #[test]
-fn a_directory_must_be_a_root_file_system() {
+fn directory_must_have_usr_or_bin() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::Directory(folder.path().into());
     let error = provide(&source, folder.path()).unwrap_err().to_string();

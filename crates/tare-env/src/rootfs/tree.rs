@@ -1,4 +1,4 @@
-//! Every file below a directory in a line each, so that two states of it can be compared.
+//! Describes every file below a directory in one line, to compare two states of the directory.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -9,11 +9,11 @@ use std::path::Path;
 
 use sha2::{Digest, Sha256};
 
-/// Paths below the directory, each with kind, permissions, owner and content (of a file its
-/// SHA-256, of a link its target). Times are left out.
+/// Paths below the directory, each with permissions, owner, kind and content (the SHA-256 of a file
+/// or the target of a link). Times are left out.
 pub(super) type Files = BTreeMap<String, String>;
 
-/// Reads a directory with all that is below it, on its own file system or on others.
+/// Reads a directory and everything below it, also on other file systems.
 pub(super) fn read(root: &Path) -> io::Result<Files> {
     let mut files = Files::new();
     let mut folders = vec![root.to_path_buf()];
@@ -58,7 +58,7 @@ fn sha256_of(mut file: File) -> io::Result<String> {
     }
 }
 
-/// SHA-256 of bytes, in hexadecimal digits.
+/// Returns the SHA-256 of bytes in hexadecimal digits.
 pub(super) fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
@@ -70,13 +70,13 @@ pub(super) fn hex(bytes: &[u8]) -> String {
     })
 }
 
-/// One digest for all files.
+/// Returns one digest of all files.
 pub(super) fn digest(files: &Files) -> String {
     let text: String = files.iter().map(|(path, line)| format!("{path}\0{line}\n")).collect();
     sha256(text.as_bytes())
 }
 
-/// Files that are not the same in both, by their paths.
+/// Returns the paths of files that differ or exist in only one of the two.
 pub(super) fn differences(wanted: &Files, found: &Files) -> Vec<String> {
     let changed = wanted.iter().filter(|(path, line)| found.get(*path) != Some(line));
     let new = found.keys().filter(|path| !wanted.contains_key(*path));

@@ -288,7 +288,7 @@ impl Environment for Process {
                 router.end_proxy()?;
             }
             if let Some(mut relay) = running.relay.take() {
-                relay.end()?;
+                relay.stop()?;
             }
         }
         Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)

@@ -1,12 +1,12 @@
-//! The block device that something is laid on: an image file behind a loop device, or a device that
-//! the user gives up.
+//! The block device below a file system or volume: an image file behind a loop device, or a device
+//! that the user allows Tare to overwrite.
 //!
-//! Method: the image lies in the directory of the start, sparse unless asked otherwise; the loop
-//! device reads and writes it with direct I/O, so that nothing is cached twice. A real device is
-//! taken only when it was named on the command line too, and looked at first (`device`).
+//! Method: the image is in the directory of the start, sparse by default. The loop device reads and
+//! writes it with direct I/O, which avoids caching data twice. A real device is used only if the
+//! command line names it too, and after a check (`device`).
 //!
-//! Limits: a loop device adds a thread and a queue of its own; two environments on images compare
-//! what lies above, not devices. What was laid on a real device stays there.
+//! Limits: a loop device adds a thread and a queue. Two environments on images compare the layers
+//! above them, not devices. Data written to a real device stays there.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -28,31 +28,32 @@ pub(super) const ALLOCATE: (&str, &str) =
     ("allocate", "the image's blocks: sparse (default) or full");
 pub(super) const DIRECT_IO: (&str, &str) = ("direct_io", "of the loop device: yes (default) or no");
 
-/// Options that mean nothing where the device is not an image.
+/// Options that only apply to an image.
 pub(super) const OF_IMAGES: [&str; 3] = [SIZE.0, ALLOCATE.0, DIRECT_IO.0];
 
-/// Where blocks are.
+/// The block device and how it is created.
 #[derive(Debug)]
 pub(super) struct Backing {
     bytes: u64,
-    /// `None`: an image behind a loop device.
+    /// `None` for an image behind a loop device.
     device: Option<PathBuf>,
     full: bool,
     direct_io: bool,
 }
 
-/// What is found of it while it is in use.
+/// The state of the device while it is in use.
 #[derive(Debug)]
 pub(super) struct BackingState {
     pub(super) device: Option<PathBuf>,
     pub(super) bytes: u64,
-    /// What is special about it, after a semicolon; may be empty.
+    /// More about it, after a semicolon; may be empty.
     pub(super) text: String,
     pub(super) in_force: bool,
 }
 
 impl Backing {
-    /// The options of an image of at least so many bytes, as the words say, or of a device.
+    /// Parses the options of a device, or of an image of at least `least_bytes`. `least` is that
+    /// size in words, for the error.
     pub(super) fn parse(
         options: &Options<'_>,
         least_bytes: u64,
@@ -83,7 +84,7 @@ impl Backing {
         self.device.is_none()
     }
 
-    /// The device that is written over, if it is not made.
+    /// Returns the user's device that is overwritten; `None` for an image.
     pub(super) fn device(&self) -> Option<&Path> {
         self.device.as_deref()
     }
@@ -92,7 +93,7 @@ impl Backing {
         self.is_image().then(|| Entry::loop_device(image(at)))
     }
 
-    /// Makes it; its path.
+    /// Creates it and returns its path.
     pub(super) fn make(&self, at: &At<'_>) -> Result<PathBuf, StorageError> {
         match &self.device {
             Some(device) => {
@@ -129,7 +130,7 @@ fn image(at: &At<'_>) -> PathBuf {
     at.folder.join("disk.img")
 }
 
-/// Makes an image of zeros.
+/// Creates an image of zeros.
 pub(super) fn make_image(path: &Path, bytes: u64, full: bool) -> Result<(), StorageError> {
     let fail = |source| StorageError::File { path: path.into(), source };
     let file = File::create(path).map_err(fail)?;

@@ -1,4 +1,4 @@
-//! A directory of Tare's own: what everything else is compared with.
+//! A directory of the host, the baseline for all other kinds.
 
 use tare_lab::environment::DIRECTORY;
 
@@ -7,10 +7,10 @@ use super::{At, Kind, MountView, ReadBack, Storage, StorageError, make_directory
 
 pub(super) const KIND: Kind = Kind {
     name: DIRECTORY,
-    help: "a directory of Tare's own, on whatever the host keeps its state on; bind-mounted",
+    help: "a directory in Tare's state directory on the host; bind-mounted",
     options: &[],
     needs: "nothing",
-    cleanup: "the directory goes with the environment",
+    cleanup: "the directory is removed with the environment",
     read_back: "the mount table inside: the device is that of the directory on the host",
     parse: Some(|_: &Options<'_>| Ok(Box::new(Directory))),
 };

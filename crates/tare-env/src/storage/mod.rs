@@ -1,15 +1,14 @@
-//! The storage layer: what a system's data lies on. One file per kind; `ALL` drives `tare list`,
-//! the words that a study may use, and the documentation.
+//! The storage layer: the file system or device below a system's data. Each kind has one file;
+//! `ALL` drives `tare list`, the names that a study may use, and the documentation.
 //!
-//! Method: a kind checks its options (`parse`), says what is missing on this host (`needs`), names
-//! what it is about to make as journal entries (`entries`), makes it (`make`), and reads it back
-//! from the mount table of the system's own process (`read_back`). Taking it down is undoing the
-//! entries, which `stop`, `EnvironmentFactory::close` and `tare clean` all do, so no kind has code
-//! of its own for that.
+//! Method: a kind checks its options (`parse`), reports what this host lacks (`needs`), lists what
+//! it will create as journal entries (`entries`), creates it (`make`), and reads it back from the
+//! mount table of the system's own process (`read_back`). `stop`, `EnvironmentFactory::close` and
+//! `tare clean` remove it by undoing the entries, so no kind has code for removal.
 //!
-//! A kind says where its data stands (`DataLocation`): in a directory of the host that the runtime
-//! bind-mounts, in the container's root file system, or in a volume of the engine. Kinds that only
-//! a virtual machine has (`guest`) are made and read back by `runtime::vm`, inside the guest.
+//! Each kind returns the location of its data (`DataLocation`): a directory of the host that the
+//! runtime bind-mounts, the container's root file system, or a volume of the engine. `runtime::vm`
+//! creates the kinds that only a virtual machine has (`guest`) and reads them back in the guest.
 
 use std::fmt::Debug;
 use std::io;
@@ -51,19 +50,19 @@ pub use tare_host::device::DeviceError;
 /// A kind of storage.
 #[derive(Clone, Copy, Debug)]
 pub struct Kind {
-    /// As a study writes it.
+    /// The name in a study.
     pub name: &'static str,
-    /// One line: what it is.
+    /// A description of one line.
     pub help: &'static str,
-    /// Its options as (name, one line).
+    /// The options, each with a description of one line.
     pub options: &'static [(&'static str, &'static str)],
-    /// What it needs of the host.
+    /// Programs, modules and runtimes that it needs.
     pub needs: &'static str,
-    /// How it cleans up.
+    /// How it is removed.
     pub cleanup: &'static str,
-    /// How it is read back that it is in force.
+    /// What is read back to check that it is in force.
     pub read_back: &'static str,
-    /// `None`: `runtime::vm` makes it.
+    /// `None` if `runtime::vm` creates it.
     parse: Option<Parse>,
 }
 
@@ -93,7 +92,7 @@ pub const ALL: &[Kind] = &[
     guest::HOSTFS,
 ];
 
-/// Why a storage layer makes no sense or could not be made.
+/// Why a storage layer is invalid or could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum StorageError {
     #[error("environment {environment:?}: there is no storage {kind:?}; known are {known}")]
@@ -102,9 +101,7 @@ pub enum StorageError {
     Option { environment: String, kind: &'static str, name: String, known: String },
     #[error("environment {environment:?}: storage option {name} = {value:?} is not {wanted}")]
     Value { environment: String, name: String, value: String, wanted: &'static str },
-    #[error(
-        "environment {environment:?}: storage {kind:?} does not go with runtime {runtime:?}: {why}"
-    )]
+    #[error("environment {environment:?}: runtime {runtime:?} cannot have storage {kind:?}: {why}")]
     Runtime { environment: String, kind: String, runtime: String, why: &'static str },
     #[error(transparent)]
     Device(#[from] DeviceError),
@@ -112,17 +109,17 @@ pub enum StorageError {
     Block(#[from] BlockError),
     #[error(transparent)]
     Nvme(#[from] NvmeError),
-    #[error("all data on {nqn} would be destroyed; if that is meant, add --destroy-data-on {nqn}")]
+    #[error("all data on {nqn} would be destroyed; to allow that, add --destroy-data-on {nqn}")]
     TargetNotNamed { nqn: String },
-    #[error("no port is free on {address} for an NVMe target to listen on")]
+    #[error("no port is free on {address} for an NVMe target")]
     Listen { address: IpAddr, source: io::Error },
-    #[error("cannot make an RDMA device in software")]
+    #[error("cannot create a soft-RoCE device")]
     SoftRoce(#[source] ExecError),
     #[error(transparent)]
     Network(#[from] NetworkError),
-    #[error("cannot make {}", .path.display())]
+    #[error("cannot create {}", .path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("cannot lay the file system")]
+    #[error("cannot create the file system")]
     Format(#[source] ExecError),
     #[error("cannot mount {what} with options {options:?} on {}", .path.display())]
     Mount { what: String, options: String, path: PathBuf, source: io::Error },
@@ -132,7 +129,7 @@ pub enum StorageError {
     Fuse { path: PathBuf, source: ExecError },
 }
 
-/// Where the data of a system stands.
+/// The location of a system's data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataLocation {
     /// In `At::data`, a directory of the host.
@@ -143,7 +140,7 @@ pub(crate) enum DataLocation {
     Volume,
 }
 
-/// Where one start of an environment makes its storage.
+/// The run and the directory in which one start of an environment creates its storage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct At<'a> {
     pub(crate) context: &'a RunContext,
@@ -152,12 +149,12 @@ pub(crate) struct At<'a> {
 }
 
 impl At<'_> {
-    /// Where the data stands on the host, if it stands in a directory.
+    /// Returns the data's directory on the host, for `DataLocation::Directory`.
     pub(crate) fn data(&self) -> PathBuf {
         self.folder.join("data")
     }
 
-    /// Where the host meets the data through the same file system as the system does.
+    /// Returns the path at which the host sees the data through the same file system as the system.
     pub(crate) fn in_root(&self, location: DataLocation, data: &Path) -> PathBuf {
         match location {
             DataLocation::Root => self.folder.join("rootfs/data"),
@@ -165,84 +162,85 @@ impl At<'_> {
         }
     }
 
-    /// What the system is told as its data, where it sees the data's directory at `inside`.
+    /// Returns the path that the system gets for its data, if the data's directory is at `inside`
+    /// for it: the directory or the device node in it.
     pub(crate) fn path_inside(&self, storage: &dyn Storage, inside: &Path) -> String {
         let path = storage.node().map_or_else(|| inside.to_path_buf(), |node| inside.join(node));
         path.to_string_lossy().into_owned()
     }
 
-    /// The name of a thing of this start: `tare-RUN-e3-pool`.
+    /// Returns the name of an object of this start: `tare-RUN-e3-pool`.
     fn name(&self, what: &str) -> String {
         let start = self.folder.file_name().unwrap_or_default().to_string_lossy();
         format!("{}-{start}-{what}", self.context.prefix())
     }
 }
 
-/// What was read back, in words, and whether it is what was asked for.
+/// The state that was read back, as text, and whether it is the requested one.
 #[derive(Debug)]
 pub(crate) struct ReadBack {
     text: String,
     in_force: bool,
 }
 
-/// The storage of one environment. Its options are checked; nothing is made.
+/// The storage of one environment, with checked options. `make` creates it.
 pub(crate) trait Storage: Debug {
     fn location(&self) -> DataLocation {
         DataLocation::Directory
     }
 
-    /// Whether this host has what it takes.
+    /// Checks that this host has the programs and modules that it needs.
     ///
     /// # Errors
-    /// What is missing, and how to get it.
+    /// Names what is missing and how to get it.
     fn needs(&self) -> Result<(), Unavailable> {
         Ok(())
     }
 
-    /// The block device that it writes over, if it takes one that it does not make.
+    /// Returns the user's block device that it overwrites, if it uses one.
     fn device(&self) -> Option<&Path> {
         None
     }
 
-    /// The block device's node in the data's directory, where the system is given that in place of
-    /// the directory.
+    /// Returns the block device's node in the data's directory, if the system gets the node instead
+    /// of the directory.
     fn node(&self) -> Option<&'static str> {
         None
     }
 
-    /// The NQN of a target that is not ours and that it writes over, if there is one.
+    /// Returns the NQN of the user's target that it overwrites, if it uses one.
     fn remote(&self) -> Option<&str> {
         None
     }
 
-    /// What `make` makes besides files in the directory of the start, in that order.
+    /// Lists what `make` creates outside the directory of the start, in order of creation.
     fn entries(&self, _at: &At<'_>) -> Vec<Entry> {
         Vec::new()
     }
 
-    /// Makes it. Called once the entries are in the journal.
+    /// Creates it. Callers write the entries to the journal first.
     fn make(&self, at: &At<'_>) -> Result<(), StorageError>;
 
-    /// The data as the host sees it, where the probes look.
+    /// Returns the data's path on the host, which the probes read.
     fn data(&self, at: &At<'_>) -> PathBuf {
         at.data()
     }
 
-    /// The driver of the container's root file system, if it was asked for.
+    /// Returns the requested driver of the container's root file system.
     fn driver(&self) -> Option<Driver> {
         None
     }
 
-    /// A process that serves the file system, with its name.
+    /// Returns the process that serves the file system, with its name.
     fn server(&self, _at: &At<'_>) -> Option<(&'static str, u32)> {
         None
     }
 
-    /// Reads back what the data lies on.
+    /// Reads back the file system or device below the data.
     fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack;
 }
 
-/// The storage of an environment, its options checked against its runtime.
+/// Returns the storage of an environment, with its options checked against the runtime.
 pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageError> {
     let StorageSpec { kind: name, options } = &spec.storage;
     let found = ALL.iter().find(|kind| kind.name == name);
@@ -262,31 +260,32 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
     };
     match (storage.location(), family(spec)) {
         (DataLocation::Root, "process") => {
-            Err(refuse("a process of the host has the host's root file system; take a container"))
+            Err(refuse("a process of the host uses the host's root file system; use a container"))
         }
         (DataLocation::Volume, "process" | "oci") => {
-            Err(refuse("a volume belongs to an engine; take docker or podman"))
+            Err(refuse("a volume belongs to an engine; use docker or podman"))
         }
         (_, "docker" | "podman") if storage.node().is_some() => {
-            Err(refuse("an engine is given no device here; take an OCI runtime or a process"))
+            Err(refuse("engines get no device here; use an OCI runtime or a process"))
         }
         _ => Ok(storage),
     }
 }
 
-/// Whether an environment gives its system a block device in place of a directory.
+/// Returns whether an environment gives its system a block device instead of a directory.
 pub fn is_device(spec: &EnvironmentSpec) -> bool {
     family(spec) != "vm" && parse(spec).is_ok_and(|storage| storage.node().is_some())
 }
 
-/// Whether two starts of an environment at once would have the same device or target below them.
+/// Returns whether two concurrent starts of an environment would use the same device or target.
 pub(crate) fn is_shared(spec: &EnvironmentSpec) -> bool {
     let shares =
         |storage: Box<dyn Storage>| storage.device().is_some() || storage.remote().is_some();
     family(spec) != "vm" && parse(spec).is_ok_and(shares)
 }
 
-/// Whether this host has the storage of an environment. A guest's is checked with the guest.
+/// Checks that this host has the storage of an environment. That of a guest is checked with the
+/// guest.
 pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     if family(spec) == "vm" {
         return Ok(());
@@ -298,7 +297,7 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     Ok(storage.needs()?)
 }
 
-/// Whether the device or target that an environment writes over, if it does, may be.
+/// Checks that the user allowed the environment to overwrite its device or target.
 pub(crate) fn allow(spec: &EnvironmentSpec, context: &RunContext) -> Result<(), StorageError> {
     if family(spec) == "vm" {
         return Ok(());
@@ -313,17 +312,17 @@ pub(crate) fn allow(spec: &EnvironmentSpec, context: &RunContext) -> Result<(), 
     Ok(device.map_or(Ok(()), |path| device::check(path, context.destroy(), Path::new("/")))?)
 }
 
-/// The runtime without its argument: `oci` of `oci:runc`.
+/// Returns the runtime without its argument: `oci` for `oci:runc`.
 fn family(spec: &EnvironmentSpec) -> &str {
     spec.runtime.kind()
 }
 
-/// The layer's state, from what was found.
+/// Returns the layer's state for a read-back.
 pub(crate) fn state(spec: &EnvironmentSpec, found: ReadBack) -> LayerState {
     crate::system::state("storage", &spec.storage, found.text, found.in_force)
 }
 
-/// That a program of a package is missing, unless it is there.
+/// Checks that a program is installed; the error names its package.
 fn need_program(what: &str, program: &str, package: &str) -> Result<(), Unavailable> {
     match tare_host::exec::find(program) {
         Some(_) => Ok(()),
@@ -335,7 +334,7 @@ fn need_program(what: &str, program: &str, package: &str) -> Result<(), Unavaila
     }
 }
 
-/// Makes a directory.
+/// Creates a directory and its parents.
 fn make_directory(path: &Path) -> Result<(), StorageError> {
     std::fs::create_dir_all(path).map_err(|source| StorageError::File { path: path.into(), source })
 }

@@ -22,18 +22,18 @@ pub(crate) struct MountView {
     pub(super) options: Vec<String>,
     /// `MAJOR:MINOR` of the file system.
     pub(super) number: String,
-    /// The superblock's size; `None` when it cannot be asked.
+    /// The superblock's size; `None` if it cannot be read.
     pub(super) size_bytes: Option<u64>,
     /// `MAJOR:MINOR` of the directory's file system as the host sees it.
     host_number: String,
     /// The data's directory as the host reaches it through the process.
     path: PathBuf,
-    /// Why this is not the system's own view; empty when it is.
+    /// Why this is not the system's own view; empty if it is.
     note: &'static str,
 }
 
 impl MountView {
-    /// The view of the process at `inside`, and of the host at `data`.
+    /// Returns the view of the process at `inside`, with the host's device number at `data`.
     pub(crate) fn of(pid: u32, inside: &Path, data: &Path) -> Self {
         let table = fs::read_to_string(format!("/proc/{pid}/mountinfo")).unwrap_or_default();
         let mut seen = Self::parse(&table, inside).unwrap_or_default();
@@ -44,34 +44,34 @@ impl MountView {
         seen
     }
 
-    /// A file of the data's directory, as the process sees it.
+    /// Returns a file of the data's directory, as the process sees it.
     pub(super) fn path_of(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The mount of a process's root.
+    /// Returns the mount of a process's root.
     pub(crate) fn root(pid: u32) -> Self {
         Self::of(pid, Path::new("/"), Path::new("/"))
     }
 
-    /// Whether the file system is of this type.
+    /// Returns whether the file system is of this type.
     pub(crate) fn is(&self, filesystem: &str) -> bool {
         self.filesystem == filesystem
     }
 
-    /// The host's view at `data`, where the system's own view is not available (gVisor).
+    /// Returns the host's view at `data`, for systems whose own view cannot be read (gVisor).
     pub(crate) fn from_host(data: &Path) -> Self {
         let mut seen = Self::of(std::process::id(), data, data);
         seen.note = " (the host's view; direct I/O inside gVisor passes its own cache by, and not the host's)";
         seen
     }
 
-    /// Whether this is the host's view and not the system's own.
+    /// Returns whether this is the host's view, not the system's own.
     pub(super) fn is_from_host(&self) -> bool {
         !self.note.is_empty()
     }
 
-    /// The mount that a path lies on.
+    /// Returns the mount that a path is on.
     fn parse(table: &str, path: &Path) -> Option<Self> {
         let mount = mountinfo::mount_of(table, path)?;
         let options = mount.options.split(',').chain(mount.super_options.split(','));
@@ -89,17 +89,17 @@ impl MountView {
         })
     }
 
-    /// Whether both the mount table and the superblock could be read.
+    /// Returns whether both the mount table and the superblock could be read.
     pub(super) fn is_whole(&self) -> bool {
         !self.filesystem.is_empty() && self.size_bytes.is_some()
     }
 
-    /// Whether inside and outside are the same file system.
+    /// Returns whether the data has the same file system inside and on the host.
     pub(super) fn same_device_as_host(&self) -> bool {
         self.number == self.host_number
     }
 
-    /// `ext4 from /dev/vda (rw,relatime), 252.0 GiB`.
+    /// Returns a text such as `ext4 from /dev/vda (rw,relatime), 252.00 GiB`.
     pub(super) fn text(&self) -> String {
         let Self { filesystem, source, options, .. } = self;
         if !self.is_whole() {
@@ -111,13 +111,13 @@ impl MountView {
     }
 }
 
-/// The number of the file system that a path of the host lies on, as the mount table has it.
+/// Returns the number of the file system that a path of the host is on, from the mount table.
 fn host_number(path: &Path) -> String {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     MountView::parse(&table, path).map(|seen| seen.number).unwrap_or_default()
 }
 
-/// Size of the file system that a path lies on, in bytes.
+/// Returns the size of the file system that a path is on, in bytes.
 fn size(path: &Path) -> Option<u64> {
     let found = statfs(path).ok()?;
     // The type is signed on some architectures, the value never is.
@@ -125,7 +125,7 @@ fn size(path: &Path) -> Option<u64> {
     Some(found.f_blocks * block)
 }
 
-/// One line of a block device's queue or loop settings in sysfs, such as `queue/scheduler`.
+/// Returns one line of a block device's queue or loop settings in sysfs, such as `queue/scheduler`.
 pub(super) fn sysfs(device: &Path, file: &str) -> Option<String> {
     let name = device.file_name()?.to_string_lossy().into_owned();
     let text = fs::read_to_string(format!("/sys/class/block/{name}/{file}")).ok()?;

@@ -1,4 +1,4 @@
-//! Options of a kind of storage as a study writes them, checked one by one.
+//! Parses and checks the options of a kind of storage.
 
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -9,7 +9,7 @@ use tare_std::units::parse_bytes;
 
 use super::{Kind, StorageError};
 
-/// The options of one environment's storage; every name is one of the kind's.
+/// The options of one environment's storage. The kind has every option named here.
 #[derive(Debug)]
 pub(super) struct Options<'a> {
     environment: &'a str,
@@ -38,17 +38,17 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// The value of an option as it is written.
+    /// Returns the text of an option, if the study sets it.
     pub(super) fn get(&self, name: &str) -> Option<&'a str> {
         self.values.iter().find(|(found, _)| found == name).map(|(_, value)| value.as_str())
     }
 
-    /// The runtime without its argument: `oci` of `oci:runc`.
+    /// Returns the runtime without its argument: `oci` for `oci:runc`.
     pub(super) fn runtime_family(&self) -> &'a str {
         self.runtime.split(':').next().unwrap_or_default()
     }
 
-    /// The block size of a thin pool: 64 KiB unless given (thin-provisioning.rst).
+    /// Returns the block size of a thin pool in bytes, by default 64 KiB (thin-provisioning.rst).
     pub(super) fn thin_block(&self, name: &'static str) -> Result<u64, StorageError> {
         let unit = 64 << 10;
         let Some(text) = self.get(name) else { return Ok(unit) };
@@ -66,7 +66,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// An amount of bytes, a whole number of MiB.
+    /// Returns a size in bytes, a whole number of MiB.
     pub(super) fn size(
         &self,
         name: &'static str,
@@ -80,12 +80,12 @@ impl<'a> Options<'a> {
         bytes.ok_or_else(|| self.bad(name, wanted))
     }
 
-    /// Refuses an option that is given although it means nothing beside another.
+    /// Refuses an option that has no effect together with the others.
     pub(super) fn refuse(&self, name: &str, wanted: &'static str) -> Result<(), StorageError> {
         self.get(name).map_or(Ok(()), |_| Err(self.bad(name, wanted)))
     }
 
-    /// A whole number within limits, if it is given.
+    /// Returns a whole number within limits, if the study sets it.
     pub(super) fn number(
         &self,
         name: &'static str,
@@ -97,13 +97,13 @@ impl<'a> Options<'a> {
         number.map(Some).ok_or_else(|| self.bad(name, wanted))
     }
 
-    /// An address, if it is given.
+    /// Returns an IP address, if the study sets it.
     pub(super) fn address(&self, name: &'static str) -> Result<Option<IpAddr>, StorageError> {
         let parse = |text: &str| text.parse().map_err(|_| self.bad(name, "an IP address"));
         self.get(name).map(parse).transpose()
     }
 
-    /// One of some words, the first of which is the default, by its index.
+    /// Returns the index of a word in `words`, whose first is the default.
     pub(super) fn word(
         &self,
         name: &'static str,
@@ -114,7 +114,7 @@ impl<'a> Options<'a> {
         words.iter().position(|word| *word == text).ok_or_else(|| self.bad(name, wanted))
     }
 
-    /// `yes` (default) or `no`.
+    /// Returns `true` for `yes`, the default, and `false` for `no`.
     pub(super) fn flag(&self, name: &'static str) -> Result<bool, StorageError> {
         match self.get(name) {
             None | Some("yes" | "true") => Ok(true),
@@ -123,7 +123,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Mount options, split at commas. What would make another mount of it is refused.
+    /// Returns mount options, split at commas. Options that change the kind of mount are refused.
     pub(super) fn mount_options(&self) -> Result<Vec<String>, StorageError> {
         let text = self.get("options").unwrap_or_default();
         let words: Vec<String> = text
@@ -147,7 +147,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// Words for mkfs, split at spaces. None may name a file or device: mkfs would write to it.
+    /// Returns words for mkfs, split at spaces. None may be a path: mkfs would write to the file.
     pub(super) fn mkfs_words(&self) -> Result<Vec<String>, StorageError> {
         let words = self.get("mkfs").unwrap_or_default().split_whitespace();
         let words: Vec<String> = words.map(Into::into).collect();
@@ -158,7 +158,7 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// `loop` (default) is `None`; else an absolute path below /dev.
+    /// Returns an absolute path below /dev, or `None` for `loop`, the default.
     pub(super) fn device(&self) -> Result<Option<PathBuf>, StorageError> {
         match self.get("device") {
             None | Some("loop") => Ok(None),

@@ -1,12 +1,11 @@
-//! A block device without a file system: what file systems are compared with. For systems that
-//! write to a device themselves (fio); what they are told as their data is the device's node.
+//! A block device without a file system, the baseline for file systems. For systems that write to
+//! a device themselves (fio), which get the path of the device's node as their data.
 //!
-//! Method: the node `disk` is made in the data's directory, so that it is bind-mounted as any data
-//! is; the container's device cgroup lets this one device through. The device is an image file
-//! behind a loop device, or one that the user gives up, as for a file system.
+//! Method: the node `disk` is created in the data's directory, which is bind-mounted as for any
+//! data. The container's device cgroup allows this one device. As for a file system, the device is
+//! an image file behind a loop device, or one that the user allows Tare to overwrite.
 //!
-//! Limits: with an engine or a guest there is no such node; a guest's own disks are kinds of
-//! theirs.
+//! Limits: engines and guests have no such node; the disks of guests are separate kinds.
 
 use std::path::Path;
 
@@ -36,7 +35,7 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-/// The smallest image that is of use.
+/// The size of the smallest image.
 pub(super) const LEAST_BYTES: u64 = 1 << 20;
 pub(super) const LEAST: &str = "a size in MiB of at least 1M";
 
@@ -76,7 +75,7 @@ impl Storage for Raw {
     }
 }
 
-/// Makes the node of a device where the data stands.
+/// Creates the node of a device in the data's directory.
 pub(super) fn make_node(at: &At<'_>, device: &Path) -> Result<(), StorageError> {
     make_directory(&at.data())?;
     let path = at.data().join(NODE);
@@ -87,7 +86,7 @@ pub(super) fn make_node(at: &At<'_>, device: &Path) -> Result<(), StorageError> 
     mknodat(CWD, &path, FileType::BlockDevice, mode, number).map_err(fail)
 }
 
-/// What the system sees in the place of its data, and whether it is this device.
+/// Describes the node that the system sees as its data, and returns whether it is this device.
 pub(super) fn read_node(seen: &MountView, device: Option<&Path>) -> (String, bool) {
     let number = device.and_then(|device| stat(device).ok()).map(|of| of.st_rdev);
     let inside = stat(seen.path_of(NODE)).ok().map(|of| of.st_rdev);
@@ -97,7 +96,8 @@ pub(super) fn read_node(seen: &MountView, device: Option<&Path>) -> (String, boo
     (text, number.is_some() && number == inside)
 }
 
-/// `MAJOR:MINOR` of the node in a data directory, for the container's device cgroup.
+/// Returns the major and minor number of the node in a data directory, for the container's device
+/// cgroup.
 pub(crate) fn number_of(data: &Path) -> Option<(u32, u32)> {
     let number = stat(data.join(NODE)).ok()?.st_rdev;
     Some((rustix::fs::major(number), rustix::fs::minor(number)))

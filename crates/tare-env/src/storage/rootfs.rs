@@ -1,13 +1,13 @@
-//! The container's root file system: what an image's layers cost a database whose data was not
-//! given a volume.
+//! Data in the container's root file system: the cost of an image's layers for a database whose data
+//! has no volume.
 //!
-//! Method: for an OCI runtime Tare itself mounts what an engine would: an overlay whose lower layer
-//! is the empty root and whose upper layer lies in the state directory, by the kernel (`overlay`)
-//! or by the fuse-overlayfs program. With an engine the driver is the engine's own; it is read back
-//! from the engine, and an environment that asks for another one is refused by name.
+//! Method: for an OCI runtime, Tare mounts what an engine would: an overlay whose lower layer is the
+//! empty root and whose upper layer is in the state directory, by the kernel (`overlay`) or by the
+//! fuse-overlayfs program. An engine uses its own driver, which is read back from the engine; an
+//! environment that requests another driver is refused.
 //!
-//! Limits: aufs and devicemapper are drivers of old engines only; devicemapper's thin pools can be
-//! had without an engine as `loop-lvm` and `direct-lvm`.
+//! Limits: only old engines have aufs and devicemapper. `loop-lvm` and `direct-lvm` provide the
+//! thin pools of devicemapper without an engine.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -57,10 +57,10 @@ const DRIVERS: &[&str] =
 const DRIVERS_TEXT: &str =
     "one of default, overlay, fuse-overlayfs, btrfs, vfs, aufs, devicemapper";
 
-/// What makes a root file system of an image's layers.
+/// The driver that combines an image's layers into a root file system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Driver {
-    /// Whatever the engine uses.
+    /// The engine's configured driver.
     Engines,
     Overlay,
     FuseOverlayfs,
@@ -83,7 +83,7 @@ impl Driver {
         }
     }
 
-    /// Why Docker may not have it any more.
+    /// Returns the Docker version that removed the driver, as the end of a sentence.
     fn history(self) -> &'static str {
         match self {
             Self::Aufs => "; aufs was removed in Docker 24.0",
@@ -96,10 +96,10 @@ impl Driver {
         Unavailable { what: format!("storage rootfs with driver {}", self.name()), why, remedy }
     }
 
-    /// Whether Tare can make it without an engine.
+    /// Checks that Tare can mount it without an engine.
     ///
     /// # Errors
-    /// What it takes instead.
+    /// Names what to use instead.
     pub(super) fn check_own(self) -> Result<(), Unavailable> {
         match self {
             Self::Engines | Self::Overlay => Ok(()),
@@ -108,25 +108,26 @@ impl Driver {
             }
             Self::Devicemapper => Err(self.unavailable(
                 format!("it is a driver of Docker{}", self.history()),
-                "take storage loop-lvm or direct-lvm, the same thin pool without an engine".into(),
+                "use storage loop-lvm or direct-lvm, the same thin pool without an engine".into(),
             )),
             _ => Err(self.unavailable(
                 format!("it is an engine's driver{}", self.history()),
-                "take runtime docker with an engine that has it, or driver overlay".into(),
+                "use runtime docker with an engine that has it, or driver overlay".into(),
             )),
         }
     }
 
-    /// Whether an engine's driver, as the engine names it, is this one.
+    /// Checks that an engine's driver, by the engine's name for it, is this one.
     ///
     /// # Errors
-    /// What the engine has instead, and since when it lacks what is asked for.
+    /// Names the engine's driver and the version that removed the requested one.
     pub(crate) fn check_engine(self, engine: &str, driver: &str) -> Result<(), Unavailable> {
         let is_it = match self {
             Self::Engines => true,
             // overlayfs is containerd's name for it.
             Self::Overlay => matches!(driver, "overlay" | "overlay2" | "overlayfs"),
-            // Podman's driver is overlay with fuse-overlayfs as its mount program; the mount tells.
+            // Podman's driver is overlay with fuse-overlayfs as its mount program. The read-back of
+            // the mount tells them apart.
             Self::FuseOverlayfs => driver == "fuse-overlayfs" || driver == "overlay",
             _ => driver == self.name(),
         };
@@ -138,7 +139,7 @@ impl Driver {
                 "start a Docker before 24.0 with --storage-driver aufs, on a kernel with aufs"
             }
             Self::Devicemapper => {
-                "start a Docker before 25.0 with --storage-driver devicemapper, or take storage \
+                "start a Docker before 25.0 with --storage-driver devicemapper, or use storage \
                  loop-lvm or direct-lvm"
             }
             _ => "start the engine with that --storage-driver",
@@ -147,7 +148,7 @@ impl Driver {
         Err(self.unavailable(why, remedy.into()))
     }
 
-    /// The type of the root's mount, where it is always the same.
+    /// Returns the type of the root's mount, if the driver determines it.
     fn filesystem(self) -> Option<&'static str> {
         match self {
             Self::Overlay => Some("overlay"),
@@ -162,11 +163,11 @@ impl Driver {
 #[derive(Debug)]
 struct RootFs {
     driver: Driver,
-    /// Tare mounts it, not an engine.
+    /// Whether Tare mounts it, not an engine.
     own: bool,
 }
 
-/// The root of a container of ours, on which the overlay is mounted.
+/// Returns the root of a container of Tare, on which the overlay is mounted.
 fn root(at: &At<'_>) -> PathBuf {
     at.folder.join("rootfs")
 }
@@ -184,8 +185,7 @@ impl Storage for RootFs {
         if self.own { vec![Entry::mount(root(at))] } else { Vec::new() }
     }
 
-    /// Mounts the overlay over its own lower layer, which is there already. An engine's is the
-    /// engine's.
+    /// Mounts the overlay over its own lower layer, which exists already. An engine mounts its own.
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
         if !self.own {
             return Ok(());
@@ -203,14 +203,14 @@ impl Storage for RootFs {
             let flags = MountFlags::empty();
             return filesystem::mount("overlay".as_ref(), &lower, "overlay", flags, &options);
         }
-        // It goes on in the background once the mount is there, and ends with it.
+        // The program continues in the background after mounting, and ends when it is unmounted.
         let command = Command::new("fuse-overlayfs").args(["-o", &options]).arg(&lower);
         let mounted = command.variable(RUN_VARIABLE, at.context.run()).run();
         mounted.map(drop).map_err(|source| StorageError::Fuse { path: lower, source })
     }
 
     fn data(&self, at: &At<'_>) -> PathBuf {
-        // The server has a page cache of its own: what is mapped in memory shows only through it.
+        // The server has its own page cache: pages mapped in memory are visible only through it.
         match self.driver {
             Driver::FuseOverlayfs => root(at).join("data"),
             _ => at.folder.join("upper/data"),
@@ -232,18 +232,18 @@ impl Storage for RootFs {
     }
 
     fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
-        let as_asked = self.driver.filesystem().is_none_or(|name| seen.filesystem == name);
+        let as_requested = self.driver.filesystem().is_none_or(|name| seen.filesystem == name);
         let upper = format!("upperdir={}", at.folder.join("upper").display());
         // fuse-overlayfs does not show its layers.
         let ours = !self.own || self.driver != Driver::Overlay || seen.options.contains(&upper);
-        // Where the host alone is asked (gVisor), the root stands where we made it; that nothing is
-        // mounted over it inside is read there.
+        // With the host's view alone (gVisor), the root is where Tare mounted it. The read-back
+        // inside checks that nothing is mounted over it.
         let hosts = seen.is_from_host() && Path::new(&seen.point) == root(at);
         let in_root = seen.point == "/" || hosts;
         let text = match in_root {
             true => format!("in the root file system: {}", seen.text()),
             false => format!("on a mount of its own: {}", seen.text()),
         };
-        ReadBack { text, in_force: seen.is_whole() && in_root && as_asked && ours }
+        ReadBack { text, in_force: seen.is_whole() && in_root && as_requested && ours }
     }
 }

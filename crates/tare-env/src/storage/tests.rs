@@ -1,4 +1,4 @@
-//! Options of every kind, checked against runtimes.
+//! Tests of the options of every kind, and of their runtimes.
 
 use super::*;
 use tare_testkit::EnvironmentBuilder;
@@ -11,7 +11,7 @@ pub(super) fn spec(runtime: &str, kind: &str, options: &[(&str, &str)]) -> Envir
 }
 
 #[test]
-fn options_are_checked() {
+fn checks_options() {
     let fine: &[(&str, Pairs)] = &[
         ("directory", &[]),
         ("tmpfs", &[("size", "64M")]),
@@ -52,11 +52,11 @@ fn options_are_checked() {
     assert!(parse(&spec("process", "nvme", &[])).unwrap_err().to_string().contains("known are"));
     assert!(parse(&spec("docker", "volume", &[])).is_ok());
     let error = parse(&spec("docker", "raw", &[])).unwrap_err().to_string();
-    assert!(error.contains("an engine is given no device here"), "{error}");
+    assert!(error.contains("engines get no device here"), "{error}");
 }
 
 #[test]
-fn drivers_that_engines_dropped_are_refused_with_the_version() {
+fn refuses_removed_drivers_with_version() {
     let check = |runtime, driver: &str| {
         let spec = spec(runtime, "rootfs", &[("driver", driver)]);
         check(&spec).err().map(|error| error.to_string()).unwrap_or_default()
@@ -64,9 +64,9 @@ fn drivers_that_engines_dropped_are_refused_with_the_version() {
     assert!(check("oci:runc", "aufs").contains("removed in Docker 24.0"));
     assert!(check("oci:runc", "devicemapper").contains("removed in Docker 25.0"));
     assert_eq!(check("oci:runc", "overlay"), "");
-    let engine = |driver: Driver, told| driver.check_engine("docker 28.0", told);
-    let said = engine(Driver::Aufs, "overlay2").unwrap_err().to_string();
-    assert!(said.contains("overlay2") && said.contains("24.0"), "{said}");
+    let engine = |driver: Driver, name| driver.check_engine("docker 28.0", name);
+    let error = engine(Driver::Aufs, "overlay2").unwrap_err().to_string();
+    assert!(error.contains("overlay2") && error.contains("24.0"), "{error}");
     assert!(engine(Driver::Aufs, "aufs").is_ok());
     assert!(engine(Driver::Overlay, "overlay2").is_ok() && engine(Driver::Engines, "vfs").is_ok());
 }

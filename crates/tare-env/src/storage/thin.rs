@@ -1,10 +1,10 @@
 //! Thin pools of the device mapper, as Docker's devicemapper driver made them: `loop-lvm` on two
 //! sparse files, `direct-lvm` on a block device that is divided into metadata and data.
 //!
-//! Method: dm-thin through `dmsetup`, with the driver's own block size (64 KiB) and without zeroing
-//! new blocks, as it did; one thin volume with a file system. A full pool fails at once
-//! (`error_if_no_space`) instead of holding writes back for a minute. Tables and limits are those
-//! of the kernel's Documentation/admin-guide/device-mapper/thin-provisioning.rst.
+//! Method: dm-thin through `dmsetup` with one thin volume and a file system. As in Docker's driver,
+//! blocks are 64 KiB and new ones are not zeroed. A full pool fails at once (`error_if_no_space`)
+//! instead of queueing writes for a minute. Tables and limits come from the kernel's
+//! Documentation/admin-guide/device-mapper/thin-provisioning.rst.
 //!
 //! Limits: LVM itself is not used: it would add its own metadata and no other I/O path.
 
@@ -60,15 +60,14 @@ pub(super) const DIRECT_LVM: Kind = Kind {
     parse: Some(|options: &Options<'_>| parse(options, Backing::Device(options.device()?))),
 };
 
-/// Least size of a pool's metadata, and the largest that is of use (thin-provisioning.rst).
+/// The least size of a pool's metadata and the largest useful one (thin-provisioning.rst).
 const METADATA_BYTES: std::ops::RangeInclusive<u64> = 2 << 20..=16 << 30;
 
 #[derive(Debug)]
 enum Backing {
-    /// A sparse file for the data and one for the metadata, through the page cache as Docker had
-    /// it.
+    /// A sparse file for the data and one for the metadata, through the page cache as in Docker.
     Files,
-    /// One block device; `None` is a loop device of our own, with direct I/O.
+    /// One block device; `None` for a loop device that Tare creates, with direct I/O.
     Device(Option<PathBuf>),
 }
 
@@ -99,20 +98,20 @@ fn parse(options: &Options<'_>, backing: Backing) -> Result<Box<dyn Storage>, St
     }))
 }
 
-/// Bytes of metadata that a pool needs: 48 for each block of data, within the limits.
+/// Returns the bytes of metadata that a pool needs: 48 for each block of data, within the limits.
 fn metadata_bytes(data_bytes: u64, block_bytes: u64) -> u64 {
     let needed = (48 * data_bytes / block_bytes).next_multiple_of(1 << 20);
     needed.clamp(*METADATA_BYTES.start(), *METADATA_BYTES.end())
 }
 
-/// `START LENGTH linear DEVICE OFFSET`, in sectors.
+/// Returns the table `START LENGTH linear DEVICE OFFSET`, in sectors.
 fn linear_table(device: &Path, offset_bytes: u64, bytes: u64) -> String {
     let (length, offset) = (bytes / SECTOR_BYTES, offset_bytes / SECTOR_BYTES);
     format!("0 {length} linear {} {offset}", device.display())
 }
 
-/// `START LENGTH thin-pool METADATA DATA BLOCK LOW_WATER_MARK FEATURES FEATURE...`: the length is
-/// whole blocks, and nobody waits for the low water mark.
+/// Returns the table `START LENGTH thin-pool METADATA DATA BLOCK LOW_WATER_MARK FEATURES
+/// FEATURE...`. The length is whole blocks; the low water mark is 0 because nothing uses its event.
 fn pool_table(metadata: &Path, data: &Path, bytes: u64, block_bytes: u64) -> String {
     let length = bytes / block_bytes * block_bytes / SECTOR_BYTES;
     let block = block_bytes / SECTOR_BYTES;
@@ -122,7 +121,7 @@ fn pool_table(metadata: &Path, data: &Path, bytes: u64, block_bytes: u64) -> Str
     )
 }
 
-/// `START LENGTH thin POOL VOLUME`.
+/// Returns the table `START LENGTH thin POOL VOLUME`.
 fn thin_table(pool: &Path, bytes: u64) -> String {
     format!("0 {} thin {} 0", bytes / SECTOR_BYTES, pool.display())
 }
@@ -136,7 +135,7 @@ impl Thin {
         at.folder.join("pool-metadata.img")
     }
 
-    /// The devices of metadata and data, and how many bytes of data there are.
+    /// Creates the devices of metadata and data, and returns them with the bytes of data.
     fn devices(&self, at: &At<'_>) -> Result<(PathBuf, PathBuf, u64), StorageError> {
         let run = at.context.run();
         let metadata_bytes = metadata_bytes(self.pool_bytes, self.block_bytes);
@@ -215,7 +214,7 @@ impl Storage for Thin {
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
         let run = at.context.run();
         let (metadata, data, bytes) = self.devices(at)?;
-        // A pool's first block of zeros means a new pool; anything else is taken for an old one.
+        // dm-thin formats a pool whose first metadata block is zero, and otherwise opens it.
         let fail = |source| StorageError::File { path: metadata.clone(), source };
         let zeroed = File::options().write(true).open(&metadata).and_then(|mut file| {
             file.write_all(&[0; 4096])?;
@@ -227,7 +226,7 @@ impl Storage for Thin {
         let pool = block::map(run, &name, &table)?;
         block::message(run, &name, "create_thin 0")?;
         let volume = block::map(run, &at.name("thin"), &thin_table(&pool, self.bytes))?;
-        self.format.lay(at, &volume, &[], true)?;
+        self.format.create(at, &volume, &[], true)?;
         self.format.mount(at, &volume, &self.options)
     }
 
@@ -247,16 +246,16 @@ impl Storage for Thin {
 mod tests {
     use super::*;
 
-    /// The examples and limits of thin-provisioning.rst.
+    /// The expected tables follow the examples and limits of thin-provisioning.rst.
     #[test]
-    fn tables_are_as_the_kernel_documents_them() {
+    fn tables_match_kernel_documentation() {
         let (metadata, data) = (Path::new("/dev/loop1"), Path::new("/dev/loop2"));
         assert_eq!(
             pool_table(metadata, data, 10 << 30, 64 << 10),
             "0 20971520 thin-pool /dev/loop1 /dev/loop2 128 0 2 skip_block_zeroing \
              error_if_no_space"
         );
-        // A rest that fills no block is left out.
+        // A partial block at the end is left out.
         assert!(pool_table(metadata, data, (64 << 10) * 3 + 512, 64 << 10).starts_with("0 384 "));
         assert_eq!(
             thin_table(Path::new("/dev/mapper/pool"), 1 << 30),
@@ -269,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn metadata_has_48_bytes_for_a_block_within_limits() {
+    fn metadata_has_48_bytes_per_block() {
         assert_eq!(metadata_bytes(1 << 30, 64 << 10), 2 << 20);
         assert_eq!(metadata_bytes(100 << 30, 64 << 10), 75 << 20);
         assert_eq!(metadata_bytes(1 << 50, 64 << 10), 16 << 30);

@@ -1,7 +1,7 @@
-//! Memory: what is left of a storage layer's cost when there is no device.
+//! A file system in memory: the part of a storage layer's cost that remains without a device.
 //!
-//! Limits: direct I/O on tmpfs needs Linux 6.6 and is a copy all the same; what is in it counts as
-//! the memory of who wrote it.
+//! Limits: direct I/O on tmpfs needs Linux 6.6 and still copies. Its pages count as memory of the
+//! process that wrote them.
 
 use rustix::mount::MountFlags;
 use tare_host::journal::Entry;

@@ -1,12 +1,12 @@
-//! A named volume of a container engine, beside the bind mount of `directory`. The engine makes it
-//! (`runtime::docker`); here is what it is.
+//! A named volume of a container engine, the alternative to the bind mount of `directory`. The
+//! engine creates it (`runtime::docker`); this file describes it and reads it back.
 
 use super::options::Options;
 use super::{At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError};
 
 pub(super) const KIND: Kind = Kind {
     name: "volume",
-    help: "a named volume of the engine (docker, podman), on whatever it keeps its state on",
+    help: "a named volume of the engine (docker, podman), in the engine's state directory",
     options: &[],
     needs: "docker or podman",
     cleanup: "the engine removes the volume",
@@ -22,13 +22,13 @@ impl Storage for Volume {
         DataLocation::Volume
     }
 
-    /// The engine does.
+    /// Does nothing: the engine creates it.
     fn make(&self, _at: &At<'_>) -> Result<(), StorageError> {
         Ok(())
     }
 
     fn read_back(&self, _at: &At<'_>, seen: &MountView) -> ReadBack {
-        // The root of the mount inside is the volume's directory, which bears the run's name.
+        // The root of the mount inside is the volume's directory, whose name contains the run's.
         let named = seen.root.contains("tare-");
         ReadBack { text: seen.text(), in_force: seen.is_whole() && named }
     }

@@ -1,4 +1,4 @@
-//! What the suites of environments share.
+//! Helpers of the environment test suites.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,20 +15,20 @@ use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 /// Tests that compare the state of the host before and after run one at a time.
 static HOST: RwLock<()> = RwLock::new(());
 
-/// The lock of a test that compares the state of the host.
+/// Takes the lock of a test that compares the state of the host.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn host() -> RwLockWriteGuard<'static, ()> {
     HOST.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The lock of a test that looks at its own guest and its own run alone. Such tests may run beside
-/// one another: an emulated guest keeps one CPU busy.
+/// Takes the lock of a test that checks only its own guest and run. Such tests may run at the same
+/// time: an emulated guest keeps one CPU busy.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn own_guest() -> RwLockReadGuard<'static, ()> {
     HOST.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A state directory of the test's own, removed with what is in it.
+/// A state directory for one test. Dropping it cleans its runs and removes it.
 pub(crate) struct State(pub(crate) PathBuf);
 
 impl State {
@@ -46,22 +46,24 @@ impl Drop for State {
     }
 }
 
-/// The stand-in for the program, which is built with the tests.
+/// Returns the path of the test program (`examples/stand_in.rs`), which is built with the tests.
 pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.parent().and_then(Path::parent).unwrap();
     let program = folder.join("examples/stand_in");
-    assert!(program.exists(), "{} is built with the tests", program.display());
+    assert!(program.exists(), "{} is missing; build the tests with examples", program.display());
     program
 }
 
-/// Whether no guest with the host's root can be had. If so, the test is reported as skipped.
+/// Returns whether this machine cannot boot a QEMU guest with the host's root. The test is then
+/// reported as skipped.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_inside(test: &str) -> bool {
     skipped_inside_of(test, "vm:qemu")
 }
 
-/// The same of one kind of guest.
+/// Returns whether this machine cannot boot this kind of guest with the host's root. The test is
+/// then reported as skipped.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
     let state = State::new("inside-check");
@@ -73,7 +75,7 @@ pub(crate) fn skipped_inside_of(test: &str, guest: &str) -> bool {
     skipped_for(test, missing)
 }
 
-/// Whether a runtime cannot be used here. If so, the test is reported as skipped.
+/// Returns whether a runtime cannot be used here. The test is then reported as skipped.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_runtime(test: &str, runtime: &str) -> bool {
     let (kind, argument) = tare_env::runtime::find(runtime).unwrap();
@@ -81,7 +83,7 @@ pub(crate) fn skipped_runtime(test: &str, runtime: &str) -> bool {
     skipped_for(test, missing.as_ref().map(unavailable))
 }
 
-/// Whether an environment cannot be made here. If so, the test is reported as skipped.
+/// Returns whether an environment cannot run here. The test is then reported as skipped.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn skipped_spec(test: &str, spec: &EnvironmentSpec) -> bool {
     skipped_for(test, tare_env::runtime::check(spec).err().map(|error| reason(error.as_ref())))
@@ -97,7 +99,7 @@ fn skipped_for(test: &str, missing: Option<Reason>) -> bool {
     is_missing
 }
 
-/// Whether the kernel of such a guest boots on this CPU, where only a boot tells.
+/// Checks that a user-mode kernel boots on this CPU, which only a boot can show.
 fn boots(runtime: &str) -> Result<(), Unavailable> {
     match runtime.starts_with("vm:uml") {
         true => vm::check_user_mode(None, &State::new("boots").0),
@@ -109,7 +111,7 @@ fn unavailable(missing: &Unavailable) -> Reason {
     Reason::unavailable(&missing.what, &missing.why)
 }
 
-/// Why an environment cannot be made.
+/// Returns why an environment cannot run here.
 pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> Reason {
     match error.downcast_ref::<Unavailable>() {
         Some(missing) => unavailable(missing),
@@ -117,7 +119,7 @@ pub(crate) fn reason(error: &(dyn std::error::Error + 'static)) -> Reason {
     }
 }
 
-/// An environment of a process or container on a kind of storage, with all other layers left out.
+/// Returns an environment of a process or container on a kind of storage, without other layers.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) -> EnvironmentSpec {
     let mut spec = EnvironmentBuilder::new(runtime).storage(kind, options).build();
@@ -125,10 +127,10 @@ pub(crate) fn on_storage(runtime: &str, kind: &str, options: &[(&str, &str)]) ->
     spec
 }
 
-/// Runs the tests of this binary inside a guest of ours, all but those named, one at a time, and
-/// shows what they say. For a suite of what this kernel lacks.
+/// Runs the tests of this binary inside a guest, except `but`, one at a time, and shows their
+/// output. For suites of features that this kernel may lack.
 #[allow(dead_code, reason = "each suite uses a part of this")]
-#[expect(clippy::print_stderr, reason = "what the guest says is shown")]
+#[expect(clippy::print_stderr, reason = "shows the guest's output")]
 pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
     let state = State::new("guest");
     let options: Options = guest.parse().unwrap();
@@ -144,10 +146,10 @@ pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
     assert!(guest.close().is_empty());
 }
 
-/// Where a test binary inside a guest reports its skips; the guest hands the file back.
+/// The file in which a test binary inside a guest reports its skips. It reaches the host.
 const SKIPS: &str = "/run/tare/hand-back/skips";
 
-/// A command that runs a test binary inside a guest.
+/// Returns a command that runs a test binary inside a guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn in_guest<S: AsRef<str>>(words: &[S]) -> Command {
     Command::new(words.iter().map(|word| word.as_ref().to_string())).variable(skip::VARIABLE, SKIPS)

@@ -1,5 +1,5 @@
-//! The kinds that a host's kernel may lack, inside a guest whose kernel has them: this test program
-//! runs its module `inside` there.
+//! Tests the kinds that a host's kernel may lack inside a guest whose kernel has them. This test
+//! program runs its module `inside` there.
 
 use std::io::stderr;
 use std::sync::atomic::AtomicBool;
@@ -10,19 +10,19 @@ use tare_host::error_line;
 
 use crate::common::{State, in_guest, own_guest, program, skipped_inside_of, take_over_skips};
 
-/// Under TCG, beside other tests.
+/// The time limit of the tests inside, long enough for TCG while other tests run.
 const LIMIT: Duration = Duration::from_secs(1200);
 
 #[test]
-fn kinds_that_a_host_may_lack() {
-    if !skipped_inside_of("kinds_that_a_host_may_lack", "vm:qemu") {
+fn optional_kinds_in_qemu_guest() {
+    if !skipped_inside_of("optional_kinds_in_qemu_guest", "vm:qemu") {
         run_in("vm:qemu,memory=1G,raw=384M");
     }
 }
 
 #[test]
-fn the_same_under_a_user_mode_kernel() {
-    if !skipped_inside_of("the_same_under_a_user_mode_kernel", "vm:uml") {
+fn optional_kinds_in_user_mode_guest() {
+    if !skipped_inside_of("optional_kinds_in_user_mode_guest", "vm:uml") {
         run_in("vm:uml,memory=1G,raw=384M");
     }
 }
@@ -52,13 +52,13 @@ mod inside {
     use tare_testkit::{Reason, skip};
 
     use crate::common::on_storage;
-    use crate::{Pairs, kill_and_clean, live, open_with, run_layers, traces};
+    use crate::{Pairs, check_environment, kill_and_clean, open_with, run_layers, traces};
 
-    /// True on a host, where these tests do not run.
+    /// Returns true on a host, where these tests do not run.
     fn is_host(test: &str) -> bool {
         let is_host = inside::current_guest().is_none();
         if is_host {
-            let place = "in the guest of kinds_that_a_host_may_lack".into();
+            let place = "in the guest of optional_kinds_in_qemu_guest".into();
             skip(test, Reason::RunsElsewhere { place });
         }
         is_host
@@ -82,8 +82,8 @@ mod inside {
     }
 
     #[test]
-    fn a_thin_pool_on_a_disk_that_was_given_up() {
-        if is_host("a_thin_pool_on_a_disk_that_was_given_up") {
+    fn thin_pool_on_named_disk() {
+        if is_host("thin_pool_on_named_disk") {
             return;
         }
         let devices = inside::current_guest().unwrap().devices;
@@ -92,14 +92,14 @@ mod inside {
         let before = traces();
         let factory = open_with(&state, devices.clone());
         let options = [("device", disk.to_str().unwrap()), ("size", "256M"), ("pool", "64M")];
-        live(&factory, &on_storage("process", "direct-lvm", &options), true);
+        check_environment(&factory, &on_storage("process", "direct-lvm", &options), true);
         assert!(factory.close().is_empty());
         assert_eq!(traces(), before);
     }
 
     #[test]
-    fn what_a_killed_harness_leaves_is_cleaned() {
-        if is_host("what_a_killed_harness_leaves_is_cleaned") {
+    fn clean_removes_leftovers_of_killed_harness() {
+        if is_host("clean_removes_leftovers_of_killed_harness") {
             return;
         }
         kill_and_clean(&[

@@ -1,5 +1,5 @@
-//! The tuner that a run uses: every change through a temporary tuning, whose journal lets `clean`
-//! put back what a killed run left.
+//! The tuner of a run: it makes every change through a temporary tuning, whose journal lets `clean`
+//! put back the changes of a killed run.
 
 use std::fmt;
 use std::path::Path;
@@ -12,13 +12,13 @@ use tare_tune::{
 
 use super::Tuner;
 
-/// Why the host was not tuned or not put back.
+/// Why a change of the host failed or was not put back.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalledError {
     #[error(transparent)]
     Tune(#[from] TuneError),
     #[error("cannot change {what}")]
-    NotTaken { what: String, source: SettingError },
+    NotChanged { what: String, source: SettingError },
     #[error("cannot put back {what} ({place}) to {old:?}; run tare clean")]
     NotPutBack { what: String, place: String, old: String, source: SettingError },
 }
@@ -30,20 +30,21 @@ pub struct Journalled<H> {
 }
 
 impl<H: SettingStore> Journalled<H> {
-    /// Begins a temporary tuning for a run. What a killed one left is put back at the first change.
+    /// Starts a temporary tuning for a run. The first change puts back those of a killed run.
     ///
     /// # Errors
-    /// When another tuning is under way, or the state directory cannot be written.
+    /// When another tuning is active, or the state directory cannot be written.
     pub fn begin(state: &Path, store: H, run: &str) -> Result<Self, JournalledError> {
         let purpose = Purpose::Temporary { run: run.to_string() };
         let tuning = Tuning::begin(state, &store, purpose)?;
         Ok(Self { tuning, store })
     }
 
-    /// Makes all changes once and puts them back: the items that the host does not take, with why.
+    /// Makes all changes once and puts them back. Returns the items that the host refuses, each with
+    /// the reason.
     ///
     /// # Errors
-    /// When nothing could be changed, or not everything put back.
+    /// When the tuning could not start, or a change was not put back.
     pub fn rehearse(&mut self, items: &[Item]) -> Result<Vec<(Item, String)>, JournalledError> {
         let applied = self.tuning.apply(&mut self.store, items);
         whole(self.tuning.revert(&mut self.store))?;
@@ -67,7 +68,7 @@ impl<H: SettingStore + Send> Tuner for Journalled<H> {
         for one in applied.items {
             if let Outcome::Failed { error } | Outcome::Refused { error } = one.outcome {
                 let what = format!("{} of {}", one.item.what, one.item.subject);
-                return Err(JournalledError::NotTaken { what, source: error }.into());
+                return Err(JournalledError::NotChanged { what, source: error }.into());
             }
         }
         Ok(())
@@ -82,8 +83,8 @@ impl<H: SettingStore + Send> Tuner for Journalled<H> {
     }
 }
 
-/// Drift is no failure here: what somebody else has set meanwhile is his, and reading back finds
-/// it.
+/// Fails if a setting was not put back. A setting that another process changed meanwhile is kept
+/// without an error; the read-back reports it.
 fn whole(reverted: Reverted) -> Result<(), JournalledError> {
     for setting in reverted.settings {
         if let RevertOutcome::Failed { error, old } = setting.outcome {

@@ -1,12 +1,12 @@
 //! The host layer: whether the host around an environment is tuned while the environment runs.
 //!
-//! Method: all environments of a study are up at once and frozen but one. One with a tuned host
-//! applies the changes as it thaws and puts them back once it is frozen again, so every slice of it
-//! runs on the tuned host and every other slice on the host as it was found. Before and after
-//! alternate within every block, and the pairs of a block are compared like those of any layer.
+//! Method: all environments of a study run at once, and all but one are frozen. One with a tuned
+//! host applies the changes when it thaws and puts them back once it is frozen again. Its slices run
+//! on the tuned host, all other slices on the original one. Both alternate within every round, and
+//! the pairs of a round are compared like those of any layer.
 //!
-//! Limits: only what a running system notices can be weighed so. Limits that are read once at the
-//! start, and channels, whose change takes a network device down, are left to the caller to name.
+//! Limits: only settings that affect a running system can be weighed. The caller names the others:
+//! limits that are read once at the start, and channels, whose change takes a network device down.
 
 mod journalled;
 
@@ -25,10 +25,10 @@ use tare_lab::layer::{Host, Layer};
 
 pub use journalled::{Journalled, JournalledError};
 
-/// Deviations that a layer's state names.
+/// How many deviations a layer's state lists.
 const DEVIATIONS_SHOWN: usize = 3;
 
-/// Whether a value of the layer makes the change of this item.
+/// Returns whether a value of the layer includes the change of this item.
 fn wants(host: &Host, item: &Item) -> bool {
     match host {
         Host::AsIs => false,
@@ -37,59 +37,60 @@ fn wants(host: &Host, item: &Item) -> bool {
     }
 }
 
-/// Makes changes on a host and puts them back. Journalled, so that `clean` can do it too.
+/// Makes changes on a host and puts them back. It writes a journal from which `clean` can put them
+/// back too.
 pub trait Tuner: fmt::Debug + Send {
-    /// Makes all of the changes, or none.
+    /// Makes all of the changes.
     ///
     /// # Errors
-    /// Which one the host did not take, and why. The host is as it was then.
+    /// Names the first change that failed and why. The caller puts back the others.
     fn apply(&mut self, items: &[Item]) -> Result<(), PartError>;
 
-    /// Puts everything back. Idempotent.
+    /// Puts all changes back. Idempotent.
     ///
     /// # Errors
-    /// What could not be put back.
+    /// Names a change that could not be put back.
     fn revert(&mut self) -> Result<(), PartError>;
 
-    /// The value of a setting now.
+    /// Returns the current value of a setting.
     ///
     /// # Errors
-    /// Why it cannot be read.
+    /// When it cannot be read.
     fn read(&self, key: &Key) -> Result<String, PartError>;
 }
 
 /// Why a host could not be tuned for an environment.
 #[derive(Debug, thiserror::Error)]
 pub enum HostError {
-    #[error("environment {environment:?} has host = \"{value}\", and this run has no plan for it")]
+    #[error("environment {environment:?} has host = \"{value}\", but this run has no plan")]
     NoPlan { environment: String, value: Host },
     #[error("the host is still tuned for another environment; run tare clean")]
     StillTuned,
 }
 
-/// The host of a run, shared by all of its environments: what can be changed, and whether it is.
+/// The host of a run, shared by all environments: the possible changes, and whether they are made.
 #[derive(Clone, Debug)]
 pub struct TunedHost(Arc<Mutex<State>>);
 
 #[derive(Debug)]
 struct State {
-    /// Items that change something.
+    /// Items with a change.
     items: Vec<Item>,
     tuner: Box<dyn Tuner>,
     tuned: bool,
 }
 
 impl TunedHost {
-    /// `items`: what may be changed; those that change nothing are left out.
+    /// Creates it for these items. Those without a change are left out.
     pub fn new(items: &[Item], tuner: Box<dyn Tuner>) -> Self {
         let items = items.iter().filter(|item| item.change().is_some()).cloned().collect();
         Self(Arc::new(Mutex::new(State { items, tuner, tuned: false })))
     }
 
-    /// Puts the host back as it was found. Idempotent.
+    /// Puts all changes back. Idempotent.
     ///
     /// # Errors
-    /// What could not be put back.
+    /// Names a change that could not be put back.
     pub fn revert(&self) -> Result<(), PartError> {
         self.state().revert()
     }
@@ -102,7 +103,7 @@ impl TunedHost {
 impl State {
     fn apply(&mut self, layer: &Host) -> Result<(), PartError> {
         if self.tuned {
-            // Nobody else runs now, so this is what a failed revert left.
+            // All other environments are frozen, so a revert must have failed earlier.
             self.revert().map_err(|_| HostError::StillTuned)?;
         }
         let items: Vec<Item> =
@@ -113,7 +114,7 @@ impl State {
         self.tuned = true;
         let applied = self.tuner.apply(&items);
         if applied.is_err() {
-            // The first error tells; what cannot be put back shows at the next environment.
+            // The first error names the cause. The next environment reports a failed revert.
             let _ = self.revert();
         }
         applied
@@ -127,7 +128,7 @@ impl State {
         Ok(())
     }
 
-    /// Reads every setting: those of the layer are as wanted, the others as found.
+    /// Reads every setting: those of the layer must have the planned value, the others the original.
     fn read_back(&self, layer: &Host) -> LayerState {
         let mut deviations = Vec::new();
         let mut tuned = 0;
@@ -161,7 +162,7 @@ impl State {
 
 impl Drop for State {
     fn drop(&mut self) {
-        // Whoever wants to know calls `revert`; the journal keeps what is left.
+        // Callers that need the error call `revert`. The journal keeps the changes that are left.
         let _ = self.revert();
     }
 }
@@ -170,7 +171,7 @@ fn changes(items: &[Item]) -> impl Iterator<Item = (&Item, &Change)> {
     items.iter().filter_map(|item| Some((item, item.change()?)))
 }
 
-/// An environment with its host around it. One whose host is as it is takes care that it is.
+/// An environment that sets the host for itself: tuned, or with all changes put back.
 pub(crate) struct TunedEnvironment {
     inner: Box<dyn Environment>,
     layer: Host,
@@ -182,7 +183,7 @@ impl TunedEnvironment {
         Self { inner, layer, host }
     }
 
-    /// Does something on the host of this environment; if it fails, the host is put back.
+    /// Runs `act` with the host set for this environment. If it fails, the host is put back.
     fn on_host<T>(
         &mut self,
         act: impl FnOnce(&mut dyn Environment) -> Result<T, PartError>,
@@ -190,7 +191,7 @@ impl TunedEnvironment {
         self.host.state().apply(&self.layer)?;
         let done = act(&mut *self.inner);
         if done.is_err() {
-            // The first error tells; what cannot be put back shows at the next environment.
+            // The first error names the cause. The next environment reports a failed revert.
             let _ = self.host.revert();
         }
         done
@@ -252,7 +253,7 @@ impl Environment for TunedEnvironment {
 
     fn stop(&mut self) -> Result<(), PartError> {
         let stopped = self.inner.stop();
-        // Another environment's changes may be in force: a frozen one is stopped too.
+        // The changes in force may be another environment's, because frozen ones are stopped too.
         stopped.and(self.host.revert())
     }
 }

@@ -1,5 +1,5 @@
-//! The order of changes around thaw and freeze, on a host in memory and an environment that only
-//! remembers what was asked of it.
+//! Tests the order of changes around thaw and freeze, with a host in memory and an environment that
+//! only records its calls.
 
 use std::sync::{Arc, Mutex};
 
@@ -9,12 +9,12 @@ use tare_tune::snapshot::Snapshot;
 use super::*;
 use tare_testkit::EnvironmentBuilder;
 
-/// What happened, in order, and the host it happened to.
+/// The calls in order, and the host that they changed.
 #[derive(Debug, Default)]
 struct FakeHost {
     log: Vec<String>,
     host: Snapshot,
-    /// Settings that are not taken.
+    /// Settings whose change fails.
     refused: Vec<String>,
     revert_fails: bool,
     thaw_fails: bool,
@@ -39,7 +39,7 @@ impl Tuner for MemoryTuner {
         for item in items {
             let change = item.change().unwrap();
             if host_state.refused.contains(&item.what) {
-                return Err(FakeError("not taken").into());
+                return Err(FakeError("refused").into());
             }
             self.written.push((change.key.clone(), change.now.clone()));
             change.key.write_to(&mut host_state.host, &change.wanted);
@@ -72,7 +72,7 @@ struct Inner {
 }
 
 impl Inner {
-    fn does(&self, what: &str) {
+    fn record(&self, what: &str) {
         let line = format!("{what} {}", self.spec.name);
         self.host_state.lock().unwrap().log.push(line);
     }
@@ -84,7 +84,7 @@ impl Environment for Inner {
     }
 
     fn start(&mut self, _launch: &Launch) -> Result<Endpoint, PartError> {
-        self.does("start");
+        self.record("start");
         Ok(Endpoint { address: ([127, 0, 0, 1], 1).into(), data: None })
     }
 
@@ -93,13 +93,13 @@ impl Environment for Inner {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.does("freeze");
+        self.record("freeze");
         let fails = self.host_state.lock().unwrap().freeze_fails;
         if fails { Err(FakeError("stays thawed").into()) } else { Ok(()) }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        self.does("thaw");
+        self.record("thaw");
         let fails = self.host_state.lock().unwrap().thaw_fails;
         if fails { Err(FakeError("stays frozen").into()) } else { Ok(()) }
     }
@@ -117,7 +117,7 @@ impl Environment for Inner {
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        self.does("stop");
+        self.record("stop");
         Ok(())
     }
 }
@@ -151,7 +151,7 @@ fn items() -> Vec<Item> {
         item(Group::Disk, "/nomerges", "0", "2"),
         item(Group::Network, "/rps", "0", "3"),
     ];
-    // It is right already, so it is nobody's business.
+    // This setting is right already and must not be changed.
     let mut right = item(Group::Cpu, "/governor", "", "");
     right.action = Action::AlreadySet { now: "performance".into() };
     items.push(right);
@@ -194,7 +194,7 @@ fn values(host_state: &Shared) -> [String; 3] {
 const TUNED: [&str; 3] = ["none", "2", "3"];
 
 #[test]
-fn a_value_makes_the_changes_of_its_groups() {
+fn value_selects_changes_by_group() {
     let names = |groups: &[Group]| groups.iter().map(|group| group.name().to_string()).collect();
     for item in items() {
         assert!(!wants(&Host::AsIs, &item) && wants(&Host::Tuned, &item));
@@ -204,7 +204,7 @@ fn a_value_makes_the_changes_of_its_groups() {
 }
 
 #[test]
-fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
+fn tunes_host_from_thaw_to_freeze() {
     let (host_state, host) = host_state();
     let mut tuned = environment(&host_state, &host, "tuned", "tuned");
     let mut plain = environment(&host_state, &host, "plain", "as-is");
@@ -221,7 +221,7 @@ fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
         assert_eq!(values(&host_state), TUNED);
         tuned.freeze().unwrap();
         plain.thaw().unwrap();
-        // As the plan found them, in the plan's writing.
+        // The original values, written as in the plan.
         assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
         plain.freeze().unwrap();
         let round = "apply scheduler,apply nomerges,apply rps,thaw tuned,freeze tuned,revert,thaw plain,freeze plain";
@@ -233,7 +233,7 @@ fn the_host_is_tuned_from_before_the_thaw_until_after_the_freeze() {
 }
 
 #[test]
-fn a_group_changes_its_own_settings_and_says_so() {
+fn group_changes_its_settings_only() {
     let (host_state, host) = host_state();
     let mut disk = environment(&host_state, &host, "disk", "tuned=disk");
     disk.thaw().unwrap();
@@ -242,7 +242,7 @@ fn a_group_changes_its_own_settings_and_says_so() {
     assert_eq!((state.layer.as_str(), state.wanted.as_str()), ("host", "tuned=disk"));
     assert_eq!(state.found, "2 of 3 settings changed, the others as found");
     assert!(state.in_force);
-    // Somebody else writes one of ours, and one that is not.
+    // Another process writes a setting of the group and one outside it.
     host_state.lock().unwrap().host.write("/nomerges", "1");
     host_state.lock().unwrap().host.write("/rps", "1");
     let state = disk.read_back().unwrap().pop().unwrap();
@@ -251,15 +251,15 @@ fn a_group_changes_its_own_settings_and_says_so() {
 }
 
 #[test]
-fn what_is_not_taken_leaves_nothing_behind() {
+fn failed_change_restores_host() {
     let (host_state, host) = host_state();
     let mut tuned = environment(&host_state, &host, "tuned", "tuned");
     host_state.lock().unwrap().refused = vec!["rps".into()];
-    assert_eq!(tuned.thaw().unwrap_err().to_string(), "not taken");
+    assert_eq!(tuned.thaw().unwrap_err().to_string(), "refused");
     assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
     let happened = log(&host_state);
     assert!(!happened.contains(&"thaw tuned".into()), "{happened:?}");
-    // It works again once the host takes it.
+    // The next thaw works when the host accepts the change.
     host_state.lock().unwrap().refused.clear();
     tuned.thaw().unwrap();
     assert_eq!(values(&host_state), TUNED);
@@ -271,7 +271,7 @@ fn what_is_not_taken_leaves_nothing_behind() {
 }
 
 #[test]
-fn a_host_that_stays_tuned_is_nobody_elses() {
+fn failed_revert_blocks_other_environments() {
     let (host_state, host) = host_state();
     let mut tuned = environment(&host_state, &host, "tuned", "tuned");
     let mut plain = environment(&host_state, &host, "plain", "as-is");
@@ -279,12 +279,12 @@ fn a_host_that_stays_tuned_is_nobody_elses() {
     host_state.lock().unwrap().revert_fails = true;
     assert_eq!(tuned.freeze().unwrap_err().to_string(), "cannot put back");
     assert!(plain.thaw().unwrap_err().to_string().contains("still tuned"));
-    // Put back as soon as it goes.
+    // The next thaw puts the host back.
     host_state.lock().unwrap().revert_fails = false;
     plain.thaw().unwrap();
     assert_eq!(values(&host_state), ["mq-deadline", "0", "0"]);
 
-    // An environment that cannot be frozen still gives the host back.
+    // A failed freeze still puts the host back.
     tuned.thaw().unwrap();
     host_state.lock().unwrap().freeze_fails = true;
     assert_eq!(tuned.freeze().unwrap_err().to_string(), "stays thawed");
@@ -292,7 +292,7 @@ fn a_host_that_stays_tuned_is_nobody_elses() {
 }
 
 #[test]
-fn the_host_is_put_back_when_the_run_is_dropped() {
+fn drop_restores_host() {
     let (host_state, host) = host_state();
     let mut tuned = environment(&host_state, &host, "tuned", "tuned");
     tuned.thaw().unwrap();
@@ -303,7 +303,7 @@ fn the_host_is_put_back_when_the_run_is_dropped() {
 }
 
 #[test]
-fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
+fn rehearsal_returns_refused_items() {
     use tare_tune::{SettingErrorClass, SnapshotHost, folder};
     let state = tempfile::tempdir().unwrap();
     let host = host_state().0.lock().unwrap().host.clone();
@@ -316,19 +316,19 @@ fn a_journalled_tuner_names_what_is_refused_and_leaves_no_journal() {
     assert_eq!(refused, ["nomerges"]);
     assert_eq!(value(&tuner, "/rps"), "0");
 
-    // Nothing stays half tuned: the caller puts back what came before the one that failed.
+    // The caller puts back the changes before the failed one.
     assert!(tuner.apply(&items()).unwrap_err().to_string().contains("nomerges"));
     tuner.revert().unwrap();
     assert_eq!(value(&tuner, "/rps"), "0");
 
-    let taken: Vec<Item> = items().into_iter().filter(|item| item.what != "nomerges").collect();
+    let accepted: Vec<Item> = items().into_iter().filter(|item| item.what != "nomerges").collect();
     for _ in 0..50 {
-        tuner.apply(&taken).unwrap();
+        tuner.apply(&accepted).unwrap();
         assert_eq!(value(&tuner, "/rps"), "3");
         tuner.revert().unwrap();
         assert_eq!(value(&tuner, "/rps"), "0");
     }
     drop(tuner);
     let left = std::fs::read_dir(folder(state.path())).map_or(0, Iterator::count);
-    assert_eq!(left, 0, "a tuning that was put back leaves no journal");
+    assert_eq!(left, 0, "a journal is left after the tuning was put back");
 }

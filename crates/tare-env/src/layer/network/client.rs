@@ -1,5 +1,5 @@
-//! The client's network namespace and its links to others', and what the network layers build on:
-//! errors, free addresses and ports, and lines for `ip`.
+//! The client's network namespace with its links to others, and the parts that the network layers
+//! share: errors, free addresses and ports, and lines for `ip`.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,28 +14,27 @@ use tare_host::journal::{Entry, Journal, JournalError};
 use tare_host::netns::{self, NetnsError};
 use tare_host::process::inode_of_link;
 
-/// How many starts behind a bridge one run can have: their links share 198.19.0.0 to
-/// 198.19.254.255.
+/// The most starts behind a bridge in one run: their links share 198.19.0.0 to 198.19.254.255.
 pub(super) const ROUTERS_MAX: u32 = 255 * 64;
 
-/// Why a network layer could not be made.
+/// Why a network layer could not be created.
 #[derive(Debug, thiserror::Error)]
 pub enum NetworkError {
     #[error(
-        "the system listens on port {port}, which is taken in the host's network; tell it its port ({{port}}), or take network = \"bridge\""
+        "the system listens on port {port}, which is taken in the host's network; pass it a port with {{port}}, or use network = \"bridge\""
     )]
     Taken { port: u16, source: io::Error },
     #[error(transparent)]
     Netns(#[from] NetnsError),
-    #[error("cannot lay the network")]
+    #[error("cannot set up the network")]
     Command(#[from] ExecError),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error("cannot set {} to {value}", .path.display())]
     Setting { path: PathBuf, value: &'static str, source: io::Error },
-    #[error("cannot read which network namespace {} is", .path.display())]
+    #[error("cannot read the inode of the network namespace {}", .path.display())]
     Namespace { path: PathBuf },
-    #[error("no address is free in 198.18.0.0/16; are many runs alive? see tare clean")]
+    #[error("no address is free in 198.18.0.0/16; end other runs, or run tare clean")]
     NoAddress,
     #[error("no port is free on {address}")]
     NoPort { address: Ipv4Addr, source: io::Error },
@@ -43,12 +42,12 @@ pub enum NetworkError {
     TooManyRouters,
 }
 
-/// The client's network namespace and its links to others'.
+/// The client's network namespace and its links to other namespaces.
 #[derive(Debug)]
 pub struct Client {
     pub(super) name: String,
     namespace: PathBuf,
-    /// Our end's addresses in other namespaces, by their inode: one for each instance.
+    /// Links by the inode of the other namespace. Each has an address there for each instance.
     links: Mutex<HashMap<u64, Link>>,
 }
 
@@ -59,7 +58,7 @@ struct Link {
 }
 
 impl Client {
-    /// Makes the namespace, journalled first.
+    /// Creates the namespace after writing it to the journal.
     pub(crate) fn make(journal: &Journal) -> Result<Self, NetworkError> {
         let name = format!("{}-client", journal.prefix());
         journal.write(vec![Entry::network_namespace(name.clone())])?;
@@ -74,8 +73,8 @@ impl Client {
     }
 
     /// Links the client to another network namespace (`None`: that of this process) and returns the
-    /// address there at which the client reaches what listens. One link per namespace and run, with
-    /// an address for each instance.
+    /// address there that the client can reach. A run has one link per namespace, with an address
+    /// for each instance.
     ///
     /// # Errors
     /// When the namespace cannot be entered or no address is free.
@@ -86,12 +85,12 @@ impl Client {
         to: Option<&Path>,
     ) -> Result<Ipv4Addr, NetworkError> {
         let own = Path::new("/proc/thread-self/ns/net");
-        let asked = to.unwrap_or(own);
+        let requested = to.unwrap_or(own);
         let inode = match to {
             None => inode_of_link(own),
             Some(path) => netns::within(path, || inode_of_link(own))?,
         };
-        let inode = inode.ok_or_else(|| NetworkError::Namespace { path: asked.into() })?;
+        let inode = inode.ok_or_else(|| NetworkError::Namespace { path: requested.into() })?;
         let to = to.filter(|_| Some(inode) != inode_of_link(own));
         let mut links = self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         let mut known: Vec<Ipv4Addr> =
@@ -107,7 +106,7 @@ impl Client {
         Ok(link.addresses[slot])
     }
 
-    /// Gives a link a pair of addresses; with the first one the link is made.
+    /// Adds a pair of addresses to a link, and creates the link before the first pair.
     fn add_pair(
         &self,
         journal: &Journal,
@@ -134,9 +133,9 @@ impl Client {
     }
 }
 
-/// Two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of the
-/// client's links (`known`) has yet. Runs begin to look at different places, so that two of them
-/// hardly ever race for the same.
+/// Returns two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of
+/// the client's links (`known`) has. Runs start to search at different addresses, to avoid races
+/// for the same one.
 pub(crate) fn free_pair(
     run: &str,
     namespace: Option<&Path>,
@@ -164,21 +163,21 @@ pub(crate) fn free_pair(
     Err(NetworkError::NoAddress)
 }
 
-/// A port that is free on an address of this process's namespace right now.
+/// Returns a port that is free right now on an address of this process's namespace.
 pub fn free_port(address: Ipv4Addr) -> Result<u16, NetworkError> {
     let bind = || TcpListener::bind((address, 0))?.local_addr();
     let bound = bind().map_err(|source| NetworkError::NoPort { address, source })?;
     Ok(bound.port())
 }
 
-/// A port that the system insists on, if nothing of this process's namespace listens on it.
+/// Returns the system's fixed port if nothing in this process's namespace listens on it.
 pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
     let bound = TcpListener::bind((Ipv4Addr::UNSPECIFIED, port));
     bound.map(|_| port).map_err(|source| NetworkError::Taken { port, source })
 }
 
-/// Turns IPv6 off in a namespace of ours, as docker does for a network without it: no duplicate
-/// address detection or multicast reports during the measurement.
+/// Turns off IPv6 in a namespace of Tare, as docker does for a network without it. This avoids
+/// duplicate address detection and multicast reports during the measurement.
 pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
     let write = || -> Result<(), NetworkError> {
         for which in ["all", "default"] {
@@ -196,7 +195,7 @@ pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
     netns::within(namespace, write)?
 }
 
-/// Runs lines of `ip` in one process, marked as the run's like all that it starts.
+/// Runs lines of `ip` in one process, with the run's mark.
 pub(super) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
     let mut command =
         Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);

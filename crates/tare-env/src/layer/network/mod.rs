@@ -1,19 +1,18 @@
-//! The network layer: what lies between the client and the system.
+//! The network layer between the client and the system.
 //!
-//! The client always stands in a namespace of its own, `tare-RUN-client`, so that it meets the
-//! layer and not a loopback short cut. With `host`, a veth pair links it to the namespace in which
-//! the system listens. With `bridge`, a router namespace of each environment plays the host of the
-//! container: veth to the client, DNAT of the published port, masquerade, a forward chain as
-//! docker's, a bridge, and the container's namespace behind it. So the host's own namespace gets no
-//! NAT table, and the baseline stays clean. With `bridge+proxy` a userland proxy in the router
-//! takes the place of DNAT.
+//! The client always has its own namespace, `tare-RUN-client`; otherwise its packets would take the
+//! loopback device past the layer. With `host`, a veth pair links it to the namespace in which the
+//! system listens. With `bridge`, each environment has a router namespace in the role of the
+//! container's host: veth to the client, DNAT of the published port, masquerade, a forward chain
+//! like docker's, a bridge, and the container's namespace behind it. The host's own namespace gets
+//! no NAT table, which would add to the cost of the baseline. With `bridge+proxy`, a userland proxy
+//! in the router replaces DNAT.
 //!
-//! Several instances of a system have the same port and an address each: with `host` further
-//! addresses of the link, with `bridge` namespaces behind one bridge, each published on an address
-//! of its own.
+//! Several instances of a system have one port and different addresses: with `host` more addresses
+//! of the link, with `bridge` namespaces behind one bridge, each published on its own address.
 //!
-//! Addresses are from 198.18.0.0/15, which RFC 2544 sets aside for measuring: 198.18/16 for links
-//! to namespaces that are not ours, 198.19/16 inside our own.
+//! Addresses are from 198.18.0.0/15, which RFC 2544 reserves for benchmarks: 198.18/16 for links to
+//! namespaces that Tare did not create, 198.19/16 inside its own.
 
 use std::fs;
 use std::io;
@@ -36,30 +35,29 @@ use client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use client::{free_pair, must_be_free};
 use tare_lab::layer::Network;
 
-/// Where a containerised system listens, and the port that is published for it: Cassandra's.
+/// The default port of a system in a container, and the published port: Cassandra's.
 pub const PORT: u16 = 9042;
 
-/// How many instances an environment can have: each has a loopback address that ends in its number.
+/// The most instances in an environment: each has a loopback address that ends in its number.
 pub(crate) const INSTANCES_MAX: u32 = 200;
 
-/// The container's address and that of its bridge, the same behind every router.
+/// The addresses of the container and its bridge, the same behind every router.
 pub(crate) const SYSTEM_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 2);
 pub(crate) const BRIDGE_ADDRESS: Ipv4Addr = Ipv4Addr::new(198, 19, 255, 1);
 
-/// The namespaces of one started environment behind a bridge. Every start takes a number of its
-/// own: the kernel removes the links of a namespace some time after its name.
+/// The namespaces of one started environment behind a bridge. Every start uses a new number,
+/// because the kernel removes the links of a namespace some time after its name.
 #[derive(Debug)]
 pub struct Router {
     number: u32,
-    /// The number of the start that made the router; this one, unless it is an instance beside
-    /// others.
+    /// The number of the start that created the router: the first instance's.
     of: u32,
     slot: u32,
     router: String,
     system: String,
     /// The port that the system listens on.
     port: u16,
-    /// The system is a guest: a tap device on the bridge takes the place of its namespace.
+    /// Whether the system is a guest, with a tap device on the bridge instead of a namespace.
     tap: bool,
     proxy: Option<Child>,
 }
@@ -68,7 +66,7 @@ pub struct Router {
 pub(crate) const TAP: &str = "tare-s";
 
 impl Router {
-    /// The router of environment `number`; nothing is made yet.
+    /// Returns the router of start `number`. `make` creates it.
     pub fn new(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
         if number >= ROUTERS_MAX {
             return Err(NetworkError::TooManyRouters);
@@ -80,12 +78,12 @@ impl Router {
         Ok(Self { number, of, slot, router, system, port: PORT, tap: false, proxy: None })
     }
 
-    /// The same for a virtual machine, whose monitor runs in the router's namespace.
+    /// Returns the router for a virtual machine, whose monitor runs in the router's namespace.
     pub(crate) fn for_guest(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
         Ok(Self { tap: true, ..Self::new(context, number)? })
     }
 
-    /// What has to be in the journal before `make`.
+    /// Returns the entries that must be in the journal before `make`.
     pub fn entries(&self) -> Vec<Entry> {
         let names = match (self.tap, self.is_first()) {
             (true, _) => vec![&self.router],
@@ -99,30 +97,30 @@ impl Router {
         self.of == self.number
     }
 
-    /// The address of the system, behind the bridge.
+    /// Returns the address of the system behind the bridge.
     fn system_address(&self) -> Ipv4Addr {
         behind_bridge(self.slot)
     }
 
-    /// The namespace in which the system runs, or the monitor of its guest.
+    /// Returns the namespace in which the system or its guest's monitor runs.
     pub fn system_namespace(&self) -> PathBuf {
         netns::path(if self.tap { &self.router } else { &self.system })
     }
 
-    /// Where the client dials.
+    /// Returns the address to which the client connects.
     pub fn published(&self) -> SocketAddrV4 {
         SocketAddrV4::new(self.link_address(2), PORT)
     }
 
-    /// Address `last` of the /30 between client and router.
+    /// Returns address `last` of the /30 between client and router.
     fn link_address(&self, last: u32) -> Ipv4Addr {
         Ipv4Addr::from(u32::from(Ipv4Addr::new(198, 19, 0, 0)) + self.number * 4 + last)
     }
 
-    /// Makes both namespaces with all that is in them, and starts the proxy if asked.
+    /// Creates both namespaces with their links and rules, and starts the proxy if requested.
     ///
     /// # Errors
-    /// When a step fails; the journal undoes what was made.
+    /// When a step fails; undoing the journal removes what was created.
     pub fn make(&mut self, context: &RunContext, proxy: bool) -> Result<(), NetworkError> {
         let router = match self.is_first() {
             true => self.make_router(context, proxy)?,
@@ -158,7 +156,7 @@ impl Router {
         Ok(router)
     }
 
-    /// The lines of `ip` for the system's namespace.
+    /// Returns the lines of `ip` for the system's namespace.
     fn inside(&self) -> String {
         let address = self.system_address();
         format!(
@@ -183,7 +181,7 @@ impl Router {
         };
         let (near, far) = (self.link_address(1), self.link_address(2));
         let (number, client) = (self.number, &context.client().name);
-        // One command makes both veth pairs, with their far ends in the other namespaces.
+        // One command creates both veth pairs, with their far ends in the other namespaces.
         batch(
             context.run(),
             Some(&router),
@@ -234,12 +232,12 @@ impl Router {
         Ok(command.spawn(Stdio::null(), Stdio::null(), Stdio::null())?)
     }
 
-    /// The process of the userland proxy, if there is one.
+    /// Returns the process of the userland proxy, if there is one.
     pub fn proxy_pid(&self) -> Option<u32> {
         self.proxy.as_ref().map(Child::id)
     }
 
-    /// Ends the proxy, so that it holds its namespace no longer. Idempotent.
+    /// Stops the proxy, which would keep its namespace alive. Idempotent.
     pub fn end_proxy(&mut self) -> io::Result<()> {
         match self.proxy.take() {
             Some(mut proxy) => {
@@ -251,9 +249,9 @@ impl Router {
     }
 }
 
-/// The router's nft table: the same hooks and decisions in the same order as dockerd's iptables
-/// chains (PREROUTING/DOCKER, POSTROUTING, FORWARD with DOCKER-USER, isolation, conntrack, DOCKER).
-/// NAT priorities are numbers because nft 1.0 does not take the names in every hook.
+/// Returns the router's nft table. It has the hooks and decisions of dockerd's iptables chains in
+/// the same order (PREROUTING/DOCKER, POSTROUTING, FORWARD with DOCKER-USER, isolation, conntrack,
+/// DOCKER). NAT priorities are numbers because nft 1.0 does not accept the names in every hook.
 fn table(proxy: bool, port: u16) -> String {
     let publish = match proxy {
         true => String::new(),
@@ -286,8 +284,8 @@ fn table(proxy: bool, port: u16) -> String {
     )
 }
 
-/// What a further instance behind the bridge adds to the table: its publishing before that of the
-/// first one, which is for every address of the router, and what docker adds for each container.
+/// Returns the rules of a further instance behind the bridge: those that docker adds for each
+/// container, and its DNAT before that of the first instance, which matches every address.
 fn joining(system: SocketAddrV4, published: Ipv4Addr, proxy: bool) -> String {
     let (address, port) = (system.ip(), system.port());
     let publish = match proxy {
@@ -303,7 +301,7 @@ add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0
     )
 }
 
-/// The address of an instance behind the bridge.
+/// Returns the address of an instance behind the bridge.
 fn behind_bridge(slot: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + slot)
 }
@@ -315,22 +313,23 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
     }
 }
 
-/// Everything that one started environment has of the network.
+/// The network of one started environment.
 #[derive(Debug)]
 pub struct SystemNetwork {
-    /// Where the client dials.
+    /// The address to which the client connects.
     pub address: SocketAddr,
-    /// What the system listens on, as seen from inside.
+    /// The address on which the system listens, as seen from inside.
     pub listen: SocketAddrV4,
-    /// Where the instances of its environment find each other.
+    /// The addresses at which the instances of the environment find each other.
     pub(crate) nodes: NodeAddresses,
-    /// The namespace that the system has to run in; `None` is the host's.
+    /// The namespace in which the system must run; `None` for the host's.
     pub namespace: Option<PathBuf>,
     pub router: Option<Router>,
 }
 
 impl SystemNetwork {
-    /// What has to be in the journal before `make`, and the router if there is one.
+    /// Returns the entries that must be in the journal before `make`, and the router if there is
+    /// one.
     pub(crate) fn plan(
         context: &RunContext,
         layer: Network,
@@ -345,8 +344,7 @@ impl SystemNetwork {
         }
     }
 
-    /// Makes the layer; `port` is the one that the system listens on, where it cannot be told
-    /// another.
+    /// Creates the layer. `port` is the fixed port of a system whose port cannot be set.
     pub(crate) fn make(
         context: &RunContext,
         layer: Network,
@@ -378,7 +376,7 @@ impl SystemNetwork {
         }
     }
 
-    /// The addresses that its system is told.
+    /// Returns the addresses for the system's arguments.
     pub(crate) fn addresses(&self) -> SystemAddresses {
         let advertised = match self.address.ip() {
             IpAddr::V4(address) => address,
@@ -388,11 +386,11 @@ impl SystemNetwork {
     }
 }
 
-/// Addresses at which the instances of one environment find each other, and nobody else does.
+/// Addresses at which only the instances of one environment find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeAddresses {
     pub(crate) own: Ipv4Addr,
-    /// In the order of their seats, this one's too.
+    /// The addresses of all instances in the order of their slots, including this one's.
     pub(crate) all: Vec<Ipv4Addr>,
 }
 
@@ -401,8 +399,8 @@ impl NodeAddresses {
         Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
     }
 
-    /// Addresses of 127.0.0.0/8 that belong to a port: two environments in one network namespace
-    /// have different ports. 127.0.x.x is left to others.
+    /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments in
+    /// one network namespace. 127.0.x.x is left to other programs.
     pub(crate) fn on_loopback(port: u16, slot: &InstanceSlot) -> Self {
         Self::of(slot, |number| {
             let [high, low] = port.to_be_bytes();
@@ -412,18 +410,18 @@ impl NodeAddresses {
     }
 }
 
-/// What a system is told of its addresses.
+/// The addresses in a system's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SystemAddresses {
     pub(crate) listen: SocketAddrV4,
-    /// Where clients reach it.
+    /// The address at which clients reach the system.
     pub(crate) advertised: Ipv4Addr,
     pub(crate) nodes: NodeAddresses,
 }
 
 impl From<SocketAddrV4> for SystemAddresses {
-    /// Of a system without others, which is not told where clients reach it where that is
-    /// elsewhere.
+    /// Returns the addresses of a single instance. If it listens on every address, its own node
+    /// address is advertised.
     fn from(listen: SocketAddrV4) -> Self {
         let nodes = NodeAddresses::on_loopback(listen.port(), &InstanceSlot::single());
         let advertised = if listen.ip().is_unspecified() { nodes.own } else { *listen.ip() };
@@ -436,7 +434,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_to_two_namespaces_never_share_addresses() {
+    fn links_have_distinct_addresses() {
         let first = free_pair("01ab", None, Vec::new()).unwrap();
         let second = free_pair("01ab", None, vec![first.1]).unwrap();
         assert_ne!(u32::from(first.1) / 4, u32::from(second.1) / 4);
@@ -444,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn each_port_and_instance_has_a_loopback_address_of_its_own() {
+    fn loopback_address_depends_on_port_and_instance() {
         let check = |port, count, expect: &str| {
             let last = InstanceSlot::slots(count).last().unwrap();
             let nodes = NodeAddresses::on_loopback(port, &last);
@@ -458,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_system_is_told_where_clients_reach_it() {
+    fn advertises_address_for_clients() {
         let addresses = SystemAddresses::from("198.18.0.2:7000".parse::<SocketAddrV4>().unwrap());
         assert_eq!(addresses.advertised.to_string(), "198.18.0.2");
         let addresses = SystemAddresses::from("0.0.0.0:9042".parse::<SocketAddrV4>().unwrap());

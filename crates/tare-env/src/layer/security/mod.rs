@@ -1,13 +1,13 @@
-//! The security layer: which system calls a seccomp filter lets through, and which capabilities
-//! the system keeps.
+//! The security layer: the system calls that a seccomp filter allows, and the capabilities that the
+//! system keeps.
 //!
-//! The filter is Moby's current default profile, resolved as Moby resolves it, for every runtime
-//! alike. So `default` means the same filter under runc, crun, an old Docker and Podman, whose own
-//! built-in profiles differ (Docker 20.10 allows io_uring, 25.0 and later do not, Podman answers
-//! ENOSYS). Capabilities are Moby's default set under every value: only the filter is switched.
+//! The filter is Moby's current default profile for every runtime, resolved as in Moby. `default`
+//! is therefore the same filter under runc, crun, an old Docker and Podman, whose built-in profiles
+//! differ (Docker 20.10 allows io_uring, 25.0 and later do not, Podman answers ENOSYS).
+//! Capabilities are Moby's default set under every value; only the filter changes.
 //!
-//! Limits: Moby's conditions on capabilities, architecture and kernel version are resolved here for
-//! the OCI runtimes; engines get the profile in Moby's own form and resolve it themselves.
+//! Limits: this module resolves Moby's conditions on capabilities, architecture and kernel version
+//! for the OCI runtimes. Engines get the profile in Moby's form and resolve it themselves.
 
 use oci_spec::runtime::{
     Arch, LinuxSeccomp, LinuxSeccompAction, LinuxSeccompArg, LinuxSeccompBuilder, LinuxSyscall,
@@ -19,8 +19,7 @@ use tare_lab::layer::Security;
 /// Version of the Go module `github.com/moby/profiles/seccomp` that the profile comes from.
 pub const VERSION: &str = "v0.2.3";
 
-/// Capabilities that Moby leaves to a container that asks for nothing
-/// (moby/moby: oci/caps/defaults.go).
+/// Capabilities of a container by default in Moby (moby/moby: oci/caps/defaults.go).
 pub const CAPABILITIES: &[&str] = &[
     "CAP_CHOWN",
     "CAP_DAC_OVERRIDE",
@@ -43,19 +42,19 @@ const IO_URING_CALLS: [&str; 3] = ["io_uring_setup", "io_uring_enter", "io_uring
 
 const MOBY_DEFAULT: &str = include_str!("moby-default.json");
 
-/// Why there is no profile.
+/// Why a profile cannot be built.
 #[derive(Debug, thiserror::Error)]
 pub enum SecurityError {
-    #[error("cannot read moby's seccomp profile {VERSION} that is built into this program")]
+    #[error("cannot read Moby's seccomp profile {VERSION}, which is built into this program")]
     ReadProfile(#[source] serde_json::Error),
-    #[error("cannot put the seccomp profile into OCI form")]
+    #[error("cannot convert the seccomp profile to OCI form")]
     BuildProfile(#[source] oci_spec::OciSpecError),
 }
 
-/// The filter for an OCI `config.json`, or `None` where the layer is switched off.
+/// Returns the filter for an OCI `config.json`, or `None` if the layer is switched off.
 ///
 /// `caps` is the bounding set of the process (`CAP_...`), `kernel` the host's version and major
-/// revision: both decide about some of the rules.
+/// revision. Some rules depend on them.
 pub fn profile(
     value: Security,
     caps: &[String],
@@ -66,7 +65,7 @@ pub fn profile(
     resolve(profile, extra, caps, NATIVE_ARCH, kernel).map(Some)
 }
 
-/// The filter in Moby's own form, for an engine's `seccomp=` option, or `None` where the layer is
+/// Returns the filter in Moby's form for an engine's `seccomp=` option, or `None` if the layer is
 /// switched off (`seccomp=unconfined`).
 pub fn moby_json(value: Security) -> Result<Option<String>, SecurityError> {
     let Some(extra) = extra_calls(value) else { return Ok(None) };
@@ -80,13 +79,13 @@ pub fn moby_json(value: Security) -> Result<Option<String>, SecurityError> {
     serde_json::to_string(&profile).map(Some).map_err(SecurityError::ReadProfile)
 }
 
-/// What the line `Seccomp:` of `/proc/PID/status` says when the layer is in force: 2 is a filter,
-/// 0 is none (man 5 proc).
+/// Returns the value of `Seccomp:` in `/proc/PID/status` if the layer is in force: 2 with a filter,
+/// 0 without (man 5 proc).
 pub fn status_mode(value: Security) -> u32 {
     if extra_calls(value).is_some() { 2 } else { 0 }
 }
 
-/// Calls that the value adds to the profile; `None` where there is no profile.
+/// Returns the calls that the value adds to the profile, or `None` without a profile.
 fn extra_calls(value: Security) -> Option<&'static [&'static str]> {
     match value {
         Security::Default => Some(&[]),
@@ -95,7 +94,7 @@ fn extra_calls(value: Security) -> Option<&'static [&'static str]> {
     }
 }
 
-/// Moby's form of a profile: the OCI form, with rules that hold only under conditions.
+/// Moby's form of a profile: the OCI form with conditional rules.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct MobyProfile {
@@ -138,11 +137,11 @@ struct MobyFilter {
     min_kernel: Option<(u32, u32)>,
 }
 
-/// An architecture by the name in Moby's conditions and by the one in its map.
+/// An architecture with its name in Moby's conditions and its name in Moby's map.
 #[derive(Clone, Copy, Debug)]
 struct NativeArch {
     moby: &'static str,
-    /// `None`: no entry, so the filter covers the native architecture alone.
+    /// `None` without an entry: the filter then covers only the native architecture.
     oci: Option<Arch>,
 }
 
@@ -158,8 +157,8 @@ const NATIVE_ARCH: NativeArch = if cfg!(target_arch = "x86_64") {
     NativeArch { moby: "unknown", oci: None }
 };
 
-/// Follows `setupSeccomp` of `github.com/moby/profiles/seccomp`: a rule is dropped if any of its
-/// exclusions holds or any of its inclusions does not.
+/// Resolves a profile like `setupSeccomp` of `github.com/moby/profiles/seccomp`: a rule is dropped
+/// if any of its exclusions matches or any of its inclusions does not.
 fn resolve(
     profile: MobyProfile,
     extra: &[&str],
@@ -226,7 +225,7 @@ fn syscall(
     builder.build().map_err(SecurityError::BuildProfile)
 }
 
-/// Reads Moby's `"4.8"`: kernel version and major revision.
+/// Reads a kernel version and major revision in Moby's form, such as `"4.8"`.
 fn kernel_version<'de, D: serde::Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<(u32, u32)>, D::Error> {

@@ -23,7 +23,7 @@ fn resolved(
     resolve(serde_json::from_str(MOBY_DEFAULT).unwrap(), extra, caps, arch, kernel).unwrap()
 }
 
-/// Whether some rule lets the call through, whatever its arguments.
+/// Returns whether a rule allows the call with any arguments.
 fn allows(profile: &LinuxSeccomp, name: &str) -> bool {
     profile.syscalls().iter().flatten().any(|rule| {
         rule.action() == LinuxSeccompAction::ScmpActAllow
@@ -44,7 +44,7 @@ fn every_value_resolves() {
 }
 
 #[test]
-fn known_calls_are_in_and_out() {
+fn allows_and_refuses_known_calls() {
     let default = resolved(Security::Default, &default_caps(), AMD64, (6, 1));
     let with_uring = resolved(Security::DefaultWithIoUring, &default_caps(), AMD64, (6, 1));
     for name in ["read", "write", "futex", "epoll_wait", "io_submit", "chroot", "arch_prctl"] {
@@ -64,7 +64,7 @@ fn known_calls_are_in_and_out() {
 }
 
 #[test]
-fn capabilities_open_their_calls() {
+fn capabilities_allow_their_calls() {
     let cases =
         [("CAP_SYS_NICE", "mbind"), ("CAP_PERFMON", "perf_event_open"), ("CAP_SYS_ADMIN", "mount")];
     for (cap, name) in cases {
@@ -78,7 +78,7 @@ fn capabilities_open_their_calls() {
 }
 
 #[test]
-fn architectures_are_mapped() {
+fn maps_architectures() {
     let amd64 = resolved(Security::Default, &default_caps(), AMD64, (6, 1));
     let arm64 = resolved(Security::Default, &default_caps(), ARM64, (6, 1));
     let expected = vec![Arch::ScmpArchX86_64, Arch::ScmpArchX86, Arch::ScmpArchX32];
@@ -91,7 +91,7 @@ fn architectures_are_mapped() {
 }
 
 #[test]
-fn kernel_version_decides() {
+fn rules_depend_on_kernel_version() {
     for (kernel, expected) in
         [((3, 10), false), ((4, 7), false), ((4, 8), true), ((4, 19), true), ((6, 1), true)]
     {
@@ -101,7 +101,7 @@ fn kernel_version_decides() {
 }
 
 #[test]
-fn engines_get_the_same_profile_in_mobys_form() {
+fn engine_profile_is_in_moby_form() {
     let default = moby_json(Security::Default).unwrap().unwrap();
     let with_uring = moby_json(Security::DefaultWithIoUring).unwrap().unwrap();
     assert!(!default.contains("io_uring_setup"));
@@ -136,7 +136,7 @@ fn filter_is_in_force_under_runc() {
     if tare_testkit::skipped(name, &[Need::Root, Need::Program("runc")]) {
         return;
     }
-    // A host may refuse io_uring itself (kernel.io_uring_disabled): then every value is refused.
+    // A host may disable io_uring itself (kernel.io_uring_disabled), which refuses every value.
     let works = if io_uring::IoUring::new(8).is_ok() { "works" } else { "errno 1" };
     for (value, expected) in [
         ("default", "inside: Seccomp: 2 io_uring errno 1".to_owned()),
@@ -148,7 +148,7 @@ fn filter_is_in_force_under_runc() {
     }
 }
 
-/// Runs `report_from_inside` of this very (static) test program in a container.
+/// Runs `report_from_inside` of this static test program in a container.
 fn run_in_runc(value: &str) -> String {
     let bundle = tempfile::tempdir().unwrap();
     for folder in ["rootfs/proc", "rootfs/tmp"] {
@@ -164,7 +164,7 @@ fn run_in_runc(value: &str) -> String {
         .arg(&id)
         .output()
         .unwrap();
-    // `run` deletes the container itself, unless it failed half-way.
+    // `run` deletes the container unless it failed half-way.
     let _ = Command::new("runc").args(["delete", "--force", &id]).output();
     format!(
         "{}{}",

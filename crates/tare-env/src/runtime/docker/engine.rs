@@ -248,14 +248,14 @@ impl Engine {
             }
         })?;
         let config = found.config.unwrap_or_default();
-        let config = Config {
-            entrypoint: config.entrypoint,
-            cmd: config.cmd,
-            env: config.env,
-            working_dir: config.working_dir,
-            user: config.user,
-        };
-        Ok((found.id.unwrap_or_default(), config))
+        let mut start = Config::default();
+        start
+            .set_entrypoint(config.entrypoint)
+            .set_cmd(config.cmd)
+            .set_env(config.env)
+            .set_working_dir(config.working_dir)
+            .set_user(config.user);
+        Ok((found.id.unwrap_or_default(), start))
     }
 
     pub(super) fn create(&self, name: &str, body: ContainerCreateBody) -> Result<(), EngineError> {

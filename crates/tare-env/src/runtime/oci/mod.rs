@@ -255,7 +255,7 @@ impl Oci {
 
         // The root is there before the storage, which may be mounted over it.
         bundle::write_root(&folder, &program.files)?;
-        self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
+        self.root.as_ref().map_or(Ok(()), |root| overlay::mount_at(root, &folder))?;
         self.storage.make(&at)?;
         let (location, data) = (self.storage.location(), self.storage.data(&at));
         self.initial_data.put(&at.in_root(location, &data))?;

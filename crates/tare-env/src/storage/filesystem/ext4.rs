@@ -1,6 +1,6 @@
-//! ext4. What it would lay out later, in the background, is laid out by mkfs, so that it is no cost
-//! of the measurement. `dioread_nolock` is the default since Linux 5.6; `dioread_lock` is what it
-//! was.
+//! ext4. By default it initializes inode tables in the background after mounting; here mkfs does,
+//! to keep that work out of the measurement. `dioread_nolock` is the default since Linux 5.6,
+//! `dioread_lock` was before.
 
 use super::super::Kind;
 use super::super::options::Options;

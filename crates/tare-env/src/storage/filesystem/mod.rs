@@ -1,6 +1,6 @@
-//! A file system of the environment's own, on an image file behind a loop device or on a block
-//! device that the user gives up (`backing`). What the file systems share; one file for each beside
-//! it.
+//! A file system for the environment, on an image file behind a loop device or on a block device
+//! that the user allows Tare to overwrite (`backing`). This file has the common code; each file
+//! system has its own file.
 
 use std::path::Path;
 
@@ -41,15 +41,15 @@ pub(super) struct Format {
     pub(super) name: &'static str,
     pub(super) mkfs: &'static str,
     pub(super) package: &'static str,
-    /// Always given to mkfs: quiet, and over whatever is there.
+    /// Options of every mkfs: quiet, and overwrite an existing file system.
     pub(super) words: &'static [&'static str],
-    /// Keeps mkfs from giving the blocks of a new image back.
+    /// Options that keep mkfs from discarding the blocks of a new image.
     pub(super) keep_blocks: &'static [&'static str],
     pub(super) least_bytes: u64,
     pub(super) least: &'static str,
     /// Mount options that the kernel shows by another name.
     pub(super) shown_as: &'static [(&'static str, &'static str)],
-    /// A file with every option in force, for names that the mount table leaves out as usual.
+    /// Returns every option in force. The mount table leaves out those that are the default.
     pub(super) all_options: Option<fn(device: &str) -> String>,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct FileSystem {
     mkfs: Vec<String>,
 }
 
-/// A kind that is a file system with its options.
+/// Parses the options of a file system.
 pub(super) fn parse(
     format: &'static Format,
     options: &Options<'_>,
@@ -91,7 +91,7 @@ impl Storage for FileSystem {
 
     fn make(&self, at: &At<'_>) -> Result<(), StorageError> {
         let device = self.backing.make(at)?;
-        self.format.lay(at, &device, &self.mkfs, self.backing.is_image())?;
+        self.format.create(at, &device, &self.mkfs, self.backing.is_image())?;
         self.format.mount(at, &device, &self.options)
     }
 
@@ -111,7 +111,7 @@ impl Storage for FileSystem {
 }
 
 impl Format {
-    /// Whether mkfs and kernel have it.
+    /// Checks that mkfs is installed and the kernel has the file system.
     pub(super) fn needs(&self) -> Result<(), Unavailable> {
         need_program(self.name, self.mkfs, self.package)?;
         if kernel_has(self.name) {
@@ -124,8 +124,8 @@ impl Format {
         })
     }
 
-    /// Lays the file system on a device.
-    pub(super) fn lay(
+    /// Creates the file system on a device.
+    pub(super) fn create(
         &self,
         at: &At<'_>,
         device: &Path,
@@ -134,13 +134,13 @@ impl Format {
     ) -> Result<(), StorageError> {
         let keep = if is_image { self.keep_blocks } else { &[] };
         let command = Command::new(self.mkfs).args(self.words).args(keep).args(words).arg(device);
-        // A large device takes its time where blocks are discarded first.
+        // Discarding the blocks of a large device takes long.
         let command = command.time_limit(std::time::Duration::from_secs(300));
         let command = command.variable(RUN_VARIABLE, at.context.run());
         command.run().map(drop).map_err(StorageError::Format)
     }
 
-    /// Mounts it where the data stands.
+    /// Mounts it on the data's directory.
     pub(super) fn mount(
         &self,
         at: &At<'_>,
@@ -153,14 +153,14 @@ impl Format {
         mount(device, &data, self.name, flags, &own.join(","))
     }
 
-    /// Whether what is seen is this file system on this device, with a size that fits.
+    /// Returns whether the mount is this file system on this device, with a plausible size.
     pub(super) fn is_seen(&self, seen: &MountView, device: &Path, bytes: u64) -> bool {
-        // A file system's own structures are not counted as its size by some.
+        // Some file systems do not count their own structures as part of their size.
         let fits = seen.size_bytes.is_some_and(|size| size <= bytes && size >= bytes / 2);
         seen.is_whole() && fits && seen.filesystem == self.name && Path::new(&seen.source) == device
     }
 
-    /// Options that were asked for and are not in force.
+    /// Returns the requested options that are not in force.
     pub(super) fn missing_options(&self, seen: &MountView, options: &[String]) -> Vec<String> {
         let name = Path::new(&seen.source).file_name().unwrap_or_default().to_string_lossy();
         let all = self.all_options.map(|read| read(&name)).unwrap_or_default();
@@ -174,7 +174,7 @@ impl Format {
     }
 }
 
-/// Mounts something. `options` are those of the file system.
+/// Mounts a device or file system. `options` are those of the file system.
 pub(super) fn mount(
     what: &Path,
     path: &Path,
@@ -193,7 +193,7 @@ pub(super) fn mount(
     mounted.map_err(|error| fail(error.into()))
 }
 
-/// Takes out the options that are flags of the mount and not the file system's own (mount(8)).
+/// Separates the options that are flags of the mount from the file system's own (mount(8)).
 fn split_flags(options: &[String]) -> (MountFlags, Vec<&str>) {
     let mut flags = MountFlags::empty();
     let mut own = Vec::new();
@@ -214,8 +214,8 @@ fn split_flags(options: &[String]) -> (MountFlags, Vec<&str>) {
     (flags, own)
 }
 
-/// Whether the running kernel has a file system, built in or as a module that it loads when one is
-/// mounted.
+/// Returns whether the running kernel has a file system, built in or as a module, which it loads at
+/// the first mount.
 fn kernel_has(name: &str) -> bool {
     let known = std::fs::read_to_string("/proc/filesystems").unwrap_or_default();
     if known.lines().any(|line| line.split('\t').nth(1) == Some(name)) {

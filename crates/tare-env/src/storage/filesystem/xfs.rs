@@ -1,4 +1,4 @@
-//! XFS. Its mkfs makes none below 300 MB (xfsprogs 5.19).
+//! XFS. Its mkfs refuses devices below 300 MB (xfsprogs 5.19).
 
 use super::super::Kind;
 use super::super::options::Options;

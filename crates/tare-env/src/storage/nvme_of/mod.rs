@@ -1,14 +1,13 @@
-//! `nvme-of`: a file system, or the bare device, on a namespace that is reached by NVMe over
-//! fabrics, over TCP or RDMA. The target is the kernel's own (nvmet), made on this host, or one
-//! that another host offers.
+//! `nvme-of`: a file system or the bare device on a namespace reached by NVMe over fabrics, over TCP
+//! or RDMA. The target is the kernel's (nvmet) on this host, or one on another host.
 //!
-//! Method: the target's namespace is the same block device that `ext4` and the others have, an
-//! image behind a loop device or a device that was given up, so that the two differ by the fabric
-//! alone. The parts are made and undone by `tare_host::nvme`: target, controller, soft-RoCE.
+//! Method: the target's namespace is the same block device as below `ext4` and the others, an image
+//! behind a loop device or the user's device, so they differ only by the fabric.
+//! `tare_host::nvme` creates and removes the parts: target, controller, soft-RoCE.
 //!
-//! Limits: target and initiator on one host share its CPUs and no wire lies between them: what is
-//! measured is the software of both. The target's work is done by the kernel's own threads; the
-//! probe `nvme_work` accounts for it.
+//! Limits: target and initiator on one host share its CPUs without a wire between them, so the
+//! measurement covers the software of both. Kernel threads do the target's work; the probe
+//! `nvme_work` accounts for it.
 
 mod options;
 mod parts;
@@ -37,13 +36,13 @@ pub(super) const KIND: Kind = Kind {
     parse: Some(options::parse),
 };
 
-/// Whose target it is.
+/// The target: Tare's or the user's.
 #[derive(Debug)]
 enum TargetSide {
-    /// One of our own, in this kernel. Without an address it listens on the loopback interface,
-    /// with RDMA on a device in software.
+    /// A target that Tare creates in this kernel. Without an address it listens on the loopback
+    /// interface, or for RDMA on a soft-RoCE device.
     Own { backing: Backing, address: Option<IpAddr> },
-    /// Somebody's.
+    /// A target that exists already, perhaps on another host.
     Given { nqn: String, address: IpAddr, service: u16, namespace: u32 },
 }
 
@@ -51,16 +50,17 @@ enum TargetSide {
 struct NvmeOf {
     transport: Transport,
     side: TargetSide,
-    /// Queues for I/O, and commands in each, where they were asked for.
+    /// Queues for I/O and commands in each, if the study sets them.
     queues: Option<u32>,
     depth: Option<u32>,
-    /// How long a lost target is looked for, and how long it may be silent, in s.
+    /// How long the kernel tries to reconnect to a lost target, and how long a target may be silent,
+    /// in s.
     loss_s: u32,
     keep_alive_s: u32,
     above: NamespaceUse,
 }
 
-/// What lies on the namespace.
+/// How the system uses the namespace.
 #[derive(Debug)]
 enum NamespaceUse {
     FileSystem {
@@ -68,17 +68,17 @@ enum NamespaceUse {
         options: Vec<String>,
         mkfs: Vec<String>,
     },
-    /// Nothing: the system is given the device's node.
+    /// Without a file system: the system gets the device's node.
     Node,
 }
 
 impl NvmeOf {
-    /// What the target and the connection of a start are called.
+    /// Returns the name of a start's target and connection.
     fn name(at: &At<'_>) -> String {
         at.name("nvme")
     }
 
-    /// The name of soft-RoCE's devices, which must be short.
+    /// Returns the name of soft-RoCE's devices. Interface names have at most 15 bytes.
     fn soft_roce_name(at: &At<'_>) -> String {
         let start = at.folder.file_name().unwrap_or_default().to_string_lossy();
         format!("{}-{start}", at.context.prefix())
@@ -89,7 +89,7 @@ impl NvmeOf {
             && matches!(self.side, TargetSide::Own { address: None, .. })
     }
 
-    /// The target's NQN and its namespace.
+    /// Returns the target's NQN and its namespace.
     fn subsystem(&self, at: &At<'_>) -> (String, u32) {
         match &self.side {
             TargetSide::Own { .. } => (nvme::nqn(&Self::name(at)), 1),
@@ -97,7 +97,7 @@ impl NvmeOf {
         }
     }
 
-    /// Kernel modules that it takes.
+    /// Returns the kernel modules that it needs.
     fn modules(&self) -> Vec<&'static str> {
         let target = match self.side {
             TargetSide::Own { .. } => self.transport.target_modules(),
@@ -107,15 +107,14 @@ impl NvmeOf {
         [target, self.transport.initiator_modules(), soft_roce].concat()
     }
 
-    /// What is asked of the controller and is not so.
+    /// Returns the requested attributes of the controller that are not in force.
     fn not_in_force(&self, at: &At<'_>, controller: &Controller) -> Vec<String> {
         let mut wanted = vec![
             ("transport", self.transport.word().to_string()),
             ("state", "live".into()),
             ("subsysnqn", self.subsystem(at).0),
         ];
-        // One more queue is for administration, and the kernel's figure of the depth is its last
-        // index.
+        // One more queue is for administration. The kernel's `sqsize` is the last index of the queue.
         wanted.extend(self.queues.map(|queues| ("queue_count", (queues + 1).to_string())));
         wanted.extend(self.depth.map(|depth| ("sqsize", (depth - 1).to_string())));
         wanted.retain(|(name, value)| controller.attribute(name).as_ref() != Some(value));
@@ -190,7 +189,7 @@ impl Storage for NvmeOf {
         let device = self.connect(at, address, service)?;
         match &self.above {
             NamespaceUse::FileSystem { format, options, mkfs } => {
-                format.lay(at, &device, mkfs, is_image)?;
+                format.create(at, &device, mkfs, is_image)?;
                 format.mount(at, &device, options)
             }
             NamespaceUse::Node => raw::make_node(at, &device),
@@ -232,7 +231,7 @@ impl Storage for NvmeOf {
 }
 
 impl NamespaceUse {
-    /// What the system sees on this device, and whether it is what was asked for.
+    /// Describes what the system sees on this device, and returns whether it is as requested.
     fn read_back(&self, seen: &MountView, device: Option<&Path>) -> (String, bool) {
         let Self::FileSystem { format, options, .. } = self else {
             return raw::read_node(seen, device);

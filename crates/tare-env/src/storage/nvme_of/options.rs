@@ -1,5 +1,5 @@
-//! What a study may say of `nvme-of`. Without `nqn` the target is made on this host; with it, it is
-//! somebody's, and the options of what lies behind it mean nothing.
+//! The options of `nvme-of`. Without `nqn`, Tare creates the target on this host. With it, the
+//! target exists already, and the options of its block device are refused.
 
 use tare_host::nvme::Transport;
 
@@ -7,31 +7,28 @@ use super::{NamespaceUse, NvmeOf, TargetSide, backing, raw};
 use crate::storage::options::Options;
 use crate::storage::{Storage, StorageError, filesystem};
 
-/// The port that is registered for NVMe over fabrics, with TCP and with RDMA.
+/// The registered port of NVMe over fabrics, for TCP and RDMA.
 pub(super) const SERVICE: u16 = 4420;
 
-/// Bounds that the kernel has (drivers/nvme/host/fabrics.h).
+/// The kernel's bounds of a queue's depth (drivers/nvme/host/fabrics.h).
 const DEPTHS: std::ops::RangeInclusive<u32> = 16..=1024;
 
 pub(super) const ALL: &[(&str, &str)] = &[
     ("transport", "tcp (default) or rdma"),
     (
         "address",
-        "where the target listens; without it loopback, and for rdma a soft-RoCE device of its own",
+        "of the target; by default loopback, and for rdma a soft-RoCE device that Tare creates",
     ),
-    ("nqn", "of a target that is there, perhaps on another host; named with --destroy-data-on too"),
+    ("nqn", "of an existing target, perhaps on another host; named with --destroy-data-on too"),
     ("port", "of that target: 4420 (default)"),
     ("namespace", "of that target: 1 (default)"),
     backing::SIZE,
     backing::DEVICE,
     backing::ALLOCATE,
     backing::DIRECT_IO,
-    ("queues", "for I/O; one for each CPU unless given"),
-    ("depth", "commands under way in each queue, 16 to 1024; the kernel's default unless given"),
-    (
-        "ctrl_loss_tmo",
-        "seconds for which a lost target is looked for before I/O fails: 10 (default)",
-    ),
+    ("queues", "for I/O; by default one for each CPU"),
+    ("depth", "concurrent commands in each queue, 16 to 1024; by default the kernel's"),
+    ("ctrl_loss_tmo", "seconds of reconnecting to a lost target before I/O fails: 10 (default)"),
     ("keep_alive_tmo", "seconds after which a silent target is lost: 5 (default)"),
     ("filesystem", "on the namespace: ext4 (default), xfs, btrfs, f2fs, or none: the bare device"),
     ("options", "mount options of the file system"),
@@ -69,22 +66,21 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
     let side = match options.get("nqn") {
         None => {
             for name in ["port", "namespace"] {
-                options.refuse(name, "for a target of Tare's own, only beside nqn")?;
+                options.refuse(name, "for a target that Tare creates, only with nqn")?;
             }
             let backing = backing::Backing::parse(options, least_bytes, least)?;
             TargetSide::Own { backing, address }
         }
         Some(nqn) => {
             for name in backing::OF_IMAGES.into_iter().chain([backing::DEVICE.0]) {
-                options.refuse(name, "for a target that is there, only for one of Tare's own")?;
+                options.refuse(name, "for an existing target, only for one that Tare creates")?;
             }
             let port = options.number("port", 1..=65535, "a port")?.map(u16::try_from);
             TargetSide::Given {
                 nqn: is_nqn(nqn).then(|| nqn.to_string()).ok_or_else(|| {
                     options.bad("nqn", "a name such as nqn.2014-08.org.example:disk")
                 })?,
-                address: address
-                    .ok_or_else(|| options.bad("address", "given, and has to be beside nqn"))?,
+                address: address.ok_or_else(|| options.bad("address", "set, and nqn needs it"))?,
                 service: port.and_then(Result::ok).unwrap_or(SERVICE),
                 namespace: options.number("namespace", 1..=1024, "1 to 1024")?.unwrap_or(1),
             }
@@ -102,7 +98,8 @@ pub(super) fn parse(options: &Options<'_>) -> Result<Box<dyn Storage>, StorageEr
     }))
 }
 
-/// A comma would be the end of the name for the kernel, and what follows an option of its own.
+/// Returns whether a text is an NQN. A comma would end the name for the kernel and start another
+/// option.
 fn is_nqn(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     text.starts_with("nqn.") && text.len() <= 223 && text.chars().all(plain)

@@ -1,4 +1,4 @@
-//! The steps of making it, and how a controller is told of.
+//! The steps of creating the target and the connection, and the description of a controller.
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, TcpListener};
@@ -14,12 +14,12 @@ use super::{NvmeOf, TargetSide};
 use crate::layer::network;
 use crate::storage::{At, StorageError};
 
-/// Names of the modules that were loaded for this start, for reading back.
+/// Returns the file with the names of the modules that this start loaded, for the read-back.
 fn loaded_list(at: &At<'_>) -> PathBuf {
     at.folder.join("modules-loaded")
 }
 
-/// Loads what is not loaded yet, and notes it.
+/// Loads the missing modules and writes their names to the start's directory.
 pub(super) fn load(at: &At<'_>, modules: &[&str]) -> Result<(), StorageError> {
     let mut loaded = Vec::new();
     for name in modules {
@@ -31,7 +31,7 @@ pub(super) fn load(at: &At<'_>, modules: &[&str]) -> Result<(), StorageError> {
     fs::write(&path, loaded.join(", ")).map_err(|source| StorageError::File { path, source })
 }
 
-/// What was loaded, in words; empty where all was there.
+/// Describes the modules that this start loaded; empty if none.
 pub(super) fn loaded(at: &At<'_>) -> String {
     match fs::read_to_string(loaded_list(at)) {
         Ok(names) if !names.is_empty() => format!("; modules that Tare loaded: {names}"),
@@ -39,7 +39,8 @@ pub(super) fn loaded(at: &At<'_>) -> String {
     }
 }
 
-/// `; nvme3: tcp traddr=127.0.0.1,trsvcid=4420, live, nqn..., 2 queues of 128, ...`.
+/// Returns a text such as `; nvme3: tcp traddr=127.0.0.1,trsvcid=4420, live, nqn..., 2 queues for
+/// I/O of 128, ...`.
 pub(super) fn describe(controller: &Controller) -> String {
     let read = |name| controller.attribute(name).unwrap_or_else(|| "unreadable".into());
     let less = |name, by: i64| match read(name).parse::<i64>() {
@@ -61,7 +62,8 @@ pub(super) fn describe(controller: &Controller) -> String {
 }
 
 impl NvmeOf {
-    /// Makes the target, if it is ours: where it listens, and whether an image lies behind it.
+    /// Creates the target unless it exists. Returns its address and port, and whether its block
+    /// device is an image.
     pub(super) fn make_target(&self, at: &At<'_>) -> Result<(IpAddr, u16, bool), StorageError> {
         let (backing, address) = match &self.side {
             TargetSide::Given { address, service, .. } => return Ok((*address, *service, false)),
@@ -89,7 +91,7 @@ impl NvmeOf {
         Ok((address, service, backing.is_image()))
     }
 
-    /// Connects, and waits for the block device.
+    /// Connects, waits for the block device and returns its path.
     pub(super) fn connect(
         &self,
         at: &At<'_>,
@@ -113,7 +115,7 @@ impl NvmeOf {
     }
 }
 
-/// A port of TCP that is free on an address right now.
+/// Returns a TCP port that is free on an address right now.
 fn free_port(address: IpAddr) -> Result<u16, StorageError> {
     let bound = TcpListener::bind((address, 0)).and_then(|listener| listener.local_addr());
     Ok(bound.map_err(|source| StorageError::Listen { address, source })?.port())

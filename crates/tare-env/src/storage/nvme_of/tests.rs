@@ -1,4 +1,4 @@
-//! Options, and the journal entries that follow from them.
+//! Tests of the options.
 
 use super::super::tests::spec;
 use super::super::{StorageError, parse};
@@ -11,7 +11,7 @@ fn error(options: Pairs) -> String {
 }
 
 #[test]
-fn options_are_checked() {
+fn checks_options() {
     let given = ("nqn", "nqn.2014-08.org.example:disk");
     for (options, words) in [
         (&[][..] as Pairs, ""),
@@ -24,8 +24,8 @@ fn options_are_checked() {
         (&[("depth", "8")], "16 to 1024"),
         (&[("ctrl_loss_tmo", "0")], "1 to 600"),
         (&[("address", "example.org")], "an IP address"),
-        (&[("port", "4420")], "only beside nqn"),
-        (&[("nqn", "nqn.2014-08.org.example:disk")], "has to be beside nqn"),
+        (&[("port", "4420")], "only with nqn"),
+        (&[("nqn", "nqn.2014-08.org.example:disk")], "nqn needs it"),
         (&[("nqn", "nqn.a,ctrl_loss_tmo=-1"), ("address", "192.0.2.1")], "a name such as"),
         (&[("device", "/dev/vdb"), ("size", "1G")], "only for an image"),
     ] {
@@ -37,5 +37,5 @@ fn options_are_checked() {
     }
     let with_size = [given, ("address", "192.0.2.1"), ("size", "1G")];
     let said = parse(&spec("process", "nvme-of", &with_size)).unwrap_err().to_string();
-    assert!(said.contains("only for one of Tare's own"), "{said}");
+    assert!(said.contains("only for one that Tare creates"), "{said}");
 }
