@@ -12,9 +12,9 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
+use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
-use crate::layer::network::client::{Client, NetworkError};
 use crate::multi_instance::{self, MultiInstance};
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};

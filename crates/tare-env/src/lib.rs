@@ -5,6 +5,7 @@
 //! `tare-RUN...`, and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.
 #![forbid(unsafe_code)]
 
+mod client;
 pub mod doctor;
 pub mod factory;
 pub mod guest;

@@ -10,8 +10,8 @@ use tare_host::journal::Journal;
 use tare_lab::environment::CpuPlan;
 use tare_std::cpus::CpuSet;
 
+use crate::client::Client;
 use crate::instance_slot::InstanceSlot;
-use crate::layer::network::client::Client;
 use crate::rootfs::Roots;
 
 /// The id of a run, its directory and its CPUs.

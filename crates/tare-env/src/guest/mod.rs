@@ -23,6 +23,7 @@ use tare_host::error_line;
 
 mod commands;
 mod facts;
+pub(crate) mod info;
 mod modules;
 mod mounts;
 mod network;

@@ -19,10 +19,10 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::chroot;
 
+use super::info::{GUEST_INFO_FILE, GuestInfo, RESULTS, SCRATCH};
 use super::mounts::{disk, mount_one};
 use super::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG, Root, Share};
 use super::{GuestError, facts, network};
-use crate::inside::{GUEST_INFO_FILE, GuestInfo, RESULTS, SCRATCH};
 
 /// Largest messages: fewer round trips. Nobody else changes the root, so everything may be cached.
 const ROOT_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";

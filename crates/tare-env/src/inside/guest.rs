@@ -14,13 +14,9 @@ use super::monitor::{Ready, Started};
 use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine};
 use crate::guest::protocol::{Answer, Order, Root, Run, Stream};
 use crate::run_context::RunIdentity;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::initramfs;
-use crate::runtime::vm::kernel::{Kernel, Modules};
-use crate::runtime::vm::lines::Lines;
-use crate::runtime::vm::monitor::{Monitor, MonitorKind};
-use crate::runtime::vm::qemu::Files;
-use crate::runtime::vm::start::{BOOT, BOOT_LIMIT};
+use crate::runtime::vm::{
+    BOOT, BOOT_LIMIT, Files, Kernel, Lines, Modules, Monitor, MonitorKind, VmError, initramfs,
+};
 use crate::system::log_tail;
 
 /// Where the share for what is handed back is mounted in the guest.

@@ -9,9 +9,7 @@ use tare_host::exec::Command;
 
 use super::{InsideError, Options};
 use crate::guest::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG};
-use crate::runtime::vm::kernel::{Kernel, Need};
-use crate::runtime::vm::qemu::{DISK_FILE, Files, escaped};
-use crate::runtime::vm::uml;
+use crate::runtime::vm::{DISK_FILE, Files, Kernel, Need, escaped, uml};
 
 const fn need(name: &'static str, needed: bool) -> Need {
     Need { name, what: "taking the host's root", needed }

@@ -14,20 +14,14 @@
 //! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
 //! host; x86-64.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::JournalError;
 
-use crate::runtime::vm::check_user_mode;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::kernel::KernelError;
-use crate::runtime::vm::monitor::MonitorKind;
-use crate::runtime::vm::qmp::QmpError;
+use crate::runtime::vm::{self, KernelError, MonitorKind, QmpError, VmError};
 use crate::unavailable::Unavailable;
 
 mod environment;
@@ -36,21 +30,11 @@ mod machine;
 mod monitor;
 mod options;
 
+pub(crate) use crate::guest::info::SCRATCH;
+pub use crate::guest::info::{DISK, GuestInfo, RESULTS, current_guest};
 pub(crate) use environment::GuestEnvironment;
 pub use guest::{Command, Guest, Status};
 pub use options::{Options, OptionsError};
-
-/// Where the guest leaves word of itself. It lies in memory that no host has under this name.
-pub(crate) const GUEST_INFO_FILE: &str = "/run/tare/guest.json";
-
-/// Where the disk is mounted: Tare's usual state directory.
-pub const DISK: &str = "/var/lib/tare";
-
-/// For scratch files, on that disk (`TMPDIR`).
-pub(crate) const SCRATCH: &str = "/var/lib/tare/tmp";
-
-/// Where a program inside puts what the host shall have, on that disk.
-pub const RESULTS: &str = "/var/lib/tare/results";
 
 /// Why nothing could be run inside a guest.
 #[derive(Debug, thiserror::Error)]
@@ -83,25 +67,6 @@ pub enum InsideError {
     Print { program: String, source: io::Error },
 }
 
-/// Where a program runs that was started inside a guest of ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestInfo {
-    /// The release of the guest's kernel.
-    pub kernel: String,
-    /// `kvm`, `tcg` or `uml`, a colon, and why.
-    pub accelerator: String,
-    /// Disks that may be written over.
-    pub devices: Vec<PathBuf>,
-    /// What is written here is on the host.
-    pub hand_back: PathBuf,
-}
-
-/// The guest that this program runs in; `None` on a host.
-pub fn current_guest() -> Option<GuestInfo> {
-    let text = fs::read_to_string(GUEST_INFO_FILE).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
 /// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots
 /// on this host. `state` is the state directory, where the outcome of that is kept.
 ///
@@ -113,7 +78,7 @@ pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
     }
     needs(options)?;
     if options.monitor == MonitorKind::Uml {
-        check_user_mode(options.kernel.as_deref(), state)?;
+        vm::check_user_mode(options.kernel.as_deref(), state)?;
     }
     Ok(())
 }
@@ -123,7 +88,7 @@ pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
 /// # Errors
 /// What is missing, and how to get it.
 pub fn needs(options: &Options) -> Result<(), Unavailable> {
-    crate::runtime::vm::needs(Some(options.monitor.word()))?;
+    vm::needs(Some(options.monitor.word()))?;
     for program in ["depmod", "modprobe"] {
         if exec::find(program).is_none() && !Path::new("/sbin").join(program).exists() {
             return Err(Unavailable {

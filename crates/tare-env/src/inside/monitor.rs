@@ -11,13 +11,10 @@ use tare_host::exec::Command;
 use super::{InsideError, Options, machine};
 use crate::guest::protocol::Share;
 use crate::run_context::RunIdentity;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::kernel::Kernel;
-use crate::runtime::vm::lines::Lines;
-use crate::runtime::vm::monitor::{Monitor, MonitorKind};
-use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
-use crate::runtime::vm::start::BOOT_LIMIT;
-use crate::runtime::vm::{accelerator, uml};
+use crate::runtime::vm::{
+    self, Accelerator, BOOT_LIMIT, Files, Kernel, Lines, Machine, Memory, Monitor, MonitorKind,
+    VmError, uml,
+};
 
 /// The guest's memory where nothing is asked for, at most and at least.
 const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
@@ -49,7 +46,7 @@ impl Ready<'_> {
 
     fn start_qemu(&self, deadline: Instant) -> Result<Started, InsideError> {
         let Self { options, identity, kernel, files } = self;
-        let (chosen, why) = accelerator::choose(*identity, options.accelerator, kernel, files)?;
+        let (chosen, why) = vm::choose_accelerator(*identity, options.accelerator, kernel, files)?;
         let own_cpus = u32::try_from(identity.cpus.len()).unwrap_or(u32::MAX);
         let words = Machine {
             name: format!("tare-{}-inside", identity.run),
@@ -63,7 +60,7 @@ impl Ready<'_> {
         }
         .arguments();
         // Ctrl-C is for the command in the guest, not for what runs the guest.
-        let command = self.command(Command::new(PROGRAM).args(words).own_group());
+        let command = self.command(Command::new(vm::QEMU).args(words).own_group());
         let path = files.stderr();
         let stderr = File::create(&path).map_err(|source| InsideError::File { path, source })?;
         let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into());

@@ -5,8 +5,7 @@ use std::str::FromStr;
 
 use tare_std::units::{UnitError, parse_bytes};
 
-use crate::runtime::vm::AcceleratorChoice;
-use crate::runtime::vm::monitor::MonitorKind;
+use crate::runtime::vm::{AcceleratorChoice, MonitorKind};
 
 /// Every option as (name, one line).
 const KNOWN: &str = "vcpus, memory, disk, raw, nvme, accelerator, kernel";

@@ -69,7 +69,7 @@ pub(super) fn needs(what: String) -> Result<(), Unavailable> {
     if find(SHIM).is_none() && find(TOOL).is_none() {
         return Err(missing(format!("there is neither {SHIM} nor {TOOL}")));
     }
-    match vm::accelerator::obstacle() {
+    match vm::kvm_obstacle() {
         Some(obstacle) => Err(missing(obstacle)),
         None => Ok(()),
     }
@@ -173,7 +173,7 @@ pub fn check() -> Check {
     let Some(program) = find(SHIM).or_else(|| find(TOOL)) else {
         return check(Verdict::Missing, "not installed".into(), REMEDY);
     };
-    judge(&program, &folders(), vm::accelerator::obstacle(), check)
+    judge(&program, &folders(), vm::kvm_obstacle(), check)
 }
 
 fn judge(

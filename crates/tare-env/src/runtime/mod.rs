@@ -13,6 +13,7 @@ use crate::run_context::RunContext;
 use crate::storage;
 use crate::unavailable::Unavailable;
 
+pub(crate) mod bundle;
 pub(crate) mod contract;
 pub mod docker;
 pub mod gvisor;

@@ -239,7 +239,7 @@ impl Environment for Process {
             storage,
         ];
         states.extend(system.read_memory(&layers));
-        states.extend(inject::read_back(layers.inject, system, &plan));
+        states.extend(system.read_inject(&layers, &plan));
         Ok(states)
     }
 

@@ -27,13 +27,11 @@ use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::netns;
 
-pub(crate) mod client;
-
+pub use crate::client::{Client, NetworkError, free_port};
+use crate::client::{ROUTERS_MAX, batch, without_ipv6};
+pub(crate) use crate::client::{free_pair, must_be_free};
 use crate::instance_slot::InstanceSlot;
 use crate::run_context::RunContext;
-pub use client::{Client, NetworkError, free_port};
-use client::{ROUTERS_MAX, batch, without_ipv6};
-pub(crate) use client::{free_pair, must_be_free};
 use tare_lab::layer::Network;
 
 /// Where a containerised system listens, and the port that is published for it: Cassandra's.

@@ -26,6 +26,7 @@ use tare_lab::environment::{
     Usage,
 };
 
+use super::bundle;
 use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, SandboxView};
 use super::kata;
@@ -38,9 +39,7 @@ use crate::system::{self, System};
 use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
 
-pub(crate) mod bundle;
-
-pub use bundle::BundleError;
+pub use super::bundle::BundleError;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "oci",

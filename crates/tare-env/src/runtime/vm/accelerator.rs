@@ -32,13 +32,13 @@ const TRY_MEMORY_BYTES: u64 = 512 << 20;
 
 /// How a try ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// `/proc/sys/kernel/random/boot_id` of the host.
     boot: String,
     kernel: PathBuf,
-    pub usable: bool,
+    pub(crate) usable: bool,
     /// `a guest is up after 900 ms`, or what went wrong.
-    pub detail: String,
+    pub(crate) detail: String,
 }
 
 /// Where the outcome is kept.
@@ -51,14 +51,14 @@ fn boot_id() -> String {
 }
 
 /// The outcome of the last try since the host booted, if there was one.
-pub fn last(state: &Path) -> Option<Outcome> {
+pub(crate) fn last(state: &Path) -> Option<Outcome> {
     let text = fs::read_to_string(path(state)).ok()?;
     let outcome: Outcome = serde_json::from_str(&text).ok()?;
     (outcome.boot == boot_id()).then_some(outcome)
 }
 
 /// Why KVM cannot even be tried, if so.
-pub fn obstacle() -> Option<String> {
+pub(crate) fn obstacle() -> Option<String> {
     match File::options().read(true).write(true).open("/dev/kvm") {
         Ok(_) => None,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -14,7 +14,7 @@ use super::initramfs::{Bundle, PROGRAM_NAME};
 use crate::guest::protocol::{CONTAINER, DATA};
 use crate::layer::{self, Layers};
 use crate::run_context::RunContext;
-use crate::runtime::oci::bundle;
+use crate::runtime::bundle;
 use tare_lab::layer::{Cpu, Network};
 
 #[derive(Debug)]

@@ -9,11 +9,11 @@ use tare_host::facts;
 use super::kernel::{self, Kernel};
 use super::options::Options;
 use super::{accelerator, check_user_mode, default_kernel, needs, qemu::PROGRAM, uml};
-use crate::inside;
 
-/// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
-pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode(state)]
+/// Checks KVM, QEMU and the kernel for its guests. `state` is the state directory, which keeps the
+/// outcome of a trial of KVM.
+pub(crate) fn qemu_checks(state: &Path) -> Vec<Check> {
+    vec![kvm(state), machine(), guest_kernel()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
@@ -62,19 +62,8 @@ fn guest_kernel() -> Check {
     }
 }
 
-/// Running a whole study inside a guest.
-fn whole_study() -> Check {
-    let what = "--inside vm:qemu";
-    match inside::needs(&inside::Options::default()) {
-        Ok(()) => {
-            let detail = "a guest with this host's files, for what its kernel lacks";
-            check(what, Verdict::Ok, detail, "")
-        }
-        Err(missing) => check(what, Verdict::Missing, missing.why, &missing.remedy),
-    }
-}
-
-fn user_mode(state: &Path) -> Check {
+/// Checks user-mode Linux.
+pub(crate) fn user_mode(state: &Path) -> Check {
     let what = "vm:uml";
     if let Err(missing) = check_user_mode(None, state) {
         return check(what, Verdict::Missing, missing.why, &missing.remedy);
@@ -97,7 +86,8 @@ mod tests {
     #[test]
     fn what_is_not_ok_says_how_to_get_it() {
         let state = tempfile::tempdir().unwrap();
-        for check in checks(state.path()) {
+        let checks = [qemu_checks(state.path()), vec![user_mode(state.path())]].concat();
+        for check in checks {
             let told = check.verdict == Verdict::Ok || !check.remedy.is_empty();
             assert!(told && !check.detail.is_empty(), "{check:?}");
         }

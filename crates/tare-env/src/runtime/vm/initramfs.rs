@@ -9,7 +9,7 @@ use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::oci::bundle::MOUNT_POINTS;
+use crate::runtime::bundle::MOUNT_POINTS;
 
 /// File types and modes of stat(2).
 const DIRECTORY: u32 = 0o040_755;

@@ -12,17 +12,22 @@ use std::path::{Path, PathBuf};
 
 use tare_host::exec::{self, Command, ExecError};
 
-use super::uml;
 use crate::guest::protocol::Module;
 
 /// Where kernels for guests are unpacked: `CACHE/NAME/boot/vmlinuz-RELEASE` and
 /// `CACHE/NAME/lib/modules/RELEASE`, as they lie in a package.
-pub const CACHE: &str = "/var/cache/tare/kernels";
+pub(crate) const CACHE: &str = "/var/cache/tare/kernels";
 
 /// How to get a kernel that drives everything a guest can be given.
-pub const REMEDY: &str = "mkdir -p /var/cache/tare/kernels/debian && cd /var/cache/tare/kernels && \
+pub(crate) const REMEDY: &str = "mkdir -p /var/cache/tare/kernels/debian && cd /var/cache/tare/kernels && \
      apt-get download $(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p') && \
      dpkg-deb -x linux-image-*.deb debian";
+
+/// The name of a user-mode kernel, which is a program.
+pub(crate) const USER_MODE_PROGRAM: &str = "linux.uml";
+
+/// The command that installs a user-mode kernel.
+pub(crate) const USER_MODE_REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
 
 /// Why there is no kernel for the guest.
 #[derive(Debug, thiserror::Error)]
@@ -31,7 +36,7 @@ pub enum KernelError {
         "there is no kernel for guests: not the host's own in /boot, none in {CACHE}; {REMEDY}"
     )]
     None,
-    #[error("there is no user-mode Linux kernel; {}", uml::REMEDY)]
+    #[error("there is no user-mode Linux kernel; {}", USER_MODE_REMEDY)]
     NoUserMode,
     #[error("{} does not run as a user-mode Linux kernel", .path.display())]
     UserMode { path: PathBuf, source: ExecError },
@@ -84,7 +89,7 @@ impl Kernel {
     pub(crate) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
         let image = match asked {
             Some(image) => image.to_path_buf(),
-            None => exec::find(uml::PROGRAM).ok_or(KernelError::NoUserMode)?,
+            None => exec::find(USER_MODE_PROGRAM).ok_or(KernelError::NoUserMode)?,
         };
         let said = Command::new(&image).arg("--version").run();
         let said =

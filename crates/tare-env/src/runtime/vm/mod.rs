@@ -29,35 +29,44 @@ use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 use crate::{storage, system};
 
-pub mod accelerator;
+mod accelerator;
 mod container;
 mod data;
-pub mod doctor;
+pub(crate) mod doctor;
 mod engine;
-pub(crate) mod error;
+mod error;
 pub(crate) mod initramfs;
-pub mod kernel;
-pub(crate) mod lines;
-pub(crate) mod monitor;
+mod kernel;
+mod lines;
+mod monitor;
 mod options;
-pub(crate) mod qemu;
-pub(crate) mod qmp;
+mod qemu;
+mod qmp;
 mod read_back;
 mod running;
-pub(crate) mod start;
-pub mod uml;
+mod start;
+pub(crate) mod uml;
 mod virtiofsd;
 
 use data::Data;
-pub use error::VmError;
-use kernel::{Kernel, KernelError};
-use monitor::MonitorKind;
-pub(crate) use options::AcceleratorChoice;
 use options::Options;
-pub use options::{OPTIONS, OptionError};
-use qemu::{Files, PROGRAM};
-pub use qmp::QmpError;
 use running::Running;
+
+pub use error::VmError;
+pub use kernel::KernelError;
+pub use options::{OPTIONS, OptionError};
+pub use qmp::QmpError;
+
+// What `crate::inside` boots its guest with.
+pub(crate) use accelerator::choose as choose_accelerator;
+pub(crate) use accelerator::obstacle as kvm_obstacle;
+pub(crate) use kernel::{Kernel, Modules, Need};
+pub(crate) use lines::Lines;
+pub(crate) use monitor::{Monitor, MonitorKind};
+pub(crate) use options::AcceleratorChoice;
+pub(crate) use qemu::PROGRAM as QEMU;
+pub(crate) use qemu::{Accelerator, DISK_FILE, Files, Machine, Memory, escaped};
+pub(crate) use start::{BOOT, BOOT_LIMIT};
 
 pub const RUNTIME: Runtime = Runtime {
     name: "vm",
@@ -93,8 +102,8 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
         return Err(missing("there is no such monitor".into(), "write vm:qemu or vm:uml"));
     };
     let (program, remedy) = match monitor {
-        MonitorKind::Qemu => (PROGRAM, "apt-get install --no-install-recommends qemu-system-x86"),
-        MonitorKind::Uml => (uml::PROGRAM, uml::REMEDY),
+        MonitorKind::Qemu => (QEMU, "apt-get install --no-install-recommends qemu-system-x86"),
+        MonitorKind::Uml => (kernel::USER_MODE_PROGRAM, kernel::USER_MODE_REMEDY),
     };
     let others =
         [("mkfs.ext4", "apt-get install e2fsprogs"), (uml::STARTER, "apt-get install util-linux")];
@@ -144,7 +153,7 @@ pub fn check_user_mode(asked: Option<&Path>, state: &Path) -> Result<(), Unavail
         Err(error) => Err(Unavailable {
             what: "vm:uml".into(),
             why: tare_host::error_line(&error),
-            remedy: uml::REMEDY.into(),
+            remedy: kernel::USER_MODE_REMEDY.into(),
         }),
     }
 }

@@ -30,6 +30,7 @@ use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
 
 use super::error::VmError;
+use super::kernel::USER_MODE_PROGRAM;
 use super::lines::Lines;
 use super::monitor::Monitor;
 use super::qemu::{DISK_FILE, Files};
@@ -37,13 +38,7 @@ use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
 use crate::layer::network::TAP;
 use crate::system::System;
 
-pub mod trial;
-
-/// The kernel as a program.
-pub(super) const PROGRAM: &str = "linux.uml";
-
-/// How to get it.
-pub(crate) const REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
+pub(super) mod trial;
 
 /// What starts it beside a shell, of util-linux.
 pub(super) const STARTER: &str = "unshare";
@@ -157,7 +152,7 @@ impl Started {
 
     /// Opens the gate. Returns the monitor, the conversation, and the kernel's process.
     pub(crate) fn go(mut self, deadline: Instant) -> Result<(Monitor, Lines, u32), VmError> {
-        let fail = |source| VmError::File { path: PROGRAM.into(), source };
+        let fail = |source| VmError::File { path: USER_MODE_PROGRAM.into(), source };
         io::Write::write_all(&mut self.guest, b"go\n").map_err(fail)?;
         let lines = Lines::over(self.guest).map_err(fail)?;
         let unshare = self.monitor.pid();

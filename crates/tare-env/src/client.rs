@@ -16,7 +16,7 @@ use tare_host::process::inode_of_link;
 
 /// How many starts behind a bridge one run can have: their links share 198.19.0.0 to
 /// 198.19.254.255.
-pub(super) const ROUTERS_MAX: u32 = 255 * 64;
+pub(crate) const ROUTERS_MAX: u32 = 255 * 64;
 
 /// Why a network layer could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -46,7 +46,7 @@ pub enum NetworkError {
 /// The client's network namespace and its links to others'.
 #[derive(Debug)]
 pub struct Client {
-    pub(super) name: String,
+    pub(crate) name: String,
     namespace: PathBuf,
     /// Our end's addresses in other namespaces, by their inode: one for each instance.
     links: Mutex<HashMap<u64, Link>>,
@@ -179,7 +179,7 @@ pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
 
 /// Turns IPv6 off in a namespace of ours, as docker does for a network without it: no duplicate
 /// address detection or multicast reports during the measurement.
-pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
+pub(crate) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
     let write = || -> Result<(), NetworkError> {
         for which in ["all", "default"] {
             let path = PathBuf::from(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"));
@@ -197,7 +197,7 @@ pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
 }
 
 /// Runs lines of `ip` in one process, marked as the run's like all that it starts.
-pub(super) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
+pub(crate) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
     let mut command =
         Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);
     if let Some(path) = namespace {
