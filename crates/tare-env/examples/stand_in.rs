@@ -1,10 +1,10 @@
-//! Stands in for the product where only environments are tested: a TCP echo server that works a
-//! little for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
-//! B`), the first process of a virtual machine (`guest`), what a database does to its files (`store
-//! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), what a load does to a block device (`device
-//! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
-//! STATE`, `storage-harness STATE RUNTIME KIND...`).
-#![expect(clippy::print_stdout, reason = "its parent reads how far it has come")]
+//! A small program that replaces `tare` in tests of environments: a TCP echo server that uses some
+//! CPU for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to B`),
+//! the first process of a virtual machine (`guest`), file operations of a database (`store ADDRESS
+//! PORT DATA FILL`, `sync ADDRESS PORT DATA`), block device operations of a load (`device ADDRESS
+//! PORT DEVICE`), and harnesses that start environments until they are killed (`harness STATE`,
+//! `storage-harness STATE RUNTIME KIND...`).
+#![expect(clippy::print_stdout, reason = "its parent reads its progress")]
 
 use std::error::Error;
 use std::fs::{self, File};
@@ -77,8 +77,8 @@ fn listen(address: &str, port: u16) -> Result<(), Box<dyn Error + Send + Sync>> 
     Ok(())
 }
 
-/// What a database does to its files: write, sync, read back; with direct I/O, aligned and not; and
-/// the end of the space. One line for each, for the test to read.
+/// Does the file operations of a database: write, sync, read; direct I/O, aligned and misaligned;
+/// and writes until the space is full. Returns one line for each, for the test to read.
 fn store(data: &Path, fill: bool) -> std::io::Result<String> {
     let path = data.join("kept");
     let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
@@ -108,13 +108,13 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
         let chunk = vec![1; 1 << 20];
         let mut written_mib = 0u64;
         let error = loop {
-            // A thin pool that is full is found out by writing back alone.
+            // Only a writeback reveals that a thin pool is full.
             if let Err(error) = file.write_all(&chunk).and_then(|()| file.sync_data()) {
                 break error;
             }
             written_mib += 1;
         };
-        // Some file systems tell of it only now.
+        // Some file systems report it only now.
         let _ = file.sync_all();
         fs::remove_file(&path)?;
         lines += &format!("full: {:?} after {written_mib} MiB\n", error.raw_os_error());
@@ -122,7 +122,8 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
     Ok(lines)
 }
 
-/// What fio does to a block device: direct writes and reads of whole blocks, and its end.
+/// Does the operations of fio on a block device: direct writes and reads of whole blocks, and a
+/// write beyond its end.
 fn device(path: &Path) -> std::io::Result<String> {
     let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
     let device = File::options().read(true).write(true).custom_flags(flags).open(path)?;
@@ -138,8 +139,7 @@ fn device(path: &Path) -> std::io::Result<String> {
     Ok(format!("device: {is_device}\nread back: {same}\nbeyond the end: {end:?}\n"))
 }
 
-/// Writes and syncs for ever beside the server, and says when that begins to work and when it
-/// fails.
+/// Writes and syncs forever in another thread, and prints when syncs work and when one fails.
 fn sync(data: &Path) -> std::io::Result<()> {
     let file = File::create(data.join("synced"))?;
     thread::spawn(move || {
@@ -158,7 +158,7 @@ fn sync(data: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts environments on each kind of storage for ever, saying each step. A kind is
+/// Starts environments on each kind of storage forever, and prints each step. A kind is
 /// `NAME[,OPTION=VALUE]...`.
 fn storage_harness(
     state: &str,
@@ -200,7 +200,7 @@ fn storage(text: &str) -> StorageSpec {
     }
 }
 
-/// Sends back what comes, after some work that shows in the account.
+/// Echoes the input after some work that is visible in the CPU account.
 fn echo(mut stream: TcpStream) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -212,7 +212,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// Starts, freezes, thaws and stops environments for ever, saying each step.
+/// Starts, freezes, thaws and stops environments forever, and prints each step.
 fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
     let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus };
@@ -229,7 +229,7 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
     for round in 0.. {
         let mut environments = Vec::new();
         for runtime in runtimes {
-            // A guest has no share in the host's network, and takes its time to boot.
+            // A guest cannot use the host's network, and boots slowly.
             let guest = runtime.starts_with("vm:");
             let networks: &[&str] =
                 if guest { &["bridge"] } else { &["bridge", "host", "bridge+proxy"] };

@@ -16,7 +16,7 @@ fn checks(state: &Path) -> Vec<Check> {
     checks.extend(runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
     checks.push(root_file_systems());
-    checks.extend(runtime::vm::doctor::qemu_checks(state));
+    checks.extend(runtime::vm::doctor::qemu_checks());
     checks.push(whole_study());
     checks.push(runtime::vm::doctor::user_mode(state));
     checks.push(runtime::kata::check());

@@ -1,8 +1,8 @@
 //! Environments: one file per runtime (`runtime`) and one per layer (`layer`). The
-//! `EnvironmentFactory` of a run makes them.
+//! `EnvironmentFactory` of a run creates them.
 //!
-//! **Invariant:** everything that an environment makes is journalled before it is made, named
-//! `tare-RUN...`, and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.
+//! **Invariant:** everything that an environment creates is journalled before it is created, named
+//! `tare-RUN...`, and removed by `stop`, by `EnvironmentFactory::close` or by `clean`.
 #![forbid(unsafe_code)]
 
 mod client;
@@ -13,6 +13,7 @@ pub mod inside;
 mod instance_slot;
 pub mod layer;
 pub mod multi_instance;
+mod outcome_cache;
 pub mod proxy;
 pub mod rootfs;
 pub mod run_context;

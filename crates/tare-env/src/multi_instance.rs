@@ -27,11 +27,11 @@ pub enum MultiInstanceError {
     )]
     Runtime { environment: String, runtime: String },
     #[error(
-        "environment {environment:?}: storage {kind:?} has one device, and several instances would write over each other; take one that is made for each"
+        "environment {environment:?}: storage {kind:?} has one device, which several instances would overwrite; use a kind that is created for each instance"
     )]
     Device { environment: String, kind: String },
     #[error(
-        "environment {environment:?}: inject = {value:?} is for one instance; set inject = \"none\""
+        "environment {environment:?}: inject = {value:?} supports one instance only; set inject = \"none\""
     )]
     Inject { environment: String, value: String },
     #[error(
@@ -39,16 +39,14 @@ pub enum MultiInstanceError {
         network::INSTANCES_MAX
     )]
     Many { environment: String, asked: u32 },
-    #[error(
-        "environment {environment:?}: {cpu:?} is too little to be divided among {count} instances"
-    )]
+    #[error("environment {environment:?}: {cpu:?} is too small to divide among {count} instances")]
     Quota { environment: String, cpu: String, count: u32 },
 }
 
-/// Checks whether an environment can run this many instances.
+/// Checks that an environment can run this many instances.
 ///
 /// # Errors
-/// Names the part of the environment that does not allow it.
+/// Names the part of the environment that prevents it.
 pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceError> {
     let environment = || spec.name.clone();
     if count <= 1 {
@@ -100,7 +98,7 @@ impl MultiInstance {
             let part = slot.part(&self.spec);
             let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
             let started = environment.start(launch);
-            // A failed start may have made something that `stop` removes.
+            // A failed start may have created something that `stop` removes.
             self.parts.push(environment);
             endpoints.push(started?);
         }
@@ -132,7 +130,7 @@ impl Environment for MultiInstance {
         self.stop()?;
         let started = self.begin(launches);
         if started.is_err() {
-            // The first error names the cause; the journal holds what is left.
+            // The first error names the cause; the journal keeps what `stop` cannot remove.
             let _ = self.stop();
         }
         started
@@ -159,7 +157,8 @@ impl Environment for MultiInstance {
         Ok(sum)
     }
 
-    /// Empty when one instance has no process: the others alone are not the requested system.
+    /// Returns nothing if one instance has no process: the others alone are not the requested
+    /// system.
     fn processes(&mut self) -> Processes {
         let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
         if parts.iter().any(|part| part.system.is_empty()) {
@@ -249,7 +248,7 @@ mod tests {
         assert!(refused(&injected, 2).contains("inject"));
         injected.storage.kind = "raw".into();
         injected.storage.options = vec![("device".into(), "/dev/sdz".into())];
-        assert!(refused(&injected, 2).contains("write over each other"));
+        assert!(refused(&injected, 2).contains("would overwrite"));
     }
 
     #[test]

@@ -14,13 +14,11 @@ use crate::client::Client;
 use crate::instance_slot::InstanceSlot;
 use crate::rootfs::Roots;
 
-/// The id of a run, its directory and its CPUs.
+/// The id of a run and its CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunIdentity<'a> {
     /// The run's id.
     pub(crate) run: &'a str,
-    /// The run's directory, below the state directory.
-    pub(crate) work: &'a Path,
     /// The CPUs that the run may use.
     pub(crate) cpus: &'a CpuSet,
 }
@@ -52,7 +50,7 @@ impl RunContext {
         Self { common: Arc::new(common), cpus, slot: InstanceSlot::single() }
     }
 
-    /// The context of one of several instances.
+    /// Returns the context of one of several instances.
     pub(crate) fn with_slot(&self, slot: InstanceSlot) -> Arc<Self> {
         let cpus = slot.cpus(&self.cpus);
         Arc::new(Self { common: Arc::clone(&self.common), cpus, slot })
@@ -66,7 +64,7 @@ impl RunContext {
         self.common.journal.run()
     }
 
-    /// `tare-RUN`: what every name of this run begins with.
+    /// Returns `tare-RUN`, the prefix of every name in this run.
     pub fn prefix(&self) -> String {
         self.common.journal.prefix()
     }
@@ -75,16 +73,17 @@ impl RunContext {
         &self.common.journal
     }
 
-    /// The directory of the run. Files in it need no journal entry, because it is removed whole.
+    /// Returns the directory of the run. Files in it need no journal entry, because the whole
+    /// directory is removed.
     pub fn work(&self) -> &Path {
         &self.common.work
     }
 
     pub(crate) fn identity(&self) -> RunIdentity<'_> {
-        RunIdentity { run: self.run(), work: self.work(), cpus: &self.cpus.all }
+        RunIdentity { run: self.run(), cpus: &self.cpus.all }
     }
 
-    /// The static program, as the host sees it.
+    /// Returns the static program's path on the host.
     pub fn program(&self) -> &Path {
         &self.common.program
     }
@@ -93,7 +92,7 @@ impl RunContext {
         &self.cpus
     }
 
-    /// Block devices that may be overwritten.
+    /// Returns the block devices that the run may overwrite.
     pub fn destroy(&self) -> &[PathBuf] {
         &self.common.destroy
     }
@@ -106,13 +105,13 @@ impl RunContext {
         &self.common.client
     }
 
-    /// The unpacked root file systems of this run's containers.
+    /// Returns the unpacked root file systems of this run's containers.
     pub(crate) fn roots(&self) -> &Roots {
         &self.common.roots
     }
 
-    /// The number of the next start of an environment, from 0. Names of what the start makes end in
-    /// it.
+    /// Returns the number of the next start of an environment, from 0. It ends the names of what
+    /// the start creates.
     pub fn next_environment(&self) -> u32 {
         self.common.environments.fetch_add(1, Ordering::Relaxed)
     }

@@ -178,7 +178,7 @@ impl Reason {
         } else if why.contains(" has the storage driver ") {
             Self::not_installed(DRIVER)
         } else if let Some(runtime) = what.strip_prefix("docker:").or(what.strip_prefix("podman:"))
-            && why.starts_with("the engine knows only")
+            && why.starts_with("the engine has only the runtimes")
         {
             Self::NotInstalled { what: format!("{runtime} in the engine") }
         } else {

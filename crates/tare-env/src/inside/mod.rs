@@ -1,18 +1,17 @@
-//! Running what the host runs, inside a guest of ours: for what the host's own kernel lacks (device
+//! Running the host's commands inside a guest, for features that the host's kernel lacks (device
 //! mapper, NVMe and its fabrics, 9p).
 //!
-//! Method: the guest of `vm:qemu` or `vm:uml` is booted (`machine`), with the host's root file
-//! system as its own, read-only below an overlay in memory (`crate::guest`), so that every tool of
-//! the host is there and no image has to be built. Any command can then be run in it
-//! (`Guest::run`), with what it prints and how it ends. A disk of its own carries Tare's state
-//! directory and scratch files, since neither direct I/O nor SQLite's log are at home on 9p. What
-//! is to come back is put into a directory that is shared with the host.
+//! Method: Tare boots the guest of `vm:qemu` or `vm:uml` (`machine`). Its root is the host's root
+//! file system, read-only below an overlay in memory (`crate::guest`), so every tool of the host is
+//! there and no image has to be built. `Guest::run` runs a command and returns its output and its
+//! exit code. Tare's state directory and scratch files are on the guest's own disk, because direct
+//! I/O and SQLite's log do not work well on 9p. Results are copied to a directory that is shared
+//! with the host.
 //!
-//! A program finds out by `here` that it runs in such a guest; `EnvironmentFactory` then says so in
-//! every environment's layers.
+//! `current_guest` returns whether a program runs in such a guest; `EnvironmentFactory` then adds
+//! the accelerator to every environment's layers.
 //!
-//! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
-//! host; x86-64.
+//! Limits: no network but the loopback; changes to the root do not reach the host; x86-64.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -36,7 +35,7 @@ pub(crate) use environment::GuestEnvironment;
 pub use guest::{Command, Guest, Status};
 pub use options::{Options, OptionsError};
 
-/// Why nothing could be run inside a guest.
+/// Why a guest or a command in it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InsideError {
     #[error("a guest needs root: it gets the host's root file system; run with sudo")]
@@ -53,25 +52,25 @@ pub enum InsideError {
     Qmp(#[from] QmpError),
     #[error("cannot list the modules of the guest's kernel for modprobe")]
     Depmod(#[source] ExecError),
-    #[error("cannot lay the guest's disk")]
+    #[error("cannot create the guest's disk")]
     Disk(#[source] ExecError),
     #[error("cannot use {}", .path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot run {program:?} in the guest: {error}")]
     Refused { program: String, error: String },
-    #[error("the guest is gone while {program:?} ran in it: {console}")]
+    #[error("the guest ended while {program:?} ran in it: {console}")]
     Gone { program: String, console: String, source: io::Error },
     #[error("{program:?} did not end in the guest within {} s", .limit.as_secs())]
     TimedOut { program: String, limit: Duration },
-    #[error("cannot pass on what {program:?} printed")]
+    #[error("cannot print the output of {program:?}")]
     Print { program: String, source: io::Error },
 }
 
-/// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots
-/// on this host. `state` is the state directory, where the outcome of that is kept.
+/// Checks that a guest can start: for root, for programs and kernel, and that a user-mode kernel
+/// boots on this host. `state` is the state directory, which holds the journal of the trial boot.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// Names what is missing, and how to get it.
 pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
     if !rustix::process::geteuid().is_root() {
         return Err(InsideError::NoRoot);
@@ -83,10 +82,10 @@ pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
     Ok(())
 }
 
-/// Whether such a guest can be had on this host.
+/// Checks that this host has the programs and the kernel of a guest.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// Names what is missing, and how to get it.
 pub fn needs(options: &Options) -> Result<(), Unavailable> {
     vm::needs(Some(options.monitor.word()))?;
     for program in ["depmod", "modprobe"] {

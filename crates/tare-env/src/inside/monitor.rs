@@ -1,4 +1,4 @@
-//! Starting what runs the guest: QEMU, or a kernel in user mode.
+//! The start of the guest's monitor: QEMU or user-mode Linux.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::runtime::vm::{
     VmError, uml,
 };
 
-/// The guest's memory where nothing is asked for, at most and at least.
+/// The limits of the guest's default memory.
 const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
-/// What the guest is started from; its files are made.
+/// A guest whose files exist, ready to start.
 pub(super) struct Ready<'a> {
     pub(super) options: &'a Options,
     pub(super) identity: RunIdentity<'a>,
@@ -27,11 +27,11 @@ pub(super) struct Ready<'a> {
     pub(super) files: &'a Files,
 }
 
-/// A guest that has been started, and that will say hello.
+/// A started guest that has not sent its hello.
 pub(super) struct Started {
     pub(super) monitor: Monitor,
     pub(super) lines: Lines,
-    /// What runs its instructions, and why.
+    /// The accelerator, and the reason for it.
     pub(super) accelerator: String,
     pub(super) share: Share,
 }
@@ -59,7 +59,7 @@ impl Ready<'_> {
             sandbox: false,
         }
         .arguments();
-        // Ctrl-C is for the command in the guest, not for what runs the guest.
+        // Ctrl-C must reach the command in the guest, not the monitor.
         let command = self.command(Command::new(vm::QEMU).args(words).own_group());
         let path = files.stderr();
         let stderr = File::create(&path).map_err(|source| InsideError::File { path, source })?;
@@ -82,8 +82,8 @@ impl Ready<'_> {
         let started = uml::Started::at_gate(command, &words, files)?;
         let (monitor, lines, _) = started.go(deadline)?;
         let accelerator = uml::ACCELERATOR.to_string();
-        let hand_back = machine::hand_back(files.folder());
-        Ok(Started { monitor, lines, accelerator, share: Share::Hostfs { hand_back } })
+        let export = machine::export(files.folder());
+        Ok(Started { monitor, lines, accelerator, share: Share::Hostfs { export } })
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -95,7 +95,7 @@ impl Ready<'_> {
     }
 }
 
-/// Half of what the host has left, within limits.
+/// Returns half of the host's available memory, within limits.
 fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

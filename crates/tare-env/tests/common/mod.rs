@@ -145,7 +145,7 @@ pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
 }
 
 /// Where a test binary inside a guest reports its skips; the guest hands the file back.
-const SKIPS: &str = "/run/tare/hand-back/skips";
+const SKIPS: &str = "/run/tare/export/skips";
 
 /// A command that runs a test binary inside a guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
@@ -156,5 +156,5 @@ pub(crate) fn in_guest<S: AsRef<str>>(words: &[S]) -> Command {
 /// Reports the skips of a test binary that ran inside a guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn take_over_skips(guest: &Guest) {
-    skip::take_over(&guest.hand_back().join("skips"));
+    skip::take_over(&guest.export().join("skips"));
 }

@@ -1,4 +1,4 @@
-//! Kernels that boot, die and hang, as shell scripts; and the one that is installed.
+//! Shell scripts in place of kernels that boot, die and hang; and the installed kernel.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -15,7 +15,7 @@ fn ends(said: &str) -> Outcome {
 }
 
 #[test]
-fn a_console_decides_as_soon_as_it_can() {
+fn console_output_decides_the_outcome() {
     let refused = Some(Outcome::Fails(Reason::RegisterState { cpu: cpu_field("model name") }));
     for (said, ended, expect) in [
         ("", false, None),
@@ -33,7 +33,7 @@ fn a_console_decides_as_soon_as_it_can() {
 }
 
 #[test]
-fn a_reason_is_one_line_with_a_remedy() {
+fn reason_is_one_line_with_a_remedy() {
     for reason in [
         Reason::RegisterState { cpu: "Some CPU".into() },
         Reason::Ended { said: String::new() },
@@ -48,8 +48,8 @@ fn a_reason_is_one_line_with_a_remedy() {
     }
 }
 
-/// True where no kernel can be started, after saying why.
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
+/// Returns whether no kernel can be started here, and prints why.
+#[expect(clippy::print_stderr, reason = "a skipped test prints its reason")]
 fn skipped(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
@@ -58,13 +58,13 @@ fn skipped(test: &str) -> bool {
     !root
 }
 
-/// A kernel that is a shell script, which counts its boots.
-struct StandIn {
+/// A shell script in place of a kernel. It counts its boots.
+struct FakeKernel {
     folder: tempfile::TempDir,
     kernel: Kernel,
 }
 
-impl StandIn {
+impl FakeKernel {
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("linux");
@@ -81,7 +81,7 @@ impl StandIn {
     }
 
     fn check(&self, limit: Duration) -> Result<(), Reason> {
-        let found = check_within(&self.kernel, &self.state(), limit);
+        let found = check_within(&self.kernel, &self.state(), self.folder.path(), limit);
         // No directory, no process and no journal of the boot is left.
         let names = |folder: &Path| -> Vec<String> {
             let entries = fs::read_dir(folder).unwrap().flatten();
@@ -108,11 +108,11 @@ impl StandIn {
 }
 
 #[test]
-fn a_kernel_that_boots_is_tried_once_until_its_file_changes() {
-    if skipped("a_kernel_that_boots_is_tried_once_until_its_file_changes") {
+fn booting_kernel_is_tried_once_until_its_file_changes() {
+    if skipped("booting_kernel_is_tried_once_until_its_file_changes") {
         return;
     }
-    let kernel = StandIn::new(&format!("echo '{}' >&2", init::LINE));
+    let kernel = FakeKernel::new(&format!("echo '{}' >&2", init::LINE));
     assert_eq!(kernel.check(PATIENCE), Ok(()));
     assert_eq!(kernel.check(PATIENCE), Ok(()));
     assert_eq!(kernel.boots(), 1);
@@ -123,12 +123,12 @@ fn a_kernel_that_boots_is_tried_once_until_its_file_changes() {
 }
 
 #[test]
-fn a_kernel_that_cannot_set_the_registers_is_refused_and_remembered() {
-    if skipped("a_kernel_that_cannot_set_the_registers_is_refused_and_remembered") {
+fn register_failure_is_cached() {
+    if skipped("register_failure_is_cached") {
         return;
     }
     // It hangs afterwards.
-    let kernel = StandIn::new(&format!("echo '{DEATH}' >&2; exec sleep 1000"));
+    let kernel = FakeKernel::new(&format!("echo '{DEATH}' >&2; exec sleep 1000"));
     for _ in 0..2 {
         let reason = kernel.check(PATIENCE).unwrap_err();
         assert_eq!(reason, Reason::RegisterState { cpu: cpu_field("model name") });
@@ -137,16 +137,16 @@ fn a_kernel_that_cannot_set_the_registers_is_refused_and_remembered() {
 }
 
 #[test]
-fn what_may_be_the_hosts_fault_is_tried_again() {
-    if skipped("what_may_be_the_hosts_fault_is_tried_again") {
+fn possible_host_failures_are_tried_again() {
+    if skipped("possible_host_failures_are_tried_again") {
         return;
     }
     let limit = Duration::from_millis(300);
-    let kernel = StandIn::new("exec sleep 1000");
+    let kernel = FakeKernel::new("exec sleep 1000");
     for _ in 0..2 {
         assert_eq!(kernel.check(limit), Err(Reason::TimedOut { limit }));
     }
-    let kernel = StandIn::new("echo no memory >&2; exit 1");
+    let kernel = FakeKernel::new("echo no memory >&2; exit 1");
     for _ in 0..2 {
         assert_eq!(kernel.check(PATIENCE), Err(Reason::Ended { said: "no memory".into() }));
     }
@@ -154,9 +154,9 @@ fn what_may_be_the_hosts_fault_is_tried_again() {
 }
 
 #[test]
-#[expect(clippy::print_stderr, reason = "a test that is skipped says so")]
-fn the_installed_kernel_has_a_definite_outcome() {
-    let test = "the_installed_kernel_has_a_definite_outcome";
+#[expect(clippy::print_stderr, reason = "a skipped test prints its reason")]
+fn installed_kernel_has_a_definite_outcome() {
+    let test = "installed_kernel_has_a_definite_outcome";
     if skipped(test) {
         return;
     }
@@ -168,10 +168,11 @@ fn the_installed_kernel_has_a_definite_outcome() {
         }
     };
     let state = tempfile::tempdir().unwrap();
-    let found = check_within(&kernel, state.path(), PATIENCE);
+    let cache = tempfile::tempdir().unwrap();
+    let found = check_within(&kernel, state.path(), cache.path(), PATIENCE);
     match found {
         Ok(()) | Err(NoBoot { reason: Reason::RegisterState { .. }, .. }) => {}
         Err(other) => panic!("{other}"),
     }
-    assert_eq!(all_known(state.path()).len(), 1);
+    assert_eq!(cached(cache.path()).len(), 1);
 }
