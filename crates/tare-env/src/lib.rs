@@ -1,8 +1,8 @@
 //! Environments: one file per runtime (`runtime`) and one per layer (`layer`). The
 //! `EnvironmentFactory` of a run creates them.
 //!
-//! **Invariant:** everything that an environment creates is journalled before it is created, named
-//! `tare-RUN...`, and removed by `stop`, by `EnvironmentFactory::close` or by `clean`.
+//! **Invariant:** everything that an environment creates is journalled first, named `tare-RUN...`,
+//! and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.
 #![forbid(unsafe_code)]
 
 mod client;

@@ -1,6 +1,6 @@
 //! An environment that runs several instances of a system. It holds one environment of the same
-//! runtime per instance, each with its slot. Its CPU time is their sum per layer; a layer is in
-//! force when it is in force around every instance.
+//! runtime per instance, each with its slot. Its CPU time is their sum per layer. A layer is in
+//! force if it is in force around every instance.
 //!
 //! Limits: processes of the host and containers of OCI runtimes only. Engines and virtual machines
 //! have networks of their own, in which instances cannot reach each other.
@@ -27,26 +27,26 @@ pub enum MultiInstanceError {
     )]
     Runtime { environment: String, runtime: String },
     #[error(
-        "environment {environment:?}: storage {kind:?} has one device, which several instances would overwrite; use a kind that is created for each instance"
+        "environment {environment:?}: storage {kind:?} has one device, and several instances would overwrite each other's data; use storage that is created for each"
     )]
     Device { environment: String, kind: String },
     #[error(
-        "environment {environment:?}: inject = {value:?} supports one instance only; set inject = \"none\""
+        "environment {environment:?}: inject = {value:?} is for one instance; set inject = \"none\""
     )]
     Inject { environment: String, value: String },
     #[error(
-        "environment {environment:?} can run at most {} instances, not {asked}",
+        "environment {environment:?} can run at most {} instances, not {requested}",
         network::INSTANCES_MAX
     )]
-    Many { environment: String, asked: u32 },
+    Many { environment: String, requested: u32 },
     #[error("environment {environment:?}: {cpu:?} is too small to divide among {count} instances")]
     Quota { environment: String, cpu: String, count: u32 },
 }
 
-/// Checks that an environment can run this many instances.
+/// Checks whether an environment can run this many instances.
 ///
 /// # Errors
-/// Names the part of the environment that prevents it.
+/// Names the part of the environment that does not allow it.
 pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceError> {
     let environment = || spec.name.clone();
     if count <= 1 {
@@ -65,7 +65,7 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceErro
         return Err(MultiInstanceError::Inject { environment: environment(), value });
     }
     if count > network::INSTANCES_MAX {
-        return Err(MultiInstanceError::Many { environment: environment(), asked: count });
+        return Err(MultiInstanceError::Many { environment: environment(), requested: count });
     }
     // A quota may be too small for the kernel once it is divided.
     if let Cpu::Quota(cpus) = spec.cpu
@@ -90,7 +90,7 @@ impl MultiInstance {
         Self { context: Arc::clone(context), spec: spec.clone(), parts: Vec::new() }
     }
 
-    fn begin(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
+    fn start_instances(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
         let count = u32::try_from(launches.len()).unwrap_or(u32::MAX);
         let mut endpoints = Vec::new();
         self.parts.clear();
@@ -98,7 +98,7 @@ impl MultiInstance {
             let part = slot.part(&self.spec);
             let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
             let started = environment.start(launch);
-            // A failed start may have created something that `stop` removes.
+            // A failed start may have created objects that `stop` removes.
             self.parts.push(environment);
             endpoints.push(started?);
         }
@@ -128,9 +128,9 @@ impl Environment for MultiInstance {
 
     fn start_all(&mut self, launches: &[Launch]) -> Result<Vec<Endpoint>, PartError> {
         self.stop()?;
-        let started = self.begin(launches);
+        let started = self.start_instances(launches);
         if started.is_err() {
-            // The first error names the cause; the journal keeps what `stop` cannot remove.
+            // The first error names the cause. The journal keeps what cannot be removed.
             let _ = self.stop();
         }
         started
@@ -157,8 +157,7 @@ impl Environment for MultiInstance {
         Ok(sum)
     }
 
-    /// Returns nothing if one instance has no process: the others alone are not the requested
-    /// system.
+    /// Returns no processes if one instance has none: the others alone are not the requested system.
     fn processes(&mut self) -> Processes {
         let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
         if parts.iter().any(|part| part.system.is_empty()) {
@@ -248,7 +247,7 @@ mod tests {
         assert!(refused(&injected, 2).contains("inject"));
         injected.storage.kind = "raw".into();
         injected.storage.options = vec![("device".into(), "/dev/sdz".into())];
-        assert!(refused(&injected, 2).contains("would overwrite"));
+        assert!(refused(&injected, 2).contains("overwrite each other's data"));
     }
 
     #[test]

@@ -64,7 +64,7 @@ impl RunContext {
         self.common.journal.run()
     }
 
-    /// Returns `tare-RUN`, the prefix of every name in this run.
+    /// Returns `tare-RUN`, the prefix of every name of this run.
     pub fn prefix(&self) -> String {
         self.common.journal.prefix()
     }
@@ -73,8 +73,8 @@ impl RunContext {
         &self.common.journal
     }
 
-    /// Returns the directory of the run. Files in it need no journal entry, because the whole
-    /// directory is removed.
+    /// Returns the directory of the run. Files in it need no journal entry, because it is removed
+    /// whole.
     pub fn work(&self) -> &Path {
         &self.common.work
     }
@@ -83,7 +83,7 @@ impl RunContext {
         RunIdentity { run: self.run(), cpus: &self.cpus.all }
     }
 
-    /// Returns the static program's path on the host.
+    /// Returns the path of the static program on the host.
     pub fn program(&self) -> &Path {
         &self.common.program
     }
@@ -92,7 +92,7 @@ impl RunContext {
         &self.cpus
     }
 
-    /// Returns the block devices that the run may overwrite.
+    /// Returns the block devices and targets that may be overwritten.
     pub fn destroy(&self) -> &[PathBuf] {
         &self.common.destroy
     }
@@ -110,8 +110,8 @@ impl RunContext {
         &self.common.roots
     }
 
-    /// Returns the number of the next start of an environment, from 0. It ends the names of what
-    /// the start creates.
+    /// Returns the number of the next start of an environment, from 0. Names of the objects of the
+    /// start end in it.
     pub fn next_environment(&self) -> u32 {
         self.common.environments.fetch_add(1, Ordering::Relaxed)
     }

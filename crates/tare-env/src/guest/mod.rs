@@ -9,8 +9,8 @@
 //! For `crate::inside` it switches to the host's root, which is shared with it read-only, and runs
 //! commands of that root.
 //!
-//! Limits: one system per guest. When the host closes the port the guest powers itself off, so
-//! that it never outlives its harness.
+//! Limits: one system per guest. The guest powers itself off when the host closes the port, so it
+//! never outlives its harness.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};

@@ -66,7 +66,7 @@ pub enum Order {
         filesystem: String,
         options: String,
     },
-    /// Starts the system: this program with these arguments.
+    /// Starts the system: Tare's program with these arguments.
     Start {
         arguments: Vec<String>,
         /// The path of an OCI runtime that runs `/bundle`, which has the arguments.
@@ -141,7 +141,7 @@ pub enum Stream {
     Error,
 }
 
-/// What the data is mounted from.
+/// The source of the data's mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
@@ -197,7 +197,7 @@ pub struct Facts {
     pub mount: String,
     /// The disk of the data and its queue: (`driver`, `virtio_blk`), (`write_cache`, ...).
     pub disk: Vec<(String, String)>,
-    /// `running`, or how the system ended.
+    /// `running`, or the exit status of the system.
     pub system: String,
     /// `Cpus_allowed_list` of the system.
     pub system_cpus: String,

@@ -11,7 +11,7 @@ use super::commands::Commands;
 use super::protocol::{Answer, BUNDLE, CONTAINER, GuestUsage, LOG_PORT, Order};
 use super::{AnswerSender, GuestError, facts, modules, mounts, network, port, root};
 
-/// The guest and its system.
+/// The state of the guest: its system and its commands.
 #[derive(Debug)]
 pub(super) struct Guest {
     system: Option<Child>,
@@ -82,7 +82,7 @@ impl Guest {
         let spawn = || -> io::Result<Child> {
             let mut command = match container {
                 None => Command::new("/proc/self/exe"),
-                // The root of an initramfs cannot be pivoted away from.
+                // pivot_root(2) does not work on the root of an initramfs.
                 Some(runtime) => {
                     let mut command = Command::new(runtime);
                     command.args(["--root", "/run/oci", "run", "--no-pivot", "--bundle"]);

@@ -136,10 +136,10 @@ impl Guest {
         fs::create_dir(&work).map_err(file(&work))?;
         let files = Files::new(&work);
         let cpus = process::cpus_of_this_thread().map_err(file(Path::new("/proc/self/status")))?;
-        let asked = options.kernel.as_deref();
+        let image = options.kernel.as_deref();
         let (kernel, first, needs) = match options.monitor {
-            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, machine::NEEDS),
-            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), machine::NEEDS_UML),
+            MonitorKind::Qemu => (Kernel::find(image)?, BOOT, machine::NEEDS),
+            MonitorKind::Uml => (Kernel::user_mode(image)?, [].as_slice(), machine::NEEDS_UML),
         };
         machine::index_modules(&kernel)?;
         let mut modules = Modules::index(&kernel);
@@ -324,7 +324,7 @@ fn work_of(state: &Path, journal: &Journal) -> PathBuf {
     state.join(journal.prefix())
 }
 
-/// Gives an order that is only to be carried out.
+/// Sends an order whose answer is `Answer::Done`.
 fn done(lines: &mut Lines, name: &'static str, order: &Order) -> Result<(), InsideError> {
     let fail = |source| VmError::Order { order: name, source };
     lines.order(order).map_err(fail)?;

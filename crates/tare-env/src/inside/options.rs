@@ -33,15 +33,15 @@ pub enum OptionsError {
     Value { name: String, value: String, wanted: &'static str },
 }
 
-/// The guest with its defaults.
+/// The options of a guest, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub(crate) monitor: MonitorKind,
-    /// `None`: as many as this process may run on.
+    /// `None` means as many as this process may use.
     pub vcpus: Option<u32>,
-    /// `None`: half of what is available, at most 4 GiB.
+    /// `None` means half of the available memory, at most 4 GiB.
     pub memory_bytes: Option<u64>,
-    /// The disk for state and scratch files, with ext4; sparse on the host.
+    /// The size of the disk for state and scratch files.
     pub disk_bytes: u64,
     /// The size of an empty virtio disk that a study may overwrite.
     pub raw_bytes: Option<u64>,

@@ -29,7 +29,7 @@ pub struct Runtime {
     pub options: &'static [(&'static str, &'static str)],
     /// Checks that this host can run it with this argument, and reports what is missing.
     pub needs: fn(Option<&str>) -> Result<(), Unavailable>,
-    /// How it cleans up.
+    /// What it removes at the end.
     pub cleanup: &'static str,
     /// How Tare verifies that it is in force.
     pub read_back: &'static str,
@@ -69,7 +69,7 @@ pub enum RuntimeError {
 
 /// An environment could not be removed completely. What is left stays in the journal.
 #[derive(Debug, thiserror::Error)]
-#[error("environment {environment:?} left something behind, try tare clean: {errors}")]
+#[error("environment {environment:?} was not removed completely, run tare clean: {errors}")]
 pub struct LeftBehind {
     environment: String,
     errors: String,

@@ -77,20 +77,20 @@ pub(super) fn needs(what: String) -> Result<(), Unavailable> {
 
 /// Checks that `kata-runtime` is an OCI runtime, which it was before version 2.
 pub(super) fn needs_oci(program: &str) -> Result<(), Unavailable> {
-    let said = facts::version(program, "--version").unwrap_or_default();
-    if major(&said).is_none_or(|major| major < 2) {
+    let reported = facts::version(program, "--version").unwrap_or_default();
+    if major(&reported).is_none_or(|major| major < 2) {
         return Ok(());
     }
     Err(Unavailable {
         what: format!("oci:{program}"),
-        why: format!("{said}: since version 2 Kata is a shim of containerd and no OCI runtime"),
+        why: format!("{reported}: since version 2 Kata is a shim of containerd and no OCI runtime"),
         remedy: "write runtime = \"docker:io.containerd.kata.v2\"".into(),
     })
 }
 
 /// Returns the first number of a version such as `kata-runtime  : 3.2.0`.
-fn major(said: &str) -> Option<u32> {
-    let number = said.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty());
+fn major(reported: &str) -> Option<u32> {
+    let number = reported.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty());
     number.and_then(|number| number.parse().ok())
 }
 

@@ -197,7 +197,7 @@ impl HostRuntime for Process {
     fn end(&mut self) -> Result<(), PartError> {
         let environment = || self.common.spec.name.clone();
         if let Some(mut running) = self.running.take() {
-            // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
+            // On cgroup v1 a frozen process cannot be killed. Thawing an ended process fails.
             let _ = running.system.thaw();
             let alive = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if let Some(pid) = alive.first() {

@@ -76,9 +76,9 @@ impl Base {
             (Self::Program, _) => system::program(launch),
             (Self::Root(root), _) => system::program_in(launch, Some(root)),
             (Self::Named { .. }, None) => Ok(Program::default()),
-            (Self::Named { .. }, Some(asked)) => {
-                let name = Path::new(&asked.name).file_name().unwrap_or_default();
-                Ok(Program { path: name.into(), files: asked.named.clone() })
+            (Self::Named { .. }, Some(requested)) => {
+                let name = Path::new(&requested.name).file_name().unwrap_or_default();
+                Ok(Program { path: name.into(), files: requested.named.clone() })
             }
         }
     }

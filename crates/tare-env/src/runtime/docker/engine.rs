@@ -103,7 +103,7 @@ pub(super) enum EngineError {
     Program { path: PathBuf, source: io::Error },
 }
 
-/// A connection to an engine.
+/// A client of an engine.
 #[derive(Debug)]
 pub(super) struct Engine {
     kind: Kind,

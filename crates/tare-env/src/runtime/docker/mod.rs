@@ -115,14 +115,16 @@ pub enum DockerError {
 
 fn needs(kind: Kind, argument: Option<&str>) -> Result<(), Unavailable> {
     let engine = Engine::connect(kind)?;
-    let Some(asked) = argument else { return Ok(()) };
-    let what = format!("{}:{asked}", kind.name());
-    if kata::is_kata(asked) {
+    let Some(requested) = argument else { return Ok(()) };
+    let what = format!("{}:{requested}", kind.name());
+    if kata::is_kata(requested) {
         kata::needs(what.clone())?;
     }
     match engine.runtimes() {
         // A name with dots is a shim, which the engine looks up on its PATH at the start.
-        Ok((names, _)) if names.iter().any(|name| name == asked) || asked.contains('.') => Ok(()),
+        Ok((names, _)) if names.iter().any(|name| name == requested) || requested.contains('.') => {
+            Ok(())
+        }
         Ok((names, _)) => Err(Unavailable {
             what,
             why: format!("the engine has only the runtimes {}", names.join(", ")),

@@ -26,7 +26,7 @@ pub(super) struct InspectedContainer {
     same_process: bool,
     runtime: String,
     /// Whether that is the requested runtime.
-    runtime_as_asked: bool,
+    runtime_as_requested: bool,
     network_mode: String,
     cpuset: String,
     security_opt: Vec<String>,
@@ -34,7 +34,7 @@ pub(super) struct InspectedContainer {
     /// The id of the container's image.
     image: String,
     /// The id of the requested image.
-    image_asked: String,
+    image_requested: String,
 }
 
 impl InspectedContainer {
@@ -70,16 +70,16 @@ impl InspectedContainer {
 fn security_state(
     wanted: Security,
     seccomp: Option<u32>,
-    as_asked: bool,
+    as_requested: bool,
     hidden: bool,
 ) -> LayerState {
     let filtered = seccomp == Some(security::status_mode(wanted));
     let found = format!(
         "Seccomp: {}; the engine {} the profile of the request",
         seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
-        if as_asked { "reports" } else { "does not report" }
+        if as_requested { "reports" } else { "does not report" }
     );
-    system::state("security", wanted, found, as_asked && (filtered || hidden))
+    system::state("security", wanted, found, as_requested && (filtered || hidden))
 }
 
 /// Reads the rootfs layer: whether the root is writable in the process's mount table.
@@ -128,7 +128,7 @@ impl Container {
         let name = process::name(pid).unwrap_or_default();
         let engine = format!("{}, runtime {}", inspected.engine, inspected.runtime);
         let found = format!("{engine}, process {pid} ({name})");
-        let in_force = inspected.same_process && inspected.runtime_as_asked && !name.is_empty();
+        let in_force = inspected.same_process && inspected.runtime_as_requested && !name.is_empty();
         let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
         states.push(inspected.network_state(layers.network, system, engine_ns));
 
@@ -138,8 +138,8 @@ impl Container {
         states.push(cpu);
 
         let seccomp = system.read_seccomp();
-        let as_asked = inspected.security_opt == running.security_opt;
-        states.push(security_state(spec.security, seccomp, as_asked, hidden));
+        let as_requested = inspected.security_opt == running.security_opt;
+        states.push(security_state(spec.security, seccomp, as_requested, hidden));
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
@@ -147,7 +147,8 @@ impl Container {
         states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", inspected.image);
-            let in_force = !inspected.image.is_empty() && inspected.image == inspected.image_asked;
+            let in_force =
+                !inspected.image.is_empty() && inspected.image == inspected.image_requested;
             states.push(system::state("rootfs.made_of", &spec.rootfs, found, in_force));
         }
         states.push(storage);
@@ -157,10 +158,11 @@ impl Container {
         }
         if let Some(options) = options {
             let on_host = layers.network == Network::Host;
-            let asked = |name: &str| {
-                spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
+            let requested = |name: &str| {
+                spec.sandbox.iter().any(|(requested, _)| requested == name)
+                    || name == "network" && on_host
             };
-            states.extend(gvisor::read_options(pid, options, asked));
+            states.extend(gvisor::read_options(pid, options, requested));
         }
         states.extend(kata.iter().flat_map(|name| kata::states(name)));
         Ok(states)
@@ -169,9 +171,9 @@ impl Container {
     /// Reads what a process sees in a sandbox or a guest.
     fn read_inside(&self) -> Result<SandboxView, String> {
         let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
-        let said = self.engine.exec(&self.name, &words);
-        let said = said.map_err(|error| tare_host::error_line(&error))?;
-        SandboxView::parse(&said).ok_or_else(|| format!("the program printed {said:?}"))
+        let output = self.engine.exec(&self.name, &words);
+        let output = output.map_err(|error| tare_host::error_line(&error))?;
+        SandboxView::parse(&output).ok_or_else(|| format!("the program printed {output:?}"))
     }
 
     /// Queries the engine for the running container.
@@ -179,8 +181,8 @@ impl Container {
         let inspected = self.engine.inspect(&self.name)?;
         let host = inspected.host_config.unwrap_or_default();
         let runtime = host.runtime.unwrap_or_default();
-        let runtime_as_asked = match &self.runtime {
-            Some(asked) => runtime == *asked,
+        let runtime_as_requested = match &self.runtime {
+            Some(requested) => runtime == *requested,
             // Podman does not report its default runtime here.
             None if self.engine.kind() == Kind::Podman => true,
             None => Some(&runtime) == self.engine.runtimes()?.1.as_ref(),
@@ -189,13 +191,13 @@ impl Container {
             engine: self.engine.version()?,
             same_process: inspected.state.and_then(|state| state.pid) == Some(i64::from(pid)),
             runtime,
-            runtime_as_asked,
+            runtime_as_requested,
             network_mode: host.network_mode.unwrap_or_default(),
             cpuset: host.cpuset_cpus.unwrap_or_default(),
             security_opt: host.security_opt.unwrap_or_default(),
             driver: self.engine.driver()?,
             image: inspected.image.unwrap_or_default(),
-            image_asked: match &self.base {
+            image_requested: match &self.base {
                 Base::Program => String::new(),
                 Base::Root(_) => self.engine.image(&self.base.image(&self.context))?.0,
                 Base::Named { id, .. } => id.clone(),

@@ -68,11 +68,11 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 /// Returns the version of a `runsc`. A build from the Go module does not report it, so it is then
 /// read from the build information.
 pub(crate) fn version(program: &Path) -> String {
-    let said = facts::version(&program.to_string_lossy(), "--version").unwrap_or_default();
-    let said = said.trim_start_matches("runsc version ").to_string();
-    match said.contains("MISSING") || said.is_empty() {
+    let reported = facts::version(&program.to_string_lossy(), "--version").unwrap_or_default();
+    let reported = reported.trim_start_matches("runsc version ").to_string();
+    match reported.contains("MISSING") || reported.is_empty() {
         true => module_version(program).unwrap_or_else(|| "an unknown version".into()),
-        false => said,
+        false => reported,
     }
 }
 
@@ -108,12 +108,12 @@ pub(super) fn check(
 }
 
 /// Reads the options back from the command line of the sandbox process. `runsc` omits flags with
-/// default values, so an absent flag is read as its default. `asked` returns whether the study sets
+/// default values, so an absent flag is read as its default. `is_set` returns whether the study sets
 /// an option; an engine's runtime has the others from its configuration.
 pub(crate) fn read_options(
     pid: u32,
     wanted: Options,
-    asked: impl Fn(&str) -> bool,
+    is_set: impl Fn(&str) -> bool,
 ) -> Vec<LayerState> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line
@@ -135,8 +135,8 @@ pub(crate) fn read_options(
     ]
     .into_iter()
     .map(|(name, wanted, found)| {
-        let wanted = if asked(name) { wanted } else { "as the engine has it" };
-        let in_force = there && (found == wanted || !asked(name));
+        let wanted = if is_set(name) { wanted } else { "as the engine configures it" };
+        let in_force = there && (found == wanted || !is_set(name));
         let found = format!("{found}, by the command line of {pid} ({process})");
         state(&format!("sandbox.{name}"), wanted, found, in_force)
     })
@@ -169,7 +169,7 @@ pub(crate) fn read_inside(
             "limits.memory" => one.found += &format!("; inside: {} bytes", seen.memory_bytes),
             "storage" => {
                 let mounted = !seen.data.is_empty();
-                let data = if mounted { &seen.data } else { "no mount of its own" };
+                let data = if mounted { &seen.data } else { "no separate mount" };
                 one.found += &format!("; inside: {data}");
                 one.in_force &= mounted != in_root;
             }

@@ -229,8 +229,8 @@ impl Oci {
     fn read_inside(&self) -> Option<Result<SandboxView, String>> {
         self.sandbox?;
         let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
-        let said = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
-        Some(said.map_err(|error| error_line(&error)).and_then(|output| {
+        let run = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
+        Some(run.map_err(|error| error_line(&error)).and_then(|output| {
             SandboxView::parse(&output.stdout)
                 .ok_or_else(|| format!("the program printed {:?}", output.stdout))
         }))
@@ -400,15 +400,15 @@ impl HostRuntime for Oci {
             (&self.common.layers, &self.common.spec, self.common.context.cpus());
         let Some(running) = &self.running else { return Err(self.common.not_started().into()) };
         let system = &running.system;
-        let said = running.state.clone().unwrap_or_default();
+        let status = running.state.clone().unwrap_or_default();
         let inside = process::namespace_inode(pid, "pid");
         let host = process::namespace_inode(std::process::id(), "pid");
         let apart = inside.is_some() && inside != host;
         let pid_namespace =
-            if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
-        let found = format!("{} says {said}; process {pid} in {pid_namespace}", self.program);
+            if apart { "its own pid namespace" } else { "the host's pid namespace" };
+        let found = format!("{} reports {status}; process {pid} in {pid_namespace}", self.program);
         // crun reports a container that has left its cgroup as stopped.
-        let runs = said == "running" || layers.cgroup == layer::Cgroup::None;
+        let runs = status == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, apart && runs),
             system.read_network(layers),

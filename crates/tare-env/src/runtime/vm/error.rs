@@ -24,8 +24,8 @@ pub enum VmError {
          later as its own package (apt-get install virtiofsd)"
     )]
     NoVirtiofsd,
-    #[error("virtiofsd does not serve the shared directory: {said}")]
-    Virtiofsd { said: String },
+    #[error("virtiofsd does not serve the shared directory: {output}")]
+    Virtiofsd { output: String },
     #[error("the monitor (process {pid}) does not end after SIGKILL")]
     Unkillable { pid: u32 },
     #[error("the guest did not come up within {} s", .limit.as_secs())]

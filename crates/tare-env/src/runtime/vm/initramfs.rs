@@ -17,10 +17,10 @@ const PROGRAM: u32 = 0o100_755;
 const PLAIN: u32 = 0o100_644;
 const DEVICE: u32 = 0o020_600;
 
-/// Name of the program in the guest's root.
+/// The name of the program in the guest's root.
 pub(crate) const PROGRAM_NAME: &str = "tare";
 
-/// What goes into the archive.
+/// The contents of the archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents<'a> {
     pub(crate) program: &'a Path,

@@ -62,9 +62,9 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel at `asked`, else the host's own, else one that was downloaded for guests.
-    pub(crate) fn find(asked: Option<&Path>) -> Result<Self, KernelError> {
-        if let Some(image) = asked {
+    /// Returns the kernel at `requested`, else the host's own, else one that was downloaded for guests.
+    pub(crate) fn find(requested: Option<&Path>) -> Result<Self, KernelError> {
+        if let Some(image) = requested {
             return Self::at(image);
         }
         let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -84,17 +84,17 @@ impl Kernel {
         found.pop().ok_or(KernelError::None)
     }
 
-    /// Returns the user-mode kernel at `asked`, else the installed one. The program reports its
+    /// Returns the user-mode kernel at `requested`, else the installed one. The program reports its
     /// release; its modules are in `lib/uml/modules` next to the directory of programs.
-    pub(crate) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
-        let image = match asked {
+    pub(crate) fn user_mode(requested: Option<&Path>) -> Result<Self, KernelError> {
+        let image = match requested {
             Some(image) => image.to_path_buf(),
             None => exec::find(USER_MODE_PROGRAM).ok_or(KernelError::NoUserMode)?,
         };
-        let said = Command::new(&image).arg("--version").run();
-        let said =
-            said.map_err(|source| KernelError::UserMode { path: image.clone(), source })?.stdout;
-        let release = said.trim().to_string();
+        let output = Command::new(&image).arg("--version").run();
+        let output =
+            output.map_err(|source| KernelError::UserMode { path: image.clone(), source })?.stdout;
+        let release = output.trim().to_string();
         let real = fs::canonicalize(&image).unwrap_or_else(|_| image.clone());
         let root = real.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
         let folder = Path::new("lib/uml/modules").join(&release);

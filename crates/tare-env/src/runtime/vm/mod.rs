@@ -136,19 +136,19 @@ pub(super) fn check_boot(
     if argument.and_then(MonitorKind::parse) != Some(MonitorKind::Uml) {
         return Ok(());
     }
-    let asked = spec.vm.iter().find(|(name, _)| name == "kernel");
-    let kernel = Kernel::user_mode(asked.map(|(_, path)| Path::new(path)))?;
+    let image = spec.vm.iter().find(|(name, _)| name == "kernel");
+    let kernel = Kernel::user_mode(image.map(|(_, path)| Path::new(path)))?;
     Ok(uml::trial::check(&kernel, state)?)
 }
 
-/// Checks that a user-mode kernel boots on this host: the one at `asked`, or else the installed one.
+/// Checks that a user-mode kernel boots on this host: the one at `image`, or else the installed one.
 /// Without root there is no trial boot, and a kernel without a cached outcome passes.
 ///
 /// # Errors
 /// Reports why the kernel does not boot, and what to do about it.
-pub fn check_user_mode(asked: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
+pub fn check_user_mode(image: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
     needs(Some(MonitorKind::Uml.word()))?;
-    match Kernel::user_mode(asked) {
+    match Kernel::user_mode(image) {
         Ok(kernel) => Ok(uml::trial::check(&kernel, state)?),
         Err(error) => Err(Unavailable {
             what: "vm:uml".into(),

@@ -72,7 +72,7 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // The journal kills what survives this.
+        // The journal kills survivors.
         let _ = self.kill();
     }
 }

@@ -62,7 +62,7 @@ struct MonitorPlacement<'a> {
 /// The files of a guest that is about to boot.
 struct Prepared {
     kernel: Kernel,
-    /// The modules to load once the guest takes orders.
+    /// The modules to load once the guest receives orders.
     later: Vec<Module>,
     /// The OCI runtime inside the guest, if the system runs in a container there.
     container: Option<String>,
@@ -75,7 +75,7 @@ struct Orders {
     container: Option<String>,
 }
 
-/// A monitor that has been started.
+/// A started monitor.
 struct Started {
     monitor: Monitor,
     /// The process whose layers are read back.
@@ -156,11 +156,11 @@ impl Vm {
         program: &Program,
         files: &Files,
     ) -> Result<Prepared, PartError> {
-        let asked = self.options.kernel.as_deref();
+        let image = self.options.kernel.as_deref();
         let (kernel, boot, mut needs) = match self.kind {
-            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, vec![NETWORK]),
+            MonitorKind::Qemu => (Kernel::find(image)?, BOOT, vec![NETWORK]),
             // A user-mode kernel has its serial and network drivers built in.
-            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), Vec::new()),
+            MonitorKind::Uml => (Kernel::user_mode(image)?, [].as_slice(), Vec::new()),
         };
         let mut modules = Modules::index(&kernel);
         let boot: Vec<String> =

@@ -51,13 +51,13 @@ pub(super) fn start(
     let deadline = Instant::now() + SOCKET_LIMIT;
     while !socket.exists() {
         if Instant::now() > deadline || !daemon.alive() {
-            return Err(VmError::Virtiofsd { said: said(&files.share_log()) });
+            return Err(VmError::Virtiofsd { output: read_log(&files.share_log()) });
         }
         thread::sleep(Duration::from_millis(2));
     }
     Ok(daemon)
 }
 
-fn said(log: &Path) -> String {
+fn read_log(log: &Path) -> String {
     fs::read_to_string(log).unwrap_or_default().trim().replace('\n', "; ")
 }

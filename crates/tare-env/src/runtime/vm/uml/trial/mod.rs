@@ -1,8 +1,8 @@
 //! The trial boot that decides whether a user-mode kernel runs on this host.
 //!
 //! Why: user-mode Linux before 6.13 keeps the floating-point registers of a process in a buffer
-//! whose size was fixed when the kernel was built. Where the CPU's state is larger (with AMX, for
-//! one), PTRACE_SETREGSET refuses it with EFAULT, and the first process of the guest dies. From
+//! whose size is fixed at build time. If the CPU's state is larger (with AMX, for example),
+//! PTRACE_SETREGSET fails with EFAULT, and the first process of the guest dies. From
 //! Linux 6.13 on the kernel reads the size from the host (commit 3f17fed21491, "um: switch to regset
 //! API and depend on XSTATE"). A CPU flag does not decide it: distributions carry patches, and other
 //! causes keep a guest from booting too.
@@ -72,8 +72,8 @@ pub struct NoBoot {
 pub enum Reason {
     /// The CPU's register state is larger than the kernel's buffer for it.
     RegisterState { cpu: String },
-    /// The kernel ended early. `said` is its last line.
-    Ended { said: String },
+    /// The kernel ended early. `last_line` is its last line.
+    Ended { last_line: String },
     /// The guest did not come up in time.
     TimedOut { limit: Duration },
 }
@@ -100,11 +100,13 @@ impl fmt::Display for Reason {
             Self::RegisterState { cpu } => {
                 write!(
                     f,
-                    "cannot set the registers of this CPU ({cpu}): it supports fewer than the CPU has"
+                    "cannot set the registers of this CPU ({cpu}), which has more than the kernel supports"
                 )
             }
-            Self::Ended { said } if said.is_empty() => write!(f, "ends without a message"),
-            Self::Ended { said } => write!(f, "ends before its guest is up: {said}"),
+            Self::Ended { last_line } if last_line.is_empty() => {
+                write!(f, "ends without a message")
+            }
+            Self::Ended { last_line } => write!(f, "ends before its guest is up: {last_line}"),
             Self::TimedOut { limit } => {
                 write!(f, "does not boot a guest within {} s", limit.as_secs())
             }
@@ -288,7 +290,7 @@ fn boot_in(
 
 /// Reads the console until it decides the outcome; returns `None` at the deadline.
 fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outcome>> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let mut piece = [0; 4096];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -298,7 +300,7 @@ fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outco
         console.set_read_timeout(Some(left))?;
         let ended = match console.read(&mut piece) {
             Ok(count) => {
-                said.extend_from_slice(&piece[..count]);
+                output.extend_from_slice(&piece[..count]);
                 count == 0
             }
             Err(error)
@@ -313,7 +315,7 @@ fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outco
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => true,
             Err(error) => return Err(error),
         };
-        if let Some(outcome) = judge(&String::from_utf8_lossy(&said), ended) {
+        if let Some(outcome) = judge(&String::from_utf8_lossy(&output), ended) {
             return Ok(Some(outcome));
         }
     }
@@ -321,21 +323,21 @@ fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outco
 
 /// Returns the outcome that the console output decides, or `None` if it is still open. A kernel
 /// that panics may hang afterwards, so the panic message itself decides.
-fn judge(said: &str, ended: bool) -> Option<Outcome> {
-    let whole = |text: &str| said.lines().find(|line| line.contains(text)).map(str::trim);
-    if said.contains(init::LINE) {
+fn judge(output: &str, ended: bool) -> Option<Outcome> {
+    let whole = |text: &str| output.lines().find(|line| line.contains(text)).map(str::trim);
+    if output.contains(init::LINE) {
         return Some(Outcome::Boots);
     }
-    if said.contains(REGISTERS_REFUSED) {
+    if output.contains(REGISTERS_REFUSED) {
         return Some(Outcome::Fails(Reason::RegisterState { cpu: cpu_field("model name") }));
     }
-    let complete = said.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    let complete = output.rsplit_once('\n').map_or("", |(lines, _)| lines);
     let panic = if ended || complete.contains(PANIC) { whole(PANIC) } else { None };
-    let last = || said.lines().rfind(|line| !line.trim().is_empty()).map(str::trim);
+    let last = || output.lines().rfind(|line| !line.trim().is_empty()).map(str::trim);
     match (panic, ended) {
-        (Some(line), _) => Some(Outcome::Fails(Reason::Ended { said: line.into() })),
+        (Some(line), _) => Some(Outcome::Fails(Reason::Ended { last_line: line.into() })),
         (None, true) => {
-            Some(Outcome::Fails(Reason::Ended { said: last().unwrap_or_default().into() }))
+            Some(Outcome::Fails(Reason::Ended { last_line: last().unwrap_or_default().into() }))
         }
         (None, false) => None,
     }

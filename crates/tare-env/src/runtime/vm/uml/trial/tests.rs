@@ -4,20 +4,20 @@ use std::os::unix::fs::PermissionsExt;
 
 use super::*;
 
-/// What Debian's 6.1 prints on a CPU with AMX.
+/// The output of Debian's 6.1 on a CPU with AMX.
 const DEATH: &str = "userspace - ptrace set fp regs failed, errno = 14\n\
                      Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\n";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn ends(said: &str) -> Outcome {
-    Outcome::Fails(Reason::Ended { said: said.into() })
+fn ends(last_line: &str) -> Outcome {
+    Outcome::Fails(Reason::Ended { last_line: last_line.into() })
 }
 
 #[test]
 fn console_output_decides_the_outcome() {
     let refused = Some(Outcome::Fails(Reason::RegisterState { cpu: cpu_field("model name") }));
-    for (said, ended, expect) in [
+    for (output, ended, expect) in [
         ("", false, None),
         ("booting", false, None),
         ("tare-trial: the guest is up\n", false, Some(Outcome::Boots)),
@@ -28,7 +28,7 @@ fn console_output_decides_the_outcome() {
         ("", true, Some(ends(""))),
         ("a\nout of memory\n\n", true, Some(ends("out of memory"))),
     ] {
-        assert_eq!(judge(said, ended), expect, "{said:?}, ended: {ended}");
+        assert_eq!(judge(output, ended), expect, "{output:?}, ended: {ended}");
     }
 }
 
@@ -36,8 +36,8 @@ fn console_output_decides_the_outcome() {
 fn reason_is_one_line_with_a_remedy() {
     for reason in [
         Reason::RegisterState { cpu: "Some CPU".into() },
-        Reason::Ended { said: String::new() },
-        Reason::Ended { said: "Kernel panic".into() },
+        Reason::Ended { last_line: String::new() },
+        Reason::Ended { last_line: "Kernel panic".into() },
         Reason::TimedOut { limit: LIMIT },
     ] {
         let found = NoBoot { kernel: "/usr/bin/linux.uml".into(), release: "6.1".into(), reason };
@@ -127,7 +127,7 @@ fn register_failure_is_cached() {
     if skipped("register_failure_is_cached") {
         return;
     }
-    // It hangs afterwards.
+    // The script hangs after its output.
     let kernel = FakeKernel::new(&format!("echo '{DEATH}' >&2; exec sleep 1000"));
     for _ in 0..2 {
         let reason = kernel.check(PATIENCE).unwrap_err();
@@ -148,7 +148,7 @@ fn possible_host_failures_are_tried_again() {
     }
     let kernel = FakeKernel::new("echo no memory >&2; exit 1");
     for _ in 0..2 {
-        assert_eq!(kernel.check(PATIENCE), Err(Reason::Ended { said: "no memory".into() }));
+        assert_eq!(kernel.check(PATIENCE), Err(Reason::Ended { last_line: "no memory".into() }));
     }
     assert_eq!(kernel.boots(), 2);
 }
