@@ -1,9 +1,9 @@
 //! A small program that replaces `tare` in tests of environments: a TCP echo server that uses some
-//! CPU for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to B`),
-//! the first process of a virtual machine (`guest`), file operations of a database (`store ADDRESS
-//! PORT DATA FILL`, `sync ADDRESS PORT DATA`), block device operations of a load (`device ADDRESS
-//! PORT DEVICE`), and harnesses that start environments until they are killed (`harness STATE`,
-//! `storage-harness STATE RUNTIME KIND...`).
+//! CPU for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
+//! B`), the first process of a virtual machine (`guest`), file operations of a database (`store
+//! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), block device operations of a load (`device
+//! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
+//! STATE`, `storage-harness STATE RUNTIME KIND...`).
 #![expect(clippy::print_stdout, reason = "its parent reads its progress")]
 
 use std::error::Error;

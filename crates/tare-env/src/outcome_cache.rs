@@ -28,3 +28,19 @@ pub(crate) fn write<T: Serialize>(folder: &Path, name: &str, outcome: &T) {
         let _ = fs::remove_file(&new);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outcome_is_read_as_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = folder.path().join("cache");
+        assert_eq!(read::<u32>(&cache, "trial.json"), None);
+        write(&cache, "trial.json", &7);
+        assert_eq!(read::<u32>(&cache, "trial.json"), Some(7));
+        assert_eq!(read::<String>(&cache, "trial.json"), None, "another format");
+        assert_eq!(fs::read_dir(&cache).unwrap().count(), 1, "no temporary file is left");
+    }
+}

@@ -70,7 +70,8 @@ pub enum GuestError {
     Order { line: String, source: serde_json::Error },
 }
 
-/// Runs the guest and powers it off at the end. Returns only if this is not a guest's first process.
+/// Runs the guest and powers it off at the end. Does not return from a guest unless the power-off
+/// fails.
 ///
 /// # Errors
 /// Fails if this is not a guest's first process, or if the guest was not started by Tare.

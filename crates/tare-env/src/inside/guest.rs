@@ -269,7 +269,8 @@ impl Guest {
         sent.map_err(|source| self.ended(program, source))
     }
 
-    /// Runs a command to its end and returns its status, its standard output and its standard error.
+    /// Runs a command to its end and returns its status, its standard output and its standard
+    /// error.
     ///
     /// # Errors
     /// Fails like `run`.

@@ -1,5 +1,5 @@
-//! The OCI bundle: an empty root file system, and a `config.json` with every layer. Reports show the
-//! diff of that file between environments, so equal layers give equal text.
+//! The OCI bundle: an empty root file system, and a `config.json` with every layer. Reports show
+//! the diff of that file between environments, so equal layers give equal text.
 
 use std::fs::{self, File};
 use std::io;

@@ -79,8 +79,8 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     storage::check(spec)
 }
 
-/// Checks that an environment's guest boots on this host, if only a boot can show it. `state` is the
-/// state directory, which holds the journal of the trial boot.
+/// Checks that an environment's guest boots on this host, if only a boot can show it. `state` is
+/// the state directory, which holds the journal of the trial boot.
 ///
 /// # Errors
 /// Reports why the guest does not boot, and what to do about it.

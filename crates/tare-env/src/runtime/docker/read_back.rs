@@ -38,7 +38,8 @@ pub(super) struct InspectedContainer {
 }
 
 impl InspectedContainer {
-    /// Reads the network layer: the engine's network mode, and the network namespace of the process.
+    /// Reads the network layer: the engine's network mode, and the network namespace of the
+    /// process.
     fn network_state(
         &self,
         wanted: Network,

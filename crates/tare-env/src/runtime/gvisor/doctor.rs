@@ -12,8 +12,8 @@ use super::{Outcome, Platform, PlatformTrial, REMEDY, find, version};
 use crate::outcome_cache;
 
 /// Checks this host. `state` is the state directory, which holds the journal of trials. A platform
-/// without a cached outcome is tried now, which takes less than a second if it works and ten seconds
-/// if it hangs.
+/// without a cached outcome is tried now, which takes less than a second if it works and ten
+/// seconds if it hangs.
 pub fn checks(state: &Path) -> Vec<Check> {
     let Some(program) = find("runsc") else {
         return vec![check("oci:runsc", Verdict::Missing, "not on PATH", REMEDY)];

@@ -1,5 +1,5 @@
-//! gVisor: a kernel in user space, the sentry, handles the system calls. `runsc` creates its sandbox
-//! as an OCI runtime (`oci:runsc`) or for an engine (`docker:runsc`).
+//! gVisor: a kernel in user space, the sentry, handles the system calls. `runsc` creates its
+//! sandbox as an OCI runtime (`oci:runsc`) or for an engine (`docker:runsc`).
 //!
 //! This module holds what both ways share: the options, the path of `runsc`, the platforms, and the
 //! read-back. Layers are read twice: from the sandbox process (its command line names platform and
@@ -8,12 +8,12 @@
 //!
 //! Freezing: `runsc` pauses the sandbox; its processes are not frozen. The freezer, like any
 //! signal, wakes a thread that waits in a seccomp notification and withdraws the notification
-//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c). On systrap the sentry then fails
-//! ("failed waiting for seccomp notify"), drops its stub process and kills the system. A paused
-//! sentry uses no CPU except for the timers of its own runtime.
+//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c). On systrap the sentry then
+//! fails ("failed waiting for seccomp notify"), drops its stub process and kills the system. A
+//! paused sentry uses no CPU except for the timers of its own runtime.
 //!
-//! Accounts: the sandbox's processes count as the system, including the sentry, like the kernel of a
-//! virtual machine. The gofer, which opens files for it, counts as the layer's part `gofer`. The
+//! Accounts: the sandbox's processes count as the system, including the sentry, like the kernel of
+//! a virtual machine. The gofer, which opens files for it, counts as the layer's part `gofer`. The
 //! account of a polling system does not separate sentry and application: idle polls are calls too.
 
 use std::fs::{self, File};
@@ -108,8 +108,8 @@ pub(super) fn check(
 }
 
 /// Reads the options back from the command line of the sandbox process. `runsc` omits flags with
-/// default values, so an absent flag is read as its default. `is_set` returns whether the study sets
-/// an option; an engine's runtime has the others from its configuration.
+/// default values, so an absent flag is read as its default. `is_set` returns whether the study
+/// sets an option; an engine's runtime has the others from its configuration.
 pub(crate) fn read_options(
     pid: u32,
     wanted: Options,

@@ -62,7 +62,8 @@ pub(crate) struct Kernel {
 }
 
 impl Kernel {
-    /// Returns the kernel at `requested`, else the host's own, else one that was downloaded for guests.
+    /// Returns the kernel at `requested`, else the host's own, else one that was downloaded for
+    /// guests.
     pub(crate) fn find(requested: Option<&Path>) -> Result<Self, KernelError> {
         if let Some(image) = requested {
             return Self::at(image);
@@ -189,8 +190,8 @@ impl Modules {
         Self { release: kernel.release.clone(), files, built_in, chosen: Vec::new() }
     }
 
-    /// Chooses modules with their dependencies, which come first. Returns those that were not chosen
-    /// before.
+    /// Chooses modules with their dependencies, which come first. Returns those that were not
+    /// chosen before.
     pub(crate) fn choose(&mut self, needs: &[Need]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         for need in needs {
@@ -229,8 +230,8 @@ impl Modules {
     }
 }
 
-/// Returns the name of a module: `kernel/net/9p/9pnet_virtio.ko.xz` is `9pnet_virtio`. Dashes become
-/// underscores.
+/// Returns the name of a module: `kernel/net/9p/9pnet_virtio.ko.xz` is `9pnet_virtio`. Dashes
+/// become underscores.
 fn module_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let name = name.split_once(".ko")?.0;

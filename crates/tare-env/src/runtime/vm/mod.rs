@@ -141,8 +141,8 @@ pub(super) fn check_boot(
     Ok(uml::trial::check(&kernel, state)?)
 }
 
-/// Checks that a user-mode kernel boots on this host: the one at `image`, or else the installed one.
-/// Without root there is no trial boot, and a kernel without a cached outcome passes.
+/// Checks that a user-mode kernel boots on this host: the one at `image`, or else the installed
+/// one. Without root there is no trial boot, and a kernel without a cached outcome passes.
 ///
 /// # Errors
 /// Reports why the kernel does not boot, and what to do about it.

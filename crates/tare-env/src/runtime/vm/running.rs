@@ -54,7 +54,8 @@ impl Running {
         }
     }
 
-    /// Copies the small files of the guest's data directory to the host, where the probes read them.
+    /// Copies the small files of the guest's data directory to the host, where the probes read
+    /// them.
     pub(super) fn copy_facts(&mut self, files: &Files) -> Result<(), VmError> {
         let order = "account";
         let Answer::Account(account) = self.order(order, &Order::Account)? else {

@@ -2,16 +2,17 @@
 //!
 //! Why: user-mode Linux before 6.13 keeps the floating-point registers of a process in a buffer
 //! whose size is fixed at build time. If the CPU's state is larger (with AMX, for example),
-//! PTRACE_SETREGSET fails with EFAULT, and the first process of the guest dies. From
-//! Linux 6.13 on the kernel reads the size from the host (commit 3f17fed21491, "um: switch to regset
-//! API and depend on XSTATE"). A CPU flag does not decide it: distributions carry patches, and other
-//! causes keep a guest from booting too.
+//! PTRACE_SETREGSET fails with EFAULT, and the first process of the guest dies. From Linux 6.13 on
+//! the kernel reads the size from the host (commit 3f17fed21491, "um: switch to regset API and
+//! depend on XSTATE"). A CPU flag does not decide it: distributions carry patches, and other causes
+//! keep a guest from booting too.
 //!
 //! Method: the kernel boots under a time limit with a first process of two system calls (`init`),
 //! which prints a line and powers off. The processes and the directory of the boot are in their own
 //! journal, so `tare clean` removes what a killed harness leaves. An outcome that depends only on
-//! the kernel and the CPU (it boots, or it cannot set the registers) is cached (`outcome_cache`) for
-//! this kernel file, CPU and kernel of the host. After any other outcome the next run tries again.
+//! the kernel and the CPU (it boots, or it cannot set the registers) is cached (`outcome_cache`)
+//! for this kernel file, CPU and kernel of the host. After any other outcome the next run tries
+//! again.
 
 use std::fmt;
 use std::fs;
