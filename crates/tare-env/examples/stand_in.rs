@@ -1,7 +1,7 @@
-//! A small replacement of the `tare` program for tests of environments: a TCP echo server that uses
-//! some CPU time for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A
-//! --to B`), the first process of a virtual machine (`guest`), a database's file I/O (`store
-//! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), a load's I/O on a block device (`device
+//! A small program that replaces `tare` in tests of environments: a TCP echo server that uses some
+//! CPU for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
+//! B`), the first process of a virtual machine (`guest`), file operations of a database (`store
+//! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), block device operations of a load (`device
 //! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
 //! STATE`, `storage-harness STATE RUNTIME KIND...`).
 #![expect(clippy::print_stdout, reason = "its parent reads its progress")]
@@ -77,8 +77,8 @@ fn listen(address: &str, port: u16) -> Result<(), Box<dyn Error + Send + Sync>> 
     Ok(())
 }
 
-/// Does the file I/O of a database: writes, syncs and reads back; uses direct I/O, aligned and not;
-/// and fills the device. Returns one line for each step, which the test reads.
+/// Does the file operations of a database: write, sync, read; direct I/O, aligned and misaligned;
+/// and writes until the space is full. Returns one line for each, for the test to read.
 fn store(data: &Path, fill: bool) -> std::io::Result<String> {
     let path = data.join("kept");
     let content: Vec<u8> = (0..1u32 << 18).flat_map(u32::to_le_bytes).collect();
@@ -108,13 +108,13 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
         let chunk = vec![1; 1 << 20];
         let mut written_mib = 0u64;
         let error = loop {
-            // Only writeback notices that a thin pool is full.
+            // Only a writeback reveals that a thin pool is full.
             if let Err(error) = file.write_all(&chunk).and_then(|()| file.sync_data()) {
                 break error;
             }
             written_mib += 1;
         };
-        // Some file systems report the error only here.
+        // Some file systems report it only now.
         let _ = file.sync_all();
         fs::remove_file(&path)?;
         lines += &format!("full: {:?} after {written_mib} MiB\n", error.raw_os_error());
@@ -122,8 +122,8 @@ fn store(data: &Path, fill: bool) -> std::io::Result<String> {
     Ok(lines)
 }
 
-/// Does the I/O of fio on a block device: direct writes and reads of whole blocks, also past its
-/// end.
+/// Does the operations of fio on a block device: direct writes and reads of whole blocks, and a
+/// write beyond its end.
 fn device(path: &Path) -> std::io::Result<String> {
     let flags = i32::try_from(rustix::fs::OFlags::DIRECT.bits()).unwrap_or_default();
     let device = File::options().read(true).write(true).custom_flags(flags).open(path)?;
@@ -139,8 +139,7 @@ fn device(path: &Path) -> std::io::Result<String> {
     Ok(format!("device: {is_device}\nread back: {same}\nbeyond the end: {end:?}\n"))
 }
 
-/// Starts a thread that writes and syncs until it fails. It prints a line after ten syncs and one
-/// at the failure.
+/// Writes and syncs forever in another thread, and prints when syncs work and when one fails.
 fn sync(data: &Path) -> std::io::Result<()> {
     let file = File::create(data.join("synced"))?;
     thread::spawn(move || {
@@ -159,7 +158,7 @@ fn sync(data: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Starts environments on each kind of storage until it is killed, and prints each step. A kind is
+/// Starts environments on each kind of storage forever, and prints each step. A kind is
 /// `NAME[,OPTION=VALUE]...`.
 fn storage_harness(
     state: &str,
@@ -201,7 +200,7 @@ fn storage(text: &str) -> StorageSpec {
     }
 }
 
-/// Echoes each message after some work that shows in the CPU time.
+/// Echoes the input after some work that is visible in the CPU account.
 fn echo(mut stream: TcpStream) {
     let mut buffer = [0; 4096];
     while let Ok(count @ 1..) = stream.read(&mut buffer) {
@@ -213,7 +212,7 @@ fn echo(mut stream: TcpStream) {
     }
 }
 
-/// Starts, freezes, thaws and stops environments until it is killed, and prints each step.
+/// Starts, freezes, thaws and stops environments forever, and prints each step.
 fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
     let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, cores: Vec::new() };

@@ -6,7 +6,7 @@ use tare_host::doctor::{Check, Verdict};
 use tare_host::housekeeping::Housekeeping;
 use tare_host::{exec, facts};
 
-use crate::{rootfs, runtime};
+use crate::{inside, rootfs, runtime};
 
 /// The checks of this crate. `tare clean` undoes its journal entries with the journals of runs.
 pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
@@ -16,7 +16,9 @@ fn checks(state: &Path) -> Vec<Check> {
     checks.extend(runtime::gvisor::doctor::checks(state));
     checks.extend(engines());
     checks.push(root_file_systems());
-    checks.extend(runtime::vm::doctor::checks(state));
+    checks.extend(runtime::vm::doctor::qemu_checks());
+    checks.push(whole_study());
+    checks.push(runtime::vm::doctor::user_mode(state));
     checks.push(runtime::kata::check());
     checks
 }
@@ -35,6 +37,20 @@ fn oci_runtimes() -> Vec<Check> {
         }
     };
     runtimes.map(check).into()
+}
+
+/// Checks whether a guest can run a whole study (`--inside`).
+fn whole_study() -> Check {
+    let what = "--inside vm:qemu".to_string();
+    match inside::needs(&inside::Options::default()) {
+        Ok(()) => {
+            let detail = "a guest with this host's files, for what its kernel lacks".into();
+            Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+        }
+        Err(missing) => {
+            Check { what, verdict: Verdict::Missing, detail: missing.why, remedy: missing.remedy }
+        }
+    }
 }
 
 /// Checks the container engines.

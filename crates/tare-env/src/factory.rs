@@ -1,4 +1,4 @@
-//! The factory of a run: it makes environments and removes everything that it made.
+//! The factory of a run. It creates environments and removes everything that the run created.
 
 use std::fs;
 use std::io;
@@ -12,9 +12,9 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
+use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
-use crate::layer::network::client::{Client, NetworkError};
 use crate::multi_instance::{self, MultiInstance};
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
@@ -29,18 +29,18 @@ pub struct FactoryOptions {
     /// The static program that runs in every environment.
     pub program: PathBuf,
     pub cpus: CpuPlan,
-    /// Block devices that the user allows to be overwritten. A storage layer overwrites no others.
+    /// Block devices that the user allows Tare to overwrite. Storage layers overwrite no others.
     pub destroy: Vec<PathBuf>,
 }
 
 /// Why a run could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum FactoryError {
-    #[error("environments need root: they make network namespaces and cgroups; run with sudo")]
+    #[error("environments need root: they create network namespaces and cgroups; run with sudo")]
     NoRoot,
     #[error("cannot find the program {}", .path.display())]
     Program { path: PathBuf, source: io::Error },
-    #[error("cannot make the work directory {}", .path.display())]
+    #[error("cannot create the work directory {}", .path.display())]
     Work { path: PathBuf, source: io::Error },
     #[error("{program} is not installed: the network layers need it; apt-get install {package}")]
     Missing { program: &'static str, package: &'static str },
@@ -52,7 +52,7 @@ pub enum FactoryError {
     Network(#[from] NetworkError),
 }
 
-/// Makes the environments of one run. Dropping it removes everything that the run made.
+/// Creates the environments of one run. Dropping it removes everything that the run created.
 #[derive(Debug)]
 pub struct EnvironmentFactory {
     context: Arc<RunContext>,
@@ -61,8 +61,8 @@ pub struct EnvironmentFactory {
 }
 
 impl EnvironmentFactory {
-    /// Starts a run: makes the journal, the work directory, the cgroup, and the client's
-    /// network namespace.
+    /// Starts a run: creates the journal, the work directory, the cgroup, and the client's network
+    /// namespace.
     ///
     /// # Errors
     /// Fails without root, iproute2, nftables or a writable state directory. A failure leaves
@@ -110,8 +110,8 @@ impl EnvironmentFactory {
             .map_err(|source| FactoryError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
         // The entry for the processes precedes the first command: a command that outlives a killed
-        // harness would make its namespace after everything was undone. Undoing a whole journal
-        // ends the processes first, at whatever position their entry is.
+        // harness would create its namespace after everything was undone. Undoing a whole journal
+        // ends the processes first, at any position of their entry.
         journal.write(vec![Entry::processes(), Entry::directory(work.clone())])?;
         fs::create_dir(&work)
             .map_err(|source| FactoryError::Work { path: work.clone(), source })?;
@@ -121,7 +121,7 @@ impl EnvironmentFactory {
         Ok((work, cgroups, client))
     }
 
-    /// Makes an environment and does not start it.
+    /// Creates an environment without starting it.
     ///
     /// # Errors
     /// Names what this host lacks to run it, and how to get it.
@@ -129,7 +129,7 @@ impl EnvironmentFactory {
         self.environment_of(spec, 1)
     }
 
-    /// Makes an environment for this many instances of a system.
+    /// Creates an environment for this many instances of a system.
     ///
     /// # Errors
     /// Fails when this host, or an environment of this kind, cannot run them.
@@ -138,7 +138,7 @@ impl EnvironmentFactory {
         spec: &EnvironmentSpec,
         instances: u32,
     ) -> Result<Box<dyn Environment>, PartError> {
-        // Made for any number of instances, because its errors name what the host lacks.
+        // Created for any number of instances, because its errors name what the host lacks.
         let one = runtime::make(&self.context, spec)?;
         multi_instance::check(spec, instances)?;
         let environment = match instances {
@@ -161,12 +161,12 @@ impl EnvironmentFactory {
         }
     }
 
-    /// Lets the environments that are made after this call tune the host.
+    /// Lets the environments that are created after this call tune the host.
     pub fn tune(&mut self, host: TunedHost) {
         self.host = Some(host);
     }
 
-    /// Restores the settings of the host, whichever environment it is tuned for. Idempotent.
+    /// Restores the settings of the host, for any environment. Idempotent.
     ///
     /// # Errors
     /// Names the setting that could not be restored.
@@ -174,12 +174,12 @@ impl EnvironmentFactory {
         self.host.as_ref().map_or(Ok(()), TunedHost::revert)
     }
 
-    /// The network namespace in which the client must run.
+    /// Returns the network namespace in which the client must run.
     pub fn client_namespace(&self) -> &Path {
         self.context.client().namespace()
     }
 
-    /// The run's id: four hexadecimal digits.
+    /// Returns the run's id: four hexadecimal digits.
     pub fn run(&self) -> &str {
         self.context.run()
     }
@@ -188,8 +188,8 @@ impl EnvironmentFactory {
         &self.context
     }
 
-    /// Removes everything that the run made, environments included. Idempotent. What could not be
-    /// removed stays in the journal for the next `clean`.
+    /// Removes everything that the run created, including environments. Idempotent. What could not
+    /// be removed stays in the journal for the next `clean`.
     pub fn close(&self) -> Vec<UndoError> {
         self.context.journal().close()
     }

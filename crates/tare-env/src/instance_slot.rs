@@ -1,6 +1,6 @@
-//! The slot of one instance among the instances of a system in one environment, and the values that
-//! they share. Each instance has its own processes, cgroup, data directory and addresses. All use
-//! one port and one bridge, like containers of one host.
+//! The slot of one instance among the instances of a system in one environment. Each instance has
+//! its own processes, cgroup, data directory and addresses. All share one port and one bridge, like
+//! containers on one host.
 
 use std::sync::{Arc, OnceLock};
 
@@ -31,7 +31,7 @@ impl InstanceSlot {
         Self { number: 0, count: 1, shared: Arc::default() }
     }
 
-    /// Returns slots for `count` instances that start together, in order.
+    /// Returns the slots of `count` instances that start together, in order.
     pub(crate) fn slots(count: u32) -> impl Iterator<Item = Self> {
         let shared = Arc::<Shared>::default();
         (0..count).map(move |number| Self { number, count, shared: Arc::clone(&shared) })
@@ -45,8 +45,8 @@ impl InstanceSlot {
         self.count
     }
 
-    /// Returns the port of all instances. The first instance chooses it; a single instance chooses a
-    /// port at every start.
+    /// Returns the port of all instances. The first instance chooses it; a single instance chooses
+    /// one at every start.
     pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
         match self.shared.port.get() {
             _ if self.count == 1 => choose(),
@@ -55,7 +55,7 @@ impl InstanceSlot {
         }
     }
 
-    /// Returns the number of the start that created the router: the first instance's.
+    /// Returns the number of the start that created the router, which is the first instance's.
     pub(crate) fn router(&self, number: u32) -> u32 {
         if self.count == 1 {
             return number;
@@ -74,8 +74,8 @@ impl InstanceSlot {
         part
     }
 
-    /// Returns the CPUs of this instance: its own share if they divide evenly, otherwise all CPUs,
-    /// shared with the others.
+    /// Returns the CPUs of this instance: its own if they divide evenly, else all of them, shared
+    /// with the others.
     pub(crate) fn cpus(&self, plan: &CpuPlan) -> CpuPlan {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let number = usize::try_from(self.number).unwrap_or(usize::MAX);

@@ -5,6 +5,7 @@
 //! and gone after `stop`, after `EnvironmentFactory::close` and after `clean`.
 #![forbid(unsafe_code)]
 
+mod client;
 pub mod doctor;
 pub mod factory;
 pub mod guest;
@@ -12,6 +13,7 @@ pub mod inside;
 mod instance_slot;
 pub mod layer;
 pub mod multi_instance;
+mod outcome_cache;
 pub mod proxy;
 pub mod rootfs;
 pub mod run_context;

@@ -10,17 +10,15 @@ use tare_host::journal::Journal;
 use tare_lab::environment::CpuPlan;
 use tare_std::cpus::CpuSet;
 
+use crate::client::Client;
 use crate::instance_slot::InstanceSlot;
-use crate::layer::network::client::Client;
 use crate::rootfs::Roots;
 
-/// The id of a run, its directory and its CPUs.
+/// The id of a run and its CPUs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunIdentity<'a> {
     /// The run's id.
     pub(crate) run: &'a str,
-    /// The run's directory, below the state directory.
-    pub(crate) work: &'a Path,
     /// The CPUs that the run may use.
     pub(crate) cpus: &'a CpuSet,
 }
@@ -82,7 +80,7 @@ impl RunContext {
     }
 
     pub(crate) fn identity(&self) -> RunIdentity<'_> {
-        RunIdentity { run: self.run(), work: self.work(), cpus: &self.cpus.all }
+        RunIdentity { run: self.run(), cpus: &self.cpus.all }
     }
 
     /// Returns the path of the static program on the host.

@@ -6,6 +6,6 @@
 pub struct Unavailable {
     pub what: String,
     pub why: String,
-    /// The command or step that provides it.
+    /// The command or step that makes it available.
     pub remedy: String,
 }

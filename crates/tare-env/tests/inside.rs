@@ -86,13 +86,13 @@ fn check_guest(guest: &str, disks: &[&str], accelerator: &str, can: &str) {
     // The host's root is read-only for the guest; files in the hand-back directory reach the host.
     let identity = state.0.join("never");
     let script = format!(
-        "mkdir -p {0} && echo x > {1} && echo kept > /run/tare/hand-back/kept",
+        "mkdir -p {0} && echo x > {1} && echo kept > /run/tare/export/kept",
         state.0.display(),
         identity.display()
     );
     assert_eq!(guest.output(&shell(&script)).unwrap().0, Status::Code(0));
     assert!(!identity.exists());
-    assert_eq!(fs::read_to_string(guest.hand_back().join("kept")).unwrap(), "kept\n");
+    assert_eq!(fs::read_to_string(guest.export().join("kept")).unwrap(), "kept\n");
 
     // A stopped command gets a signal, and its end is awaited.
     let stop = AtomicBool::new(false);

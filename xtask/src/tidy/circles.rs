@@ -15,35 +15,6 @@ type Exception = (&'static str, &'static [&'static str], &'static str);
 
 const EXCEPTIONS: &[Exception] = &[
     (
-        "tare-env",
-        &[
-            "factory",
-            "guest",
-            "inside",
-            "instance_slot",
-            "layer",
-            "multi_instance",
-            "rootfs",
-            "runtime",
-            "storage",
-            "system",
-        ],
-        "layers, runtimes and guests know each other",
-    ),
-    (
-        "tare-env",
-        &["layer", "run_context", "system"],
-        "layers make what a context owns, and a context reads the running system",
-    ),
-    (
-        "tare-env",
-        &["runtime::vm::kernel", "runtime::vm::uml"],
-        "the kernel of user-mode Linux is found by the monitor that runs it",
-    ),
-    (
-        "tare-env",
-        &["runtime::kata", "runtime::oci", "runtime::vm"],
-        "layers, runtimes and guests know each other",
     ),
     (
         "tare-lab",

@@ -1,7 +1,7 @@
-//! Running commands of the host's root: what they print and how they end are answers.
+//! Running commands of the host's root. Their output and their end are sent as answers.
 //!
-//! Method: the first process of a system is also the parent of every process that has lost its own.
-//! So one thread waits for whatever child ends, and tells whoever asked for that one.
+//! Method: the first process of a system is also the parent of orphaned processes. So one thread
+//! waits for all children and forwards the status of a command to the thread that waits for it.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -17,11 +17,11 @@ use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
 use super::protocol::{Answer, Run, Stream};
 use super::{AnswerSender, GuestError};
 
-/// How long what a command has printed may take to be read after its end. Longer only when a
-/// process that it left behind holds the stream.
+/// How long to read a command's output after its end. A process that it left behind may hold the
+/// stream open for longer.
 const REST_LIMIT: Duration = Duration::from_secs(2);
 
-/// What is told in one answer.
+/// The most output in one answer.
 const CHUNK_BYTES: usize = 16 << 10;
 
 /// Runs commands, one at a time.
@@ -29,13 +29,13 @@ const CHUNK_BYTES: usize = 16 << 10;
 pub(super) struct Commands {
     answers: AnswerSender,
     shared: Arc<Shared>,
-    /// Waits for children from the first command on.
+    /// Waits for children, from the first command on.
     reaper: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    /// Who waits for the end of a child.
+    /// The receivers of the status of children, by pid.
     awaited: Mutex<BTreeMap<i32, Sender<WaitStatus>>>,
     current: Mutex<Option<Pid>>,
 }
@@ -49,7 +49,7 @@ impl Commands {
         Self { answers, shared: Arc::default(), reaper: None }
     }
 
-    /// Starts a command. Its answers come by themselves.
+    /// Starts a command. Its output and its end are sent from other threads.
     pub(super) fn run(&mut self, order: &Run) -> Result<(), GuestError> {
         let mut current = lock(&self.shared.current);
         if current.is_some() {
@@ -62,7 +62,7 @@ impl Commands {
         command.env_clear().envs(order.variables.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let (end, ended) = channel();
-        // Held until its number is known, or its end could come before somebody waits for it.
+        // Held until the pid is known, because the child could end before it is registered.
         let mut awaited = lock(&self.shared.awaited);
         let mut child = command.spawn().map_err(fail)?;
         let pid = Pid::from_child(&child);
@@ -76,7 +76,7 @@ impl Commands {
         for (stream, pipe) in output.into_iter().chain(error) {
             let (answers, eof) = (self.answers.clone(), eof.clone());
             spawn("tare-print", move || {
-                tell(&answers, stream, pipe);
+                forward(&answers, stream, pipe);
                 drop(eof);
             })
             .map_err(fail)?;
@@ -94,7 +94,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Sends a signal to the command that runs.
+    /// Sends a signal to the running command.
     pub(super) fn signal(&self, signal: i32) -> Result<(), GuestError> {
         let pid = lock(&self.shared.current).ok_or(GuestError::NotRunning)?;
         let fail = |source| GuestError::Run { program: format!("kill -{signal}"), source };
@@ -107,14 +107,14 @@ fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<JoinHan
     thread::Builder::new().name(name.into()).spawn(work)
 }
 
-/// Tells what comes from a stream until its end.
-fn tell(answers: &AnswerSender, stream: Stream, mut pipe: Box<dyn Read + Send>) {
+/// Sends the output of a stream as answers until its end.
+fn forward(answers: &AnswerSender, stream: Stream, mut pipe: Box<dyn Read + Send>) {
     let mut buffer = vec![0; CHUNK_BYTES];
     loop {
         match pipe.read(&mut buffer) {
             Ok(count @ 1..) => {
                 let bytes = buffer[..count].to_vec();
-                // Without a host there is nobody to tell.
+                // The host has closed the port.
                 if answers.send(&Answer::Printed { stream, bytes }).is_err() {
                     return;
                 }
@@ -125,7 +125,7 @@ fn tell(answers: &AnswerSender, stream: Stream, mut pipe: Box<dyn Read + Send>) 
     }
 }
 
-/// Waits for the command's end and for what it printed last, and tells of the end.
+/// Waits for the command's end and for the rest of its output, then sends its status.
 fn finish(
     answers: &AnswerSender,
     shared: &Shared,
@@ -133,7 +133,7 @@ fn finish(
     rest: &Receiver<()>,
 ) {
     let status = ended.recv().ok();
-    // Ends when the last of the senders is dropped: nothing is ever sent.
+    // Nothing is ever sent: this returns when the last sender is dropped.
     let _ = rest.recv_timeout(REST_LIMIT);
     *lock(&shared.current) = None;
     let code = status.and_then(WaitStatus::exit_status);
@@ -141,16 +141,16 @@ fn finish(
     let _ = answers.send(&Answer::Ended { code, signal });
 }
 
-/// Waits for every child there is, for ever.
+/// Waits for children, forever.
 fn reap(shared: &Shared) {
     loop {
         match wait(WaitOptions::empty()) {
             Ok(Some((pid, status))) => {
                 let waiting = lock(&shared.awaited).remove(&pid.as_raw_nonzero().get());
-                // Whoever lost interest has ended.
+                // A failed send means that the receiver has ended.
                 let _ = waiting.map(|waiting| waiting.send(status));
             }
-            // Until there are children again.
+            // Parked until there are children again.
             Err(Errno::CHILD) => thread::park(),
             _ => {}
         }

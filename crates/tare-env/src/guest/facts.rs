@@ -1,4 +1,4 @@
-//! What is in force inside, read from proc and sysfs.
+//! The facts of the guest for the read-back, from procfs and sysfs.
 
 use std::fs;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tare_host::process;
 use super::mounts;
 use super::protocol::{DATA, DATA_MOUNT, DATA_SERIAL, Facts, SHOWN_BYTES_MAX};
 
-/// What of a disk's queue is told.
+/// The attributes of a disk's queue that are reported.
 const QUEUE: &[&str] = &["scheduler", "write_cache", "nr_requests", "rotational"];
 
 fn read(path: impl AsRef<Path>) -> String {
@@ -19,7 +19,7 @@ pub(super) fn kernel() -> String {
     read("/proc/sys/kernel/osrelease")
 }
 
-/// Everything but what only the holder of the system's process knows.
+/// Reads all facts except those of the system's process.
 pub(super) fn read_all() -> Facts {
     let memory = read("/proc/meminfo");
     let total = memory.lines().find_map(|line| line.strip_prefix("MemTotal:"));
@@ -37,7 +37,8 @@ pub(super) fn read_all() -> Facts {
     }
 }
 
-/// The first process of a container below this one: the first in a pid namespace of its own.
+/// Returns the facts of a container below this process, from the first process in another pid
+/// namespace.
 pub(super) fn container(pid: u32) -> Option<String> {
     let own = process::namespace_inode(std::process::id(), "pid");
     let inside = process::tree(pid).into_iter().find(|pid| {
@@ -76,7 +77,7 @@ fn network() -> Vec<String> {
 fn disk() -> Vec<(String, String)> {
     let Ok((name, _)) = mounts::disk(DATA_SERIAL) else { return Vec::new() };
     let folder = Path::new("/sys/block").join(&name);
-    // Below an NVMe disk comes its controller, and below that what the driver drives.
+    // The parent of an NVMe disk is its controller, whose parent has the driver.
     let link = |name: &str| fs::read_link(folder.join(name)).ok();
     let driver = link("device/driver").or_else(|| link("device/device/driver"));
     let driver = driver.and_then(|path| Some(path.file_name()?.to_string_lossy().into_owned()));
@@ -89,7 +90,7 @@ fn disk() -> Vec<(String, String)> {
     facts
 }
 
-/// Small files of the system's directory: what a system says of itself.
+/// Reads the small files of the system's directory, which the probes read on the host.
 pub(super) fn shown_files() -> Vec<(String, Vec<u8>)> {
     let entries = fs::read_dir(DATA).into_iter().flatten().flatten();
     let small = |entry: &fs::DirEntry| {
@@ -101,8 +102,8 @@ pub(super) fn shown_files() -> Vec<(String, Vec<u8>)> {
     entries.filter(small).filter_map(content).collect()
 }
 
-/// (used, stolen) CPU time of the whole guest in ns, of the first line of /proc/stat, which counts
-/// in ticks of 10 ms (USER_HZ).
+/// Returns the used and the stolen CPU time of the whole guest in ns, from the first line of
+/// /proc/stat, which counts in ticks of 10 ms (USER_HZ).
 pub(super) fn guest_cpu_ns() -> (u64, u64) {
     const TICK_NS: u64 = 10_000_000;
     let text = read("/proc/stat");

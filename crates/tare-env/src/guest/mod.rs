@@ -1,16 +1,16 @@
 //! The inside of a virtual machine: Tare's own program as the first and only process of a guest
-//! (`tare guest`), taking orders from the host.
+//! (`tare guest`), which carries out the host's orders.
 //!
-//! Method: the kernel starts the program from an initramfs. It mounts what a Linux system has,
-//! loads the modules without which it hears nothing, and then answers orders, one JSON line each,
-//! on a virtio-serial port: load modules, set up the network, mount the data, start the system,
-//! say what is in force. The system is the same program again, as a child.
+//! Method: the kernel starts the program from an initramfs. The program mounts the usual file
+//! systems, loads the modules that it needs to receive orders, and then answers orders, one JSON
+//! line each, on a virtio-serial port: load modules, set up the network, mount the data, start the
+//! system, report the facts. The system is the same program again, as a child.
 //!
-//! Or it runs what the host runs (`crate::inside`): it takes the host's root, which is shared with
-//! it read-only, for its own, and then runs commands of that root.
+//! For `crate::inside` it switches to the host's root, which is shared with it read-only, and runs
+//! commands of that root.
 //!
-//! Limits: one system per guest. When the host closes the port the guest powers itself off, so
-//! that it never outlives its harness.
+//! Limits: one system per guest. The guest powers itself off when the host closes the port, so it
+//! never outlives its harness.
 
 use std::fs::{self, File};
 use std::io::{BufReader, Write};
@@ -23,6 +23,7 @@ use tare_host::error_line;
 
 mod commands;
 mod facts;
+pub(crate) mod info;
 mod modules;
 mod mounts;
 mod network;
@@ -35,10 +36,10 @@ use protocol::{Answer, ORDERS_PORT, Order};
 /// How long the devices of the guest may take to appear.
 const DEVICE_LIMIT: Duration = Duration::from_secs(30);
 
-/// How long nobody may be at the other end of the orders before the first of them.
+/// How long the host may take to send the first order.
 const HOST_LIMIT: Duration = Duration::from_secs(30);
 
-/// Why the guest cannot do what it was asked to, or cannot run at all.
+/// Why the guest cannot carry out an order, or cannot run at all.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
     #[error(
@@ -59,20 +60,21 @@ pub enum GuestError {
     Start { source: std::io::Error },
     #[error("cannot run {program:?}")]
     Run { program: String, source: std::io::Error },
-    #[error("a command is running already")]
+    #[error("another command is running")]
     Running,
     #[error("no command is running")]
     NotRunning,
-    #[error("the system has been started already")]
+    #[error("the system is already started")]
     Started,
-    #[error("cannot understand the order {line:?}")]
+    #[error("cannot parse the order {line:?}")]
     Order { line: String, source: serde_json::Error },
 }
 
-/// Runs the guest until it is powered off. Returns only with the reason why it cannot go on.
+/// Runs the guest and powers it off at the end. Does not return from a guest unless the power-off
+/// fails.
 ///
 /// # Errors
-/// When this is not a guest's first process, or the guest is not one that Tare made.
+/// Fails if this is not a guest's first process, or if the guest was not started by Tare.
 pub fn run() -> Result<(), GuestError> {
     let pid = std::process::id();
     if pid != 1 {
@@ -87,7 +89,7 @@ pub fn run() -> Result<(), GuestError> {
     result
 }
 
-/// Mounts and loads what orders need, and opens the port on which they come.
+/// Mounts the file systems, loads the modules that orders need, and opens the port of orders.
 fn boot() -> Result<File, GuestError> {
     mounts::system()?;
     let boot = fs::read_to_string(modules::BOOT_LIST).unwrap_or_default();
@@ -100,8 +102,8 @@ fn boot() -> Result<File, GuestError> {
     open().map_err(|source| GuestError::File { path: path.clone(), source })
 }
 
-/// The device of a port, by its name: the one that the kernel's command line names
-/// (`tare.log=/dev/ttyS1`, a serial line of user-mode Linux), else a virtio-serial port.
+/// Returns the device of a port: the one in the kernel's command line (`tare.log=/dev/ttyS1`, a
+/// serial line of user-mode Linux), else the virtio-serial port of that name.
 fn port(name: &str) -> Result<PathBuf, GuestError> {
     let line = fs::read_to_string("/proc/cmdline").unwrap_or_default();
     let named = |word: &str| Some(PathBuf::from(word.strip_prefix(name)?.strip_prefix('=')?));
@@ -120,8 +122,8 @@ fn port(name: &str) -> Result<PathBuf, GuestError> {
     })
 }
 
-/// Lets every byte through a serial line as it is. It stays so while somebody has it open, and a
-/// line that nobody has opened yet keeps it for the next.
+/// Sets a serial line to raw mode. The mode lasts while the line is open, and a first open keeps it
+/// for the next.
 fn make_raw(path: &Path) -> std::io::Result<()> {
     let line = File::options().read(true).write(true).open(path)?;
     let mut mode = rustix::termios::tcgetattr(&line)?;
@@ -129,11 +131,11 @@ fn make_raw(path: &Path) -> std::io::Result<()> {
     Ok(rustix::termios::tcsetattr(&line, rustix::termios::OptionalActions::Now, &mode)?)
 }
 
-/// Looks until there is one.
-fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, GuestError> {
+/// Polls until `find` returns a value.
+fn wait_for<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> Result<T, GuestError> {
     let deadline = Instant::now() + DEVICE_LIMIT;
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = find() {
             return Ok(found);
         }
         if Instant::now() > deadline {
@@ -143,7 +145,7 @@ fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, Gue
     }
 }
 
-/// Where answers go. Who says something says a whole line.
+/// Sends answers to the host, each as a whole line.
 #[derive(Clone, Debug)]
 struct AnswerSender(Arc<Mutex<File>>);
 
@@ -156,7 +158,7 @@ impl AnswerSender {
     }
 }
 
-/// Says hello and carries out orders until the host closes the port or orders the power off.
+/// Sends the hello and carries out orders until the host closes the port or orders the power-off.
 fn serve_orders(port: File) -> Result<(), GuestError> {
     let path = || PathBuf::from(ORDERS_PORT);
     let fail = |source| GuestError::File { path: path(), source };
@@ -164,20 +166,20 @@ fn serve_orders(port: File) -> Result<(), GuestError> {
     answers.send(&Answer::Hello { kernel: facts::kernel() }).map_err(fail)?;
     let mut orders = BufReader::new(port);
     let mut guest = serve::Guest::new(answers.clone());
-    let mut heard = false;
+    let mut received = false;
     let began = Instant::now();
     loop {
         let line =
             protocol::read_order(&mut orders, || answers.send(&Answer::More)).map_err(fail)?;
         if line.is_empty() {
-            // Nobody is at the other end.
-            if heard || began.elapsed() > HOST_LIMIT {
+            // The host has not opened the port, or has closed it.
+            if received || began.elapsed() > HOST_LIMIT {
                 return Ok(());
             }
             thread::sleep(Duration::from_millis(5));
             continue;
         }
-        heard = true;
+        received = true;
         let answer = match serde_json::from_slice::<Order>(&line) {
             Ok(Order::PowerOff) => return Ok(()),
             Ok(order) => guest.carry_out(order),
@@ -187,18 +189,18 @@ fn serve_orders(port: File) -> Result<(), GuestError> {
             }
         };
         let failed = |error| Some(Answer::Failed { error: error_line(&error) });
-        // What a command answers comes while it runs.
+        // A command sends its own answers while it runs.
         if let Some(answer) = answer.unwrap_or_else(failed) {
             answers.send(&answer).map_err(fail)?;
         }
     }
 }
 
-/// As many open files as the kernel allows by default, as a container engine gives.
+/// Raises the limit of open files to the kernel's default maximum, like a container engine.
 fn raise_limits() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let files = Rlimit { current: Some(1 << 20), maximum: Some(1 << 20) };
-    // A kernel that refuses leaves its default.
+    // If the kernel refuses, its default remains.
     let _ = setrlimit(Resource::Nofile, files);
 }
 

@@ -1,4 +1,4 @@
-//! Loading kernel modules from the initramfs. Their order is the host's business.
+//! Loading kernel modules from the initramfs. The host decides their order.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -8,10 +8,10 @@ use rustix::io::Errno;
 
 use super::GuestError;
 
-/// Modules without which no order can be heard, one name a line, in order.
+/// The list of modules that the guest needs to receive orders, one name per line, in order.
 pub(super) const BOOT_LIST: &str = "/modules/boot";
 
-/// Loads one. That it is loaded already is no error.
+/// Loads a module, unless it is loaded.
 pub(super) fn load(name: &str) -> Result<(), GuestError> {
     let path = Path::new("/modules").join(format!("{name}.ko"));
     let file = File::open(&path).map_err(|source| GuestError::File { path, source })?;

@@ -1,4 +1,4 @@
-//! What a Linux system has mounted, and the data.
+//! The usual mounts of a Linux system, and the mount of the data.
 
 use std::ffi::CString;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::mount::{MountFlags, mount};
 use super::protocol::{DATA, DATA_MOUNT, Source};
 use super::{GuestError, wait_for};
 
-/// (what, where, options)
+/// The mounts of every system, as (file system, path, options).
 const SYSTEM: &[(&str, &str, &str)] = &[
     ("proc", "/proc", ""),
     ("sysfs", "/sys", ""),
@@ -28,7 +28,7 @@ pub(super) fn system() -> Result<(), GuestError> {
     })
 }
 
-/// Mounts the data and makes the system's directory on it.
+/// Mounts the data and creates the system's directory on it.
 pub(super) fn data(source: &Source, filesystem: &str, options: &str) -> Result<(), GuestError> {
     let device = match source {
         Source::Disk(serial) => disk(serial)?.1.to_string_lossy().into_owned(),
@@ -54,13 +54,12 @@ pub(super) fn mount_one(
         .map_err(|error| fail(error.into()))
 }
 
-/// The name (`vda`) and the device of the disk with a serial number, once it is there.
+/// Waits for the disk with a serial number and returns its name (`vda`) and its device.
 pub(super) fn disk(serial: &str) -> Result<(String, PathBuf), GuestError> {
     wait_for(&format!("disk with the serial number {serial}"), || {
         let disks = fs::read_dir("/sys/block").into_iter().flatten().flatten();
         disks.map(|entry| entry.path()).find_map(|folder| {
-            // virtio-blk, and NVMe and SCSI below the device.
-            // A page of SCSI's has a binary header.
+            // The paths for virtio-blk, NVMe and SCSI. SCSI's page has a binary header.
             let read = |name: &str| fs::read(folder.join(name)).unwrap_or_default();
             let found = ["serial", "device/serial", "device/vpd_pg80"].map(read);
             let ours = |bytes: &Vec<u8>| {

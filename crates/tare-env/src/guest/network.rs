@@ -1,5 +1,5 @@
-//! The guest's network: addresses and routes by netlink (rtnetlink(7)), since the guest has no
-//! programs but this one.
+//! The guest's network: addresses and routes by netlink (rtnetlink(7)), because the guest has no
+//! other programs.
 
 use std::fs;
 use std::io;
@@ -34,7 +34,7 @@ pub(super) fn set_up(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result
         let devices = fs::read_dir("/sys/class/net").ok()?.flatten();
         devices.map(|e| e.file_name().to_string_lossy().into_owned()).find(|name| name != "lo")
     })?;
-    // As for a container behind a bridge: no duplicate address detection while it is measured.
+    // As for a container behind a bridge: no duplicate address detection during the measurement.
     let _ = fs::write("/proc/sys/net/ipv6/conf/all/disable_ipv6", "1");
     let step = |step: &'static str| move |source| GuestError::Network { step, source };
     let socket = Netlink::open().map_err(step("open a netlink socket"))?;
@@ -46,7 +46,7 @@ pub(super) fn set_up(address: Ipv4Addr, prefix: u8, gateway: Ipv4Addr) -> Result
     socket.default_route(nic, gateway).map_err(step("set the default route"))
 }
 
-/// Brings the loopback up, for a guest that has no other device.
+/// Brings the loopback up in a guest without other devices.
 pub(super) fn set_up_loopback() -> Result<(), GuestError> {
     let step = |step: &'static str| move |source| GuestError::Network { step, source };
     let socket = Netlink::open().map_err(step("open a netlink socket"))?;
@@ -108,7 +108,7 @@ impl Netlink {
         let mut message = length.to_ne_bytes().to_vec();
         message.extend(kind.to_ne_bytes());
         message.extend((REQUEST_ACK | flags).to_ne_bytes());
-        // Sequence and port: one question at a time needs neither.
+        // Sequence and port: one request at a time needs neither.
         message.extend([0; 8]);
         message.extend(body);
         net::send(&self.0, &message, SendFlags::empty())?;

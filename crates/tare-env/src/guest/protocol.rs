@@ -1,9 +1,9 @@
-//! What host and guest say to each other: one JSON object a line. Host and guest are the same
-//! program, so there is no version to agree on.
+//! The protocol between host and guest: one JSON object per line. Both are the same program, so the
+//! protocol has no version.
 //!
-//! An order that is longer than a piece (`PIECE_BYTES`) comes piece by piece: the host sends the
-//! next one when the guest has said that it has read the one before (`Answer::More`). A serial line
-//! of a user-mode kernel needs that, and the others do not mind.
+//! The host sends an order that is longer than `PIECE_BYTES` in pieces, each after the guest has
+//! acknowledged the one before (`Answer::More`). Only a serial line of a user-mode kernel needs
+//! that.
 
 use std::io::{self, BufRead, Read};
 use std::net::Ipv4Addr;
@@ -11,39 +11,42 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Names of the virtio-serial ports: orders and answers, and what the system prints.
+/// The name of the virtio-serial port for orders and answers.
 pub const ORDERS_PORT: &str = "tare.orders";
+/// The name of the virtio-serial port for the system's output.
 pub const LOG_PORT: &str = "tare.log";
 
-/// Where the data is mounted in the guest, and the system's own directory on it.
+/// Where the data is mounted in the guest.
 pub const DATA_MOUNT: &str = "/data";
+/// The system's directory on that mount.
 pub const DATA: &str = "/data/system";
 
-/// Where the bundle of a container lies in the guest, and what it is called.
+/// The directory of a container's bundle in the guest.
 pub const BUNDLE: &str = "/bundle";
+/// The id of that container.
 pub const CONTAINER: &str = "tare-system";
 
-/// The serial number by which the guest knows the disk that holds the data.
+/// The serial number of the disk that holds the data.
 pub const DATA_SERIAL: &str = "tare-data";
 
-/// Tags of the shares of a guest that takes the host's root for its own: that root, and the
-/// directory in which it hands something back.
+/// The 9p tag of the host's root.
 pub const ROOT_TAG: &str = "tare-root";
-pub const HAND_BACK_TAG: &str = "tare-hand-back";
+/// The 9p tag of the export directory, in which the guest puts files for the host.
+pub const EXPORT_TAG: &str = "tare-export";
 
-/// Most of an order that may be on its way to the guest without having been read.
+/// The most bytes of an order that are sent before the guest has read them.
 ///
-/// A terminal holds 4096 bytes that nobody has read and throttles its line when 128 of them are
-/// left (drivers/tty/n_tty.c). A user-mode kernel then gives up the line's interrupt for reading,
-/// and does not take it again when the line is let go on (arch/um/drivers/line.c, Linux 6.1 and
-/// 6.12): from then on the guest hears nothing. A signal for the command that runs has room beside
-/// a piece.
+/// A terminal buffers 4096 unread bytes and throttles its line when 128 of them are free
+/// (drivers/tty/n_tty.c). A user-mode kernel then releases the line's read interrupt and does not
+/// request it again when the line is unthrottled (arch/um/drivers/line.c, Linux 6.1 and 6.12), so
+/// the guest receives nothing more. The rest of the buffer has room for a signal to the running
+/// command.
 pub const PIECE_BYTES: usize = 2 << 10;
 
-/// Files of the data directory that are larger than this are not shown to the host.
+/// The largest file of the data directory that is copied to the host.
 pub const SHOWN_BYTES_MAX: u64 = 16 << 10;
 
-/// What the host wants.
+/// An order of the host.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "order", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Order {
@@ -57,27 +60,27 @@ pub enum Order {
         prefix: u8,
         gateway: Ipv4Addr,
     },
-    /// Mounts what the data lies on.
+    /// Mounts the storage of the data.
     Mount {
         source: Source,
         filesystem: String,
         options: String,
     },
-    /// Starts the system: this program with these arguments.
+    /// Starts the system: Tare's program with these arguments.
     Start {
         arguments: Vec<String>,
-        /// An OCI runtime's path: it runs what stands in `/bundle`, which has the arguments.
+        /// The path of an OCI runtime that runs `/bundle`, which has the arguments.
         container: Option<String>,
     },
-    /// Takes the host's root for its own.
+    /// Switches to the host's root.
     TakeRoot(Root),
-    /// Runs a command of that root. The answers are what it prints and how it ends; one at a time.
+    /// Runs a command of that root, one at a time. The answers are its output and its end.
     Run(Run),
-    /// Sends a signal to the command that runs.
+    /// Sends a signal to the running command.
     Signal {
         signal: i32,
     },
-    /// Reads back what is in force.
+    /// Reads the facts for the read-back.
     Facts,
     /// Reads the accounts and the small files of the data directory.
     Account,
@@ -88,36 +91,36 @@ pub enum Order {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Module {
     pub name: String,
-    /// False: the guest goes on without it (a CPU feature that it drives is not there).
+    /// Whether a failure to load it is an error. Some modules need a CPU feature.
     pub needed: bool,
 }
 
-/// How a guest takes the host's root for its own.
+/// How a guest switches to the host's root.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Root {
     pub share: Share,
-    /// The kernel's modules, as a path of the host; `None`: it has none.
+    /// The host's path of the kernel's modules, if it has any.
     pub modules: Option<PathBuf>,
-    /// Modules that nothing asks for by itself. One that the kernel lacks is left out.
+    /// Modules that the kernel does not load on demand. Missing ones are left out.
     pub load: Vec<String>,
     /// Where the disk with the serial number `DATA_SERIAL` is mounted.
     pub disk: PathBuf,
-    /// Where the share for what is handed back is mounted.
-    pub hand_back: PathBuf,
-    /// Serial numbers of the disks that may be written over.
+    /// Where the export directory is mounted.
+    pub export: PathBuf,
+    /// Serial numbers of the disks that a study may overwrite.
     pub devices: Vec<String>,
-    /// What runs the guest's instructions, and why: `tcg: asked for`.
+    /// The accelerator and the reason for it, such as `tcg: asked for`.
     pub accelerator: String,
 }
 
-/// By what directories of the host come into the guest.
+/// How directories of the host are shared with the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Share {
-    /// 9p over virtio, known by `ROOT_TAG` and `HAND_BACK_TAG`.
+    /// 9p over virtio, with the tags `ROOT_TAG` and `EXPORT_TAG`.
     NineP,
-    /// User-mode Linux's hostfs: what is handed back lies in this directory of the host.
-    Hostfs { hand_back: PathBuf },
+    /// User-mode Linux's hostfs. `export` is the host's path of the export directory.
+    Hostfs { export: PathBuf },
 }
 
 /// A command.
@@ -125,12 +128,12 @@ pub enum Share {
 pub struct Run {
     /// Program and arguments.
     pub words: Vec<String>,
-    /// All of its environment.
+    /// The whole environment.
     pub variables: Vec<(String, String)>,
     pub directory: PathBuf,
 }
 
-/// One of the two streams that a command prints to.
+/// One of a command's two output streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Stream {
@@ -138,17 +141,17 @@ pub enum Stream {
     Error,
 }
 
-/// What the data is mounted from.
+/// The source of the data's mount.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// A disk with this serial number, whatever its driver.
+    /// The disk with this serial number, with any driver.
     Disk(String),
-    /// A share of the host's with this tag (9p, virtiofs).
+    /// The host's share with this tag (9p, virtiofs).
     Tag(String),
 }
 
-/// What the guest says.
+/// An answer of the guest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "answer", rename_all = "snake_case")]
 pub enum Answer {
@@ -157,17 +160,17 @@ pub enum Answer {
         kernel: String,
     },
     Done,
-    /// A piece of an order has been read, and the order goes on.
+    /// The guest has read a piece of an order and expects the next one.
     More,
     Started {
         pid: u32,
     },
-    /// What the command printed.
+    /// Output of the command.
     Printed {
         stream: Stream,
         bytes: Vec<u8>,
     },
-    /// The command ended: its exit code, else the signal that ended it.
+    /// The command ended, with an exit code or by a signal.
     Ended {
         code: Option<i32>,
         signal: Option<i32>,
@@ -179,49 +182,48 @@ pub enum Answer {
     },
 }
 
-/// What is in force inside.
+/// The facts of a guest for the read-back.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Facts {
     /// `uname -r`.
     pub kernel: String,
-    /// CPUs that are online, as a list (`0-1`).
+    /// The online CPUs as a list (`0-1`).
     pub cpus: String,
-    /// `MemTotal`: what the kernel left for use.
+    /// `MemTotal`, which excludes the kernel's own memory.
     pub memory_bytes: u64,
-    /// `eth0: virtio_net 198.19.255.2/24`, one per device but the loopback.
+    /// Such as `eth0: virtio_net 198.19.255.2/24`, one per device except the loopback.
     pub network: Vec<String>,
-    /// The line of /proc/mounts of the data.
+    /// The line of the data in /proc/mounts.
     pub mount: String,
-    /// The disk that the data lies on and its queue: (`driver`, `virtio_blk`), (`write_cache`,
-    /// ...).
+    /// The disk of the data and its queue: (`driver`, `virtio_blk`), (`write_cache`, ...).
     pub disk: Vec<(String, String)>,
-    /// `running`, or how the system ended.
+    /// `running`, or the exit status of the system.
     pub system: String,
     /// `Cpus_allowed_list` of the system.
     pub system_cpus: String,
-    /// What the first process of the container says of itself (`NSpid: 71 1; Seccomp: 2; ...`).
-    /// Empty without one.
+    /// The state of the container's first process (`NSpid: 71 1; Seccomp: 2; ...`). Empty without a
+    /// container.
     pub container: String,
 }
 
-/// Accounts of the guest. Only differences of times mean anything.
+/// Accounts of the guest. Only differences between two readings are meaningful.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GuestUsage {
-    /// CPU time of the system's threads by the guest's own account, in ns.
+    /// CPU time of the system's threads as the guest accounts it, in ns.
     pub system_cpu_ns: u64,
-    /// CPU time that all of the guest used, interrupts included, by its own account, in ns.
+    /// CPU time of the whole guest, with interrupts, as the guest accounts it, in ns.
     pub guest_cpu_ns: u64,
-    /// CPU time that the guest says its host gave to others, in ns.
+    /// Steal time as the guest accounts it, in ns.
     pub steal_ns: u64,
-    /// Small files of the data directory, by name.
+    /// The small files of the data directory, by name.
     pub files: Vec<(String, Vec<u8>)>,
 }
 
-/// Reads an order's line to its end, and says when it is ready for the next piece. The order is
-/// empty when nobody is at the other end.
+/// Reads an order's line to its end and calls `more` for each further piece. Returns an empty order
+/// if the other end is closed.
 ///
 /// # Errors
-/// When it cannot be read, or `more` cannot be said.
+/// Fails if the order cannot be read, or if `more` fails.
 pub(crate) fn read_order(
     from: &mut impl BufRead,
     mut more: impl FnMut() -> io::Result<()>,

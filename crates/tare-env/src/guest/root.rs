@@ -1,13 +1,12 @@
-//! Taking the host's root for its own: everything that the host has installed is there without an
-//! image being built.
+//! Switching to the host's root, so that all of the host's programs are there without an image.
 //!
-//! Method: the root is shared over 9p or hostfs, read-only, and is the lower layer of an overlay
-//! whose upper layer is in memory, so that everything can be written and nothing of it reaches the
-//! host. Mounts that every system has are moved into it; then it is moved over the initramfs and
-//! taken for the root, as switch_root(8) does. The kernel's own helper (modprobe) is started in the
-//! root of the first process, so from then on modules are loaded when something asks for them.
+//! Method: the host shares its root read-only over 9p or hostfs. It becomes the lower layer of an
+//! overlay whose upper layer is in memory, so writes work and do not reach the host. The usual
+//! mounts are moved into the overlay, which then replaces the initramfs as the root, as
+//! switch_root(8) does. The kernel runs its helper (modprobe) in the root of the first process, so
+//! from then on modules are loaded on demand.
 //!
-//! Limits: sockets of the host's daemons show as files and answer nobody.
+//! Limits: the sockets of the host's daemons exist as files, but nothing listens on them.
 
 use std::fs;
 use std::io;
@@ -19,21 +18,21 @@ use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
 use rustix::mount::{MountFlags, mount, mount_move};
 use rustix::process::chroot;
 
+use super::info::{GUEST_INFO_FILE, GuestInfo, RESULTS, SCRATCH};
 use super::mounts::{disk, mount_one};
-use super::protocol::{DATA_SERIAL, HAND_BACK_TAG, ROOT_TAG, Root, Share};
+use super::protocol::{DATA_SERIAL, EXPORT_TAG, ROOT_TAG, Root, Share};
 use super::{GuestError, facts, network};
-use crate::inside::{GUEST_INFO_FILE, GuestInfo, RESULTS, SCRATCH};
 
-/// Largest messages: fewer round trips. Nobody else changes the root, so everything may be cached.
+/// The largest messages save round trips. The root does not change, so everything may be cached.
 const ROOT_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=loose";
 
-/// What is handed back is on the host once it is written.
-const HAND_BACK_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=none";
+/// Without a cache, exported files are on the host once they are written.
+const EXPORT_OPTIONS: &str = "trans=virtio,version=9p2000.L,msize=512000,cache=none";
 
-/// Mounts of the initramfs that go on in the new root.
+/// The mounts of the initramfs that move to the new root.
 const MOVED: &[&str] = &["/proc", "/sys", "/dev", "/run"];
 
-/// Mounts that need the new root, its modules or both; what the kernel lacks is left out.
+/// The mounts that need the new root or its modules. Those that the kernel lacks are left out.
 const MORE: &[(&str, &str, &str)] = &[
     ("devpts", "/dev/pts", "mode=0620,ptmxmode=0666"),
     ("tmpfs", "/dev/shm", "mode=1777"),
@@ -55,9 +54,9 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
         source: source.into(),
     };
     let (kind, options, back_options) = match &order.share {
-        Share::NineP => ("9p", ROOT_OPTIONS, HAND_BACK_OPTIONS.into()),
-        // Its only option is the directory; a file is on the host once it is closed.
-        Share::Hostfs { hand_back } => ("hostfs", "/", hand_back.to_string_lossy()),
+        Share::NineP => ("9p", ROOT_OPTIONS, EXPORT_OPTIONS.into()),
+        // The only option is the directory. A file is on the host once it is closed.
+        Share::Hostfs { export } => ("hostfs", "/", export.to_string_lossy()),
     };
     let options = std::ffi::CString::new(options).unwrap_or_default();
     mount(ROOT_TAG, lower, kind, MountFlags::RDONLY, Some(options.as_c_str()))
@@ -72,7 +71,7 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
         make(&to)?;
         mount_move(*from, &to).map_err(|error| fail(from, &to, error))?;
     }
-    // Memory that nothing needs any more.
+    // Frees memory.
     let _ = fs::remove_dir_all("/modules");
     let new = Path::new("/root");
     let step = |error: rustix::io::Errno| fail("the host's root", new, error);
@@ -86,8 +85,8 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
     mount_one(&device, &order.disk, "ext4", "")?;
     make(Path::new(SCRATCH))?;
     make(Path::new(RESULTS))?;
-    make(&order.hand_back)?;
-    mount_one(HAND_BACK_TAG, &order.hand_back, kind, &back_options)?;
+    make(&order.export)?;
+    mount_one(EXPORT_TAG, &order.export, kind, &back_options)?;
     if let Some(modules) = &order.modules {
         show_modules(modules)?;
         load(&order.load);
@@ -97,17 +96,18 @@ pub(super) fn take(order: &Root) -> Result<(), GuestError> {
         let _ = mount_one(kind, Path::new(path), kind, options);
     }
     network::set_up_loopback()?;
-    // Names of the host's own would be a lie in a record.
+    // Records must not show the host's name.
     let _ = rustix::system::sethostname(b"tare-guest");
-    say_where(order)
+    write_info(order)
 }
 
 fn make(path: &Path) -> Result<(), GuestError> {
     fs::create_dir_all(path).map_err(|source| GuestError::File { path: path.into(), source })
 }
 
-/// Puts the kernel's modules where modprobe looks for them, and makes the device files whose
-/// opening loads one (`modules.devname`, kmod's static-nodes), which udev makes elsewhere.
+/// Links the kernel's modules to modprobe's directory, and creates the device files that load a
+/// module when they are opened (`modules.devname`, kmod's static-nodes). udev creates them on other
+/// systems.
 fn show_modules(modules: &Path) -> Result<(), GuestError> {
     let place = Path::new("/lib/modules").join(facts::kernel());
     if !place.exists() {
@@ -120,13 +120,13 @@ fn show_modules(modules: &Path) -> Result<(), GuestError> {
         let path = Path::new("/dev").join(name);
         let _ = path.parent().map(fs::create_dir_all);
         let mode = Mode::RUSR | Mode::WUSR;
-        // One that is there already is the kernel's.
+        // An existing file is the kernel's.
         let _ = mknodat(CWD, &path, kind, mode, makedev(major, minor));
     }
     Ok(())
 }
 
-/// `loop loop-control c10:237`: module, name, kind and numbers.
+/// Parses a line such as `loop loop-control c10:237` into name, kind and numbers.
 fn device_file(line: &str) -> Option<(&str, FileType, u32, u32)> {
     let mut words = line.split(' ').skip(1);
     let (name, numbers) = (words.next()?, words.next()?);
@@ -145,14 +145,14 @@ fn load(names: &[String]) {
     }
 }
 
-/// Leaves word for the program that is run here.
-fn say_where(order: &Root) -> Result<(), GuestError> {
+/// Writes the description of the guest for the programs in it.
+fn write_info(order: &Root) -> Result<(), GuestError> {
     let device = |serial: &String| disk(serial).map(|(_, path)| path);
     let here = GuestInfo {
         kernel: facts::kernel(),
         accelerator: order.accelerator.clone(),
         devices: order.devices.iter().map(device).collect::<Result<_, _>>()?,
-        hand_back: order.hand_back.clone(),
+        export: order.export.clone(),
     };
     let path = PathBuf::from(GUEST_INFO_FILE);
     let text = serde_json::to_string(&here).map_err(io::Error::other);
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn device_files_are_read_from_what_depmod_wrote() {
+    fn device_files_are_parsed() {
         let loops = device_file("loop loop-control c10:237");
         assert_eq!(loops, Some(("loop-control", FileType::CharacterDevice, 10, 237)));
         let mapper = device_file("dm_mod mapper/control c10:236");

@@ -1,4 +1,4 @@
-//! Carrying out orders.
+//! Carrying out the host's orders.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use super::commands::Commands;
 use super::protocol::{Answer, BUNDLE, CONTAINER, GuestUsage, LOG_PORT, Order};
 use super::{AnswerSender, GuestError, facts, modules, mounts, network, port, root};
 
-/// The guest and its system.
+/// The state of the guest: its system and its commands.
 #[derive(Debug)]
 pub(super) struct Guest {
     system: Option<Child>,
@@ -24,7 +24,7 @@ impl Guest {
         Self { system: None, account: CpuAccount::default(), commands: Commands::new(answers) }
     }
 
-    /// The answer; `None` where the answers come while the order is carried out.
+    /// Carries out an order and returns its answer, or `None` if the order sends its own answers.
     pub(super) fn carry_out(&mut self, order: Order) -> Result<Option<Answer>, GuestError> {
         if let Order::Run(command) = order {
             return self.commands.run(&command).map(|()| None);
@@ -62,7 +62,7 @@ impl Guest {
             Order::Start { arguments, container } => self.start(&arguments, container.as_deref()),
             Order::Facts => Ok(Answer::Facts(Box::new(self.facts()))),
             Order::Account => Ok(Answer::Account(self.account())),
-            // Whoever reads the orders ends with the one, and has begun the other.
+            // `serve_orders` handles the former, `carry_out` the latter.
             Order::PowerOff | Order::Run(_) => Ok(Answer::Done),
         }
     }
@@ -82,7 +82,7 @@ impl Guest {
         let spawn = || -> io::Result<Child> {
             let mut command = match container {
                 None => Command::new("/proc/self/exe"),
-                // The root of an initramfs cannot be pivoted away from.
+                // pivot_root(2) does not work on the root of an initramfs.
                 Some(runtime) => {
                     let mut command = Command::new(runtime);
                     command.args(["--root", "/run/oci", "run", "--no-pivot", "--bundle"]);

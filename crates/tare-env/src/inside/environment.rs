@@ -1,5 +1,5 @@
-//! An environment whose host is itself a guest of ours: what runs the guest's instructions is one
-//! of its layers, so that whoever judges a slice knows.
+//! An environment inside a guest of `--inside`. Its layers include the guest's accelerator, so that
+//! the record shows where it was measured.
 
 use std::rc::Rc;
 
@@ -47,7 +47,7 @@ impl Environment for GuestEnvironment {
 
     fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
         let mut layers = self.inner.read_back()?;
-        // A virtual machine says of itself what it is.
+        // A virtual machine reports its own accelerator.
         if !layers.iter().any(|layer| layer.layer == ACCELERATOR) {
             let wanted = "the guest that the study runs inside of";
             layers.push(state(ACCELERATOR, wanted, self.here.accelerator.clone(), true));

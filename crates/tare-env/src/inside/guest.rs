@@ -1,4 +1,4 @@
-//! A guest that is up, from the host's side.
+//! A running guest, from the host's side.
 
 use std::fs;
 use std::io::{self, Write};
@@ -14,32 +14,27 @@ use super::monitor::{Ready, Started};
 use super::{DISK, InsideError, Options, RESULTS, SCRATCH, machine};
 use crate::guest::protocol::{Answer, Order, Root, Run, Stream};
 use crate::run_context::RunIdentity;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::initramfs;
-use crate::runtime::vm::kernel::{Kernel, Modules};
-use crate::runtime::vm::lines::Lines;
-use crate::runtime::vm::monitor::{Monitor, MonitorKind};
-use crate::runtime::vm::qemu::Files;
-use crate::runtime::vm::start::{BOOT, BOOT_LIMIT};
+use crate::runtime::vm::{
+    BOOT, BOOT_LIMIT, Files, Kernel, Lines, Modules, Monitor, MonitorKind, VmError, initramfs,
+};
 use crate::system::log_tail;
 
-/// Where the share for what is handed back is mounted in the guest.
-const HAND_BACK: &str = "/run/tare/hand-back";
+/// Where the export directory is mounted in the guest.
+const EXPORT: &str = "/run/tare/export";
 
-/// How long the guest may take for an order: it loads modules and mounts.
+/// How long the guest may take for an order, such as to load modules and mount.
 const ORDER_LIMIT: Duration = Duration::from_secs(180);
 
-/// How long results may take to the host.
+/// How long the copy of the results to the host may take.
 const COPY_LIMIT: Duration = Duration::from_secs(120);
 
-/// How long a command that took too long may take to end when it is killed.
+/// How long a command may take to end after it is killed at its time limit.
 const KILL_LIMIT: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether the command shall stop, and whether the guest lives.
+/// How often `stop` and the guest's process are checked while a command runs.
 const TICK: Duration = Duration::from_millis(200);
 
-/// A command that is run in a guest, with this process's environment and directory unless said
-/// otherwise.
+/// A command to run in a guest, by default with this process's environment and directory.
 #[derive(Clone, Debug)]
 pub struct Command {
     words: Vec<String>,
@@ -56,12 +51,12 @@ pub enum Status {
 }
 
 impl Command {
-    /// A program of the host's root, with its arguments. Variables and arguments that are no text
-    /// are shown as well as can be.
+    /// Returns a command of a program of the host's root, with its arguments. Invalid UTF-8 in
+    /// variables is replaced.
     pub fn new<W: Into<String>>(words: impl IntoIterator<Item = W>) -> Self {
         let text = |word: std::ffi::OsString| word.to_string_lossy().into_owned();
         let variables = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
-        // The guest's own processes bear no mark of a run of the host's.
+        // The guest's processes do not carry the mark of a run of the host.
         let mut variables: Vec<(String, String)> =
             variables.filter(|(name, _)| name != RUN_VARIABLE && name != "TMPDIR").collect();
         variables.push(("TMPDIR".into(), SCRATCH.into()));
@@ -80,7 +75,7 @@ impl Command {
         self
     }
 
-    /// Kills the command, which is an error, when it takes longer than this.
+    /// Kills the command after this time, and makes that an error.
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = Some(limit);
         self
@@ -91,33 +86,33 @@ impl Command {
     }
 }
 
-/// A guest whose root is the host's. Dropping it removes it.
+/// A guest with the host's root. Dropping it removes it.
 #[derive(Debug)]
 pub struct Guest {
-    // Its process ends before what it stands on is removed.
+    // Dropped first: the process must end before its files are removed.
     monitor: Monitor,
     lines: Lines,
     files: Files,
-    hand_back: PathBuf,
+    export: PathBuf,
     kernel: String,
     accelerator: String,
     journal: Journal,
 }
 
 impl Guest {
-    /// Boots a guest. `state` is where journals and disks are kept, `program` the static program
-    /// that is its first process.
+    /// Boots a guest. `state` is the directory of journals and disks, `program` the static program
+    /// that becomes its first process.
     ///
     /// # Errors
-    /// When it cannot be had here, or does not come up. Nothing is left then.
+    /// Fails if this host cannot run it, or if it does not come up. Nothing is left behind.
     pub fn boot(options: &Options, state: &Path, program: &Path) -> Result<Self, InsideError> {
         super::check(options, state)?;
         let journal = Journal::create(state, &[])?;
         match Self::start(options, state, program, &journal) {
             Ok(started) => {
                 let (monitor, lines, files, kernel, accelerator) = started;
-                let hand_back = machine::hand_back(&work_of(state, &journal));
-                Ok(Self { monitor, lines, files, hand_back, kernel, accelerator, journal })
+                let export = machine::export(&work_of(state, &journal));
+                Ok(Self { monitor, lines, files, export, kernel, accelerator, journal })
             }
             Err(error) => {
                 journal.close();
@@ -141,10 +136,10 @@ impl Guest {
         fs::create_dir(&work).map_err(file(&work))?;
         let files = Files::new(&work);
         let cpus = process::cpus_of_this_thread().map_err(file(Path::new("/proc/self/status")))?;
-        let asked = options.kernel.as_deref();
+        let image = options.kernel.as_deref();
         let (kernel, first, needs) = match options.monitor {
-            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, machine::NEEDS),
-            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), machine::NEEDS_UML),
+            MonitorKind::Qemu => (Kernel::find(image)?, BOOT, machine::NEEDS),
+            MonitorKind::Uml => (Kernel::user_mode(image)?, [].as_slice(), machine::NEEDS_UML),
         };
         machine::index_modules(&kernel)?;
         let mut modules = Modules::index(&kernel);
@@ -162,7 +157,7 @@ impl Guest {
         };
         initramfs::write(&files.initramfs(), &root).map_err(file(&files.initramfs()))?;
         machine::make_disks(&files, options, journal.run())?;
-        let identity = RunIdentity { run: journal.run(), work: &work, cpus: &cpus };
+        let identity = RunIdentity { run: journal.run(), cpus: &cpus };
         let deadline = Instant::now() + BOOT_LIMIT;
         let ready = Ready { options, identity, kernel: &kernel, files: &files };
         let Started { monitor, mut lines, accelerator, share } = ready.start(deadline)?;
@@ -177,7 +172,7 @@ impl Guest {
             modules: kernel.modules,
             load: machine::LOAD.iter().map(|name| (*name).to_string()).collect(),
             disk: DISK.into(),
-            hand_back: HAND_BACK.into(),
+            export: EXPORT.into(),
             devices: machine::serials(&files, options),
             accelerator: accelerator.clone(),
         };
@@ -185,26 +180,26 @@ impl Guest {
         Ok((monitor, lines, files, release, accelerator))
     }
 
-    /// Release of the guest's kernel.
+    /// Returns the release of the guest's kernel.
     pub fn kernel(&self) -> &str {
         &self.kernel
     }
 
-    /// `kvm`, `tcg` or `uml`, a colon, and why.
+    /// Returns `kvm`, `tcg` or `uml`, a colon, and the reason.
     pub fn accelerator(&self) -> &str {
         &self.accelerator
     }
 
-    /// The directory of the host that holds what was handed back.
-    pub fn hand_back(&self) -> &Path {
-        &self.hand_back
+    /// Returns the host's path of the export directory.
+    pub fn export(&self) -> &Path {
+        &self.export
     }
 
-    /// Runs a command to its end. What it prints is passed on as it comes. Once `stop` is true the
-    /// command gets one SIGINT, and is waited for.
+    /// Runs a command to its end and forwards its output. Once `stop` is true, sends one SIGINT to
+    /// the command and waits for its end.
     ///
     /// # Errors
-    /// When it cannot be started, takes too long, or the guest ends.
+    /// Fails if the command cannot be started or takes too long, or if the guest ends.
     pub fn run(
         &mut self,
         command: &Command,
@@ -220,10 +215,10 @@ impl Guest {
         });
         self.send(&program, &order)?;
         let began = Instant::now();
-        let (mut told, mut killed) = (false, false);
+        let (mut interrupted, mut killed) = (false, false);
         loop {
-            if stop.load(Ordering::Relaxed) && !told {
-                told = true;
+            if stop.load(Ordering::Relaxed) && !interrupted {
+                interrupted = true;
                 self.send(&program, &Order::Signal { signal: Signal::INT.as_raw() })?;
             }
             match command.limit {
@@ -256,29 +251,29 @@ impl Guest {
                         _ => Ok(ended),
                     };
                 }
-                // A signal that came after the command's end.
-                Ok(Answer::Failed { .. }) if told || killed => {}
+                // The signal was sent after the command's end.
+                Ok(Answer::Failed { .. }) if interrupted || killed => {}
                 Ok(Answer::Failed { error }) => {
                     return Err(InsideError::Refused { program, error });
                 }
-                // That a signal was sent.
+                // The answer to a signal.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::TimedOut && self.monitor.alive() => {}
-                Err(source) => return Err(self.gone(&program, source)),
+                Err(source) => return Err(self.ended(&program, source)),
             }
         }
     }
 
     fn send(&mut self, program: &str, order: &Order) -> Result<(), InsideError> {
         let sent = self.lines.order(order);
-        sent.map_err(|source| self.gone(program, source))
+        sent.map_err(|source| self.ended(program, source))
     }
 
-    /// Runs a command to its end and returns how it ended and what it printed: standard output,
-    /// then standard error.
+    /// Runs a command to its end and returns its status, its standard output and its standard
+    /// error.
     ///
     /// # Errors
-    /// As `run`.
+    /// Fails like `run`.
     pub fn output(&mut self, command: &Command) -> Result<(Status, String, String), InsideError> {
         let (mut out, mut err) = (Vec::new(), Vec::new());
         let status = self.run(command, &mut out, &mut err, &AtomicBool::new(false))?;
@@ -286,33 +281,33 @@ impl Guest {
         Ok((status, text(out), text(err)))
     }
 
-    /// Brings what lies in `RESULTS` to the host, and returns where it is until the guest is
-    /// closed.
+    /// Copies the contents of `RESULTS` to the host and returns their directory, which exists until
+    /// the guest is closed.
     ///
     /// # Errors
-    /// When the guest is gone, or it does not fit.
+    /// Fails if the guest has ended, or if the results do not fit.
     pub fn collect(&mut self) -> Result<PathBuf, InsideError> {
         let from = format!("{RESULTS}/.");
-        let copy = Command::new(["cp", "--recursive", "--", &from, HAND_BACK]).limit(COPY_LIMIT);
+        let copy = Command::new(["cp", "--recursive", "--", &from, EXPORT]).limit(COPY_LIMIT);
         match self.output(&copy)? {
-            (Status::Code(0), ..) => Ok(self.hand_back.clone()),
+            (Status::Code(0), ..) => Ok(self.export.clone()),
             (_, _, error) => Err(InsideError::Refused { program: "cp".into(), error }),
         }
     }
 
-    /// What the guest's kernel printed last.
+    /// Returns the last output of the guest's kernel.
     pub fn console(&self) -> String {
         log_tail(&[&self.files.stderr(), &self.files.console()])
     }
 
-    fn gone(&self, program: &str, source: io::Error) -> InsideError {
+    fn ended(&self, program: &str, source: io::Error) -> InsideError {
         InsideError::Gone { program: program.into(), console: self.console(), source }
     }
 
     /// Ends the guest and removes it with its disks. What could not be removed stays in the
     /// journal.
     pub fn close(mut self) -> Vec<UndoError> {
-        // What is not handed back is not wanted: its disks need no orderly end.
+        // The results are on the host already, so the guest need not unmount its disks.
         let _ = self.monitor.kill();
         self.journal.close()
     }
@@ -330,7 +325,7 @@ fn work_of(state: &Path, journal: &Journal) -> PathBuf {
     state.join(journal.prefix())
 }
 
-/// Gives an order that is only to be carried out.
+/// Sends an order whose answer is `Answer::Done`.
 fn done(lines: &mut Lines, name: &'static str, order: &Order) -> Result<(), InsideError> {
     let fail = |source| VmError::Order { order: name, source };
     lines.order(order).map_err(fail)?;

@@ -1,33 +1,26 @@
-//! Running what the host runs, inside a guest of ours: for what the host's own kernel lacks (device
+//! Running the host's commands inside a guest, for features that the host's kernel lacks (device
 //! mapper, NVMe and its fabrics, 9p).
 //!
-//! Method: the guest of `vm:qemu` or `vm:uml` is booted (`machine`), with the host's root file
-//! system as its own, read-only below an overlay in memory (`crate::guest`), so that every tool of
-//! the host is there and no image has to be built. Any command can then be run in it
-//! (`Guest::run`), with what it prints and how it ends. A disk of its own carries Tare's state
-//! directory and scratch files, since neither direct I/O nor SQLite's log are at home on 9p. What
-//! is to come back is put into a directory that is shared with the host.
+//! Method: Tare boots the guest of `vm:qemu` or `vm:uml` (`machine`). Its root is the host's root
+//! file system, read-only below an overlay in memory (`crate::guest`), so every tool of the host is
+//! there and no image has to be built. `Guest::run` runs a command and returns its output and its
+//! exit code. Tare's state directory and scratch files are on the guest's own disk, because direct
+//! I/O and SQLite's log do not work well on 9p. Results are copied to a directory that is shared
+//! with the host.
 //!
-//! A program finds out by `here` that it runs in such a guest; `EnvironmentFactory` then says so in
-//! every environment's layers.
+//! `current_guest` returns whether a program runs in such a guest; `EnvironmentFactory` then adds
+//! the accelerator to every environment's layers.
 //!
-//! Limits: no network but the loopback; nothing of what a command changes on the root reaches the
-//! host; x86-64.
+//! Limits: no network but the loopback; changes to the root do not reach the host; x86-64.
 
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::JournalError;
 
-use crate::runtime::vm::check_user_mode;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::kernel::KernelError;
-use crate::runtime::vm::monitor::MonitorKind;
-use crate::runtime::vm::qmp::QmpError;
+use crate::runtime::vm::{self, KernelError, MonitorKind, QmpError, VmError};
 use crate::unavailable::Unavailable;
 
 mod environment;
@@ -36,23 +29,13 @@ mod machine;
 mod monitor;
 mod options;
 
+pub(crate) use crate::guest::info::SCRATCH;
+pub use crate::guest::info::{DISK, GuestInfo, RESULTS, current_guest};
 pub(crate) use environment::GuestEnvironment;
 pub use guest::{Command, Guest, Status};
 pub use options::{Options, OptionsError};
 
-/// Where the guest leaves word of itself. It lies in memory that no host has under this name.
-pub(crate) const GUEST_INFO_FILE: &str = "/run/tare/guest.json";
-
-/// Where the disk is mounted: Tare's usual state directory.
-pub const DISK: &str = "/var/lib/tare";
-
-/// For scratch files, on that disk (`TMPDIR`).
-pub(crate) const SCRATCH: &str = "/var/lib/tare/tmp";
-
-/// Where a program inside puts what the host shall have, on that disk.
-pub const RESULTS: &str = "/var/lib/tare/results";
-
-/// Why nothing could be run inside a guest.
+/// Why a guest or a command in it failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InsideError {
     #[error("a guest needs root: it gets the host's root file system; run with sudo")]
@@ -69,61 +52,42 @@ pub enum InsideError {
     Qmp(#[from] QmpError),
     #[error("cannot list the modules of the guest's kernel for modprobe")]
     Depmod(#[source] ExecError),
-    #[error("cannot lay the guest's disk")]
+    #[error("cannot create the guest's disk")]
     Disk(#[source] ExecError),
     #[error("cannot use {}", .path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot run {program:?} in the guest: {error}")]
     Refused { program: String, error: String },
-    #[error("the guest is gone while {program:?} ran in it: {console}")]
+    #[error("the guest ended while {program:?} ran in it: {console}")]
     Gone { program: String, console: String, source: io::Error },
     #[error("{program:?} did not end in the guest within {} s", .limit.as_secs())]
     TimedOut { program: String, limit: Duration },
-    #[error("cannot pass on what {program:?} printed")]
+    #[error("cannot print the output of {program:?}")]
     Print { program: String, source: io::Error },
 }
 
-/// Where a program runs that was started inside a guest of ours.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GuestInfo {
-    /// The release of the guest's kernel.
-    pub kernel: String,
-    /// `kvm`, `tcg` or `uml`, a colon, and why.
-    pub accelerator: String,
-    /// Disks that may be written over.
-    pub devices: Vec<PathBuf>,
-    /// What is written here is on the host.
-    pub hand_back: PathBuf,
-}
-
-/// The guest that this program runs in; `None` on a host.
-pub fn current_guest() -> Option<GuestInfo> {
-    let text = fs::read_to_string(GUEST_INFO_FILE).ok()?;
-    serde_json::from_str(&text).ok()
-}
-
-/// Checks that such a guest can be started: root, what it needs, and that a user-mode kernel boots
-/// on this host. `state` is the state directory, where the outcome of that is kept.
+/// Checks that a guest can start: for root, for programs and kernel, and that a user-mode kernel
+/// boots on this host. `state` is the state directory, which holds the journal of the trial boot.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// Names what is missing, and how to get it.
 pub fn check(options: &Options, state: &Path) -> Result<(), InsideError> {
     if !rustix::process::geteuid().is_root() {
         return Err(InsideError::NoRoot);
     }
     needs(options)?;
     if options.monitor == MonitorKind::Uml {
-        check_user_mode(options.kernel.as_deref(), state)?;
+        vm::check_user_mode(options.kernel.as_deref(), state)?;
     }
     Ok(())
 }
 
-/// Whether such a guest can be had on this host.
+/// Checks that this host has the programs and the kernel of a guest.
 ///
 /// # Errors
-/// What is missing, and how to get it.
+/// Names what is missing, and how to get it.
 pub fn needs(options: &Options) -> Result<(), Unavailable> {
-    crate::runtime::vm::needs(Some(options.monitor.word()))?;
+    vm::needs(Some(options.monitor.word()))?;
     for program in ["depmod", "modprobe"] {
         if exec::find(program).is_none() && !Path::new("/sbin").join(program).exists() {
             return Err(Unavailable {

@@ -1,4 +1,4 @@
-//! Starting what runs the guest: QEMU, or a kernel in user mode.
+//! The start of the guest's monitor: QEMU or user-mode Linux.
 
 use std::fs::{self, File};
 use std::path::Path;
@@ -11,18 +11,15 @@ use tare_host::exec::Command;
 use super::{InsideError, Options, machine};
 use crate::guest::protocol::Share;
 use crate::run_context::RunIdentity;
-use crate::runtime::vm::error::VmError;
-use crate::runtime::vm::kernel::Kernel;
-use crate::runtime::vm::lines::Lines;
-use crate::runtime::vm::monitor::{Monitor, MonitorKind};
-use crate::runtime::vm::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
-use crate::runtime::vm::start::BOOT_LIMIT;
-use crate::runtime::vm::{accelerator, uml};
+use crate::runtime::vm::{
+    self, Accelerator, BOOT_LIMIT, Files, Kernel, Lines, Machine, Memory, Monitor, MonitorKind,
+    VmError, uml,
+};
 
-/// The guest's memory where nothing is asked for, at most and at least.
+/// The limits of the guest's default memory.
 const MEMORY_BYTES: std::ops::RangeInclusive<u64> = 512 << 20..=4 << 30;
 
-/// What the guest is started from; its files are made.
+/// A guest whose files exist, ready to start.
 pub(super) struct Ready<'a> {
     pub(super) options: &'a Options,
     pub(super) identity: RunIdentity<'a>,
@@ -30,11 +27,11 @@ pub(super) struct Ready<'a> {
     pub(super) files: &'a Files,
 }
 
-/// A guest that has been started, and that will say hello.
+/// A started guest that has not sent its hello.
 pub(super) struct Started {
     pub(super) monitor: Monitor,
     pub(super) lines: Lines,
-    /// What runs its instructions, and why.
+    /// The accelerator, and the reason for it.
     pub(super) accelerator: String,
     pub(super) share: Share,
 }
@@ -49,7 +46,7 @@ impl Ready<'_> {
 
     fn start_qemu(&self, deadline: Instant) -> Result<Started, InsideError> {
         let Self { options, identity, kernel, files } = self;
-        let (chosen, why) = accelerator::choose(*identity, options.accelerator, kernel, files)?;
+        let (chosen, why) = vm::choose_accelerator(*identity, options.accelerator, kernel, files)?;
         let own_cpus = u32::try_from(identity.cpus.len()).unwrap_or(u32::MAX);
         let words = Machine {
             name: format!("tare-{}-inside", identity.run),
@@ -62,8 +59,8 @@ impl Ready<'_> {
             sandbox: false,
         }
         .arguments();
-        // Ctrl-C is for the command in the guest, not for what runs the guest.
-        let command = self.command(Command::new(PROGRAM).args(words).own_group());
+        // Ctrl-C must reach the command in the guest, not the monitor.
+        let command = self.command(Command::new(vm::QEMU).args(words).own_group());
         let path = files.stderr();
         let stderr = File::create(&path).map_err(|source| InsideError::File { path, source })?;
         let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into());
@@ -85,8 +82,8 @@ impl Ready<'_> {
         let started = uml::Started::at_gate(command, &words, files)?;
         let (monitor, lines, _) = started.go(deadline)?;
         let accelerator = uml::ACCELERATOR.to_string();
-        let hand_back = machine::hand_back(files.folder());
-        Ok(Started { monitor, lines, accelerator, share: Share::Hostfs { hand_back } })
+        let export = machine::export(files.folder());
+        Ok(Started { monitor, lines, accelerator, share: Share::Hostfs { export } })
     }
 
     fn memory_bytes(&self) -> u64 {
@@ -98,7 +95,7 @@ impl Ready<'_> {
     }
 }
 
-/// Half of what the host has left, within limits.
+/// Returns half of the host's available memory, within limits.
 fn memory_bytes() -> u64 {
     let text = fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));

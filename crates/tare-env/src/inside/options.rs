@@ -1,52 +1,51 @@
-//! What the guest is made of, as typed: `vm:qemu,memory=2G,nvme=1G`, `vm:uml`.
+//! The options of `--inside`, such as `vm:qemu,memory=2G,nvme=1G` or `vm:uml`.
 
 use std::path::PathBuf;
 use std::str::FromStr;
 
 use tare_std::units::{UnitError, parse_bytes};
 
-use crate::runtime::vm::AcceleratorChoice;
-use crate::runtime::vm::monitor::MonitorKind;
+use crate::runtime::vm::{AcceleratorChoice, MonitorKind};
 
-/// Every option as (name, one line).
+/// The names of all options.
 const KNOWN: &str = "vcpus, memory, disk, raw, nvme, accelerator, kernel";
 
-/// Those of QEMU alone. A user-mode kernel runs on one CPU.
+/// The options that only QEMU has. A user-mode kernel runs on one CPU.
 const OF_QEMU: &[&str] = &["vcpus", "nvme", "accelerator"];
 
-/// Less does not boot with the program in memory twice.
+/// The smallest guest that boots with two copies of the program in memory.
 const MEMORY_BYTES_MIN: u64 = 512 << 20;
 
-/// Why a guest that was asked for makes no sense.
+/// Why the options of a guest are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionsError {
-    #[error("{word:?} is no guest to run inside of; write vm:qemu or vm:uml")]
+    #[error("{word:?} is not a kind of guest; write vm:qemu or vm:uml")]
     Guest { word: String },
     #[error("{word:?} is not NAME=VALUE")]
     Pair { word: String },
-    #[error("there is no option {name:?}; known are {KNOWN}")]
+    #[error("there is no option {name:?}; known options: {KNOWN}")]
     Unknown { name: String },
     #[error("user-mode Linux has no {name}; leave it out, or write vm:qemu")]
     OfQemu { name: String },
-    #[error("{name}={value} is no size")]
+    #[error("{name}={value} is not a size")]
     Size { name: String, value: String, source: UnitError },
     #[error("{name}={value} is not {wanted}")]
     Value { name: String, value: String, wanted: &'static str },
 }
 
-/// The guest with its defaults.
+/// The options of a guest, with their defaults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
     pub(crate) monitor: MonitorKind,
-    /// `None`: as many as this process may run on.
+    /// `None` means as many as this process may use.
     pub vcpus: Option<u32>,
-    /// `None`: half of what is available, at most 4 GiB.
+    /// `None` means half of the available memory, at most 4 GiB.
     pub memory_bytes: Option<u64>,
-    /// The disk for state and scratch files, with ext4; sparse on the host.
+    /// The size of the disk for state and scratch files.
     pub disk_bytes: u64,
-    /// A disk without anything on it, that may be written over (virtio-blk).
+    /// The size of an empty virtio disk that a study may overwrite.
     pub raw_bytes: Option<u64>,
-    /// The same as an emulated NVMe disk.
+    /// The size of an empty emulated NVMe disk that a study may overwrite.
     pub nvme_bytes: Option<u64>,
     pub(crate) accelerator: AcceleratorChoice,
     pub kernel: Option<PathBuf>,
@@ -125,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_are_what_was_typed() {
+    fn options_are_parsed() {
         assert_eq!("vm:qemu".parse(), Ok(Options::default()));
         let typed: Options = "vm:qemu,vcpus=3,memory=1G,raw=64M,accelerator=tcg".parse().unwrap();
         assert_eq!((typed.vcpus, typed.memory_bytes), (Some(3), Some(1 << 30)));
@@ -136,15 +135,15 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_the_word() {
+    fn errors_name_the_invalid_word() {
         for (text, part) in [
             ("vm:vmware", "write vm:qemu"),
             ("vm:uml,nvme=64M", "has no nvme"),
             ("vm:uml,vcpus=2", "has no vcpus"),
             ("vm:qemu,fast", "NAME=VALUE"),
-            ("vm:qemu,colour=red", "known are vcpus"),
+            ("vm:qemu,colour=red", "known options: vcpus"),
             ("vm:qemu,memory=1M", "at least 512M"),
-            ("vm:qemu,memory=much", "no size"),
+            ("vm:qemu,memory=much", "not a size"),
             ("vm:qemu,vcpus=0", "1 to 1024"),
         ] {
             let error = text.parse::<Options>().unwrap_err().to_string();

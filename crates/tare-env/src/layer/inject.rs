@@ -4,21 +4,18 @@
 //! Each kind has one true figure. Several are joined by `+`: `busy=20us+quota=97%`. They are for
 //! `runtime = "process"`: elsewhere the cost of other layers would add to the truth.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddrV4;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use tare_host::RUN_VARIABLE;
-use tare_host::cgroup::{self, Cgroup};
 use tare_host::exec::{Command, ExecError};
-use tare_lab::environment::{CpuPlan, Launch, LayerState};
-use tare_lab::layer::{Inject, Layer};
+use tare_lab::environment::Launch;
+use tare_lab::layer::Inject;
 
-use super::network::client::{NetworkError, free_port};
+use super::network::{NetworkError, free_port};
 use crate::run_context::RunContext;
-use crate::system::{self, System};
 
 /// Why a cost cannot be injected.
 #[derive(Debug, thiserror::Error)]
@@ -34,7 +31,7 @@ pub enum InjectError {
 }
 
 /// Returns the arguments of `tare db` that inject.
-fn arguments(inject: Inject) -> Vec<String> {
+pub(crate) fn arguments(inject: Inject) -> Vec<String> {
     let busy = inject.busy.map(|time| ("--inject-busy-ns", time.as_nanos().to_string()));
     let filter = inject.filter.map(|length| ("--inject-filter", length.to_string()));
     let words = [busy, filter].into_iter().flatten();
@@ -56,57 +53,8 @@ pub(crate) fn launch(inject: Inject, launch: &Launch) -> Result<Launch, InjectEr
     Ok(launch)
 }
 
-/// Reads back the injected costs while the system runs. Returns `None` if there are none: other
-/// layers read back an ordinary filter or quota.
-pub(crate) fn read_back(inject: Inject, system: &System, plan: &CpuPlan) -> Option<LayerState> {
-    if inject.is_nothing() {
-        return None;
-    }
-    let mut found = Vec::new();
-    let mut in_force = true;
-    let wants = arguments(inject);
-    if !wants.is_empty() {
-        let line = command_line(system.pid);
-        in_force &= wants.chunks(2).all(|want| line.windows(2).any(|words| words == want));
-        found.push(shown(&line));
-    }
-    if inject.filter.is_some() {
-        let mode = system.read_seccomp();
-        in_force &= mode == Some(2);
-        found.push(mode.map_or("Seccomp unreadable".into(), |mode| format!("Seccomp: {mode}")));
-    }
-    if let Some(cpus) = inject.quota_cpus(plan) {
-        let quota = system.group.as_ref().map(Cgroup::quota);
-        let want = format!("{} {}", cgroup::quota_us(cpus), cgroup::QUOTA_PERIOD_US);
-        in_force &= matches!(&quota, Some(Ok(quota)) if *quota == want);
-        found.push(match quota {
-            Some(Ok(quota)) => format!("quota: {quota} µs"),
-            Some(Err(error)) => error.to_string(),
-            None => "no cgroup of its own".into(),
-        });
-    }
-    if let Some(delay) = inject.delay {
-        let line = system.proxy.map(command_line).unwrap_or_default();
-        in_force &= line.windows(2).any(|words| words == relay_delay(delay));
-        found.push(format!("relay: {}", shown(&line)));
-    }
-    Some(system::state(Layer::Inject.name(), inject, found.join("; "), in_force))
-}
-
-/// Returns the arguments of a process, or nothing if it has ended.
-fn command_line(pid: u32) -> Vec<String> {
-    let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-    words.map(|word| String::from_utf8_lossy(word).into_owned()).collect()
-}
-
-/// Returns the part of a command line that injects.
-fn shown(line: &[String]) -> String {
-    let from = line.iter().position(|word| word.starts_with("--inject") || word == "--delay");
-    from.map_or_else(|| "no such argument".to_string(), |from| line[from..].join(" "))
-}
-
-fn relay_delay(delay: Duration) -> [String; 2] {
+/// The arguments of `tare proxy` for the delay.
+pub(crate) fn relay_delay(delay: Duration) -> [String; 2] {
     ["--delay".to_string(), format!("{}ns", delay.as_nanos())]
 }
 

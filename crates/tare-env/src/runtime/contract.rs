@@ -1,4 +1,5 @@
-//! What every runtime is: the entry that it gives to the list, its errors, and how it ends.
+//! The contract of runtimes: their entries in the list, their errors, and the undoing of their
+//! journal entries.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,31 +14,31 @@ use crate::layer::Layers;
 use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 
-/// How long a killed process may take to end. It is at most waiting for its disk.
+/// How long a killed process may take to end. At worst it waits for its disk.
 pub(crate) const KILL_LIMIT: Duration = Duration::from_secs(10);
 
 /// A kind of runtime. In a study it is written `name` or `name:argument`.
 #[derive(Clone, Copy)]
 pub struct Runtime {
     pub name: &'static str,
-    /// One line: what it is.
+    /// One line for `tare list`.
     pub help: &'static str,
-    /// What stands after the colon, if anything may or must.
+    /// What follows the colon.
     pub argument: Argument,
-    /// Values of layers and other options that it understands, as (name, one line).
+    /// Layer values and other options that it supports or restricts, as (name, one line).
     pub options: &'static [(&'static str, &'static str)],
-    /// Whether this host can run it (with this argument); otherwise what is missing.
+    /// Checks that this host can run it with this argument, and reports what is missing.
     pub needs: fn(Option<&str>) -> Result<(), Unavailable>,
-    /// How it cleans up.
+    /// What it removes at the end.
     pub cleanup: &'static str,
-    /// How it is read back that it is in force.
+    /// How Tare verifies that it is in force.
     pub read_back: &'static str,
-    /// Names that work on this host, as a study writes them.
+    /// Returns the names that work on this host, as studies write them.
     pub found: fn() -> Vec<String>,
     pub(super) make: Make,
 }
 
-/// Makes an environment. The layers are those of the specification, parsed and checked.
+/// Creates an environment. The layers are those of the specification, parsed and checked.
 pub type Make = fn(
     &Arc<RunContext>,
     EnvironmentSpec,
@@ -49,15 +50,16 @@ pub type Make = fn(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Argument {
     None,
-    /// May be given; the text says what it is.
+    /// Holds the description of the argument.
     Optional(&'static str),
+    /// Holds the description of the argument.
     Required(&'static str),
 }
 
-/// Why a runtime's name in a study means nothing.
+/// Why a runtime's name in a study is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RuntimeError {
-    #[error("unknown runtime {name:?}; known are {known}")]
+    #[error("unknown runtime {name:?}; known runtimes: {known}")]
     Unknown { name: String, known: String },
     #[error("runtime {name:?} needs an argument: write {name}:{what}")]
     NoArgument { name: String, what: &'static str },
@@ -65,15 +67,15 @@ pub enum RuntimeError {
     Argument { name: String, argument: String },
 }
 
-/// Why an environment is not gone without trace. What is left stays in the journal.
+/// An environment could not be removed completely. What is left stays in the journal.
 #[derive(Debug, thiserror::Error)]
-#[error("environment {environment:?} left something behind, try tare clean: {errors}")]
+#[error("environment {environment:?} was not removed completely, run tare clean: {errors}")]
 pub struct LeftBehind {
     environment: String,
     errors: String,
 }
 
-/// Undoes an environment's journal entries, in `stop`. Idempotent.
+/// Undoes an environment's journal entries, as part of `stop`. Idempotent.
 pub(crate) fn undo(
     context: &RunContext,
     environment: &str,

@@ -1,14 +1,14 @@
-//! Kata Containers: a container in a virtual machine of its own, as a runtime of a container engine
+//! Kata Containers: a container in its own virtual machine, as a runtime of a container engine
 //! (`docker:kata`, `docker:io.containerd.kata.v2`) or, before Kata 2, as an OCI runtime
 //! (`oci:kata-runtime`).
 //!
-//! What a guest of Kata's is given stands in its configuration, which belongs to the host's
-//! administrator; Tare reads it, and puts what a cost depends on into the record. Where it is
-//! looked for and what its keys mean is Kata's own (src/runtime/README.md and
-//! src/runtime/config/configuration-qemu.toml.in of kata-containers/kata-containers).
+//! The host's administrator configures Kata's guests. Tare reads the configuration and records the
+//! settings that a cost depends on. Its paths and keys are documented by Kata
+//! (src/runtime/README.md and src/runtime/config/configuration-qemu.toml.in of
+//! kata-containers/kata-containers).
 //!
-//! Limits: it has been tried on no host yet, for want of one with KVM and Kata. Options that a
-//! container's annotations or the engine's runtime change are not seen.
+//! Limits: not yet tried on a host with KVM and Kata. Options that a container's annotations or the
+//! engine's runtime change are not read.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -22,21 +22,21 @@ use super::vm;
 use crate::system::state;
 use crate::unavailable::Unavailable;
 
-/// The shim that engines start, and the tool beside it.
+/// The shim that engines start, and Kata's command-line tool.
 const SHIM: &str = "containerd-shim-kata-v2";
 const TOOL: &str = "kata-runtime";
 
-/// Where Kata's own packages put their programs.
+/// Where Kata's own packages install their programs.
 const PROGRAMS: &str = "/opt/kata/bin";
 
-/// Where the configuration lies; the first that is there counts.
+/// The directories of the configuration; the first existing one counts.
 const CONFIGURATIONS: &[&str] = &[
     "/etc/kata-containers",
     "/opt/kata/share/defaults/kata-containers",
     "/usr/share/defaults/kata-containers",
 ];
 
-/// Settings of a hypervisor that a cost depends on.
+/// The settings of a hypervisor that a cost depends on.
 const SETTINGS: &[&str] = &[
     "default_vcpus",
     "default_maxvcpus",
@@ -57,40 +57,40 @@ const SETTINGS: &[&str] = &[
 const REMEDY: &str = "install Kata Containers (katacontainers.io) and name it as a runtime of the engine; it \
                       needs /dev/kvm";
 
-/// Whether a runtime's name or path is that of Kata.
+/// Returns whether a runtime's name or path is Kata's.
 pub(crate) fn is_kata(name: &str) -> bool {
     let name = name.rsplit('/').next().unwrap_or(name);
     name.split(['.', '-', '_']).any(|part| part == "kata")
 }
 
-/// Whether this host has what Kata needs.
+/// Checks that this host has what Kata needs.
 pub(super) fn needs(what: String) -> Result<(), Unavailable> {
     let missing = |why: String| Unavailable { what: what.clone(), why, remedy: REMEDY.into() };
     if find(SHIM).is_none() && find(TOOL).is_none() {
         return Err(missing(format!("there is neither {SHIM} nor {TOOL}")));
     }
-    match vm::accelerator::obstacle() {
+    match vm::kvm_obstacle() {
         Some(obstacle) => Err(missing(obstacle)),
         None => Ok(()),
     }
 }
 
-/// Whether `kata-runtime` runs containers itself, as an OCI runtime: it did until version 2.
+/// Checks that `kata-runtime` is an OCI runtime, which it was before version 2.
 pub(super) fn needs_oci(program: &str) -> Result<(), Unavailable> {
-    let said = facts::version(program, "--version").unwrap_or_default();
-    if major(&said).is_none_or(|major| major < 2) {
+    let reported = facts::version(program, "--version").unwrap_or_default();
+    if major(&reported).is_none_or(|major| major < 2) {
         return Ok(());
     }
     Err(Unavailable {
         what: format!("oci:{program}"),
-        why: format!("{said}: since version 2 Kata is a shim of containerd and no OCI runtime"),
+        why: format!("{reported}: since version 2 Kata is a shim of containerd and no OCI runtime"),
         remedy: "write runtime = \"docker:io.containerd.kata.v2\"".into(),
     })
 }
 
-/// The first number of `kata-runtime  : 3.2.0`.
-fn major(said: &str) -> Option<u32> {
-    let number = said.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty());
+/// Returns the first number of a version such as `kata-runtime  : 3.2.0`.
+fn major(reported: &str) -> Option<u32> {
+    let number = reported.split(|c: char| !c.is_ascii_digit()).find(|part| !part.is_empty());
     number.and_then(|number| number.parse().ok())
 }
 
@@ -98,7 +98,7 @@ fn find(program: &str) -> Option<PathBuf> {
     exec::find(program).or_else(|| exec::find(&format!("{PROGRAMS}/{program}")))
 }
 
-/// The hypervisor that a runtime's name asks for: `clh` of `kata-clh` and
+/// Returns the hypervisor in a runtime's name: `clh` for `kata-clh` and
 /// `io.containerd.kata-clh.v2`.
 fn asked_hypervisor(name: &str) -> Option<&str> {
     let rest = name.split_once("kata-")?.1;
@@ -106,7 +106,7 @@ fn asked_hypervisor(name: &str) -> Option<&str> {
     (!word.is_empty() && !matches!(word, "runtime" | "v2")).then_some(word)
 }
 
-/// The configuration that counts for a runtime of this name, with its text.
+/// Returns the path and the text of the configuration for a runtime of this name.
 fn configuration(folders: &[PathBuf], name: &str) -> Option<(PathBuf, String)> {
     let named = asked_hypervisor(name).map(|word| format!("configuration-{word}.toml"));
     let names = named.into_iter().chain(["configuration.toml".into()]);
@@ -118,8 +118,8 @@ fn folders() -> Vec<PathBuf> {
     CONFIGURATIONS.iter().map(PathBuf::from).collect()
 }
 
-/// What a configuration says of its guests: (`hypervisor`, `qemu`), (`default_vcpus`, `1`) ... What
-/// it leaves out has Kata's default.
+/// Returns the settings of a configuration: (`hypervisor`, `qemu`), (`default_vcpus`, `1`) ... An
+/// absent setting has Kata's default.
 fn settings(text: &str) -> Result<Vec<(String, String)>, String> {
     let all: Table = text.parse().map_err(|error: toml::de::Error| error.message().to_string())?;
     let hypervisors = all.get("hypervisor").and_then(Value::as_table);
@@ -138,7 +138,7 @@ fn settings(text: &str) -> Result<Vec<(String, String)>, String> {
     Ok(found)
 }
 
-/// What Kata's configuration gives the guest of an environment, one state for each setting.
+/// Returns one state for each setting in Kata's configuration of an environment's guest.
 pub(crate) fn states(name: &str) -> Vec<LayerState> {
     states_in(&folders(), name)
 }
@@ -147,7 +147,7 @@ fn states_in(folders: &[PathBuf], name: &str) -> Vec<LayerState> {
     const WANTED: &str = "as configured";
     let whole = |found: String, ok| vec![state("kata.configuration", WANTED, found, ok)];
     let Some((path, text)) = configuration(folders, name) else {
-        return whole("there is none where Kata looks for it".into(), false);
+        return whole("none in Kata's directories".into(), false);
     };
     match settings(&text) {
         Err(why) => whole(format!("{}: {why}", path.display()), false),
@@ -161,7 +161,7 @@ fn states_in(folders: &[PathBuf], name: &str) -> Vec<LayerState> {
     }
 }
 
-/// What `tare doctor` says of it.
+/// Returns the check of `tare doctor`.
 pub fn check() -> Check {
     let what = "Kata Containers";
     let check = |verdict, detail: String, remedy: &str| Check {
@@ -173,7 +173,7 @@ pub fn check() -> Check {
     let Some(program) = find(SHIM).or_else(|| find(TOOL)) else {
         return check(Verdict::Missing, "not installed".into(), REMEDY);
     };
-    judge(&program, &folders(), vm::accelerator::obstacle(), check)
+    judge(&program, &folders(), vm::kvm_obstacle(), check)
 }
 
 fn judge(
@@ -184,14 +184,14 @@ fn judge(
 ) -> Check {
     let program = program.display();
     let Some((path, text)) = configuration(folders, "kata") else {
-        let detail = format!("{program}, but no configuration.toml where it looks for it");
+        let detail = format!("{program}, but no configuration.toml in its directories");
         return check(Verdict::Limited, detail, "copy one to /etc/kata-containers");
     };
     let path = path.display();
     match (settings(&text), obstacle) {
         (Err(why), _) => {
             let detail = format!("{program}; {path} cannot be read: {why}");
-            check(Verdict::Limited, detail, "correct it, or copy Kata's own over it")
+            check(Verdict::Limited, detail, "correct it, or replace it by Kata's own")
         }
         (Ok(_), Some(obstacle)) => {
             let detail = format!("{program}; {obstacle}");
@@ -212,7 +212,7 @@ mod tests {
     const FIXTURE: &str = include_str!("../../../../fixtures/kata/configuration-qemu.toml");
 
     #[test]
-    fn kata_is_known_by_its_name() {
+    fn kata_is_recognised_by_its_name() {
         for (name, hypervisor) in [
             ("kata", None),
             ("kata-runtime", None),
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_cost_depends_on_is_read() {
+    fn settings_are_read() {
         let found = settings(FIXTURE).unwrap();
         let value = |key: &str| {
             let pair = found.iter().find(|(name, _)| name == key);
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_configuration_counts_and_that_of_the_hypervisor_before_it() {
+    fn configuration_of_the_hypervisor_precedes_the_first_general_one() {
         let root = tempfile::tempdir().unwrap();
         let folders = ["etc", "usr"].map(|name| root.path().join(name));
         for folder in &folders {
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_said() {
+    fn missing_parts_are_reported() {
         let root = tempfile::tempdir().unwrap();
         let folders = [root.path().to_path_buf()];
         let judged = |obstacle: Option<&str>| {

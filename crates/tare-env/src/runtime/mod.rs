@@ -1,4 +1,4 @@
-//! Runtimes: what starts a system in its layers. One file each; `ALL` drives `tare list`, the words
+//! Runtimes, which start a system in its layers. One file each; `ALL` drives `tare list`, the words
 //! that a study may use, and the documentation.
 
 use std::path::Path;
@@ -13,21 +13,24 @@ use crate::run_context::RunContext;
 use crate::storage;
 use crate::unavailable::Unavailable;
 
+pub(crate) mod bundle;
 pub(crate) mod contract;
 pub mod docker;
 pub mod gvisor;
+mod host_environment;
 pub mod kata;
 pub mod oci;
 pub mod process;
 pub mod vm;
 
 pub use contract::{Argument, LeftBehind, Make, Runtime, RuntimeError};
+pub use host_environment::NotStarted;
 
 /// Every runtime.
 pub const ALL: &[Runtime] =
     &[process::RUNTIME, oci::RUNTIME, docker::RUNTIME, docker::PODMAN, vm::RUNTIME];
 
-/// The runtime that a study's word names, with its argument.
+/// Returns the runtime that a study names, with its argument.
 pub fn find(word: &str) -> Result<(&'static Runtime, Option<&str>), RuntimeError> {
     let (name, argument) = match word.split_once(':') {
         Some((name, argument)) => (name, Some(argument)),
@@ -51,7 +54,7 @@ pub fn find(word: &str) -> Result<(&'static Runtime, Option<&str>), RuntimeError
     }
 }
 
-/// Every runtime as a word of a study; `NAME:*` stands for any argument.
+/// Returns every runtime as studies write it; `NAME:*` means any argument.
 pub fn words() -> Vec<String> {
     let mut words = Vec::new();
     for runtime in ALL {
@@ -65,7 +68,7 @@ pub fn words() -> Vec<String> {
     words
 }
 
-/// Whether this host can run an environment as it is specified.
+/// Checks that this host can run an environment as it is specified.
 pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     let (runtime, argument) = find(spec.runtime.as_str())?;
     let layers = Layers::checked(spec)?;
@@ -76,11 +79,11 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     storage::check(spec)
 }
 
-/// Checks that an environment's guest boots on this host, where only a boot tells. `state` is the
-/// state directory, where the outcome is kept.
+/// Checks that an environment's guest boots on this host, if only a boot can show it. `state` is
+/// the state directory, which holds the journal of the trial boot.
 ///
 /// # Errors
-/// Why it does not boot, and what to do about it.
+/// Reports why the guest does not boot, and what to do about it.
 pub fn check_boot(spec: &EnvironmentSpec, state: &Path) -> Result<(), PartError> {
     match find(spec.runtime.as_str())? {
         (runtime, argument) if runtime.name == vm::RUNTIME.name => {
@@ -90,8 +93,8 @@ pub fn check_boot(spec: &EnvironmentSpec, state: &Path) -> Result<(), PartError>
     }
 }
 
-/// The names of a runtime that work on this host, as a study writes them, and why others do not
-/// that are installed.
+/// Returns the names of a runtime that work on this host, as studies write them, and why installed
+/// ones do not work.
 pub fn usable(runtime: &Runtime, state: &Path) -> (Vec<String>, Vec<Unavailable>) {
     let (mut names, mut not) = ((runtime.found)(), Vec::new());
     names.retain(|name| {
@@ -104,8 +107,8 @@ pub fn usable(runtime: &Runtime, state: &Path) -> (Vec<String>, Vec<Unavailable>
     (names, not)
 }
 
-/// The memory that a system can have in an environment at most, in bytes, where that is limited: by
-/// its cgroup, or by the size of its guest. `None` too where the options of the guest mean nothing.
+/// Returns the memory limit of a system in an environment, in bytes: that of its cgroup or of its
+/// guest. `None` if there is no limit, or if the options of the guest are invalid.
 pub fn memory_bytes(spec: &EnvironmentSpec) -> Option<u64> {
     let guest = find(spec.runtime.as_str())
         .ok()
@@ -126,7 +129,7 @@ pub(crate) fn make(
     (runtime.needs)(argument)?;
     storage::check(spec)?;
     storage::allow(spec, context)?;
-    // The work directory of a run lies in the state directory.
+    // The work directory of a run is in the state directory.
     check_boot(spec, context.work().parent().unwrap_or(Path::new("/")))?;
     (runtime.make)(context, spec.clone(), layers, argument)
 }

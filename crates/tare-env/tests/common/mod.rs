@@ -147,7 +147,7 @@ pub(crate) fn all_inside(guest: &str, limit: Duration, but: &[&str]) {
 }
 
 /// The file in which a test binary inside a guest reports its skips. It reaches the host.
-const SKIPS: &str = "/run/tare/hand-back/skips";
+const SKIPS: &str = "/run/tare/export/skips";
 
 /// Returns a command that runs a test binary inside a guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
@@ -158,5 +158,5 @@ pub(crate) fn in_guest<S: AsRef<str>>(words: &[S]) -> Command {
 /// Reports the skips of a test binary that ran inside a guest.
 #[allow(dead_code, reason = "each suite uses a part of this")]
 pub(crate) fn take_over_skips(guest: &Guest) {
-    skip::take_over(&guest.hand_back().join("skips"));
+    skip::take_over(&guest.export().join("skips"));
 }

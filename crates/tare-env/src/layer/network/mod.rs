@@ -26,13 +26,11 @@ use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::netns;
 
-pub(crate) mod client;
-
+pub use crate::client::{Client, NetworkError, free_port};
+use crate::client::{ROUTERS_MAX, batch, without_ipv6};
+pub(crate) use crate::client::{free_pair, must_be_free};
 use crate::instance_slot::InstanceSlot;
 use crate::run_context::RunContext;
-pub use client::{Client, NetworkError, free_port};
-use client::{ROUTERS_MAX, batch, without_ipv6};
-pub(crate) use client::{free_pair, must_be_free};
 use tare_lab::layer::Network;
 
 /// The default port of a system in a container, and the published port: Cassandra's.

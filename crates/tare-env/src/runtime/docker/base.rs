@@ -1,5 +1,5 @@
-//! What a container's image is: the one with Tare's program alone, a root file system of ours that
-//! is imported, or one that the engine has.
+//! The source of a container's image: Tare's program alone, an imported root file system, or an
+//! image of the engine.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,13 +15,13 @@ use crate::rootfs::{Config, Root, RootError, Source};
 use crate::run_context::RunContext;
 use crate::system;
 
-/// What a container is made from.
+/// The source of a container's image.
 #[derive(Debug)]
 pub(super) enum Base {
-    /// Tare's program, and nothing else.
+    /// Tare's program alone.
     Program,
     Root(Root),
-    /// An image of the engine's, by its name.
+    /// An image of the engine.
     Named {
         name: String,
         id: String,
@@ -30,7 +30,7 @@ pub(super) enum Base {
 }
 
 impl Base {
-    /// As a study says. A root file system is unpacked if it is not there yet.
+    /// Returns the source that the study names. A root file system is unpacked unless it is cached.
     pub(super) fn of(
         spec: &EnvironmentSpec,
         context: &RunContext,
@@ -46,7 +46,7 @@ impl Base {
         })
     }
 
-    /// The name of the image in a run.
+    /// Returns the name of the image in a run.
     pub(super) fn image(&self, context: &RunContext) -> String {
         match self {
             Self::Program => context.prefix(),
@@ -55,12 +55,12 @@ impl Base {
         }
     }
 
-    /// Whether the image is made for the run, and goes with it.
+    /// Returns whether the run imports the image and removes it at its end.
     pub(super) fn is_ours(&self) -> bool {
         !matches!(self, Self::Named { .. })
     }
 
-    /// What it says of its program.
+    /// Returns the image's configuration of its program.
     pub(super) fn config(&self) -> Option<&Config> {
         match self {
             Self::Program => None,
@@ -69,21 +69,21 @@ impl Base {
         }
     }
 
-    /// The program that a launch needs. Nobody can look into an image of the engine's: there the
-    /// program is found by its name when it is started.
+    /// Returns the program that a launch needs. Tare cannot read an image of the engine, so there
+    /// the program is found by its name when it starts.
     pub(super) fn program(&self, launch: &Launch) -> Result<Program, PartError> {
         match (self, &launch.program) {
             (Self::Program, _) => system::program(launch),
             (Self::Root(root), _) => system::program_in(launch, Some(root)),
             (Self::Named { .. }, None) => Ok(Program::default()),
-            (Self::Named { .. }, Some(asked)) => {
-                let name = Path::new(&asked.name).file_name().unwrap_or_default();
-                Ok(Program { path: name.into(), files: asked.named.clone() })
+            (Self::Named { .. }, Some(requested)) => {
+                let name = Path::new(&requested.name).file_name().unwrap_or_default();
+                Ok(Program { path: name.into(), files: requested.named.clone() })
             }
         }
     }
 
-    /// Makes the image.
+    /// Imports the image, unless it is the engine's.
     pub(super) fn import(&self, context: &RunContext, engine: &Engine) -> Result<(), PartError> {
         let name = self.image(context);
         match self {
@@ -101,7 +101,7 @@ impl Base {
         Ok(())
     }
 
-    /// What is read back: what it is made of.
+    /// Returns the description of the image for the read-back.
     pub(super) fn text(&self) -> Option<String> {
         match self {
             Self::Program => None,
@@ -111,7 +111,7 @@ impl Base {
     }
 }
 
-/// An archive of a root file system, with the directory of the data in it.
+/// Writes an archive of a root file system, with the directory of the data in it.
 fn write(root: &Root, archive: &PathBuf) -> io::Result<()> {
     let file = BufWriter::with_capacity(1 << 20, File::create(archive)?);
     let mut builder = tar::Builder::new(file);

@@ -1,9 +1,8 @@
-//! A container engine that speaks docker's API on a unix socket: the calls that Tare makes, each
-//! with a time limit, for callers that know nothing of asynchronous code. What the calls make is
-//! removed by the journal (`crate::undo`).
+//! The client of a container engine with docker's API on a unix socket: blocking calls, each with a
+//! time limit. The journal removes what the calls create (`crate::undo`).
 //!
-//! Limits: only engines on this host. What is read back (namespaces, CPUs, filters) is read from
-//! this host's /proc, and the client's network is wired to the engine's network namespace.
+//! Limits: only engines on this host, because namespaces, CPUs and filters are read from its /proc,
+//! and the client's network is linked to the engine's network namespace.
 
 use std::fs::{self, File};
 use std::future::Future;
@@ -28,15 +27,15 @@ use super::image;
 use crate::rootfs::Config;
 use crate::unavailable::Unavailable;
 
-/// How long an engine may take to answer at all.
+/// How long an engine may take to answer the first request.
 const PING_LIMIT: Duration = Duration::from_secs(5);
-/// How long any other call may take: runtimes of sandboxes take seconds to start one.
+/// How long any other call may take: a sandbox takes seconds to start.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
 
-/// An archive is handed over in pieces of this size.
+/// The size of the chunks in which an archive is sent.
 const CHUNK_BYTES: u64 = 1 << 20;
 
-/// Which engine.
+/// The supported engines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Docker,
@@ -51,7 +50,7 @@ impl Kind {
         }
     }
 
-    /// The variable that says where the engine is, and where it is otherwise.
+    /// Returns the environment variable for the engine's socket, and the default socket.
     fn place(self) -> (&'static str, &'static str) {
         match self {
             Self::Docker => ("DOCKER_HOST", "/var/run/docker.sock"),
@@ -72,10 +71,10 @@ impl Kind {
         Unavailable { what: self.name().into(), why, remedy: self.remedy() }
     }
 
-    /// The engine's socket.
+    /// Returns the engine's socket.
     ///
     /// # Errors
-    /// When the variable names something else than a unix socket.
+    /// Fails if the variable names something other than a unix socket.
     fn socket(self) -> Result<PathBuf, Unavailable> {
         let (variable, usual) = self.place();
         match std::env::var(variable) {
@@ -84,27 +83,27 @@ impl Kind {
             Ok(value) => match value.strip_prefix("unix://") {
                 Some(path) => Ok(path.into()),
                 None => Err(self.unavailable(format!(
-                    "{variable} is {value:?}, and an engine has to be on this host"
+                    "{variable} is {value:?}, but an engine must be on this host"
                 ))),
             },
         }
     }
 }
 
-/// Why an engine did not do what it was asked.
+/// Why a call to an engine failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum EngineError {
     #[error("{engine} cannot {what}")]
     Call { engine: &'static str, what: String, source: bollard::errors::Error },
     #[error("{engine} did not {what} within {} s", .limit.as_secs())]
     TimedOut { engine: &'static str, what: String, limit: Duration },
-    #[error("{engine} has no image {name}; get it ({engine} pull {name})")]
+    #[error("{engine} has no image {name}; run {engine} pull {name}")]
     NoImage { engine: &'static str, name: String },
     #[error("cannot read {} for the image", .path.display())]
     Program { path: PathBuf, source: io::Error },
 }
 
-/// A connection to an engine.
+/// A client of an engine.
 #[derive(Debug)]
 pub(super) struct Engine {
     kind: Kind,
@@ -116,10 +115,10 @@ pub(super) struct Engine {
 }
 
 impl Engine {
-    /// Connects, and finds out which version of the API the engine speaks.
+    /// Connects and negotiates the version of the API.
     ///
     /// # Errors
-    /// When it does not answer: how to get it.
+    /// Fails if the engine does not answer, and reports how to get it.
     pub(super) fn connect(kind: Kind) -> Result<Self, Unavailable> {
         let socket = kind.socket()?;
         let shown = socket.display().to_string();
@@ -127,7 +126,7 @@ impl Engine {
             kind.unavailable(match error.kind() {
                 io::ErrorKind::NotFound => format!("there is no socket {shown}"),
                 io::ErrorKind::PermissionDenied => format!("the socket {shown} needs root"),
-                _ => format!("nobody answers at {shown} ({error})"),
+                _ => format!("no process answers at {shown} ({error})"),
             })
         })?;
         let no_answer = |why: String| kind.unavailable(format!("{shown} does not answer: {why}"));
@@ -147,12 +146,12 @@ impl Engine {
         let client = match runtime.block_on(negotiate) {
             Ok(Ok(client)) => client,
             Ok(Err(error)) => return Err(no_answer(error.to_string())),
-            Err(_) => return Err(no_answer(format!("{} s have passed", PING_LIMIT.as_secs()))),
+            Err(_) => return Err(no_answer(format!("timed out after {} s", PING_LIMIT.as_secs()))),
         };
         let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
         let engine = Self { kind, socket, pid, client, runtime };
         if !engine.namespace().exists() {
-            let why = "the engine's process is not to be seen in /proc".to_string();
+            let why = "the engine's process is not visible in /proc".to_string();
             return Err(kind.unavailable(why));
         }
         Ok(engine)
@@ -166,44 +165,44 @@ impl Engine {
         &self.socket
     }
 
-    /// The engine's process.
+    /// Returns the engine's process.
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// The network namespace that the engine works in: `network = "host"` means this one.
+    /// Returns the engine's network namespace, which `network = "host"` means.
     pub(super) fn namespace(&self) -> PathBuf {
         format!("/proc/{}/ns/net", self.pid).into()
     }
 
-    /// The names of the runtimes that the engine knows, and which of them is the default.
+    /// Returns the names of the engine's runtimes, and the default one.
     pub(super) fn runtimes(&self) -> Result<(Vec<String>, Option<String>), EngineError> {
-        let info = self.call("say what it can", self.client.info())?;
+        let info = self.call("list its runtimes", self.client.info())?;
         let mut names: Vec<String> = info.runtimes.unwrap_or_default().into_keys().collect();
         names.sort();
         Ok((names, info.default_runtime))
     }
 
-    /// Name and version, such as `docker 20.10.24`.
+    /// Returns name and version, such as `docker 20.10.24`.
     pub(super) fn version(&self) -> Result<String, EngineError> {
-        let version = self.call("say its version", self.client.version())?;
+        let version = self.call("report its version", self.client.version())?;
         Ok(format!("{} {}", self.kind.name(), version.version.unwrap_or_default()))
     }
 
-    /// The storage driver of the containers' root file systems, such as `overlay2`.
+    /// Returns the storage driver of the containers' root file systems, such as `overlay2`.
     pub(super) fn driver(&self) -> Result<String, EngineError> {
-        let info = self.call("say what it can", self.client.info())?;
+        let info = self.call("report its storage driver", self.client.info())?;
         Ok(info.driver.unwrap_or_default())
     }
 
-    /// Makes a named volume and says where the host finds it.
+    /// Creates a named volume and returns its path on the host.
     pub(super) fn create_volume(&self, name: &str) -> Result<PathBuf, EngineError> {
         let request = VolumeCreateRequest { name: Some(name.into()), ..Default::default() };
         let made = self.client.create_volume(request);
-        Ok(self.call(&format!("make the volume {name}"), made)?.mountpoint.into())
+        Ok(self.call(&format!("create the volume {name}"), made)?.mountpoint.into())
     }
 
-    /// Makes an image that holds the program, and nothing else but mount points.
+    /// Imports an image that holds only the program and mount points.
     pub(super) fn import(&self, name: &str, program: &Path) -> Result<(), EngineError> {
         let chunks = image::tar(program)
             .map_err(|source| EngineError::Program { path: program.into(), source })?;
@@ -214,7 +213,7 @@ impl Engine {
         self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
     }
 
-    /// Makes an image of a tar archive.
+    /// Imports a tar archive as an image.
     pub(super) fn import_archive(&self, name: &str, archive: &Path) -> Result<(), EngineError> {
         let fail = |source| EngineError::Program { path: archive.into(), source };
         let mut file = File::open(archive).map_err(fail)?;
@@ -233,7 +232,7 @@ impl Engine {
         self.call(&format!("import the image {name}"), import.try_for_each(|_| async { Ok(()) }))
     }
 
-    /// The id of an image that the engine has, and what it says of its program.
+    /// Returns the id and the configuration of an image of the engine.
     pub(super) fn image(&self, name: &str) -> Result<(String, Config), EngineError> {
         let inspect = self.client.inspect_image(name);
         let found = self.call(&format!("find the image {name}"), inspect).map_err(|error| {
@@ -274,7 +273,7 @@ impl Engine {
         self.call(&format!("inspect the container {name}"), inspect)
     }
 
-    /// Stops a container until `unpause`, in the way of its runtime.
+    /// Lets the container's runtime pause it until `unpause`.
     pub(super) fn pause(&self, name: &str) -> Result<(), EngineError> {
         self.call(&format!("pause the container {name}"), self.client.pause_container(name))
     }
@@ -283,7 +282,7 @@ impl Engine {
         self.call(&format!("resume the container {name}"), self.client.unpause_container(name))
     }
 
-    /// Executes a command in a container and returns what it printed on its standard output.
+    /// Executes a command in a container and returns its standard output.
     pub(super) fn exec(&self, name: &str, words: &[&str]) -> Result<String, EngineError> {
         let config = ExecConfig {
             attach_stdout: Some(true),
@@ -303,7 +302,7 @@ impl Engine {
         self.call(&format!("execute {} in {name}", words.join(" ")), exec)
     }
 
-    /// The last lines that the container printed.
+    /// Returns the last lines that the container printed.
     pub(super) fn log_tail(&self, name: &str) -> Result<String, EngineError> {
         let options = LogsOptionsBuilder::new().stdout(true).stderr(true).tail("20").build();
         let logs = self.client.logs(name, Some(options));
@@ -327,7 +326,7 @@ impl Engine {
     }
 }
 
-/// The engine's userland proxy for a port that is published on one address, if it runs one.
+/// Returns the engine's userland proxy for a port that is published on one address, if it runs one.
 pub(super) fn userland_proxy(namespace: &Path, port: u16) -> Option<u32> {
     let wanted = fs::read_link(namespace).ok()?;
     let port = port.to_string();

@@ -1,5 +1,5 @@
-//! The image: a tar archive (POSIX ustar) of the static program and the mount points, made while
-//! it is read, so that a large program is never in memory as a whole.
+//! The image: a tar archive (POSIX ustar) of the static program and the mount points, generated in
+//! chunks so that a large program never has to fit in memory.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,10 +10,10 @@ use crate::layer::rootfs::{DATA, PROGRAM};
 const BLOCK: usize = 512;
 const CHUNK: usize = 1 << 20;
 
-/// The archive, chunk by chunk.
+/// Returns the archive, chunk by chunk. An item is an error if the program cannot be read.
 ///
 /// # Errors
-/// When the program cannot be opened; later, an item when it cannot be read.
+/// Fails if the program cannot be opened.
 pub(super) fn tar(program: &Path) -> io::Result<impl Iterator<Item = io::Result<Vec<u8>>> + use<>> {
     let mut file = File::open(program)?;
     let bytes = file.metadata()?.len();
@@ -38,8 +38,8 @@ pub(super) fn tar(program: &Path) -> io::Result<impl Iterator<Item = io::Result<
     Ok(std::iter::once(Ok(head)).chain(body).chain(std::iter::once(Ok(tail))))
 }
 
-/// One header block: everything belongs to root, is readable and executable, and dates from 1970,
-/// so that the same program makes the same image.
+/// Returns a header block: owned by root, readable and executable, and dated 1970, so that the same
+/// program gives the same image.
 fn header(name: &str, kind: u8, bytes: u64) -> [u8; BLOCK] {
     let mut block = [0; BLOCK];
     let mut put = |at: usize, text: &str| {

@@ -1,5 +1,5 @@
-//! Reading back: what the engine says of a container, and what the host's /proc says of its
-//! process. A layer is in force when both say so.
+//! The read-back of a container: from the engine, and from the process in the host's /proc. A layer
+//! is in force if both agree.
 
 use std::path::Path;
 
@@ -17,28 +17,29 @@ use crate::runtime::kata;
 use crate::storage::{self, At, DataLocation, MountView};
 use crate::system::{self, System};
 
-/// What an engine says of a running container.
+/// A running container as the engine describes it.
 #[derive(Clone)]
 pub(super) struct InspectedContainer {
     /// Name and version.
     engine: String,
-    /// Whether it is the process that we look at.
+    /// Whether its process is the one that Tare reads.
     same_process: bool,
     runtime: String,
-    /// Whether that is the runtime that was asked for.
-    runtime_as_asked: bool,
+    /// Whether that is the requested runtime.
+    runtime_as_requested: bool,
     network_mode: String,
     cpuset: String,
     security_opt: Vec<String>,
     driver: String,
-    /// The image that the container was made from, by its id.
+    /// The id of the container's image.
     image: String,
-    /// The id of the image that it was to be made from.
-    image_asked: String,
+    /// The id of the requested image.
+    image_requested: String,
 }
 
 impl InspectedContainer {
-    /// The network layer: the engine's network mode, and the network namespace of the process.
+    /// Reads the network layer: the engine's network mode, and the network namespace of the
+    /// process.
     fn network_state(
         &self,
         wanted: Network,
@@ -64,24 +65,25 @@ impl InspectedContainer {
     }
 }
 
-/// The security layer: whether the engine names the profile of the request, and the process's
-/// filter. The host does not see the filter of a system that is `hidden` behind another kernel.
+/// Reads the security layer: whether the engine reports the profile of the request, and the
+/// process's filter. The host cannot read the filter of a system that is `hidden` behind another
+/// kernel.
 fn security_state(
     wanted: Security,
     seccomp: Option<u32>,
-    as_asked: bool,
+    as_requested: bool,
     hidden: bool,
 ) -> LayerState {
     let filtered = seccomp == Some(security::status_mode(wanted));
     let found = format!(
-        "Seccomp: {}; the engine {} the profile that it was given",
+        "Seccomp: {}; the engine {} the profile of the request",
         seccomp.map_or("unreadable".into(), |mode| mode.to_string()),
-        if as_asked { "names" } else { "does not name" }
+        if as_requested { "reports" } else { "does not report" }
     );
-    system::state("security", wanted, found, as_asked && (filtered || hidden))
+    system::state("security", wanted, found, as_requested && (filtered || hidden))
 }
 
-/// The rootfs layer: whether the root can be written, from the process's mount table.
+/// Reads the rootfs layer: whether the root is writable in the process's mount table.
 fn rootfs_state(system: &System, writable: bool) -> LayerState {
     let read_only = rootfs::root_is_read_only(&system.mount_table());
     let found = match read_only {
@@ -99,11 +101,11 @@ impl Container {
         let pid = self.running()?.system.pid;
         let inspected = match self.running()?.inspected.clone() {
             Some(inspected) => inspected,
-            None => self.ask_engine(pid)?,
+            None => self.query_engine(pid)?,
         };
         self.running()?.inspected = Some(inspected.clone());
         if let (true, None) = (self.is_hidden(), &self.running()?.inside) {
-            self.running()?.inside = Some(self.look_inside());
+            self.running()?.inside = Some(self.read_inside());
         }
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
         let plan = self.context.cpus().clone();
@@ -127,7 +129,7 @@ impl Container {
         let name = process::name(pid).unwrap_or_default();
         let engine = format!("{}, runtime {}", inspected.engine, inspected.runtime);
         let found = format!("{engine}, process {pid} ({name})");
-        let in_force = inspected.same_process && inspected.runtime_as_asked && !name.is_empty();
+        let in_force = inspected.same_process && inspected.runtime_as_requested && !name.is_empty();
         let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
         states.push(inspected.network_state(layers.network, system, engine_ns));
 
@@ -137,8 +139,8 @@ impl Container {
         states.push(cpu);
 
         let seccomp = system.read_seccomp();
-        let as_asked = inspected.security_opt == running.security_opt;
-        states.push(security_state(spec.security, seccomp, as_asked, hidden));
+        let as_requested = inspected.security_opt == running.security_opt;
+        states.push(security_state(spec.security, seccomp, as_requested, hidden));
         let path = system.group.as_ref().map(|group| format!("/{}", group.name()));
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
@@ -146,7 +148,8 @@ impl Container {
         states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", inspected.image);
-            let in_force = !inspected.image.is_empty() && inspected.image == inspected.image_asked;
+            let in_force =
+                !inspected.image.is_empty() && inspected.image == inspected.image_requested;
             states.push(system::state("rootfs.made_of", &spec.rootfs, found, in_force));
         }
         states.push(storage);
@@ -156,31 +159,32 @@ impl Container {
         }
         if let Some(options) = options {
             let on_host = layers.network == Network::Host;
-            let asked = |name: &str| {
-                spec.sandbox.iter().any(|(asked, _)| asked == name) || name == "network" && on_host
+            let requested = |name: &str| {
+                spec.sandbox.iter().any(|(requested, _)| requested == name)
+                    || name == "network" && on_host
             };
-            states.extend(gvisor::read_options(pid, options, asked));
+            states.extend(gvisor::read_options(pid, options, requested));
         }
         states.extend(kata.iter().flat_map(|name| kata::states(name)));
         Ok(states)
     }
 
-    /// Asks a sandbox or a guest what a process sees there.
-    fn look_inside(&self) -> Result<SandboxView, String> {
+    /// Reads what a process sees in a sandbox or a guest.
+    fn read_inside(&self) -> Result<SandboxView, String> {
         let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
-        let said = self.engine.exec(&self.name, &words);
-        let said = said.map_err(|error| tare_host::error_line(&error))?;
-        SandboxView::parse(&said).ok_or_else(|| format!("the program printed {said:?}"))
+        let output = self.engine.exec(&self.name, &words);
+        let output = output.map_err(|error| tare_host::error_line(&error))?;
+        SandboxView::parse(&output).ok_or_else(|| format!("the program printed {output:?}"))
     }
 
-    /// Asks the engine what it says of the running container.
-    fn ask_engine(&self, pid: u32) -> Result<InspectedContainer, PartError> {
+    /// Queries the engine for the running container.
+    fn query_engine(&self, pid: u32) -> Result<InspectedContainer, PartError> {
         let inspected = self.engine.inspect(&self.name)?;
         let host = inspected.host_config.unwrap_or_default();
         let runtime = host.runtime.unwrap_or_default();
-        let runtime_as_asked = match &self.runtime {
-            Some(asked) => runtime == *asked,
-            // Podman does not name its own here.
+        let runtime_as_requested = match &self.runtime {
+            Some(requested) => runtime == *requested,
+            // Podman does not report its default runtime here.
             None if self.engine.kind() == Kind::Podman => true,
             None => Some(&runtime) == self.engine.runtimes()?.1.as_ref(),
         };
@@ -188,13 +192,13 @@ impl Container {
             engine: self.engine.version()?,
             same_process: inspected.state.and_then(|state| state.pid) == Some(i64::from(pid)),
             runtime,
-            runtime_as_asked,
+            runtime_as_requested,
             network_mode: host.network_mode.unwrap_or_default(),
             cpuset: host.cpuset_cpus.unwrap_or_default(),
             security_opt: host.security_opt.unwrap_or_default(),
             driver: self.engine.driver()?,
             image: inspected.image.unwrap_or_default(),
-            image_asked: match &self.base {
+            image_requested: match &self.base {
                 Base::Program => String::new(),
                 Base::Root(_) => self.engine.image(&self.base.image(&self.context))?.0,
                 Base::Named { id, .. } => id.clone(),

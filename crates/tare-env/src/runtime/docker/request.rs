@@ -1,4 +1,4 @@
-//! What an engine is asked for: the layers of an environment as a create request.
+//! The create request: an environment's layers as options of an engine.
 
 use std::collections::HashMap;
 use std::net::SocketAddrV4;
@@ -14,14 +14,14 @@ use crate::layer::rootfs::{DATA, PROGRAM};
 use tare_lab::layer::Security;
 use tare_lab::layer::{Cpu, Network};
 
-/// Where the data lies.
+/// The place of the data.
 #[derive(Debug)]
 pub(super) enum Data<'a> {
     /// A directory of the host.
     Bind(PathBuf),
     /// A named volume.
     Volume(&'a str),
-    /// The container's root, which is writable then.
+    /// The container's root, which is then writable.
     Root,
 }
 
@@ -30,9 +30,9 @@ pub(super) enum Data<'a> {
 pub(super) struct Request<'a> {
     pub(super) kind: Kind,
     pub(super) image: &'a str,
-    /// Tare's program, where the image does not hold it.
+    /// Tare's program, unless the image holds it.
     pub(super) program: Option<&'a Path>,
-    /// Whether the root cannot be written.
+    /// Whether the root is read-only.
     pub(super) read_only: bool,
     /// The port that the system listens on behind a bridge.
     pub(super) port: u16,
@@ -40,13 +40,14 @@ pub(super) struct Request<'a> {
     pub(super) environment: &'a str,
     pub(super) runtime: Option<&'a str>,
     pub(super) layers: &'a Layers,
-    /// The CPUs that the container is confined to, if it has to be.
+    /// The CPUs to confine the container to, if the engine may use more.
     pub(super) cpuset: Option<String>,
-    /// Where the client dials: the port to publish, unless the network is the engine's own.
+    /// The address that the client dials: the port to publish, unless the network is the engine's
+    /// own.
     pub(super) published: SocketAddrV4,
     pub(super) data: &'a Data<'a>,
     pub(super) arguments: Vec<String>,
-    /// Files of the host to show at their own paths.
+    /// Files of the host to mount at the same paths.
     pub(super) files: &'a [PathBuf],
     /// The value of the option `seccomp=`.
     pub(super) seccomp: String,
@@ -88,9 +89,9 @@ impl Request<'_> {
             image: Some(self.image.to_owned()),
             entrypoint: Some(vec![PROGRAM.into()]),
             cmd: Some(self.arguments.clone()),
-            // Whom an image names is who its program runs as, not Tare's.
+            // The user of an image applies to its own program, not to Tare's.
             user: self.program.map(|_| "0:0".to_string()),
-            // The mark by which processes of a dead run are found.
+            // The mark by which `clean` finds the processes of a killed run.
             env: Some(vec![format!("{}={}", tare_host::RUN_VARIABLE, self.run)]),
             labels: Some(HashMap::from([
                 ("tare.run".into(), self.run.to_owned()),
@@ -115,19 +116,20 @@ impl Data<'_> {
     }
 }
 
-/// A file of the host at its own path, read-only.
+/// Mounts a file of the host at the same path, read-only.
 fn shown_file(path: &Path) -> Mount {
     shown_as(path, &path.to_string_lossy())
 }
 
-/// A file of the host at another path.
+/// Mounts a file of the host at another path, read-only.
 fn shown_as(path: &Path, inside: &str) -> Mount {
     let source = Some(path.to_string_lossy().into_owned());
     let target = Some(inside.to_string());
     Mount { typ: Some(MountType::BIND), source, target, read_only: Some(true), ..Mount::default() }
 }
 
-/// Podman raises limits to its own defaults, which fails where it may not (no CAP_SYS_RESOURCE).
+/// Returns limits for Podman. Its own defaults are higher, and raising limits fails without
+/// CAP_SYS_RESOURCE.
 fn podman_limits() -> Vec<ResourcesUlimits> {
     ["nofile", "nproc"]
         .map(|name| ResourcesUlimits {
@@ -138,15 +140,15 @@ fn podman_limits() -> Vec<ResourcesUlimits> {
         .to_vec()
 }
 
-/// A quota in the engine's unit: 10^-9 CPUs.
+/// Converts a quota to the engine's unit, 10^-9 CPUs.
 fn nano_cpus(cpus: f64) -> i64 {
     #[expect(clippy::cast_possible_truncation, reason = "at most 4096 CPUs")]
     let nano = (cpus * 1e9).round() as i64;
     nano
 }
 
-/// The request as text that can be compared line by line. The filter's thousands of lines are
-/// named instead.
+/// Returns the request as text that can be compared line by line, with the name of the filter in
+/// place of its thousands of lines.
 pub(super) fn shown(body: &ContainerCreateBody, security: Security) -> String {
     let mut body = body.clone();
     if let Some(host) = &mut body.host_config

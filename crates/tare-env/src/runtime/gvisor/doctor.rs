@@ -1,4 +1,4 @@
-//! What gVisor finds on this host: the program, its version, and which platforms work.
+//! The checks of `tare doctor` for gVisor: the program, its version, and its platforms.
 
 use std::fs::{self, File};
 use std::io;
@@ -9,10 +9,11 @@ use tare_host::error_line;
 use tare_host::journal::{Entry, Journal};
 
 use super::{Outcome, Platform, PlatformTrial, REMEDY, find, version};
+use crate::outcome_cache;
 
-/// Checks this host. `state` is the state directory, where the outcomes of tries are kept. A
-/// platform that was not tried since the host booted is tried now: that takes less than a second
-/// where it works, and ten where it hangs.
+/// Checks this host. `state` is the state directory, which holds the journal of trials. A platform
+/// without a cached outcome is tried now, which takes less than a second if it works and ten
+/// seconds if it hangs.
 pub fn checks(state: &Path) -> Vec<Check> {
     let Some(program) = find("runsc") else {
         return vec![check("oci:runsc", Verdict::Missing, "not on PATH", REMEDY)];
@@ -45,7 +46,8 @@ fn platforms(state: &Path, program: &Path) -> Result<Vec<Outcome>, String> {
         let entries = vec![Entry::processes(), Entry::directory(folder.clone())];
         journal.write(entries).map_err(|error| error_line(&error))?;
         fs::create_dir(&folder).map_err(|error| error.to_string())?;
-        let here = PlatformTrial { state, folder: &folder, run: journal.run() };
+        let cache = Path::new(outcome_cache::FOLDER);
+        let here = PlatformTrial { cache, folder: &folder, run: journal.run() };
         let one = |platform| match obstacle(platform) {
             Some(detail) => Ok(Outcome { platform, usable: false, detail }),
             None => here.outcome(program, platform),
@@ -60,7 +62,7 @@ fn platforms(state: &Path, program: &Path) -> Result<Vec<Outcome>, String> {
     }
 }
 
-/// Why a platform cannot even be tried.
+/// Returns why a platform cannot even be tried, or `None` if it can.
 fn obstacle(platform: Platform) -> Option<String> {
     if platform != Platform::Kvm {
         return None;

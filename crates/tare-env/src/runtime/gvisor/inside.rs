@@ -1,19 +1,19 @@
-//! What a process sees inside a sandbox, said by Tare's own program there (`tare facts`):
-//! the host cannot look into gVisor, whose process and mount tables are the sentry's.
+//! What a process sees inside a sandbox, as Tare's own program reports it there (`tare facts`). The
+//! host cannot read gVisor's process and mount tables, which belong to the sentry.
 
 use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-/// Word of the command that prints them.
+/// The command that prints the view.
 pub const COMMAND: &str = "facts";
 
-/// What is seen inside.
+/// What a process sees inside.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxView {
-    /// The kernel that answers, as it calls itself.
+    /// The text of /proc/version.
     pub kernel: String,
-    /// CPUs that this process may run on (sched_getaffinity(2)).
+    /// The CPUs that this process may run on (sched_getaffinity(2)).
     pub cpus: String,
     /// `Seccomp` of the first process, which is the system.
     pub seccomp: String,
@@ -21,13 +21,14 @@ pub struct SandboxView {
     pub memory_bytes: u64,
     /// Network devices.
     pub devices: Vec<String>,
-    /// The lines of /proc/mounts of the root and of the data.
+    /// The line of the root in /proc/mounts.
     pub root: String,
+    /// The line of the data in /proc/mounts.
     pub data: String,
 }
 
 impl SandboxView {
-    /// Reads them where this program runs. What cannot be read is empty.
+    /// Reads the view of this process. Fields that cannot be read are empty.
     pub fn read() -> Self {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let field = |text: &str, name: &str| {
@@ -56,12 +57,12 @@ impl SandboxView {
         }
     }
 
-    /// What the program printed, as it was said.
+    /// Parses the output of the program. Other lines are ignored.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         text.lines().find_map(|line| serde_json::from_str(line.trim()).ok())
     }
 
-    /// Whether the root can only be read; `None` when its mount is not seen.
+    /// Returns whether the root is read-only, or `None` if its mount is not listed.
     pub(crate) fn root_is_read_only(&self) -> Option<bool> {
         let options = self.root.split(' ').nth(3)?;
         Some(options.split(',').any(|option| option == "ro"))
@@ -73,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn view_is_parsed_from_the_output() {
         let here = SandboxView::read();
         assert!(!here.kernel.is_empty() && !here.cpus.is_empty() && !here.root.is_empty());
         let text = serde_json::to_string(&here).unwrap();

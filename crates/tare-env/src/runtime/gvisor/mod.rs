@@ -1,20 +1,20 @@
-//! gVisor: the system's calls are answered by a kernel of its own in user space, the sentry, in a
-//! sandbox that `runsc` makes as an OCI runtime (`oci:runsc`) or below an engine (`docker:runsc`).
+//! gVisor: a kernel in user space, the sentry, handles the system calls. `runsc` creates its
+//! sandbox as an OCI runtime (`oci:runsc`) or for an engine (`docker:runsc`).
 //!
-//! This module is what both ways share: the options, where `runsc` is, which platforms work, and
-//! reading back. What is in force is read twice: from the sandbox process (its command line names
-//! platform and network, /proc its CPUs, namespaces and filter), and by Tare's own program, which
-//! is executed once in the sandbox and says what a process sees there (`inside`).
+//! This module holds what both ways share: the options, the path of `runsc`, the platforms, and the
+//! read-back. Layers are read twice: from the sandbox process (its command line names platform and
+//! network, /proc its CPUs, namespaces and filter), and by Tare's own program, which runs once in
+//! the sandbox and reports what a process sees there (`inside`).
 //!
 //! Freezing: `runsc` pauses the sandbox; its processes are not frozen. The freezer, like any
-//! signal, wakes a thread that waits in a seccomp notification and takes the notification back
-//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c); on systrap the sentry then
-//! finds it gone ("failed waiting for seccomp notify"), gives its stub process up and kills the
-//! system. A paused sentry uses no CPU but for its own runtime's timers.
+//! signal, wakes a thread that waits in a seccomp notification and withdraws the notification
+//! (seccomp_do_user_notification in the kernel's kernel/seccomp.c). On systrap the sentry then
+//! fails ("failed waiting for seccomp notify"), drops its stub process and kills the system. A
+//! paused sentry uses no CPU except for the timers of its own runtime.
 //!
-//! Accounts: the sandbox's processes are the system, the sentry as the kernel of a virtual machine
-//! is; the gofer, which opens files for it, is the layer's part `gofer`. Sentry and application
-//! cannot be told apart in the account of a polling system: its idle turns are calls too.
+//! Accounts: the sandbox's processes count as the system, including the sentry, like the kernel of
+//! a virtual machine. The gofer, which opens files for it, counts as the layer's part `gofer`. The
+//! account of a polling system does not separate sentry and application: idle polls are calls too.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
@@ -37,24 +37,24 @@ pub use options::{OPTIONS, OptionError};
 pub(crate) use platform::PlatformTrial;
 pub use platform::{Outcome, Platform};
 
-/// Where `scripts/` puts it: a directory for each version.
+/// Where `scripts/` installs it, in a directory for each version.
 const CACHE: &str = "/var/cache/tare/runsc";
 
-/// How to get it.
+/// How to install it.
 pub(crate) const REMEDY: &str = "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/runsc@latest, \
                                  then put it on PATH; or see gvisor.dev/docs/user_guide/install";
 
-/// The name by which the sandbox's file server shows up in an account.
+/// The name of the sandbox's file server in the accounts.
 pub(crate) const GOFER: &str = "gofer";
 
-/// Whether a runtime's name or path is that of gVisor.
+/// Returns whether a runtime's name or path is gVisor's.
 pub(crate) fn is_gvisor(program: &str) -> bool {
     let name = Path::new(program).file_name().map(|name| name.to_string_lossy().into_owned());
     name.is_some_and(|name| name.contains("runsc") || name.contains("gvisor"))
 }
 
-/// A program of this name: on PATH, and `runsc` also where it was built for Tare; of several
-/// versions there the last.
+/// Finds a program on PATH. For `runsc` it also searches the builds for Tare, and returns the last
+/// version.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     exec::find(program).or_else(|| {
         if program != "runsc" {
@@ -65,19 +65,19 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     })
 }
 
-/// The version of a `runsc`. One that was built from the Go module does not know it, but its build
-/// information names the module.
+/// Returns the version of a `runsc`. A build from the Go module does not report it, so it is then
+/// read from the build information.
 pub(crate) fn version(program: &Path) -> String {
-    let said = facts::version(&program.to_string_lossy(), "--version").unwrap_or_default();
-    let said = said.trim_start_matches("runsc version ").to_string();
-    match said.contains("MISSING") || said.is_empty() {
+    let reported = facts::version(&program.to_string_lossy(), "--version").unwrap_or_default();
+    let reported = reported.trim_start_matches("runsc version ").to_string();
+    match reported.contains("MISSING") || reported.is_empty() {
         true => module_version(program).unwrap_or_else(|| "an unknown version".into()),
-        false => said,
+        false => reported,
     }
 }
 
-/// The line `mod gvisor.dev/gvisor VERSION` of the text that Go's linker leaves in a program
-/// (runtime/debug.BuildInfo).
+/// Returns the version in the line `mod gvisor.dev/gvisor VERSION`, which Go's linker leaves in a
+/// program (runtime/debug.BuildInfo).
 fn module_version(program: &Path) -> Option<String> {
     const LINE: &[u8] = b"mod\tgvisor.dev/gvisor\t";
     let mut reader = BufReader::with_capacity(1 << 20, File::open(program).ok()?);
@@ -107,13 +107,13 @@ pub(super) fn check(
     }
 }
 
-/// The options as the command line of the sandbox process names them. `runsc` leaves out what has
-/// its default, so an absent flag is read as that. `asked`: whether somebody asked for this option;
-/// an engine's runtime has the others as they were configured.
+/// Reads the options back from the command line of the sandbox process. `runsc` omits flags with
+/// default values, so an absent flag is read as its default. `is_set` returns whether the study
+/// sets an option; an engine's runtime has the others from its configuration.
 pub(crate) fn read_options(
     pid: u32,
     wanted: Options,
-    asked: impl Fn(&str) -> bool,
+    is_set: impl Fn(&str) -> bool,
 ) -> Vec<LayerState> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words: Vec<String> = line
@@ -135,16 +135,16 @@ pub(crate) fn read_options(
     ]
     .into_iter()
     .map(|(name, wanted, found)| {
-        let wanted = if asked(name) { wanted } else { "as the engine has it" };
-        let in_force = there && (found == wanted || !asked(name));
+        let wanted = if is_set(name) { wanted } else { "as the engine configures it" };
+        let in_force = there && (found == wanted || !is_set(name));
         let found = format!("{found}, by the command line of {pid} ({process})");
         state(&format!("sandbox.{name}"), wanted, found, in_force)
     })
     .collect()
 }
 
-/// Puts what is seen inside into the states that the host alone can only half read. `filter`: the
-/// `Seccomp` line of the sandbox process; `None` for a guest of Kata's, which has none.
+/// Adds the view from inside to the states, which the host can only read in part. `filter` is the
+/// `Seccomp` line of the sandbox process, or `None` for a guest of Kata.
 pub(crate) fn read_inside(
     states: &mut [LayerState],
     inside: &Result<SandboxView, String>,
@@ -156,7 +156,7 @@ pub(crate) fn read_inside(
         let seen = match inside {
             Ok(seen) => seen,
             Err(why) if one.layer == "rootfs" => {
-                one.found = format!("nothing can be read inside: {why}");
+                one.found = format!("cannot be read inside: {why}");
                 one.in_force = false;
                 continue;
             }
@@ -169,7 +169,7 @@ pub(crate) fn read_inside(
             "limits.memory" => one.found += &format!("; inside: {} bytes", seen.memory_bytes),
             "storage" => {
                 let mounted = !seen.data.is_empty();
-                let data = if mounted { &seen.data } else { "no mount of its own" };
+                let data = if mounted { &seen.data } else { "no separate mount" };
                 one.found += &format!("; inside: {data}");
                 one.in_force &= mounted != in_root;
             }
@@ -180,7 +180,7 @@ pub(crate) fn read_inside(
             "security" => {
                 let inside = if seen.seccomp.is_empty() { "unreadable" } else { &seen.seccomp };
                 one.found = match filter {
-                    // The sentry filters itself, whatever was asked.
+                    // The sentry always filters itself.
                     Some(own) => {
                         format!("Seccomp of the sandbox: {own}, gVisor's own; inside: {inside}")
                     }
@@ -193,7 +193,7 @@ pub(crate) fn read_inside(
     }
 }
 
-/// The gofers among the processes of a sandbox.
+/// Returns the gofers among the processes of a sandbox.
 pub(crate) fn gofers(pids: &[u32]) -> Vec<u32> {
     let is_gofer = |pid: &&u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gvisor_is_known_by_its_name() {
+    fn gvisor_is_recognised_by_its_name() {
         for name in ["runsc", "/opt/bin/runsc", "runsc-kvm", "gvisor"] {
             assert!(is_gvisor(name), "{name}");
         }
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn the_version_is_that_of_the_module_where_the_program_does_not_know_it() {
+    fn version_is_read_from_the_build_information() {
         let folder = tempfile::tempdir().unwrap();
         let program = folder.path().join("runsc");
         let text = b"\x7fELF\0\xff\xaf path\tgvisor.dev/gvisor/runsc\nmod\tgvisor.dev/gvisor\tv0.0.0-2026-1\th1:x=\n";

@@ -11,24 +11,24 @@ use tare_lab::layer::Network;
 pub const OPTIONS: &[(&str, &str, &[&str])] = &[
     (
         "platform",
-        "how the system's calls are caught: systrap (default), ptrace, kvm",
+        "how system calls are intercepted: systrap (default), ptrace, kvm",
         &["systrap", "ptrace", "kvm"],
     ),
     (
         "network",
-        "whose network stack: sandbox, gVisor's own (default), or host (default with network = \"host\")",
+        "the network stack: sandbox, gVisor's own (default), or host (default with network = \"host\")",
         &["sandbox", "host"],
     ),
     (
         "directfs",
-        "who opens files: the sandbox itself (yes, default) or the gofer for it (no)",
+        "whether the sandbox opens files itself (yes, default) or the gofer does (no)",
         YES_NO,
     ),
 ];
 
 const YES_NO: &[&str] = &["yes", "no"];
 
-/// Why the options of gVisor make no sense.
+/// Why the options of gVisor are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error(
@@ -46,7 +46,7 @@ pub enum OptionError {
     HostNetwork { environment: String },
 }
 
-/// Whose network stack answers the system's calls.
+/// The network stack of the system.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stack {
     Sandbox,
@@ -54,7 +54,7 @@ pub(crate) enum Stack {
 }
 
 impl Stack {
-    /// As a study and `runsc --network` write it.
+    /// Returns the name that studies and `runsc --network` use.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
@@ -112,8 +112,8 @@ impl Options {
         Ok(options)
     }
 
-    /// The same as `runsc` takes them, before the verb. `writes_root`: the data lies in the root
-    /// file system, which gVisor would otherwise keep to itself in an overlay.
+    /// Returns the flags of `runsc`, which precede the verb. With `writes_root` the data is in the
+    /// root file system, for which gVisor would otherwise use an overlay of its own.
     pub(crate) fn flags(self, writes_root: bool) -> Vec<String> {
         let mut flags = vec![
             format!("--platform={}", self.platform.word()),

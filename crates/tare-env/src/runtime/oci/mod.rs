@@ -1,50 +1,48 @@
-//! OCI runtimes: runc, crun, runsc and whatever else understands `create`, `start`, `state` and
-//! `delete`. Tare writes the bundle and makes the network itself, so each layer is switched alone.
+//! OCI runtimes: runc, crun, runsc and any other that supports `create`, `start`, `state` and
+//! `delete`. Tare writes the bundle and creates the network itself, so each layer can be switched
+//! alone.
 //!
-//! Method: `create` leaves the container's first process waiting, so that its CPUs are set, and
-//! with `cgroup = "none"` its cgroups left, before the system's first instruction. With `none` the
-//! runtime still makes a cgroup, from which the processes are moved to Tare's own and which is then
-//! removed: no runtime can do without, and this way works with all of them.
+//! Method: `create` leaves the container's first process waiting. Tare then sets its CPUs, and with
+//! `cgroup = "none"` moves it out of its cgroups, before the system's first instruction. With
+//! `none` the runtime still creates a cgroup; Tare moves the processes from it to Tare's own cgroup
+//! and removes it. No runtime can do without one, and this works with all of them.
 //!
 //! Limits: crun up to 1.8 refuses hybrid cgroups; it is started in a mount namespace where the v2
-//! tree is unmounted. What is special about gVisor stands in `runtime::gvisor`.
+//! tree is unmounted. `runtime::gvisor` describes the differences of gVisor.
 
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tare_host::cgroup::{Layout, Version};
 use tare_host::exec::Command;
-use tare_host::journal::{Entry, EntryId};
+use tare_host::journal::Entry;
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
-use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
-    Usage,
-};
+use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState};
 
+use super::bundle;
 use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, SandboxView};
+use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use super::kata;
 use crate::layer::network::SystemNetwork;
 use crate::layer::{self, Layers, rootfs, security};
+use crate::outcome_cache;
 use crate::rootfs::{Root, Source, overlay};
 use crate::run_context::RunContext;
-use crate::storage::{self, At, InitialData, MountView, Storage};
+use crate::storage::{self, At, MountView};
 use crate::system::{self, System};
 use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
 
-pub(crate) mod bundle;
-
-pub use bundle::BundleError;
+pub use super::bundle::BundleError;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "oci",
-    help: "a container that Tare makes with an OCI runtime: runc, crun, runsc, youki ...",
+    help: "a container that Tare creates with an OCI runtime: runc, crun, runsc, youki ...",
     argument: Argument::Required("RUNTIME, a program on PATH or an absolute path"),
     options: &[("sandbox", "options of gVisor (oci:runsc): platform, network, directfs")],
     needs,
@@ -60,17 +58,17 @@ pub const RUNTIME: Runtime = Runtime {
     make,
 };
 
-/// Starts a runtime where it does not see the v2 tree of a hybrid host: `$0` is where that is
-/// mounted, `$@` the runtime's command line.
+/// Hides the v2 tree of a hybrid host and starts a runtime: `$0` is the mount point of the tree,
+/// `$@` the runtime's command line.
 const WITHOUT_UNIFIED: &str = "umount \"$0\" && exec \"$@\"";
 
-/// How long gVisor may take to execute a program in a sandbox that is up.
+/// How long gVisor may take to execute a program in a running sandbox.
 const INSIDE_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why a container could not be made.
+/// Why a container could not be created or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum OciError {
-    #[error("cannot make {}", .path.display())]
+    #[error("cannot create {}", .path.display())]
     Directory { path: PathBuf, source: io::Error },
     #[error("{runtime} left no process id in {}", .path.display())]
     NoPid { runtime: String, path: PathBuf },
@@ -80,9 +78,7 @@ pub enum OciError {
     Platform { platform: &'static str, why: String },
     #[error("cannot set the CPUs of process {pid}")]
     Pin { pid: u32, source: io::Error },
-    #[error("environment {environment:?} is not started")]
-    NotStarted { environment: String },
-    #[error("processes {pids:?} of environment {environment:?} do not end when killed")]
+    #[error("processes {pids:?} of environment {environment:?} do not end after SIGKILL")]
     Unkillable { environment: String, pids: Vec<u32> },
 }
 
@@ -112,42 +108,24 @@ fn make(
     layers: Layers,
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
-    let context = Arc::clone(context);
     let program = argument.unwrap_or_default().to_string();
-    let storage = storage::parse(&spec)?;
+    let common = Common::new(context, spec, layers)?;
     let sandbox = match gvisor::is_gvisor(&program) {
-        true => Some(gvisor::Options::parse(&spec, &layers)?),
+        true => Some(gvisor::Options::parse(&common.spec, &common.layers)?),
         false => None,
     };
-    let mut command = command(&program, context.cgroups());
-    let root = match Source::parse(&spec)? {
+    let root = match Source::parse(&common.spec)? {
         Some(source) => Some(context.roots().provide(&source)?),
         None => None,
     };
-    let image = root.as_ref().is_some_and(|root| root.config.is_some());
-    let writes_root = image || storage.location() == storage::DataLocation::Root;
-    command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
-    let entries = Vec::new();
-    let oci = Oci {
-        context,
-        spec,
-        layers,
-        storage,
-        initial_data: InitialData::default(),
-        sandbox,
-        root,
-        program,
-        command,
-        number: 0,
-        entries,
-        log: String::new(),
-        config: None,
-        running: None,
-    };
-    Ok(Box::new(oci))
+    let command = command(&program, context.cgroups());
+    let mut oci = Oci { common, sandbox, root, program, command, config: None, running: None };
+    let writes_root = oci.writes_root();
+    oci.command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
+    Ok(Box::new(HostEnvironment(oci)))
 }
 
-/// The words before `--root`: the runtime, with what it needs around it and its own options.
+/// Returns the words before `--root`: the runtime with its wrapper, if it needs one.
 fn command(program: &str, cgroups: &Layout) -> Vec<String> {
     let mut words = Vec::new();
     let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
@@ -164,22 +142,13 @@ fn command(program: &str, cgroups: &Layout) -> Vec<String> {
 }
 
 struct Oci {
-    context: Arc<RunContext>,
-    spec: EnvironmentSpec,
-    layers: Layers,
-    storage: Box<dyn Storage>,
-    initial_data: InitialData,
-    /// Where the runtime is gVisor.
+    common: Common,
+    /// gVisor's options, if the runtime is gVisor.
     sandbox: Option<gvisor::Options>,
-    /// What its root file system is made of besides mount points.
+    /// The root file system, unless it is empty but for mount points.
     root: Option<Root>,
     program: String,
     command: Vec<String>,
-    /// Of the last start.
-    number: u32,
-    entries: Vec<EntryId>,
-    /// What the last system printed last.
-    log: String,
     config: Option<String>,
     running: Option<Running>,
 }
@@ -187,90 +156,184 @@ struct Oci {
 struct Running {
     system: System,
     network: SystemNetwork,
-    /// What the runtime said of the container, asked once: it costs a process.
+    /// The container's state as the runtime reports it. Read once, because each query starts a
+    /// process.
     state: Option<String>,
-    /// What a process sees in gVisor's sandbox, asked once, or why it cannot be.
+    /// What a process sees in gVisor's sandbox, or why that cannot be read. Read once.
     inside: Option<Result<SandboxView, String>>,
 }
 
 impl Oci {
-    fn folder(&self) -> PathBuf {
-        self.context.work().join(format!("e{}", self.number))
-    }
-
     fn state_folder(&self) -> PathBuf {
-        self.folder().join("runtime")
+        self.common.folder().join("runtime")
     }
 
     fn id(&self) -> String {
-        format!("{}-e{}", self.context.prefix(), self.number)
+        format!("{}-e{}", self.common.context.prefix(), self.common.number)
     }
 
-    /// Whether the root file system can be written inside.
+    /// Returns whether the root file system is writable inside.
     fn writes_root(&self) -> bool {
         let image = self.root.as_ref().is_some_and(|root| root.config.is_some());
-        image || self.storage.location() == storage::DataLocation::Root
+        image || self.common.storage.location() == storage::DataLocation::Root
     }
 
-    fn logs(&self) -> [PathBuf; 2] {
-        ["stdout", "stderr"].map(|name| self.folder().join(name))
-    }
-
-    /// The runtime with its own options, ready for a verb.
+    /// Returns the runtime's command line up to the verb.
     fn runtime(&self) -> Command {
-        // The command is never empty: it ends with the program.
+        // The command is never empty: it contains the program.
         let (program, options) = self.command.split_first().unwrap_or((&self.program, &[]));
         Command::new(program)
             .args(options)
             .arg("--root")
             .arg(self.state_folder())
-            .variable(RUN_VARIABLE, self.context.run())
+            .variable(RUN_VARIABLE, self.common.context.run())
     }
 
-    fn running(&mut self) -> Result<&mut Running, OciError> {
-        let environment = self.spec.name.clone();
-        self.running.as_mut().ok_or(OciError::NotStarted { environment })
+    /// Checks that a platform other than the default does not hang.
+    fn try_platform(&self, folder: &Path) -> Result<(), OciError> {
+        let Some(platform) = self.sandbox.map(|options| options.platform) else { return Ok(()) };
+        if platform == gvisor::Platform::Systrap {
+            return Ok(());
+        }
+        let Some(program) = gvisor::find(&self.program) else { return Ok(()) };
+        let cache = Path::new(outcome_cache::FOLDER);
+        let here = gvisor::PlatformTrial { cache, folder, run: self.common.context.run() };
+        let word = platform.word();
+        let outcome = here
+            .outcome(&program, platform)
+            .map_err(|source| OciError::Trial { platform: word, source })?;
+        match outcome.usable {
+            true => Ok(()),
+            false => Err(OciError::Platform { platform: word, why: outcome.detail }),
+        }
+    }
+
+    /// Returns the container's status as the runtime reports it, such as `running`, and the process
+    /// if it is another one.
+    fn state(&self, pid: u32) -> String {
+        match self.runtime().args(["state", &self.id()]).run() {
+            Ok(output) => {
+                let state: serde_json::Value =
+                    serde_json::from_str(&output.stdout).unwrap_or_default();
+                let status = state["status"].as_str().unwrap_or("unreadable");
+                match state["pid"].as_u64() == Some(pid.into()) {
+                    true => status.to_string(),
+                    false => format!("{status}, but as process {}", state["pid"]),
+                }
+            }
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// Reads what a process sees in the sandbox. Returns `None` without a sandbox.
+    fn read_inside(&self) -> Option<Result<SandboxView, String>> {
+        self.sandbox?;
+        let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
+        let run = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
+        Some(run.map_err(|error| error_line(&error)).and_then(|output| {
+            SandboxView::parse(&output.stdout)
+                .ok_or_else(|| format!("the program printed {:?}", output.stdout))
+        }))
+    }
+
+    fn read_security(&self, system: &System) -> LayerState {
+        let wanted = self.common.spec.security;
+        let mode = system.read_seccomp();
+        let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
+        // gVisor's sandbox always filters itself; the filter inside counts.
+        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted));
+        system::state("security", wanted, found, in_force)
+    }
+
+    /// Returns the storage of the data, as seen from inside if that can be read.
+    fn read_storage(&self, system: &System) -> LayerState {
+        let at = At { context: &self.common.context, folder: &self.common.folder() };
+        let data = self.common.storage.data(&at);
+        let seen = match self.sandbox.is_some() {
+            true => MountView::from_host(&at.in_root(self.common.storage.location(), &data)),
+            false => MountView::of(system.pid, Path::new(rootfs::DATA), &data),
+        };
+        storage::state(&self.common.spec, self.common.storage.read_back(&at, &seen))
+    }
+
+    fn read_rootfs(&self, system: &System) -> LayerState {
+        let writable = self.writes_root();
+        let wanted = if writable { "writable" } else { "read-only" };
+        let read_only = rootfs::root_is_read_only(&system.mount_table());
+        let found = match read_only {
+            Some(true) => "read-only",
+            Some(false) => "writable",
+            None => "unreadable",
+        };
+        system::state("rootfs", wanted, found.into(), read_only == Some(!writable))
+    }
+
+    /// Returns the source of the root file system, and whether it is a layer of the mounted one.
+    fn read_made_of(&self) -> Option<LayerState> {
+        let root = self.root.as_ref()?;
+        let layers = overlay::layers(root, &self.common.folder());
+        let mounted = overlay::is_mounted(&layers);
+        let found = match mounted {
+            true => root.text.clone(),
+            false => format!("no mount has {layers}"),
+        };
+        Some(system::state("rootfs.made_of", &self.common.spec.rootfs, found, mounted))
+    }
+}
+
+impl HostRuntime for Oci {
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn common_mut(&mut self) -> &mut Common {
+        &mut self.common
+    }
+
+    fn system(&mut self) -> Option<&mut System> {
+        self.running.as_mut().map(|running| &mut running.system)
     }
 
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        let context = Arc::clone(&self.context);
+        let context = Arc::clone(&self.common.context);
         let program = system::program_in(launch, self.root.as_ref())?;
-        self.number = context.next_environment();
-        let (folder, id) = (self.folder(), self.id());
-        let name = format!("{}/e{}", context.prefix(), self.number);
+        self.common.number = context.next_environment();
+        let (folder, id) = (self.common.folder(), self.id());
+        let name = format!("{}/e{}", context.prefix(), self.common.number);
         let group = context.cgroups().group(&name);
 
         let (network_entries, router) =
-            SystemNetwork::plan(&context, self.layers.network, self.number)?;
+            SystemNetwork::plan(&context, self.common.layers.network, self.common.number)?;
         let mut entries = vec![Entry::directory(folder.clone())];
         let at = At { context: &context, folder: &folder };
         entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
-        entries.extend(self.storage.entries(&at));
+        entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
         let (command, root) = (self.command.clone(), self.state_folder());
         entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
-        // Undone before the container: a frozen process could not be killed.
+        // Undone before the container, because a frozen process cannot be killed.
         entries.push(context.cgroups().entry(&name));
-        self.entries = context.journal().write(entries)?;
+        self.common.entries = context.journal().write(entries)?;
 
-        // The root is there before the storage, which may be mounted over it.
+        // The root comes before the storage, which may be mounted over it.
         bundle::write_root(&folder, &program.files)?;
-        self.root.as_ref().map_or(Ok(()), |root| overlay::mount_at(root, &folder))?;
-        self.storage.make(&at)?;
-        let (location, data) = (self.storage.location(), self.storage.data(&at));
-        self.initial_data.put(&at.in_root(location, &data))?;
+        self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
+        self.common.storage.make(&at)?;
+        let (location, data) = (self.common.storage.location(), self.common.storage.data(&at));
+        self.common.initial_data.put(&at.in_root(location, &data))?;
         let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
-        let network = SystemNetwork::make(&context, self.layers.network, router, launch.port)?;
+        let network =
+            SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
         let contents = bundle::Contents {
             id: &id,
             run: context.run(),
             program: context.program(),
             data: mounted,
-            device: self.storage.node().and_then(|_| storage::number_of(&data)),
+            device: self.common.storage.node().and_then(|_| storage::number_of(&data)),
             arguments: system::arguments(
                 launch,
                 network.addresses(),
-                &at.path_inside(&*self.storage, Path::new(rootfs::DATA)),
+                &at.path_inside(&*self.common.storage, Path::new(rootfs::DATA)),
                 &program,
                 self.root.as_ref().and_then(|root| root.config.as_ref()),
             ),
@@ -282,13 +345,13 @@ impl Oci {
             cpus: context.cpus(),
             kernel: bundle::kernel(),
         };
-        self.config = Some(bundle::write(&folder, &contents, &self.layers)?);
+        self.config = Some(bundle::write(&folder, &contents, &self.common.layers)?);
 
         self.try_platform(&folder)?;
         let pid_file = folder.join("pid");
-        let cpus = self.layers.cpu.set(context.cpus());
-        // Two files: gVisor opens its output anew, and would write over itself in one.
-        let [out, err] = self.logs().map(|path| {
+        let cpus = self.common.layers.cpu.set(context.cpus());
+        // Two files: gVisor reopens its outputs, so one would overwrite the other in a shared file.
+        let [out, err] = self.common.logs().map(|path| {
             let file = File::options().read(true).append(true).create(true).open(&path);
             file.map_err(|source| OciError::Directory { path, source })
         });
@@ -300,12 +363,12 @@ impl Oci {
         let pid: u32 = pid.ok_or_else(no_pid)?;
         let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
-        let own = self.layers.cgroup == layer::Cgroup::Own;
-        let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.layers);
-        system.add_server(self.storage.server(&at));
+        let own = self.common.layers.cgroup == layer::Cgroup::Own;
+        let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.common.layers);
+        system.add_server(self.common.storage.server(&at));
         gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
         if !own {
-            // gVisor's gofer is no child of the first process.
+            // gVisor's gofer is not a child of the first process.
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
         }
         let roots = system.pids();
@@ -325,143 +388,27 @@ impl Oci {
         Ok(endpoint)
     }
 
-    /// Makes sure that a platform other than the default does not hang.
-    fn try_platform(&self, folder: &Path) -> Result<(), OciError> {
-        let Some(platform) = self.sandbox.map(|options| options.platform) else { return Ok(()) };
-        if platform == gvisor::Platform::Systrap {
-            return Ok(());
-        }
-        let Some(program) = gvisor::find(&self.program) else { return Ok(()) };
-        // The work directory of a run lies in the state directory.
-        let state = self.context.work().parent().unwrap_or(Path::new("/"));
-        let here = gvisor::PlatformTrial { state, folder, run: self.context.run() };
-        let word = platform.word();
-        let outcome = here
-            .outcome(&program, platform)
-            .map_err(|source| OciError::Trial { platform: word, source })?;
-        match outcome.usable {
-            true => Ok(()),
-            false => Err(OciError::Platform { platform: word, why: outcome.detail }),
-        }
-    }
-
-    /// What the runtime says of the container: `running`, and the same process.
-    fn state(&self, pid: u32) -> String {
-        match self.runtime().args(["state", &self.id()]).run() {
-            Ok(output) => {
-                let state: serde_json::Value =
-                    serde_json::from_str(&output.stdout).unwrap_or_default();
-                let status = state["status"].as_str().unwrap_or("unreadable");
-                match state["pid"].as_u64() == Some(pid.into()) {
-                    true => status.to_string(),
-                    false => format!("{status}, but as process {}", state["pid"]),
-                }
+    fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
+        let pid = self.started()?.pid;
+        if self.running.as_ref().is_some_and(|running| running.state.is_none()) {
+            let (state, inside) = (self.state(pid), self.read_inside());
+            if let Some(running) = &mut self.running {
+                (running.state, running.inside) = (Some(state), inside);
             }
-            Err(error) => error.to_string(),
         }
-    }
-
-    /// Asks the sandbox, where there is one.
-    fn look_inside(&self) -> Option<Result<SandboxView, String>> {
-        self.sandbox?;
-        let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
-        let said = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
-        Some(said.map_err(|error| error_line(&error)).and_then(|output| {
-            SandboxView::parse(&output.stdout)
-                .ok_or_else(|| format!("the program printed {:?}", output.stdout))
-        }))
-    }
-
-    fn read_security(&self, system: &System) -> LayerState {
-        let wanted = self.spec.security;
-        let mode = system.read_seccomp();
-        let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
-        // gVisor's sandbox filters itself, whatever was asked; what is inside counts.
-        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted));
-        system::state("security", wanted, found, in_force)
-    }
-
-    /// What the data lies on, from inside where that can be read.
-    fn read_storage(&self, system: &System) -> LayerState {
-        let at = At { context: &self.context, folder: &self.folder() };
-        let data = self.storage.data(&at);
-        let seen = match self.sandbox.is_some() {
-            true => MountView::from_host(&at.in_root(self.storage.location(), &data)),
-            false => MountView::of(system.pid, Path::new(rootfs::DATA), &data),
-        };
-        storage::state(&self.spec, self.storage.read_back(&at, &seen))
-    }
-
-    fn read_rootfs(&self, system: &System) -> LayerState {
-        let writable = self.writes_root();
-        let wanted = if writable { "writable" } else { "read-only" };
-        let read_only = rootfs::root_is_read_only(&system.mount_table());
-        let found = match read_only {
-            Some(true) => "read-only",
-            Some(false) => "writable",
-            None => "unreadable",
-        };
-        system::state("rootfs", wanted, found.into(), read_only == Some(!writable))
-    }
-
-    /// What the root file system is made of, and that it is below what was mounted.
-    fn read_made_of(&self) -> Option<LayerState> {
-        let root = self.root.as_ref()?;
-        let layers = overlay::layers(root, &self.folder());
-        let mounted = overlay::is_mounted(&layers);
-        let found = match mounted {
-            true => root.text.clone(),
-            false => format!("no mount has {layers}"),
-        };
-        Some(system::state("rootfs.made_of", &self.spec.rootfs, found, mounted))
-    }
-}
-
-impl Environment for Oci {
-    fn spec(&self) -> &EnvironmentSpec {
-        &self.spec
-    }
-
-    fn start_from(&mut self, data: &Rc<dyn DataSnapshot>) {
-        self.initial_data.set(data);
-    }
-
-    fn restored(&self) -> Option<Restored> {
-        self.initial_data.restored()
-    }
-
-    fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        self.stop()?;
-        let started = self.begin(launch);
-        if started.is_err() {
-            // The first error is the one that tells; what is left is in the journal.
-            let _ = self.stop();
-        }
-        started
-    }
-
-    fn read_back(&mut self) -> Result<Vec<LayerState>, PartError> {
-        let running = self.running()?;
-        let pid = running.system.pid;
-        if running.state.is_none() {
-            let (state, inside) = (self.state(pid), self.look_inside());
-            let running = self.running()?;
-            (running.state, running.inside) = (Some(state), inside);
-        }
-        let (layers, spec, plan) = (&self.layers, &self.spec, self.context.cpus());
-        let environment = || spec.name.clone();
-        let running = self.running.as_ref();
-        let running = running.ok_or_else(|| OciError::NotStarted { environment: environment() })?;
+        let (layers, spec, plan) =
+            (&self.common.layers, &self.common.spec, self.common.context.cpus());
+        let Some(running) = &self.running else { return Err(self.common.not_started().into()) };
         let system = &running.system;
-        let said = running.state.clone().unwrap_or_default();
+        let status = running.state.clone().unwrap_or_default();
         let inside = process::namespace_inode(pid, "pid");
         let host = process::namespace_inode(std::process::id(), "pid");
         let apart = inside.is_some() && inside != host;
         let pid_namespace =
-            if apart { "a pid namespace of its own" } else { "the host's pid namespace" };
-        let found = format!("{} says {said}; process {pid} in {pid_namespace}", self.program);
-        // crun takes a container that has left its cgroup for stopped.
-        let runs = said == "running" || layers.cgroup == layer::Cgroup::None;
+            if apart { "its own pid namespace" } else { "the host's pid namespace" };
+        let found = format!("{} reports {status}; process {pid} in {pid_namespace}", self.program);
+        // crun reports a container that has left its cgroup as stopped.
+        let runs = status == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, apart && runs),
             system.read_network(layers),
@@ -485,63 +432,39 @@ impl Environment for Oci {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.running()?;
-        // Why its processes are not frozen stands in `gvisor`.
+        self.started()?;
+        // `gvisor` explains why its processes are not frozen.
         match self.sandbox {
             Some(_) => Ok(self.runtime().args(["pause", &self.id()]).run().map(drop)?),
-            None => self.running()?.system.freeze(),
+            None => self.started()?.freeze(),
         }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        self.running()?;
+        self.started()?;
         match self.sandbox {
             Some(_) => Ok(self.runtime().args(["resume", &self.id()]).run().map(drop)?),
-            None => self.running()?.system.thaw(),
+            None => self.started()?.thaw(),
         }
-    }
-
-    fn usage(&mut self) -> Result<Usage, PartError> {
-        self.running()?.system.usage()
-    }
-
-    fn processes(&mut self) -> Processes {
-        self.running.as_ref().map(|running| running.system.processes()).unwrap_or_default()
     }
 
     fn config(&self) -> Option<String> {
         self.config.clone()
     }
 
-    fn log_tail(&self) -> String {
-        let logs = self.logs();
-        match self.entries.is_empty() {
-            true => self.log.clone(),
-            false => system::log_tail(&[&logs[0], &logs[1]]),
-        }
-    }
-
-    fn stop(&mut self) -> Result<(), PartError> {
-        self.log = self.log_tail();
+    fn end(&mut self) -> Result<(), PartError> {
         if let Some(mut running) = self.running.take() {
-            // On cgroup v1 a frozen process cannot be killed. One that is gone cannot be thawed.
+            // On cgroup v1 a frozen process cannot be killed. Thawing an ended process fails.
             let _ = running.system.thaw();
             let pids = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
             if !pids.is_empty() {
-                let environment = self.spec.name.clone();
+                let environment = self.common.spec.name.clone();
                 return Err(OciError::Unkillable { environment, pids }.into());
             }
             if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }
         }
-        Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
-    }
-}
-
-impl Drop for Oci {
-    fn drop(&mut self) {
-        // Whoever wants to know calls `stop`; the journal keeps what is left.
-        let _ = self.stop();
+        Ok(())
     }
 }

@@ -1,9 +1,8 @@
-//! KVM or TCG: found out by booting a guest once.
+//! The choice between KVM and TCG, by a trial boot.
 //!
-//! That /dev/kvm can be opened says little: on a host that is itself a guest, KVM may be there and
-//! run a kernel a thousand times too slowly. So a small guest is booted with it, once for each boot
-//! of the host and kernel of the guest, with a time limit; the outcome is kept in the state
-//! directory.
+//! An open /dev/kvm proves little: on a host that is itself a guest, KVM may exist and run a kernel
+//! a thousand times too slowly. So a small guest is booted with KVM under a time limit, once for
+//! each boot of the host and each guest kernel. `outcome_cache` keeps the outcome.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,53 +21,51 @@ use super::monitor::Monitor;
 use super::options::AcceleratorChoice;
 use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
 use crate::guest::protocol::Answer;
+use crate::outcome_cache;
 use crate::run_context::RunIdentity;
 
-/// A guest is up within 2 s where KVM works.
-const TRY_LIMIT: Duration = Duration::from_secs(10);
+/// How long the trial guest may take to boot. It takes up to 2 s where KVM works.
+const TRIAL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Enough for the kernel, and for the program twice.
-const TRY_MEMORY_BYTES: u64 = 512 << 20;
+/// The memory of the trial guest: enough for the kernel and two copies of the program.
+const TRIAL_MEMORY_BYTES: u64 = 512 << 20;
 
-/// How a try ended.
+/// The file of outcomes in the cache.
+const CACHE_FILE: &str = "kvm.json";
+
+/// How a trial ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// `/proc/sys/kernel/random/boot_id` of the host.
     boot: String,
     kernel: PathBuf,
-    pub usable: bool,
-    /// `a guest is up after 900 ms`, or what went wrong.
-    pub detail: String,
-}
-
-/// Where the outcome is kept.
-fn path(state: &Path) -> PathBuf {
-    state.join("kvm.json")
+    pub(crate) usable: bool,
+    /// Such as `a guest is up after 900 ms`, or what failed.
+    pub(crate) detail: String,
 }
 
 fn boot_id() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default().trim().to_string()
 }
 
-/// The outcome of the last try since the host booted, if there was one.
-pub fn last(state: &Path) -> Option<Outcome> {
-    let text = fs::read_to_string(path(state)).ok()?;
-    let outcome: Outcome = serde_json::from_str(&text).ok()?;
+/// Returns the outcome of the last trial since the host booted, if there was one.
+pub(crate) fn cached() -> Option<Outcome> {
+    let outcome: Outcome = outcome_cache::read(Path::new(outcome_cache::FOLDER), CACHE_FILE)?;
     (outcome.boot == boot_id()).then_some(outcome)
 }
 
-/// Why KVM cannot even be tried, if so.
-pub fn obstacle() -> Option<String> {
+/// Returns why KVM cannot even be tried, or `None` if it can.
+pub(crate) fn obstacle() -> Option<String> {
     match File::options().read(true).write(true).open("/dev/kvm") {
         Ok(_) => None,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Some("there is no /dev/kvm: the CPU's virtualisation is off, or hidden".into())
+            Some("there is no /dev/kvm: the CPU's virtualisation is off or hidden".into())
         }
         Err(error) => Some(format!("/dev/kvm cannot be opened: {error}")),
     }
 }
 
-/// The accelerator for a guest and how that was decided. `files` hold the initramfs.
+/// Returns the accelerator for a guest and the reason for it. `files` hold the initramfs.
 pub(crate) fn choose(
     run: RunIdentity<'_>,
     wanted: AcceleratorChoice,
@@ -82,34 +79,34 @@ pub(crate) fn choose(
         Some(detail) => {
             Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable: false, detail }
         }
-        None => tried(run, kernel, files)?,
+        None => cached_or_tried(run, kernel, files)?,
     };
     match (outcome.usable, wanted) {
         (true, _) => Ok((Accelerator::Kvm, outcome.detail)),
         (false, AcceleratorChoice::Kvm) => Err(VmError::NoKvm { why: outcome.detail }),
-        (false, _) => Ok((Accelerator::Tcg, format!("KVM does not serve: {}", outcome.detail))),
+        (false, _) => Ok((Accelerator::Tcg, format!("KVM is not usable: {}", outcome.detail))),
     }
 }
 
-/// The outcome that is known, or that of a try now.
-fn tried(run: RunIdentity<'_>, kernel: &Kernel, files: &Files) -> Result<Outcome, VmError> {
-    // The work directory of a run lies in the state directory.
-    let state = run.work.parent().unwrap_or(Path::new("/")).to_path_buf();
-    if let Some(outcome) = last(&state)
+/// Returns the cached outcome for this kernel, or runs a trial.
+fn cached_or_tried(
+    run: RunIdentity<'_>,
+    kernel: &Kernel,
+    files: &Files,
+) -> Result<Outcome, VmError> {
+    if let Some(outcome) = cached()
         && outcome.kernel == kernel.image
     {
         return Ok(outcome);
     }
-    let (usable, detail) = attempt(run, kernel, files)?;
+    let (usable, detail) = boot_trial(run, kernel, files)?;
     let outcome = Outcome { boot: boot_id(), kernel: kernel.image.clone(), usable, detail };
-    // Should it not be kept, the next run tries again.
-    if let Ok(text) = serde_json::to_string(&outcome) {
-        let _ = fs::write(path(&state), text + "\n");
-    }
+    outcome_cache::write(Path::new(outcome_cache::FOLDER), CACHE_FILE, &outcome);
     Ok(outcome)
 }
 
-fn attempt(
+/// Boots a guest with KVM. Returns whether it came up in time, and the detail.
+fn boot_trial(
     run: RunIdentity<'_>,
     kernel: &Kernel,
     files: &Files,
@@ -125,7 +122,7 @@ fn attempt(
         vcpus: 1,
         kernel: &kernel.image,
         files: &here,
-        memory: Memory { bytes: TRY_MEMORY_BYTES, ..Memory::default() },
+        memory: Memory { bytes: TRIAL_MEMORY_BYTES, ..Memory::default() },
         devices: Vec::new(),
         sandbox: false,
     };
@@ -137,25 +134,25 @@ fn attempt(
     let began = Instant::now();
     let child = command.spawn(Stdio::null(), Stdio::null(), stderr.into())?;
     let mut monitor = Monitor::new(child);
-    let said = hello(&mut monitor, &here, began + TRY_LIMIT);
+    let hello = receive_hello(&mut monitor, &here, began + TRIAL_LIMIT);
     let took = began.elapsed();
     let ended = monitor.child().try_wait().ok().flatten();
     monitor.kill()?;
-    let detail = match (&said, ended) {
+    let detail = match (&hello, ended) {
         (Ok(()), _) => format!("a guest is up after {} ms", took.as_millis()),
         (Err(_), Some(status)) => {
             let text = fs::read_to_string(here.stderr()).unwrap_or_default();
             format!("QEMU ended with {status}: {}", text.trim().replace('\n', "; "))
         }
         (Err(_), None) => {
-            format!("a guest is not up after {} s, though /dev/kvm is there", TRY_LIMIT.as_secs())
+            format!("no guest came up within {} s, although /dev/kvm exists", TRIAL_LIMIT.as_secs())
         }
     };
-    Ok((said.is_ok(), detail))
+    Ok((hello.is_ok(), detail))
 }
 
-/// Waits for the guest's first words.
-fn hello(monitor: &mut Monitor, files: &Files, deadline: Instant) -> io::Result<()> {
+/// Waits for the guest's first message.
+fn receive_hello(monitor: &mut Monitor, files: &Files, deadline: Instant) -> io::Result<()> {
     let mut lines = Lines::connect(&files.orders(), deadline, || monitor.alive())?;
     match lines.receive::<Answer>(deadline)? {
         Answer::Hello { .. } => Ok(()),

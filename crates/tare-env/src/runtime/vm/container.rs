@@ -1,9 +1,9 @@
-//! A container inside the guest: a runtime of the host's, put into the initramfs with its
-//! libraries, runs the system from a bundle. That is what Kata Containers does, of parts that can
+//! A container inside the guest: one of the host's runtimes, copied into the initramfs with its
+//! libraries, runs the system from a bundle. Kata Containers does the same, but here each part can
 //! be switched.
 //!
-//! The container is made as `oci:*` makes one: namespaces, capabilities, seccomp profile and a
-//! read-only root, and a cgroup of its own in the guest. CPUs, memory and network are the guest's.
+//! The container is like one of `oci:*`: namespaces, capabilities, seccomp profile, a read-only
+//! root, and its own cgroup in the guest. CPUs, memory and network are the guest's.
 
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use super::initramfs::{Bundle, PROGRAM_NAME};
 use crate::guest::protocol::{CONTAINER, DATA};
 use crate::layer::{self, Layers};
 use crate::run_context::RunContext;
-use crate::runtime::oci::bundle;
+use crate::runtime::bundle;
 use tare_lab::layer::{Cpu, Network};
 
 #[derive(Debug)]
@@ -23,7 +23,7 @@ pub(super) struct Container {
     pub(super) bundle: Bundle,
 }
 
-/// What runs in it, and on which kernel.
+/// What runs in the container, and on which kernel.
 #[derive(Debug)]
 pub(super) struct ContainerContents<'a> {
     pub(super) arguments: Vec<String>,
@@ -34,8 +34,10 @@ pub(super) struct ContainerContents<'a> {
 }
 
 impl Container {
+    /// Returns the runtime and the bundle of the container.
+    ///
     /// # Errors
-    /// When the runtime is not installed, or the security layer has no profile.
+    /// Fails if the runtime is not installed, or if the security layer has no profile.
     pub(super) fn new(
         runtime: &str,
         context: &RunContext,
@@ -59,7 +61,7 @@ impl Container {
             cpus: context.cpus(),
             kernel: bundle::numbers(inside.release),
         };
-        // What the guest has of CPUs, memory and network is the container's.
+        // The container has all CPUs, memory and network of the guest.
         let layers = Layers {
             cpu: Cpu::Shared,
             network: Network::Host,

@@ -1,5 +1,5 @@
-//! What the system's data lies on in the guest: a disk image of its own behind one of three kinds
-//! of device, or a directory of the host's that is shared with it.
+//! The storage of the data in a guest: a disk image behind a virtual device, or a shared directory
+//! of the host.
 
 use std::fs::{self, File};
 
@@ -20,36 +20,37 @@ use crate::run_context::RunContext;
 use crate::storage::guest;
 use crate::system::state;
 
-/// What the data lies on.
+/// The kind of storage, with its own options.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Data {
     VirtioBlk,
     VirtioScsi,
     Nvme,
-    /// Largest message in bytes, and cache mode.
+    /// A directory of the host over 9p. `msize` is the largest message in bytes.
     NineP {
         msize: u64,
         cache: String,
     },
-    /// Cache mode of the daemon.
+    /// A directory of the host, served by a daemon with this cache mode.
     Virtiofs {
         cache: String,
     },
     /// The disk of user-mode Linux.
     Ubd,
-    /// A directory of the host's, by user-mode Linux.
+    /// A directory of the host that user-mode Linux opens itself.
     Hostfs,
 }
 
-/// The two of crc32c are what ext4 asks modprobe for by another name; on a CPU without the
-/// instruction the second does not load.
+/// The modules of ext4. It requests the two of crc32c from modprobe by another name; the second
+/// does not load on a CPU without the instruction.
 const EXT4: [Need; 3] = [
     Need { name: "crc32c_generic", what: "ext4", needed: false },
     Need { name: "crc32c-intel", what: "ext4", needed: false },
     Need { name: "ext4", what: "its data", needed: true },
 ];
 
-/// What fits into a queue of 128 pages less 3 (net/9p/trans_virtio.c); a larger wish is cut.
+/// The largest message in a queue of 128 pages less 3 (net/9p/trans_virtio.c); the kernel reduces a
+/// larger size.
 const MSIZE_MAX: u64 = 4096 * 125;
 
 const fn need(name: &'static str) -> Need {
@@ -111,12 +112,12 @@ impl Data {
         }
     }
 
-    /// Whether the guest's memory is shared with a daemon.
+    /// Returns whether the guest's memory is shared with a daemon.
     pub(super) fn shares_memory(&self) -> bool {
         matches!(self, Self::Virtiofs { .. })
     }
 
-    /// Modules of the guest.
+    /// Returns the modules that the guest needs for it.
     pub(super) fn needs(&self) -> Vec<Need> {
         let mut needs: Vec<Need> = match self {
             Self::VirtioBlk => vec![need("virtio_blk")],
@@ -131,8 +132,9 @@ impl Data {
         needs
     }
 
-    /// Makes it, in the environment's directory. A disk is a sparse file with an ext4 that is laid
-    /// out in full, so that the guest does not go on making it while it is measured.
+    /// Creates the disk image or the shared directory in the environment's directory. An image is a
+    /// sparse file with a fully initialised ext4, so the guest does not initialise it during the
+    /// measurement.
     pub(super) fn make(
         &self,
         context: &RunContext,
@@ -155,7 +157,7 @@ impl Data {
         Ok(())
     }
 
-    /// QEMU's words for it.
+    /// Returns QEMU's arguments for it.
     pub(super) fn words(&self, files: &Files, options: &Options) -> Vec<String> {
         let mut words: Vec<String> = Vec::new();
         let mut add = |name: &str, value: String| words.extend([format!("-{name}"), value]);
@@ -188,20 +190,20 @@ impl Data {
                 add("device", format!("virtio-scsi-pci,id=scsi{thread}"));
                 add("device", format!("scsi-hd,bus=scsi.0,{disk},{write_cache}"));
             }
-            // QEMU's NVMe has no thread of its own, and its write cache is the guest's to set.
+            // QEMU's NVMe has no I/O thread, and the guest sets its write cache.
             Self::Nvme => add("device", format!("nvme,{disk}")),
             _ => add("device", format!("virtio-blk-pci,{disk},{write_cache}{thread}")),
         }
         words
     }
 
-    /// The word of a user-mode kernel for it.
+    /// Returns the argument of a user-mode kernel for it, if it is a disk.
     pub(super) fn user_mode_word(&self, options: &Options) -> Option<String> {
         let word = || uml::disk_word(0, DISK_FILE, DATA_SERIAL, options.write_cache());
         (*self == Self::Ubd).then(word)
     }
 
-    /// The order that mounts it.
+    /// Returns the order that mounts it.
     pub(super) fn mount(&self, files: &Files) -> Order {
         let name = DATA_SERIAL.to_string();
         match self {
@@ -228,7 +230,7 @@ impl Data {
         }
     }
 
-    /// What of it the guest sees.
+    /// Compares it with what the guest reports.
     pub(super) fn read_back(&self, facts: &Facts, options: &Options) -> LayerState {
         let fact = |name: &str| {
             let fact = facts.disk.iter().find(|(key, _)| key == name);
@@ -236,7 +238,7 @@ impl Data {
         };
         if let Self::NineP { msize, cache } = self {
             let wanted = format!("9p, msize = {msize}, cache = {cache}");
-            // The kernel shows no cache mode where there is none.
+            // The kernel shows no cache mode for "none".
             let mode = *cache == "none" || facts.mount.contains(cache.as_str());
             let in_force = facts.mount.contains(" 9p ")
                 && facts.mount.contains(&format!("msize={msize}"))
@@ -263,7 +265,7 @@ impl Data {
             _ => "virtio_blk",
         };
         let want_cache = if options.write_cache() { "write back" } else { "write through" };
-        // Of user-mode Linux the host reads it.
+        // NVMe's write cache is the guest's; that of user-mode Linux is read from the host.
         let cached = matches!(self, Self::Nvme | Self::Ubd) || fact("write_cache") == want_cache;
         let wanted = format!("ext4 by {driver}, cache = {}, aio = {}", options.cache, options.aio);
         let found = format!(

@@ -1,4 +1,4 @@
-//! What virtual machines find on this host: accelerator, monitor, kernel.
+//! The checks of `tare doctor` for virtual machines: accelerator, monitor, kernel.
 
 use std::fs;
 use std::path::Path;
@@ -9,26 +9,25 @@ use tare_host::facts;
 use super::kernel::{self, Kernel};
 use super::options::Options;
 use super::{accelerator, check_user_mode, default_kernel, needs, qemu::PROGRAM, uml};
-use crate::inside;
 
-/// Checks this host. `state` is the state directory, where the outcome of a try of KVM is kept.
-pub fn checks(state: &Path) -> Vec<Check> {
-    vec![kvm(state), machine(), guest_kernel(), whole_study(), user_mode(state)]
+/// Checks KVM, QEMU and the kernel for its guests.
+pub(crate) fn qemu_checks() -> Vec<Check> {
+    vec![kvm(), machine(), guest_kernel()]
 }
 
 fn check(what: &str, verdict: Verdict, detail: impl Into<String>, remedy: &str) -> Check {
     Check { what: what.into(), verdict, detail: detail.into(), remedy: remedy.into() }
 }
 
-/// Nothing is tried here: that takes up to ten seconds of a CPU.
-fn kvm(state: &Path) -> Check {
+/// Reports the cached outcome. A trial would take up to ten seconds of a CPU.
+fn kvm() -> Check {
     let what = "vm: KVM";
     let remedy = "enable virtualisation in the firmware, or nested virtualisation of the machine's \
                   own host; without it guests are emulated, and their costs mean nothing";
     if let Some(obstacle) = accelerator::obstacle() {
         return check(what, Verdict::Limited, obstacle, remedy);
     }
-    match accelerator::last(state) {
+    match accelerator::cached() {
         Some(outcome) if outcome.usable => check(what, Verdict::Ok, outcome.detail, ""),
         Some(outcome) => check(what, Verdict::Limited, outcome.detail, remedy),
         None => {
@@ -58,23 +57,12 @@ fn guest_kernel() -> Check {
             let detail = format!("{release} ({})", image.display());
             check(what, Verdict::Ok, detail, "")
         }
-        Err(_) => check(what, Verdict::Missing, "none for guests", kernel::REMEDY),
+        Err(_) => check(what, Verdict::Missing, "no kernel for guests", kernel::REMEDY),
     }
 }
 
-/// Running a whole study inside a guest.
-fn whole_study() -> Check {
-    let what = "--inside vm:qemu";
-    match inside::needs(&inside::Options::default()) {
-        Ok(()) => {
-            let detail = "a guest with this host's files, for what its kernel lacks";
-            check(what, Verdict::Ok, detail, "")
-        }
-        Err(missing) => check(what, Verdict::Missing, missing.why, &missing.remedy),
-    }
-}
-
-fn user_mode(state: &Path) -> Check {
+/// Checks user-mode Linux. `state` is the state directory, which holds the journal of a trial boot.
+pub(crate) fn user_mode(state: &Path) -> Check {
     let what = "vm:uml";
     if let Err(missing) = check_user_mode(None, state) {
         return check(what, Verdict::Missing, missing.why, &missing.remedy);
@@ -95,11 +83,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_ok_says_how_to_get_it() {
+    fn failed_checks_have_a_remedy() {
         let state = tempfile::tempdir().unwrap();
-        for check in checks(state.path()) {
-            let told = check.verdict == Verdict::Ok || !check.remedy.is_empty();
-            assert!(told && !check.detail.is_empty(), "{check:?}");
+        let checks = [qemu_checks(), vec![user_mode(state.path())]].concat();
+        for check in checks {
+            let has_remedy = check.verdict == Verdict::Ok || !check.remedy.is_empty();
+            assert!(has_remedy && !check.detail.is_empty(), "{check:?}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What of a guest that runs differs with its monitor: how it is stopped, asked and accounted.
+//! The parts of a running guest that depend on its monitor: freezing, status and accounts.
 
 use tare_host::account::Account;
 use tare_lab::PartError;
@@ -12,17 +12,17 @@ use crate::system::System;
 /// The monitor's side of a guest.
 pub(super) enum Engine {
     Qemu(Box<Qemu>),
-    /// The guest's kernel is a process of the host: there is nobody to ask.
+    /// The guest's kernel is a process of the host without a monitor protocol.
     Uml,
 }
 
-/// A QEMU that runs.
+/// A running QEMU.
 pub(super) struct Qemu {
     pub(super) qmp: Qmp,
-    /// The accelerator that was chosen, and why.
+    /// The chosen accelerator, and the reason.
     pub(super) accelerator: (Accelerator, String),
     pub(super) vhost: bool,
-    /// Threads of the vCPUs.
+    /// The threads of the vCPUs.
     pub(super) vcpus: Vec<u32>,
     /// QEMU first, then the kernel's threads that work for it.
     pub(super) pids: Vec<u32>,
@@ -45,7 +45,7 @@ impl Engine {
         }
     }
 
-    /// Lets it go on.
+    /// Resumes the guest.
     pub(super) fn thaw(&mut self, system: &System) -> Result<(), PartError> {
         match self {
             Self::Qemu(qemu) => Ok(qemu.qmp.cont()?),
@@ -53,7 +53,7 @@ impl Engine {
         }
     }
 
-    /// `running`, `paused`, ...
+    /// Returns the guest's status, such as `running` or `paused`.
     pub(super) fn status(&mut self, system: &System) -> Result<String, PartError> {
         match self {
             Self::Qemu(qemu) => Ok(qemu.qmp.status()?),
@@ -61,8 +61,8 @@ impl Engine {
         }
     }
 
-    /// QEMU's vCPUs are the system and its other threads a layer's part; all that a user-mode
-    /// kernel consists of is the system.
+    /// Reads the accounts. QEMU's vCPUs count as the system and its other threads as the layer; all
+    /// of a user-mode kernel counts as the system.
     pub(super) fn usage(&mut self, system: &mut System) -> Result<Usage, PartError> {
         let mut usage = system.usage()?;
         if let Self::Qemu(qemu) = self {
@@ -74,7 +74,7 @@ impl Engine {
         Ok(usage)
     }
 
-    /// Processes outside the system that work for it.
+    /// Returns the processes outside the system that work for it.
     pub(super) fn helpers(&self) -> &[u32] {
         match self {
             Self::Qemu(qemu) => qemu.pids.get(1..).unwrap_or_default(),

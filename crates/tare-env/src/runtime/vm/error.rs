@@ -1,4 +1,4 @@
-//! Why there is no guest.
+//! The errors of virtual machines.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tare_host::exec;
 
-/// Why there is no guest.
+/// Why a guest failed.
 #[derive(Debug, thiserror::Error)]
 pub enum VmError {
     #[error("there is no monitor {name:?}; write vm:qemu or vm:uml")]
@@ -15,26 +15,26 @@ pub enum VmError {
     Memory { folder: &'static str, why: String },
     #[error("cannot use {}", .path.display())]
     File { path: PathBuf, source: io::Error },
-    #[error("accelerator = \"kvm\" cannot be had: {why}")]
+    #[error("accelerator = \"kvm\" is not available: {why}")]
     NoKvm { why: String },
     #[error("cannot start the monitor")]
     Start(#[from] exec::ExecError),
     #[error(
         "there is no virtiofsd for storage = \"virtiofs\": it comes with QEMU up to 7.2, \
-         later as a package of its own (apt-get install virtiofsd)"
+         later as its own package (apt-get install virtiofsd)"
     )]
     NoVirtiofsd,
-    #[error("virtiofsd does not serve the shared directory: {said}")]
-    Virtiofsd { said: String },
-    #[error("the monitor (process {pid}) does not end when killed")]
+    #[error("virtiofsd does not serve the shared directory: {output}")]
+    Virtiofsd { output: String },
+    #[error("the monitor (process {pid}) does not end after SIGKILL")]
     Unkillable { pid: u32 },
     #[error("the guest did not come up within {} s", .limit.as_secs())]
     Boot { limit: Duration, source: io::Error },
-    #[error("the guest does not answer the order {order}")]
+    #[error("the guest did not answer the order {order}")]
     Order { order: &'static str, source: io::Error },
     #[error("the guest cannot carry out the order {order}: {error}")]
     Refused { order: &'static str, error: String },
-    #[error("the guest answers the order {order} with something else")]
+    #[error("the guest sent the wrong answer to the order {order}")]
     Answer { order: &'static str },
     #[error("environment {environment:?} is not started")]
     NotStarted { environment: String },

@@ -1,15 +1,15 @@
-//! The guest's root: a cpio archive in the `newc` form that the kernel unpacks
-//! (Documentation/driver-api/early-userspace/buffer-format.rst), written as it is needed.
+//! The guest's root: a cpio archive in the `newc` format, which the kernel unpacks
+//! (Documentation/driver-api/early-userspace/buffer-format.rst).
 //!
-//! It holds the program, files of the host that the system needs, the modules, and the two devices
-//! without which a process that starts before /dev is mounted has no standard streams.
+//! It holds the program, the host's files that the system needs, the modules, and the two device
+//! files that a process needs for its standard streams before /dev is mounted.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-use crate::runtime::oci::bundle::MOUNT_POINTS;
+use crate::runtime::bundle::MOUNT_POINTS;
 
 /// File types and modes of stat(2).
 const DIRECTORY: u32 = 0o040_755;
@@ -17,24 +17,24 @@ const PROGRAM: u32 = 0o100_755;
 const PLAIN: u32 = 0o100_644;
 const DEVICE: u32 = 0o020_600;
 
-/// Name of the program in the guest's root.
+/// The name of the program in the guest's root.
 pub(crate) const PROGRAM_NAME: &str = "tare";
 
-/// What goes into the archive.
+/// The contents of the archive.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Contents<'a> {
     pub(crate) program: &'a Path,
-    /// Files of the host that the guest has at their own paths.
+    /// Files of the host, copied to the same paths.
     pub(crate) files: &'a [PathBuf],
-    /// Modules by name.
+    /// The names and contents of the modules.
     pub(crate) modules: &'a [(String, Vec<u8>)],
-    /// Those that the guest loads before it takes orders.
+    /// The modules that the guest loads before it receives orders.
     pub(crate) boot: &'a [String],
-    /// A bundle in `/bundle` for an OCI runtime among the files.
+    /// The bundle in `/bundle`, if an OCI runtime is among the files.
     pub(crate) bundle: Option<&'a Bundle>,
 }
 
-/// A container's configuration, and files whose mount points its root has.
+/// A container's configuration, and the files that need mount points in its root.
 #[derive(Clone, Debug)]
 pub(crate) struct Bundle {
     pub(crate) config: String,
@@ -82,7 +82,7 @@ pub(crate) fn write(path: &Path, contents: &Contents<'_>) -> io::Result<()> {
     archive.out.flush()
 }
 
-/// The files, and in place of directories every file below them. Links are followed.
+/// Returns the files, with each directory replaced by all files below it. Links are followed.
 fn whole(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     let mut left: Vec<PathBuf> = paths.to_vec();
@@ -94,7 +94,7 @@ fn whole(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
                 }
             }
             Ok(_) => files.push(path),
-            // A link that leads nowhere has nothing to show.
+            // A dangling link is left out.
             Err(error) if path.is_symlink() && error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -102,7 +102,7 @@ fn whole(paths: &[PathBuf]) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// The name of a path in an archive, which has no root.
+/// Returns the name of a path in the archive, which has no leading slash.
 fn name_of(path: &Path) -> String {
     path.to_string_lossy().trim_start_matches('/').to_string()
 }
@@ -114,7 +114,7 @@ struct Archive<W> {
 }
 
 impl<W: Write> Archive<W> {
-    /// The directories of these files, each before what is in it.
+    /// Adds the directories of these files, each before its contents.
     fn folders(&mut self, below: &str, files: &[PathBuf]) -> io::Result<()> {
         let parents = files.iter().flat_map(|file| file.ancestors().skip(1));
         let names = parents.map(name_of).filter(|name| !name.is_empty());
@@ -164,7 +164,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn entries_are_aligned_and_say_their_sizes() {
+    fn entries_are_aligned_and_have_their_sizes() {
         let mut archive = Archive { out: Vec::new(), files: 0, bytes: 0 };
         archive.entry("ab", PLAIN, (0, 0), b"hello").unwrap();
         archive.entry("TRAILER!!!", 0, (0, 0), &[]).unwrap();

@@ -1,9 +1,9 @@
-//! The guest's kernel and its modules: where they are, and in which order modules are loaded.
+//! The guest's kernel and its modules: where they are, and the order in which modules are loaded.
 //!
-//! Method: a kernel image says its own release (Documentation/arch/x86/boot.rst, `kernel_version`),
-//! and its modules lie in `lib/modules/RELEASE` beside `boot`. What a module depends on stands in
-//! the module itself (`depends=` of its `.modinfo` section), so that no depmod has to run for a
-//! kernel that is only unpacked and not installed.
+//! Method: a kernel image contains its release (Documentation/arch/x86/boot.rst, `kernel_version`),
+//! and its modules are in `lib/modules/RELEASE` next to `boot`. Each module lists its dependencies
+//! (`depends=` of its `.modinfo` section), so a kernel that is unpacked but not installed needs no
+//! depmod.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -12,34 +12,39 @@ use std::path::{Path, PathBuf};
 
 use tare_host::exec::{self, Command, ExecError};
 
-use super::uml;
 use crate::guest::protocol::Module;
 
 /// Where kernels for guests are unpacked: `CACHE/NAME/boot/vmlinuz-RELEASE` and
-/// `CACHE/NAME/lib/modules/RELEASE`, as they lie in a package.
-pub const CACHE: &str = "/var/cache/tare/kernels";
+/// `CACHE/NAME/lib/modules/RELEASE`, as in a package.
+pub(crate) const CACHE: &str = "/var/cache/tare/kernels";
 
-/// How to get a kernel that drives everything a guest can be given.
-pub const REMEDY: &str = "mkdir -p /var/cache/tare/kernels/debian && cd /var/cache/tare/kernels && \
+/// The commands that install a kernel with the drivers of all the devices that a guest can have.
+pub(crate) const REMEDY: &str = "mkdir -p /var/cache/tare/kernels/debian && cd /var/cache/tare/kernels && \
      apt-get download $(apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: //p') && \
      dpkg-deb -x linux-image-*.deb debian";
 
-/// Why there is no kernel for the guest.
+/// The name of a user-mode kernel, which is a program.
+pub(crate) const USER_MODE_PROGRAM: &str = "linux.uml";
+
+/// The command that installs a user-mode kernel.
+pub(crate) const USER_MODE_REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
+
+/// Why a kernel or its modules are not usable.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
     #[error(
-        "there is no kernel for guests: not the host's own in /boot, none in {CACHE}; {REMEDY}"
+        "there is no kernel for guests: neither the host's own in /boot nor one in {CACHE}; {REMEDY}"
     )]
     None,
-    #[error("there is no user-mode Linux kernel; {}", uml::REMEDY)]
+    #[error("there is no user-mode Linux kernel; {}", USER_MODE_REMEDY)]
     NoUserMode,
     #[error("{} does not run as a user-mode Linux kernel", .path.display())]
     UserMode { path: PathBuf, source: ExecError },
     #[error("cannot read the kernel {}", .path.display())]
     Read { path: PathBuf, source: io::Error },
-    #[error("{} does not say which kernel it is; name it vmlinuz-RELEASE", .path.display())]
+    #[error("the kernel {} does not contain its release; name it vmlinuz-RELEASE", .path.display())]
     NoRelease { path: PathBuf },
-    #[error("the kernel {release} has no module {name}, and needs it for {what}")]
+    #[error("the kernel {release} has no module {name}, which it needs for {what}")]
     NoModule { release: String, name: String, what: &'static str },
     #[error("cannot read the module {}", .path.display())]
     Module { path: PathBuf, source: io::Error },
@@ -52,14 +57,15 @@ pub enum KernelError {
 pub(crate) struct Kernel {
     pub(crate) image: PathBuf,
     pub(crate) release: String,
-    /// `lib/modules/RELEASE`; a kernel with all built in has none.
+    /// `lib/modules/RELEASE`, unless everything is built into the kernel.
     pub(crate) modules: Option<PathBuf>,
 }
 
 impl Kernel {
-    /// The kernel that is asked for, else the host's own, else one that was fetched for guests.
-    pub(crate) fn find(asked: Option<&Path>) -> Result<Self, KernelError> {
-        if let Some(image) = asked {
+    /// Returns the kernel at `requested`, else the host's own, else one that was downloaded for
+    /// guests.
+    pub(crate) fn find(requested: Option<&Path>) -> Result<Self, KernelError> {
+        if let Some(image) = requested {
             return Self::at(image);
         }
         let host = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
@@ -69,7 +75,7 @@ impl Kernel {
         {
             return Ok(own);
         }
-        // Readable by Tare means that the modules are there too.
+        // A kernel without modules is of no use here.
         let mut found: Vec<Self> = images()
             .iter()
             .filter_map(|image| Self::at(image).ok())
@@ -79,17 +85,17 @@ impl Kernel {
         found.pop().ok_or(KernelError::None)
     }
 
-    /// The user-mode kernel that is asked for, else the one that is installed. It says its release
-    /// itself; its modules lie in `lib/uml/modules` beside the folder of programs.
-    pub(crate) fn user_mode(asked: Option<&Path>) -> Result<Self, KernelError> {
-        let image = match asked {
+    /// Returns the user-mode kernel at `requested`, else the installed one. The program reports its
+    /// release; its modules are in `lib/uml/modules` next to the directory of programs.
+    pub(crate) fn user_mode(requested: Option<&Path>) -> Result<Self, KernelError> {
+        let image = match requested {
             Some(image) => image.to_path_buf(),
-            None => exec::find(uml::PROGRAM).ok_or(KernelError::NoUserMode)?,
+            None => exec::find(USER_MODE_PROGRAM).ok_or(KernelError::NoUserMode)?,
         };
-        let said = Command::new(&image).arg("--version").run();
-        let said =
-            said.map_err(|source| KernelError::UserMode { path: image.clone(), source })?.stdout;
-        let release = said.trim().to_string();
+        let output = Command::new(&image).arg("--version").run();
+        let output =
+            output.map_err(|source| KernelError::UserMode { path: image.clone(), source })?.stdout;
+        let release = output.trim().to_string();
         let real = fs::canonicalize(&image).unwrap_or_else(|_| image.clone());
         let root = real.parent().and_then(Path::parent).unwrap_or(Path::new("/"));
         let folder = Path::new("lib/uml/modules").join(&release);
@@ -111,7 +117,7 @@ impl Kernel {
     }
 }
 
-/// Kernel images below the cache and in /boot.
+/// Returns the kernel images in the cache and in /boot.
 fn images() -> Vec<PathBuf> {
     let list = |folder: &Path| -> Vec<PathBuf> {
         let entries = fs::read_dir(folder).into_iter().flatten().flatten();
@@ -126,7 +132,7 @@ fn images() -> Vec<PathBuf> {
     folders.iter().flat_map(|folder| list(folder)).filter(image).collect()
 }
 
-/// The release that an image says it is, else the one in its name.
+/// Returns the release that an image contains, else the one in its name.
 fn release(image: &Path) -> io::Result<Option<String>> {
     let mut file = File::open(image)?;
     let mut header = [0; 0x210];
@@ -144,23 +150,23 @@ fn release(image: &Path) -> io::Result<Option<String>> {
     Ok(name.and_then(|name| Some(name.split_once('-')?.1.to_string())))
 }
 
-/// A module that something needs.
+/// A module that the guest needs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Need {
     pub(crate) name: &'static str,
-    /// What for, in an error.
+    /// The purpose, for errors.
     pub(crate) what: &'static str,
-    /// False: it may be missing, or fail to load.
+    /// Whether it must exist and load.
     pub(crate) needed: bool,
 }
 
-/// The modules of a kernel by name, and those that were chosen so far, in loading order.
+/// The modules of a kernel by name, and the chosen ones in loading order.
 #[derive(Debug)]
 pub(crate) struct Modules {
     release: String,
     files: BTreeMap<String, PathBuf>,
     built_in: BTreeSet<String>,
-    /// Contents of the chosen ones.
+    /// Names and contents of the chosen ones.
     chosen: Vec<(String, Vec<u8>)>,
 }
 
@@ -184,8 +190,8 @@ impl Modules {
         Self { release: kernel.release.clone(), files, built_in, chosen: Vec::new() }
     }
 
-    /// Chooses what is needed with all that it depends on, which comes first. Returns those that
-    /// were not chosen before.
+    /// Chooses modules with their dependencies, which come first. Returns those that were not
+    /// chosen before.
     pub(crate) fn choose(&mut self, needs: &[Need]) -> Result<Vec<Module>, KernelError> {
         let mut order = Vec::new();
         for need in needs {
@@ -200,7 +206,7 @@ impl Modules {
             return Ok(());
         }
         let Some(path) = self.files.get(&name).cloned() else {
-            // Without any modules the kernel has to have it built in, and the guest will tell.
+            // A kernel without any modules must have it built in; the guest reports it if not.
             return match need.needed && !self.files.is_empty() {
                 true => {
                     let release = self.release.clone();
@@ -218,20 +224,21 @@ impl Modules {
         Ok(())
     }
 
-    /// Name and content of everything that was chosen.
+    /// Returns the names and contents of the chosen modules.
     pub(crate) fn chosen(&self) -> &[(String, Vec<u8>)] {
         &self.chosen
     }
 }
 
-/// `kernel/net/9p/9pnet_virtio.ko.xz` is `9pnet_virtio`; dashes and underscores are the same.
+/// Returns the name of a module: `kernel/net/9p/9pnet_virtio.ko.xz` is `9pnet_virtio`. Dashes
+/// become underscores.
 fn module_name(path: &Path) -> Option<String> {
     let name = path.file_name()?.to_str()?;
     let name = name.split_once(".ko")?.0;
     Some(name.replace('-', "_"))
 }
 
-/// The content of a module, unpacked by the host's own `xz`, `zstd` or `gzip` where it is packed.
+/// Reads a module. A compressed one is unpacked by the host's `xz`, `zstd` or `gzip`.
 fn read_module(path: &Path) -> Result<Vec<u8>, KernelError> {
     let read = |source| KernelError::Module { path: path.into(), source };
     let program = match path.extension().and_then(|extension| extension.to_str()) {
@@ -254,8 +261,8 @@ fn read_module(path: &Path) -> Result<Vec<u8>, KernelError> {
     Ok(bytes)
 }
 
-/// What a module says it depends on: the string `depends=a,b` of its `.modinfo` section, which is
-/// a list of strings that end in zero bytes.
+/// Returns the dependencies of a module: the string `depends=a,b` of its `.modinfo` section, which
+/// is a list of zero-terminated strings.
 fn dependencies(content: &[u8]) -> Vec<String> {
     const KEY: &[u8] = b"\0depends=";
     let Some(start) = content.windows(KEY.len()).position(|window| window == KEY) else {
@@ -282,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_says_its_release_and_modules_come_after_what_they_depend_on() {
+    fn release_is_read_and_modules_follow_their_dependencies() {
         let root = scratch("kernel");
         let modules = root.join("lib/modules/9.9-test");
         fs::create_dir_all(root.join("boot")).unwrap();
@@ -307,7 +314,7 @@ mod tests {
         let order = index.choose(&[need("top_fs", true), need("inside", true)]).unwrap();
         let names: Vec<&str> = order.iter().map(|module| module.name.as_str()).collect();
         assert_eq!(names, ["low", "middle", "top_fs"]);
-        assert!(index.choose(&[need("low", true)]).unwrap().is_empty(), "it is there already");
+        assert!(index.choose(&[need("low", true)]).unwrap().is_empty(), "chosen before");
         assert!(index.choose(&[need("missing", false)]).unwrap().is_empty());
         let error = index.choose(&[need("missing", true)]).unwrap_err().to_string();
         assert!(error.contains("no module missing"), "{error}");

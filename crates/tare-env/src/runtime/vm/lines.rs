@@ -1,5 +1,5 @@
-//! JSON lines over a unix socket with a time limit for everything: what the monitor (QMP) and the
-//! guest have in common. Orders for the guest go in pieces (`crate::guest::protocol`).
+//! JSON lines over a unix socket, with a time limit for every operation, for the monitor (QMP) and
+//! the guest. Orders for the guest are sent in pieces (`crate::guest::protocol`).
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -12,26 +12,27 @@ use serde::de::DeserializeOwned;
 
 use crate::guest::protocol::{Answer, Order, PIECE_BYTES};
 
-/// How often a socket is looked for that is not there yet.
+/// How often a connection to a missing socket is retried.
 const RETRY: Duration = Duration::from_millis(2);
 
-/// How long the other end may take to read what it is sent.
+/// How long the other end may take to read a message.
 const SEND_LIMIT: Duration = Duration::from_secs(10);
 
-/// How long a guest may take to read a piece of an order, on a host that is busy.
+/// How long a guest on a busy host may take to read a piece of an order.
 const PIECE_LIMIT: Duration = Duration::from_secs(60);
 
-/// Both ends of one conversation.
+/// One connection.
 #[derive(Debug)]
 pub(crate) struct Lines {
     write: UnixStream,
     read: BufReader<UnixStream>,
-    /// What was read of a line that has not ended.
+    /// The beginning of a line that has not been read to its end.
     partial: Vec<u8>,
 }
 
 impl Lines {
-    /// Connects to a socket that somebody is about to make, as long as `alive` says that he lives.
+    /// Connects to a socket that a process is about to create, and retries while the process is
+    /// `alive`.
     pub(crate) fn connect(
         path: &Path,
         deadline: Instant,
@@ -46,7 +47,7 @@ impl Lines {
         }
     }
 
-    /// Speaks over a socket that is connected.
+    /// Uses a connected socket.
     pub(super) fn over(write: UnixStream) -> io::Result<Self> {
         let read = BufReader::new(write.try_clone()?);
         Ok(Self { write, read, partial: Vec::new() })
@@ -57,14 +58,14 @@ impl Lines {
         self.write.write_all(&line(message)?)
     }
 
-    /// Gives the guest an order: the next piece of it when the one before has been read.
+    /// Sends an order to the guest, each piece after the guest has read the one before.
     pub(crate) fn order(&mut self, order: &Order) -> io::Result<()> {
         let line = line(order)?;
         self.write.set_write_timeout(Some(SEND_LIMIT))?;
         for (number, piece) in line.chunks(PIECE_BYTES).enumerate() {
             if number > 0 {
                 let deadline = Instant::now() + PIECE_LIMIT;
-                // Before that comes only what the order before has left behind.
+                // Other answers here are left over from the previous order.
                 while self.receive::<Answer>(deadline)? != Answer::More {}
             }
             self.write.write_all(piece)?;
@@ -72,7 +73,7 @@ impl Lines {
         Ok(())
     }
 
-    /// The next line before the deadline; `TimedOut` when there is none.
+    /// Returns the next message, or fails with `TimedOut` at the deadline.
     pub(crate) fn receive<T: DeserializeOwned>(&mut self, deadline: Instant) -> io::Result<T> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::guest::protocol::{Run, Stream, read_order};
 
-    /// An order whose line has this many bytes.
+    /// Returns an order whose line has this many bytes.
     fn order(bytes: usize) -> Order {
         let with = |word: String| {
             Order::Run(Run { words: vec![word], variables: Vec::new(), directory: "/".into() })
@@ -120,16 +121,16 @@ mod tests {
         with("x".repeat(bytes - without))
     }
 
-    /// Reads one order as the guest does, and returns it with the pieces that it came in. What a
-    /// command left behind prints meanwhile.
-    fn hear(guest: UnixStream) -> (Order, usize) {
+    /// Reads one order as the guest does, and returns it with the number of its pieces. Meanwhile a
+    /// leftover process of a command prints.
+    fn receive_order(guest: UnixStream) -> (Order, usize) {
         let mut answers = guest.try_clone().unwrap();
-        // Whatever is not asked for stays in the socket.
+        // Bytes that are not requested stay in the socket.
         let mut orders = BufReader::with_capacity(1, guest);
         let mut pieces = 1;
         let read = read_order(&mut orders, || {
             pieces += 1;
-            assert_eq!(ioctl_fionread(&answers)?, 0, "sent without having been asked for");
+            assert_eq!(ioctl_fionread(&answers)?, 0, "sent without a request");
             let printed = Answer::Printed { stream: Stream::Error, bytes: vec![7] };
             answers.write_all(&line(&printed)?)?;
             answers.write_all(&line(&Answer::More)?)
@@ -138,19 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_a_piece_of_an_order_is_ever_unread() {
+    fn at_most_one_piece_of_an_order_is_unread() {
         let piece = PIECE_BYTES;
         for bytes in [200, piece - 1, piece, piece + 1, 2 * piece, 2 * piece + 1, 50_000] {
             let (host, guest) = UnixStream::pair().unwrap();
-            let guest = thread::spawn(|| hear(guest));
+            let guest = thread::spawn(|| receive_order(guest));
             Lines::over(host).unwrap().order(&order(bytes)).unwrap();
-            let heard = guest.join().unwrap();
-            assert_eq!(heard, (order(bytes), bytes.div_ceil(piece)), "{bytes}");
+            let received = guest.join().unwrap();
+            assert_eq!(received, (order(bytes), bytes.div_ceil(piece)), "{bytes}");
         }
     }
 
     #[test]
-    fn a_guest_that_is_gone_is_no_hang() {
+    fn order_to_an_ended_guest_fails() {
         let (host, guest) = UnixStream::pair().unwrap();
         drop(guest);
         assert!(Lines::over(host).unwrap().order(&order(50_000)).is_err());

@@ -1,15 +1,15 @@
-//! Virtual machines: a guest with a kernel of its own, made by QEMU with KVM where a guest boots
-//! with it, else with TCG, which emulates the CPU and so is functional only; or by user-mode Linux
-//! (`uml`), whose kernel is a program of the host.
+//! Virtual machines, whose guests have their own kernel. QEMU runs a guest with KVM if one boots
+//! with it, else with TCG, which emulates the CPU and so only shows that things work. User-mode
+//! Linux (`uml`) is a kernel that runs as a program of the host.
 //!
 //! Method: the guest is Tare's own program in an initramfs (`crate::guest`), so nothing is
-//! installed and the same bytes run as everywhere else. A tap device on the bridge takes the place
-//! of a container's veth; the data lies on a disk image of its own. The monitor runs in the
-//! environment's cgroup like any system. A guest of QEMU is stopped through the monitor and not by
-//! the freezer, so that its clock stands still too; one of user-mode Linux has the host's clock.
+//! installed and the same binary runs everywhere. A tap device on the bridge replaces a container's
+//! veth; the data is on its own disk image. The monitor runs in the environment's cgroup like any
+//! system. QEMU guests are stopped through the monitor and not by the freezer, so their clocks stop
+//! too; a guest of user-mode Linux has the host's clock.
 //!
-//! Accounts: the threads of the vCPUs are the system, guest's kernel included; what else QEMU and
-//! vhost do is the layer's. Of user-mode Linux all is the system.
+//! Accounts: the vCPU threads, including the guest's kernel, count as the system; other threads of
+//! QEMU and vhost count as the layer. All of user-mode Linux counts as the system.
 //!
 //! Limits: one disk and one network device; x86-64.
 
@@ -29,60 +29,70 @@ use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 use crate::{storage, system};
 
-pub mod accelerator;
+mod accelerator;
 mod container;
 mod data;
-pub mod doctor;
+pub(crate) mod doctor;
 mod engine;
-pub(crate) mod error;
+mod error;
 pub(crate) mod initramfs;
-pub mod kernel;
-pub(crate) mod lines;
-pub(crate) mod monitor;
+mod kernel;
+mod lines;
+mod monitor;
 mod options;
-pub(crate) mod qemu;
-pub(crate) mod qmp;
+mod qemu;
+mod qmp;
 mod read_back;
 mod running;
-pub(crate) mod start;
-pub mod uml;
+mod start;
+pub(crate) mod uml;
 mod virtiofsd;
 
 use data::Data;
-pub use error::VmError;
-use kernel::{Kernel, KernelError};
-use monitor::MonitorKind;
-pub(crate) use options::AcceleratorChoice;
 use options::Options;
-pub use options::{OPTIONS, OptionError};
-use qemu::{Files, PROGRAM};
-pub use qmp::QmpError;
 use running::Running;
+
+pub use error::VmError;
+pub use kernel::KernelError;
+pub use options::{OPTIONS, OptionError};
+pub use qmp::QmpError;
+
+// The parts that `crate::inside` boots its guest with.
+pub(crate) use accelerator::choose as choose_accelerator;
+pub(crate) use accelerator::obstacle as kvm_obstacle;
+pub(crate) use kernel::{Kernel, Modules, Need};
+pub(crate) use lines::Lines;
+pub(crate) use monitor::{Monitor, MonitorKind};
+pub(crate) use options::AcceleratorChoice;
+pub(crate) use qemu::PROGRAM as QEMU;
+pub(crate) use qemu::{Accelerator, DISK_FILE, Files, Machine, Memory, escaped};
+pub(crate) use start::{BOOT, BOOT_LIMIT};
 
 pub const RUNTIME: Runtime = Runtime {
     name: "vm",
-    help: "a guest with its own kernel, Tare's program its only process",
+    help: "a guest with its own kernel, and Tare's program as its only process",
     argument: Argument::Required("MONITOR: qemu or uml"),
     options: OPTIONS,
     needs,
     cleanup: "the monitor is killed; disk image, sockets and initramfs go with the directory",
-    read_back: "the monitor's status and accelerator, and what the guest says of itself",
+    read_back: "the monitor's status and accelerator, and the facts that the guest reports",
     found,
     make,
 };
 
-/// What this host has of them, as a study writes it.
+/// Returns the monitors that work on this host, as studies write them.
 fn found() -> Vec<String> {
     let words = MonitorKind::ALL.into_iter().map(MonitorKind::word);
     words.filter(|word| needs(Some(word)).is_ok()).map(|word| format!("vm:{word}")).collect()
 }
 
-/// The size of a guest, where its options mean something.
+/// Returns the memory of a guest, or `None` if its options are invalid.
 pub(super) fn memory_bytes(spec: &EnvironmentSpec, argument: Option<&str>) -> Option<u64> {
     let (layers, monitor) = (Layers::checked(spec).ok()?, MonitorKind::parse(argument?)?);
     Options::parse(spec, &layers, monitor).ok().map(|options| options.memory_bytes)
 }
 
+/// Checks that this host has the programs and the kernel of a monitor, and reports what is missing.
 pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     let missing = |why: String, remedy: &str| Unavailable {
         what: format!("vm:{}", argument.unwrap_or_default()),
@@ -93,8 +103,8 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
         return Err(missing("there is no such monitor".into(), "write vm:qemu or vm:uml"));
     };
     let (program, remedy) = match monitor {
-        MonitorKind::Qemu => (PROGRAM, "apt-get install --no-install-recommends qemu-system-x86"),
-        MonitorKind::Uml => (uml::PROGRAM, uml::REMEDY),
+        MonitorKind::Qemu => (QEMU, "apt-get install --no-install-recommends qemu-system-x86"),
+        MonitorKind::Uml => (kernel::USER_MODE_PROGRAM, kernel::USER_MODE_REMEDY),
     };
     let others =
         [("mkfs.ext4", "apt-get install e2fsprogs"), (uml::STARTER, "apt-get install util-linux")];
@@ -116,8 +126,8 @@ pub(crate) fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     }
 }
 
-/// Checks that the kernel of a guest boots on this host, where only a boot tells: that of `vm:uml`,
-/// from what is known in the state directory, else by a boot (`uml::trial`).
+/// Checks that the kernel of a `vm:uml` guest boots on this host, which only a boot can show
+/// (`uml::trial`).
 pub(super) fn check_boot(
     spec: &EnvironmentSpec,
     argument: Option<&str>,
@@ -126,33 +136,32 @@ pub(super) fn check_boot(
     if argument.and_then(MonitorKind::parse) != Some(MonitorKind::Uml) {
         return Ok(());
     }
-    let asked = spec.vm.iter().find(|(name, _)| name == "kernel");
-    let kernel = Kernel::user_mode(asked.map(|(_, path)| Path::new(path)))?;
+    let image = spec.vm.iter().find(|(name, _)| name == "kernel");
+    let kernel = Kernel::user_mode(image.map(|(_, path)| Path::new(path)))?;
     Ok(uml::trial::check(&kernel, state)?)
 }
 
-/// Checks that the user-mode kernel boots on this host: the one that is asked for, else the one
-/// that is installed. Without root it does not boot one, and answers from what is known in the
-/// state directory.
+/// Checks that a user-mode kernel boots on this host: the one at `image`, or else the installed
+/// one. Without root there is no trial boot, and a kernel without a cached outcome passes.
 ///
 /// # Errors
-/// Why it does not, and what to do about it.
-pub fn check_user_mode(asked: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
+/// Reports why the kernel does not boot, and what to do about it.
+pub fn check_user_mode(image: Option<&Path>, state: &Path) -> Result<(), Unavailable> {
     needs(Some(MonitorKind::Uml.word()))?;
-    match Kernel::user_mode(asked) {
+    match Kernel::user_mode(image) {
         Ok(kernel) => Ok(uml::trial::check(&kernel, state)?),
         Err(error) => Err(Unavailable {
             what: "vm:uml".into(),
             why: tare_host::error_line(&error),
-            remedy: uml::REMEDY.into(),
+            remedy: kernel::USER_MODE_REMEDY.into(),
         }),
     }
 }
 
-/// The kernel that a guest gets unless another is asked for: (image, release).
+/// Returns the image and the release of the kernel that guests use by default.
 ///
 /// # Errors
-/// When there is none, and how to get one.
+/// Fails if there is none, and reports how to get one.
 pub fn default_kernel() -> Result<(PathBuf, String), KernelError> {
     Kernel::find(None).map(|kernel| (kernel.image, kernel.release))
 }
@@ -164,7 +173,7 @@ pub(super) fn check(
     (name, argument): (&str, Option<&str>),
 ) -> Result<(), OptionError> {
     if name == RUNTIME.name {
-        // What is no monitor is told by `needs`.
+        // `needs` reports an unknown monitor.
         let Some(monitor) = argument.and_then(MonitorKind::parse) else { return Ok(()) };
         Data::parse(spec, monitor)?;
         return Options::parse(spec, layers, monitor).map(|_| ());
@@ -214,10 +223,10 @@ struct Vm {
     kind: MonitorKind,
     options: Options,
     data: Data,
-    /// Of the last start.
+    /// The number of the last start.
     number: u32,
     entries: Vec<EntryId>,
-    /// What the last guest printed last.
+    /// The last lines that the previous guest printed.
     log: String,
     config: Option<String>,
     running: Option<Running>,
@@ -243,7 +252,7 @@ impl Environment for Vm {
         self.stop()?;
         let started = self.begin(launch);
         if started.is_err() {
-            // The first error is the one that tells; what is left is in the journal.
+            // The first error names the cause; the journal keeps what `stop` cannot remove.
             let _ = self.stop();
         }
         started
@@ -255,7 +264,7 @@ impl Environment for Vm {
             (Arc::clone(&self.context), self.spec.clone(), self.layers.clone());
         let (options, data) = (self.options.clone(), self.data.clone());
         let running = self.running()?;
-        running.show(&files)?;
+        running.copy_facts(&files)?;
         read_back::read(running, &context, &spec, &layers, (&options, &data))
     }
 
@@ -271,7 +280,7 @@ impl Environment for Vm {
         let files = self.files();
         let running = self.running()?;
         if !running.frozen {
-            running.show(&files)?;
+            running.copy_facts(&files)?;
         }
         running.usage()
     }
@@ -312,7 +321,7 @@ impl Environment for Vm {
 
 impl Drop for Vm {
     fn drop(&mut self) {
-        // Whoever wants to know calls `stop`; the journal keeps what is left.
+        // Callers that need the error call `stop`; the journal keeps what is left.
         let _ = self.stop();
     }
 }

@@ -1,4 +1,4 @@
-//! The monitor: which there are, its process and its threads.
+//! The monitors, and the process and threads of a running one.
 
 use std::process::Child;
 
@@ -8,7 +8,7 @@ use tare_std::cpus::CpuSet;
 use super::error::VmError;
 use crate::runtime::contract::KILL_LIMIT;
 
-/// What makes the guest's machine.
+/// The program that runs the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MonitorKind {
     Qemu,
@@ -17,10 +17,9 @@ pub(crate) enum MonitorKind {
 }
 
 impl MonitorKind {
-    /// Every one.
     pub(super) const ALL: [Self; 2] = [Self::Qemu, Self::Uml];
 
-    /// As a study names it: `vm:qemu`.
+    /// Returns its name in a study, after `vm:`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Qemu => "qemu",
@@ -33,7 +32,7 @@ impl MonitorKind {
     }
 }
 
-/// A monitor that runs; killed when it is dropped.
+/// A running monitor or daemon. Dropping it kills it.
 #[derive(Debug)]
 pub(crate) struct Monitor(Child);
 
@@ -54,15 +53,15 @@ impl Monitor {
         matches!(self.0.try_wait(), Ok(None))
     }
 
-    /// Kills it and waits for its end. Idempotent.
+    /// Kills the process with its descendants and waits for its end. Idempotent.
     pub(crate) fn kill(&mut self) -> Result<(), VmError> {
-        // Once it has been waited for its number may be somebody else's.
+        // After the wait another process may have its pid.
         if !self.alive() {
             return Ok(());
         }
         let pid = self.pid();
         let file = |source| VmError::File { path: format!("/proc/{pid}").into(), source };
-        // What descends from it too, which without it might go on.
+        // Descendants might outlive it.
         let alive = process::kill(&process::tree(pid), KILL_LIMIT).map_err(file)?;
         if let Some(pid) = alive.first() {
             return Err(VmError::Unkillable { pid: *pid });
@@ -73,12 +72,12 @@ impl Monitor {
 
 impl Drop for Monitor {
     fn drop(&mut self) {
-        // The journal kills what survives this.
+        // The journal kills survivors.
         let _ = self.kill();
     }
 }
 
-/// Gives each vCPU a CPU of its own, as far as they go.
+/// Pins each vCPU to one CPU. CPUs are shared if there are fewer of them.
 pub(crate) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
     let each: Vec<u32> = cpus.iter().collect();
     for (thread, cpu) in vcpus.iter().zip(each.iter().cycle()) {
@@ -90,8 +89,8 @@ pub(crate) fn pin_vcpus(vcpus: &[u32], cpus: &CpuSet) -> Result<(), VmError> {
     Ok(())
 }
 
-/// The kernel's own threads that carry packets for a process, where they are not threads of that
-/// process (before Linux 6.4).
+/// Returns the kernel threads that carry packets for a process. Since Linux 6.4 they are threads of
+/// that process, and the list is empty.
 pub(crate) fn vhost_threads(pid: u32) -> Vec<u32> {
     let name = format!("vhost-{pid}");
     let ours = |thread: &u32| process::name(*thread).is_some_and(|found| found == name);

@@ -8,22 +8,22 @@ use crate::layer::network::TAP;
 /// The monitor program.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
 
-/// A path in one of QEMU's lists of options, where a comma is written twice.
+/// Escapes a path for QEMU's option lists, in which commas are doubled.
 pub(crate) fn escaped(path: &Path) -> String {
     path.to_string_lossy().replace(',', ",,")
 }
 
-/// What runs the guest's instructions.
+/// How QEMU executes the guest's instructions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Accelerator {
     Kvm,
     Tcg,
 }
 
-/// Name of the image that the data lies on.
+/// The name of the image that holds the data.
 pub(crate) const DISK_FILE: &str = "disk.img";
 
-/// Files of one guest, all in its directory.
+/// The files of one guest, all in its directory.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     folder: PathBuf,
@@ -46,17 +46,17 @@ impl Files {
         self.folder.join("orders")
     }
 
-    /// What the system prints.
+    /// Returns the file for the system's output.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join("log")
     }
 
-    /// What the guest's kernel prints.
+    /// Returns the file for the output of the guest's kernel.
     pub(crate) fn console(&self) -> PathBuf {
         self.folder.join("console")
     }
 
-    /// What QEMU prints; a user-mode kernel prints to its console.
+    /// Returns the file for QEMU's output. A user-mode kernel prints to its console.
     pub(crate) fn stderr(&self) -> PathBuf {
         self.folder.join("stderr")
     }
@@ -69,27 +69,28 @@ impl Files {
         self.folder.join(DISK_FILE)
     }
 
-    /// The directory that is shared with the guest.
+    /// Returns the directory that is shared with the guest.
     pub(crate) fn share(&self) -> PathBuf {
         self.folder.join("share")
     }
 
-    /// Where the daemon that serves it listens, and what it prints.
+    /// Returns the socket of the daemon that serves the shared directory.
     pub(crate) fn share_socket(&self) -> PathBuf {
         self.folder.join("share.socket")
     }
 
+    /// Returns the file for that daemon's output.
     pub(crate) fn share_log(&self) -> PathBuf {
         self.folder.join("share.log")
     }
 
-    /// Copies of what the system says of itself in its data directory.
+    /// Returns the directory with copies of small files from the guest's data directory.
     pub(crate) fn shown(&self) -> PathBuf {
         self.folder.join("data")
     }
 }
 
-/// A machine that is to be started. Without devices it can only say hello.
+/// A machine to start. Without devices it can only report that it is up.
 #[derive(Debug)]
 pub(crate) struct Machine<'a> {
     pub(crate) name: String,
@@ -98,9 +99,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) memory: Memory,
     pub(crate) kernel: &'a Path,
     pub(crate) files: &'a Files,
-    /// Words for what it has besides console, monitor and ports.
+    /// The arguments for devices other than console, monitor and ports.
     pub(crate) devices: Vec<String>,
-    /// Whether QEMU gives up the system calls that it does not need, as libvirt asks of it.
+    /// Whether QEMU runs in its seccomp sandbox, with libvirt's settings.
     pub(crate) sandbox: bool,
 }
 
@@ -109,11 +110,12 @@ pub(crate) struct Machine<'a> {
 pub(crate) struct Memory {
     pub(crate) bytes: u64,
     pub(crate) huge_pages: bool,
-    /// Whether a daemon of the host reads and writes it too.
+    /// Whether a daemon of the host accesses it too.
     pub(crate) shared: bool,
 }
 
-/// The network device behind the tap. `vhost`: the host carries packets in its kernel.
+/// Returns the arguments for the network device behind the tap. With `vhost` the host's kernel
+/// carries the packets.
 pub(crate) fn network_words(vhost: bool) -> Vec<String> {
     let vhost = if vhost { "on" } else { "off" };
     let tap = format!("tap,id=net,ifname={TAP},script=no,downscript=no,vhost={vhost}");
@@ -121,7 +123,7 @@ pub(crate) fn network_words(vhost: bool) -> Vec<String> {
 }
 
 impl Machine<'_> {
-    /// The words after the program's name.
+    /// Returns the arguments of QEMU.
     pub(crate) fn arguments(&self) -> Vec<String> {
         let Self { memory, files, .. } = self;
         let show = |path: PathBuf| escaped(&path);
@@ -147,7 +149,7 @@ impl Machine<'_> {
         }
         add("kernel", self.kernel.to_string_lossy().into_owned());
         add("initrd", files.initramfs().to_string_lossy().into_owned());
-        // A guest that panics ends at once, and with it QEMU (-no-reboot).
+        // A panic ends the guest immediately, and QEMU with it (-no-reboot).
         add("append", "rdinit=/tare console=ttyS0 quiet panic=-1 -- guest".into());
         add("display", "none".into());
         add("chardev", format!("file,id=console,path={}", show(files.console())));

@@ -1,4 +1,4 @@
-//! What of a guest's layers is in force: the monitor's word, the host's and the guest's own.
+//! The read-back of a guest's layers: from the monitor, the host and the guest itself.
 
 use tare_host::process;
 use tare_lab::PartError;
@@ -20,7 +20,7 @@ use crate::run_context::RunContext;
 use crate::system::state;
 use tare_lab::layer::Network;
 
-/// A kernel keeps some memory for itself: what it shows of what it was given is at least this.
+/// The smallest share of the guest's memory that `MemTotal` may show. The kernel reserves the rest.
 const MEMORY_SHARE: f64 = 0.75;
 
 pub(super) fn read(
@@ -53,14 +53,14 @@ pub(super) fn read(
         let mode = format!("Seccomp: {}", status_mode(layers.security));
         let in_force = facts.container.contains(&mode);
         let found = match facts.container.is_empty() {
-            true => "the system is in no container".to_string(),
+            true => "the system is not in a container".to_string(),
             false => facts.container.clone(),
         };
         states.push(state("vm.container", runtime, found, in_force));
     }
     let mut storage = data.read_back(&facts, options);
     if *data == Data::Ubd {
-        // User-mode Linux shows a write cache also where the host writes through.
+        // User-mode Linux reports a write cache even if the host writes through.
         let through = uml::writes_through(&running.system);
         let how = if through == Some(true) { "" } else { "not " };
         storage.found += &format!(", {how}opened O_SYNC by the host");
@@ -89,7 +89,7 @@ fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, P
 }
 
 fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
-    // The tap is in the router's namespace, so that is where its monitor is.
+    // The monitor is in the router's namespace, because the tap is.
     let host = running.system.read_network(layers);
     let address = SYSTEM_ADDRESS.to_string();
     let inside = facts.network.iter().any(|nic| nic.contains(&address));
@@ -103,7 +103,7 @@ fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
     state("network", layers.network, found, host.in_force && inside && bridged)
 }
 
-/// The affinity of the monitor's threads, and that of each vCPU.
+/// Reads the affinity of the monitor's threads and of each vCPU.
 fn cpu(running: &Running, context: &RunContext, layers: &Layers) -> LayerState {
     let mut whole = running.system.read_cpu(layers, context.cpus());
     let Engine::Qemu(qemu) = &running.engine else { return whole };
@@ -115,7 +115,7 @@ fn cpu(running: &Running, context: &RunContext, layers: &Layers) -> LayerState {
     whole
 }
 
-/// The monitor's own filter: libvirt's where there is a security layer, else none.
+/// Reads the monitor's own filter: libvirt's if there is a security layer, else none.
 fn security(running: &Running, wanted: Security) -> LayerState {
     let mode = running.system.read_seccomp();
     let want = if wanted == Security::None { 0 } else { 2 };
@@ -123,7 +123,7 @@ fn security(running: &Running, wanted: Security) -> LayerState {
     state("security", wanted, found, mode == Some(want))
 }
 
-/// What the machine is made of.
+/// Reads the vCPUs and the memory of the machine.
 fn machine(running: &Running, facts: &Facts, options: &Options) -> Vec<LayerState> {
     let vcpus = match &running.engine {
         Engine::Qemu(qemu) => qemu.vcpus.len(),

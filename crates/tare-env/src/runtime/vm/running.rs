@@ -1,4 +1,4 @@
-//! A guest that is up: its conversation with the host, and its accounts.
+//! A running guest: its connection to the host, and its CPU accounts.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -19,12 +19,12 @@ use crate::guest::protocol::{Answer, Order};
 use crate::layer::network::SystemNetwork;
 use crate::system::System;
 
-/// How long the guest may take for an order: it loads modules and mounts.
+/// How long the guest may take for an order, such as to load modules and mount.
 const ORDER_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Running {
     pub(super) monitor: Monitor,
-    /// What serves a shared directory.
+    /// The daemon that serves a shared directory.
     pub(super) daemon: Option<Monitor>,
     pub(super) system: System,
     pub(super) network: SystemNetwork,
@@ -36,6 +36,7 @@ pub(super) struct Running {
 }
 
 impl Running {
+    /// Sends an order and returns the guest's answer to it.
     pub(super) fn order(&mut self, name: &'static str, order: &Order) -> Result<Answer, VmError> {
         let fail = |source| VmError::Order { order: name, source };
         self.guest.order(order).map_err(fail)?;
@@ -45,6 +46,7 @@ impl Running {
         }
     }
 
+    /// Sends an order whose answer is `Answer::Done`.
     pub(super) fn done(&mut self, name: &'static str, order: &Order) -> Result<(), VmError> {
         match self.order(name, order)? {
             Answer::Done => Ok(()),
@@ -52,15 +54,15 @@ impl Running {
         }
     }
 
-    /// Asks for the guest's accounts and writes what the system says of itself where the host reads
-    /// it.
-    pub(super) fn show(&mut self, files: &Files) -> Result<(), VmError> {
+    /// Copies the small files of the guest's data directory to the host, where the probes read
+    /// them.
+    pub(super) fn copy_facts(&mut self, files: &Files) -> Result<(), VmError> {
         let order = "account";
         let Answer::Account(account) = self.order(order, &Order::Account)? else {
             return Err(VmError::Answer { order });
         };
         for (name, content) in account.files {
-            // A name from the guest is a name, not a path.
+            // The guest must not choose a path on the host.
             if name.contains('/') || name.starts_with('.') {
                 continue;
             }
@@ -84,7 +86,7 @@ impl Running {
 
     /// Kills the guest. Idempotent.
     pub(super) fn kill(&mut self) -> Result<(), PartError> {
-        // A process that the freezer holds does not die.
+        // A frozen process does not end when killed.
         if let Engine::Uml = self.engine {
             uml::thaw(&self.system)?;
         }

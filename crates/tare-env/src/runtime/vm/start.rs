@@ -1,5 +1,4 @@
-//! Starting a guest: its root, its data, its network, its monitor, and the orders until its system
-//! runs.
+//! The start of a guest: root, data, network and monitor, and the orders that start its system.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -38,18 +37,19 @@ use crate::runtime::process::GATE;
 use crate::system::{self, System};
 use tare_lab::layer::Cpu;
 
-/// A guest is up within 1.5 s under KVM and 10 s under TCG on a quiet machine.
+/// How long a guest may take to boot. On a quiet machine it takes up to 1.5 s under KVM and 10 s
+/// under TCG.
 pub(crate) const BOOT_LIMIT: Duration = Duration::from_secs(120);
 
-/// Modules that a guest needs to hear orders.
+/// The modules that a guest needs to receive orders.
 pub(crate) const BOOT: &[Need] = &[
     Need { name: "virtio_pci", what: "its devices", needed: true },
-    Need { name: "virtio_console", what: "taking orders", needed: true },
+    Need { name: "virtio_console", what: "receiving orders", needed: true },
 ];
 
 const NETWORK: Need = Need { name: "virtio_net", what: "its network", needed: true };
 
-/// Where a monitor runs.
+/// What a monitor starts with, and where it runs.
 struct MonitorPlacement<'a> {
     kernel: &'a Kernel,
     files: &'a Files,
@@ -62,20 +62,20 @@ struct MonitorPlacement<'a> {
 /// The files of a guest that is about to boot.
 struct Prepared {
     kernel: Kernel,
-    /// The modules to load once the guest takes orders.
+    /// The modules to load once the guest receives orders.
     later: Vec<Module>,
-    /// The OCI runtime inside the guest, where the system runs in a container there.
+    /// The OCI runtime inside the guest, if the system runs in a container there.
     container: Option<String>,
 }
 
-/// What differs between environments in the orders that start a system.
+/// The variable parts of the orders that start a system.
 struct Orders {
     later: Vec<Module>,
     mount: Order,
     container: Option<String>,
 }
 
-/// A monitor that has been started.
+/// A started monitor.
 struct Started {
     monitor: Monitor,
     /// The process whose layers are read back.
@@ -133,7 +133,7 @@ impl Vm {
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
         let system = System::new(pid, group, proxy, &self.layers);
         let mount = self.data.mount(&files);
-        // From here on `stop` ends the process, also when one of the next steps fails.
+        // From here on `stop` ends the process, even if one of the next steps fails.
         let running = self.running.insert(Running {
             monitor,
             daemon,
@@ -156,11 +156,11 @@ impl Vm {
         program: &Program,
         files: &Files,
     ) -> Result<Prepared, PartError> {
-        let asked = self.options.kernel.as_deref();
+        let image = self.options.kernel.as_deref();
         let (kernel, boot, mut needs) = match self.kind {
-            MonitorKind::Qemu => (Kernel::find(asked)?, BOOT, vec![NETWORK]),
-            // A user-mode kernel has the drivers of its orders and its network built in.
-            MonitorKind::Uml => (Kernel::user_mode(asked)?, [].as_slice(), Vec::new()),
+            MonitorKind::Qemu => (Kernel::find(image)?, BOOT, vec![NETWORK]),
+            // A user-mode kernel has its serial and network drivers built in.
+            MonitorKind::Uml => (Kernel::user_mode(image)?, [].as_slice(), Vec::new()),
         };
         let mut modules = Modules::index(&kernel);
         let boot: Vec<String> =
@@ -192,7 +192,7 @@ impl Vm {
         Ok(Prepared { kernel, later, container })
     }
 
-    /// Makes the monitor's cgroup with the limits of the environment.
+    /// Creates the monitor's cgroup with the limits of the environment.
     fn limit(&self, group: &Cgroup) -> Result<(), PartError> {
         group.make_folders()?;
         match self.layers.cpu {
@@ -288,7 +288,7 @@ impl Vm {
 }
 
 impl Running {
-    /// Waits for the guest's hello, then gives the orders that end with the system's start.
+    /// Waits for the guest's hello, then sends the orders up to the start of the system.
     fn start_system(
         &mut self,
         launch: &Launch,
@@ -315,7 +315,7 @@ impl Running {
 }
 
 impl MonitorPlacement<'_> {
-    /// The command as the run's, in its namespace and on its CPUs.
+    /// Returns the command with the run's mark, in the monitor's namespace and on its CPUs.
     fn command(&self, command: Command, run: &str) -> Command {
         let command = command.variable(RUN_VARIABLE, run).on_cpus(self.cpus);
         match &self.network.namespace {
@@ -324,7 +324,7 @@ impl MonitorPlacement<'_> {
         }
     }
 
-    /// Puts the monitor, and the daemon that serves its data, into the cgroup, if there is one.
+    /// Moves the monitor, and the daemon that serves its data, into the cgroup, if there is one.
     fn enter(&self, pid: u32) -> Result<(), PartError> {
         let Some(group) = self.group else { return Ok(()) };
         let helpers = self.daemon.map(|daemon| process::tree(daemon.pid())).unwrap_or_default();

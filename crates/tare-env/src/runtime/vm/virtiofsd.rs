@@ -1,5 +1,5 @@
-//! The daemon that serves a shared directory to a guest (virtiofs): the one of QEMU up to 7.2 or
-//! its successor in Rust, which understands the same words.
+//! The daemon that serves a shared directory to a guest (virtiofs): that of QEMU up to 7.2, or its
+//! successor in Rust, which takes the same arguments.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -16,18 +16,18 @@ use super::monitor::Monitor;
 use super::qemu::Files;
 use crate::run_context::RunContext;
 
-/// Where distributions put it, since it is not for people to call.
+/// Where distributions install it, outside PATH in most cases.
 const PLACES: &[&str] = &["virtiofsd", "/usr/libexec/virtiofsd", "/usr/lib/qemu/virtiofsd"];
 
-/// It makes its socket at once.
+/// How long the daemon may take to create its socket.
 const SOCKET_LIMIT: Duration = Duration::from_secs(10);
 
-/// The daemon, if there is one.
+/// Returns the path of the daemon, if it is installed.
 pub(super) fn find() -> Option<PathBuf> {
     PLACES.iter().find_map(|place| exec::find(place))
 }
 
-/// Starts it and waits until QEMU can dial it.
+/// Starts the daemon and waits until QEMU can connect to it.
 pub(super) fn start(
     context: &RunContext,
     files: &Files,
@@ -39,7 +39,7 @@ pub(super) fn start(
     let source = files.share().to_string_lossy().into_owned();
     let log = |source| VmError::File { path: files.share_log(), source };
     let out = File::create(files.share_log()).map_err(log)?;
-    // 0: limits of open files stay as they are, which needs no capability.
+    // 0 leaves the limit of open files unchanged, which needs no capability.
     let command = Command::new(program)
         .arg(format!("--socket-path={}", socket.to_string_lossy()))
         .args(["--rlimit-nofile=0", "-f", "-o"])
@@ -51,13 +51,13 @@ pub(super) fn start(
     let deadline = Instant::now() + SOCKET_LIMIT;
     while !socket.exists() {
         if Instant::now() > deadline || !daemon.alive() {
-            return Err(VmError::Virtiofsd { said: said(&files.share_log()) });
+            return Err(VmError::Virtiofsd { output: read_log(&files.share_log()) });
         }
         thread::sleep(Duration::from_millis(2));
     }
     Ok(daemon)
 }
 
-fn said(log: &Path) -> String {
+fn read_log(log: &Path) -> String {
     fs::read_to_string(log).unwrap_or_default().trim().replace('\n', "; ")
 }

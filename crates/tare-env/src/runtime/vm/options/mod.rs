@@ -13,22 +13,25 @@ use tare_lab::layer::Network;
 
 /// Every option as (name, one line).
 pub const OPTIONS: &[(&str, &str)] = &[
-    ("vcpus", "virtual CPUs; without it as many as the cpu layer gives; vm:uml has one"),
+    ("vcpus", "virtual CPUs (default: as many as the cpu layer allows; vm:uml has one)"),
     ("memory", "the guest's memory, such as 1G (default)"),
-    ("disk", "size of the disk that the data lies on, such as 2G (default)"),
+    ("disk", "size of the disk that holds the data, such as 2G (default)"),
     ("aio", "how QEMU does disk I/O: native (default), threads, io_uring"),
     (
         "cache",
         "cache mode of the disk: none (default), writeback, writethrough, directsync, unsafe; \
          vm:uml has writeback (default) and writethrough",
     ),
-    ("iothread", "a thread of QEMU's for the disk alone: yes (default), no"),
-    ("huge_pages", "QEMU's memory for the guest in huge pages: no (default), yes"),
-    ("accelerator", "of QEMU: auto (default: KVM where a guest boots with it, else TCG), kvm, tcg"),
+    ("iothread", "whether QEMU has a separate thread for the disk: yes (default), no"),
+    ("huge_pages", "whether QEMU puts the guest's memory in huge pages: no (default), yes"),
+    (
+        "accelerator",
+        "QEMU's accelerator: auto (default: KVM if a guest boots with it, else TCG), kvm, tcg",
+    ),
     (
         "kernel",
-        "the guest's kernel image; without it the host's own, else the one fetched for it; of \
-         vm:uml its program, without it linux.uml",
+        "the guest's kernel image (default: the host's own, else the one downloaded for guests); \
+         for vm:uml the kernel's program (default: linux.uml)",
     ),
     (
         "container",
@@ -39,13 +42,13 @@ pub const OPTIONS: &[(&str, &str)] = &[
 /// Options that only QEMU has.
 const OF_QEMU: &[&str] = &["aio", "iothread", "huge_pages", "accelerator"];
 
-/// Less does not boot with the program in memory twice.
+/// The smallest guest that boots with two copies of the program in memory.
 const MEMORY_BYTES_MIN: u64 = 256 << 20;
 
-/// What the monitor itself needs beside the guest's memory where that is limited.
+/// The memory of the monitor itself, in addition to the guest's.
 const MONITOR_BYTES: u64 = 192 << 20;
 
-/// Why the options of a virtual machine make no sense.
+/// Why the options of a virtual machine are invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OptionError {
     #[error(
@@ -61,13 +64,13 @@ pub enum OptionError {
     )]
     NoMachine { environment: String },
     #[error(
-        "environment {environment:?}: user-mode Linux has no {name}, it is of runtime = \"vm:qemu\"; \
-         leave it out"
+        "environment {environment:?}: user-mode Linux has no {name}, only runtime = \"vm:qemu\" \
+         has; leave it out"
     )]
     OfQemu { environment: String, name: String },
     #[error(
-        "environment {environment:?}: user-mode Linux has no filter of system calls for its own \
-         process; set security = \"none\""
+        "environment {environment:?}: user-mode Linux has no seccomp filter for its own process; \
+         set security = \"none\""
     )]
     NoFilter { environment: String },
     #[error(
@@ -93,7 +96,7 @@ pub enum OptionError {
     Memory { environment: String, memory_bytes: u64, limit_bytes: u64 },
 }
 
-/// Which accelerator is asked for.
+/// The accelerator that the study requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceleratorChoice {
     Auto,
@@ -102,7 +105,7 @@ pub(crate) enum AcceleratorChoice {
 }
 
 impl AcceleratorChoice {
-    /// As a study writes it.
+    /// Returns its name in a study.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -146,8 +149,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// What a guest of this monitor has without options. A user-mode kernel reads and writes its
-    /// disk through the host's page cache, in a process of its own.
+    /// Returns the defaults of a monitor. A user-mode kernel accesses its disk through the host's
+    /// page cache, in a separate process.
     fn of(monitor: MonitorKind) -> Self {
         match monitor {
             MonitorKind::Qemu => Self::default(),
@@ -208,7 +211,7 @@ impl Options {
                 "cache" if uml => {
                     let known = ["writeback", "writethrough"];
                     options.cache = word(value, &known).ok_or_else(|| {
-                        bad("writeback or writethrough, as user-mode Linux has them")
+                        bad("writeback or writethrough, the modes of user-mode Linux")
                     })?;
                 }
                 "cache" => {
@@ -257,12 +260,12 @@ impl Options {
         }
     }
 
-    /// Whether the host's page cache is bypassed.
+    /// Returns whether the disk bypasses the host's page cache.
     pub(crate) fn direct(&self) -> bool {
         matches!(self.cache.as_str(), "none" | "directsync")
     }
 
-    /// Whether the guest sees a disk with a write cache that it has to flush.
+    /// Returns whether the guest sees a disk with a write cache.
     pub(crate) fn write_cache(&self) -> bool {
         !matches!(self.cache.as_str(), "writethrough" | "directsync")
     }

@@ -48,7 +48,7 @@ fn options_are_parsed_and_checked_against_each_other() {
 }
 
 #[test]
-fn what_user_mode_linux_has_not_is_refused() {
+fn user_mode_linux_refuses_options_of_qemu() {
     let plain = parse_uml(&[("vcpus", "1"), ("memory", "512M")], "none").unwrap();
     assert_eq!((plain.vcpus, plain.cache.as_str(), plain.direct()), (Some(1), "writeback", false));
     assert!(!parse_uml(&[("cache", "writethrough")], "none").unwrap().write_cache());
@@ -67,7 +67,7 @@ fn what_user_mode_linux_has_not_is_refused() {
 }
 
 #[test]
-fn storage_of_guests_is_for_guests_and_theirs_alone() {
+fn guests_and_hosts_refuse_the_storage_of_the_other() {
     let mut guest = spec(&[], "bridge", None);
     let layers = Layers::checked(&guest).unwrap();
     let check = |spec: &EnvironmentSpec, runtime: &str, monitor: Option<&str>| {

@@ -2,18 +2,18 @@
 //! (Documentation/virt/uml/user_mode_linux_howto_v2.rst).
 //!
 //! Method: each address space of the guest is a process of the host, which the kernel's process
-//! traces (ptrace(2)): user code runs on the CPU itself, and every system call and page fault of it
-//! stops it and wakes the kernel. The program runs in a PID namespace of its own, so that the host
-//! ends the traced ones with it; left alone, they would go on with the host's system calls. Orders
-//! go over a pair of sockets as its first serial line (`ssl0=fd:0`), what the system prints over
-//! the second and the console over its standard error, both copied to files here: the drivers poll
-//! their descriptors, which regular files do not allow.
+//! traces (ptrace(2)). User code runs directly on the CPU; each system call and page fault stops it
+//! and wakes the kernel. The program runs in its own PID namespace, so the host ends the traced
+//! processes with it; otherwise they would continue with the host's system calls. Orders use a
+//! socket pair as the first serial line (`ssl0=fd:0`). The system's output uses the second line and
+//! the console the standard error; a thread copies both to files, because the drivers poll their
+//! descriptors and regular files cannot be polled.
 //!
 //! The guest's memory is a file in /dev/shm that is unlinked before the guest runs. Its clock is
-//! the host's: while it is frozen, time goes on for it, as for a container.
+//! the host's: time passes for a frozen guest, as for a container.
 //!
-//! Limits: one CPU. Paths are given relative to the environment's directory, because the kernel
-//! splits its command line at blanks and the paths of its disks at commas and colons.
+//! Limits: one CPU. Paths are relative to the environment's directory, because the kernel splits
+//! its command line at blanks and the paths of its disks at commas and colons.
 
 use std::fs::{self, File};
 use std::io;
@@ -30,6 +30,7 @@ use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
 
 use super::error::VmError;
+use super::kernel::USER_MODE_PROGRAM;
 use super::lines::Lines;
 use super::monitor::Monitor;
 use super::qemu::{DISK_FILE, Files};
@@ -37,53 +38,47 @@ use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
 use crate::layer::network::TAP;
 use crate::system::System;
 
-pub mod trial;
+pub(super) mod trial;
 
-/// The kernel as a program.
-pub(super) const PROGRAM: &str = "linux.uml";
-
-/// How to get it.
-pub(crate) const REMEDY: &str = "apt-get install --no-install-recommends user-mode-linux";
-
-/// What starts it beside a shell, of util-linux.
+/// The program of util-linux that starts the kernel, in addition to a shell.
 pub(super) const STARTER: &str = "unshare";
 
-/// Waits for the word to go, then starts the kernel: in its directory, without a core dump, in a
-/// PID namespace that ends with it and with `unshare`.
+/// Waits for a line of input, then starts the kernel in its directory, without a core dump, and in
+/// a PID namespace that ends with it and with `unshare`.
 const GATE: &str = "cd \"$1\" && first=$2 && shift 2 && ulimit -c 0 && read -r go && exec \
                     unshare --pid --fork --kill-child /bin/sh -c \"$first\" \"$0\" \"$@\"";
 
-/// The first process of that namespace. It cannot be the kernel: one that panics ends itself by
-/// SIGABRT, which the first process is free to ignore.
+/// The first process of that namespace. It cannot be the kernel: a panic ends the kernel by
+/// SIGABRT, which the first process of a namespace ignores.
 const FIRST: &str = "\"$0\" \"$@\"; exit $?";
 
-/// Where the guest's memory lies: the kernel's own preference (arch/um/os-Linux/mem.c).
+/// The directory of the guest's memory: the kernel's own preference (arch/um/os-Linux/mem.c).
 const MEMORY_FOLDER: &str = "/dev/shm";
 
-/// Packets that wait in a queue of the network device. The driver's default (64) is half of this.
+/// The queue depth of the network device, in packets. The driver's default is 64.
 const QUEUE_DEPTH: u32 = 128;
 
 /// How long SIGSTOP may take.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
-/// The layer that says what runs the guest's instructions begins with this.
+/// The start of the accelerator layer's value.
 pub(crate) const ACCELERATOR: &str =
     "uml: a kernel in user mode, which intercepts every system call";
 
-/// The network device behind the tap.
+/// Returns the argument for the network device behind the tap.
 pub(super) fn network_word() -> String {
     format!("vec0:transport=tap,ifname={TAP},depth={QUEUE_DEPTH}")
 }
 
-/// A disk behind a file of the guest's directory, known by its serial number. No file to copy on
-/// write stands between the two; `d` keeps the kernel from looking for the header of such a file,
-/// `s` opens it O_SYNC.
+/// Returns the argument for a disk behind a file of the guest's directory, with a serial number.
+/// `d` keeps the kernel from looking for a copy-on-write header in the file, `s` opens it O_SYNC.
 pub(crate) fn disk_word(number: usize, file: &str, serial: &str, write_cache: bool) -> String {
     let flags = if write_cache { "d" } else { "ds" };
     format!("ubd{number}{flags}={file},,{serial}")
 }
 
-/// The kernel's command line, with words for what it has besides console and serial lines.
+/// Returns the kernel's command line, with these arguments for devices other than console and
+/// serial lines.
 pub(crate) fn arguments(
     memory_bytes: u64,
     devices: impl IntoIterator<Item = String>,
@@ -92,10 +87,10 @@ pub(crate) fn arguments(
         format!("mem={}M", memory_bytes >> 20),
         "initrd=initramfs".into(),
         "rdinit=/tare".into(),
-        // Left out, these two would be added after the words for the program.
+        // Otherwise the kernel would add these two after the program's arguments.
         "root=/dev/ram0".into(),
         "console=tty0".into(),
-        // Its pid and its management socket.
+        // The directory of its pid file and management socket.
         "uml_dir=./".into(),
         "umid=uml".into(),
         "con=null".into(),
@@ -112,7 +107,7 @@ pub(crate) fn arguments(
     words
 }
 
-/// Why the guest's memory cannot be had, if so.
+/// Checks that the host can hold the guest's memory.
 pub(crate) fn check_memory(memory_bytes: u64) -> Result<(), VmError> {
     let fail = |why: String| Err(VmError::Memory { folder: MEMORY_FOLDER, why });
     let found = match rustix::fs::statvfs(MEMORY_FOLDER) {
@@ -124,20 +119,20 @@ pub(crate) fn check_memory(memory_bytes: u64) -> Result<(), VmError> {
     }
     let free_bytes = found.f_bavail.saturating_mul(found.f_frsize);
     match free_bytes < memory_bytes {
-        true => fail(format!("it has {free_bytes} bytes free, the guest gets {memory_bytes}")),
+        true => fail(format!("it has {free_bytes} bytes free, the guest needs {memory_bytes}")),
         false => Ok(()),
     }
 }
 
-/// A kernel that is about to start.
+/// A kernel that waits at its gate.
 pub(crate) struct Started {
-    /// `unshare`, which ends with the kernel, and the kernel with it.
+    /// The process of `unshare`. It and the kernel end together.
     pub(crate) monitor: Monitor,
     guest: UnixStream,
 }
 
 impl Started {
-    /// Starts it up to the gate.
+    /// Starts the shell, which waits at the gate.
     pub(crate) fn at_gate(
         command: Command,
         words: &[String],
@@ -155,14 +150,14 @@ impl Started {
         Ok(Self { monitor: Monitor::new(child), guest })
     }
 
-    /// Opens the gate. Returns the monitor, the conversation, and the kernel's process.
+    /// Opens the gate. Returns the monitor, the connection, and the kernel's process.
     pub(crate) fn go(mut self, deadline: Instant) -> Result<(Monitor, Lines, u32), VmError> {
-        let fail = |source| VmError::File { path: PROGRAM.into(), source };
+        let fail = |source| VmError::File { path: USER_MODE_PROGRAM.into(), source };
         io::Write::write_all(&mut self.guest, b"go\n").map_err(fail)?;
         let lines = Lines::over(self.guest).map_err(fail)?;
         let unshare = self.monitor.pid();
         loop {
-            // After `unshare` and the first process of its namespace.
+            // The third process, after `unshare` and the first process of its namespace.
             if let Some(kernel) = process::tree(unshare).get(2) {
                 return Ok((self.monitor, lines, *kernel));
             }
@@ -174,35 +169,36 @@ impl Started {
     }
 }
 
-/// The command in whose place the kernel comes; its words follow. It has a process group of its
-/// own: a kernel that panics ends its whole group.
+/// Returns the command that starts the kernel; the kernel's arguments are appended to it. It has
+/// its own process group, because a panic of the kernel ends its whole group.
 pub(crate) fn command(program: &Path) -> Command {
     Command::new("/bin/sh").args(["-c", GATE]).arg(program).own_group()
 }
 
-/// A descriptor that can be polled; what is written to it is copied to a file until all of the
-/// other ends are closed.
+/// Returns a descriptor that can be polled. A thread copies its input to a file until all copies of
+/// the descriptor are closed.
 fn copied(path: &Path) -> Result<UnixStream, VmError> {
     let fail = |source| VmError::File { path: path.into(), source };
     let mut file = File::create(path).map_err(fail)?;
     let (mut here, there) = UnixStream::pair().map_err(fail)?;
     let copy = move || {
-        // What cannot be written is only what an error would show.
+        // The file only serves error messages.
         let _ = io::copy(&mut here, &mut file);
     };
     thread::Builder::new().name("uml-output".into()).spawn(copy).map_err(fail)?;
     Ok(there)
 }
 
-/// Processes of the guest: those that its kernel traces.
+/// Returns the processes of the guest, which its kernel traces.
 pub(super) fn traced(system: &System) -> Vec<u32> {
     let kernel = system.pid.to_string();
     let ours = |pid: &u32| process::status_field(*pid, "TracerPid").as_deref() == Some(&kernel);
     system.pids().into_iter().filter(ours).collect()
 }
 
-/// Whether the kernel opened the image of its disk so that each write waits for the host's disk
-/// (O_SYNC, in the octal flags of proc_pid_fdinfo(5)). `None`: it has not opened it.
+/// Returns whether the kernel opened the image of its disk with O_SYNC (in the octal flags of
+/// proc_pid_fdinfo(5)), so that each write waits for the host's disk. `None` if it has not opened
+/// the image.
 pub(super) fn writes_through(system: &System) -> Option<bool> {
     const O_SYNC: u32 = 0o4_010_000;
     let folder = format!("/proc/{}", system.pid);
@@ -217,7 +213,7 @@ pub(super) fn writes_through(system: &System) -> Option<bool> {
     u32::from_str_radix(flags, 8).ok().map(|flags| flags & O_SYNC == O_SYNC)
 }
 
-/// Whether the kernel's process runs.
+/// Returns `running`, or the state of the kernel's process.
 pub(super) fn status(system: &System) -> String {
     match process::status_field(system.pid, "State") {
         Some(state) if state.starts_with(['R', 'S', 'D']) => "running".into(),
@@ -226,9 +222,9 @@ pub(super) fn status(system: &System) -> String {
     }
 }
 
-/// Stops the guest: by the freezer, else by stopping its kernel. A SIGSTOP to a traced process
-/// would be the kernel's to handle, and it knows none; but a SIGALRM is its clock's, and stops it
-/// as well.
+/// Stops the guest: by the freezer if there is one, else by stopping its kernel. A SIGSTOP to a
+/// traced process would go to the kernel, which does not handle it. A SIGALRM, the kernel's clock
+/// signal, stops the process too.
 pub(super) fn freeze(system: &System) -> Result<(), PartError> {
     if system.can_freeze() {
         return system.freeze();
@@ -240,7 +236,7 @@ pub(super) fn freeze(system: &System) -> Result<(), PartError> {
     Ok(())
 }
 
-/// Lets it go on.
+/// Resumes the guest.
 pub(super) fn thaw(system: &System) -> Result<(), PartError> {
     match system.can_freeze() {
         true => system.thaw(),

@@ -1,19 +1,19 @@
-//! The first process of the guest that is booted for a trial: a static program of x86-64, made
-//! here, so that a trial needs neither a compiler nor Tare's own program.
+//! The first process of the trial guest: a static program of x86-64, assembled here so that a trial
+//! needs neither a compiler nor Tare's own program.
 //!
 //! It writes a line to its standard output and powers the guest off.
 
-/// The line, without its end.
+/// The line, without its newline.
 pub(super) const LINE: &str = "tare-trial: the guest is up";
 
-/// Where the program lies in memory: where linkers put one that is not relocatable.
+/// The program's load address: the usual one of programs that are not relocatable.
 const BASE: u64 = 0x40_0000;
 
 /// Sizes of the ELF header and of one program header (elf(5)).
 const ELF_HEADER: u16 = 64;
 const PROGRAM_HEADER: u16 = 56;
 
-/// The ELF file: a header, one segment that is read and executed, the code, the line.
+/// Returns the ELF file: headers, one readable and executable segment, the code, the line.
 pub(super) fn program() -> Vec<u8> {
     let entry = u64::from(ELF_HEADER + PROGRAM_HEADER);
     let line = format!("{LINE}\n").into_bytes();
@@ -28,7 +28,7 @@ pub(super) fn program() -> Vec<u8> {
         // Executable, for x86-64, version 1.
         half(&[2, 62]),
         word(&[1]),
-        // Where it begins, and where its program header is; it has no sections.
+        // The entry point and the offset of the program header; there are no sections.
         long(&[BASE + entry, u64::from(ELF_HEADER), 0]),
         word(&[0]),
         half(&[ELF_HEADER, PROGRAM_HEADER, 1, 0, 0, 0]),
@@ -41,7 +41,7 @@ pub(super) fn program() -> Vec<u8> {
     parts.concat()
 }
 
-/// `write(1, line, bytes)`, then `reboot(POWER_OFF)`, then a loop. The line follows the code.
+/// Returns the code: `write(1, line, bytes)`, `reboot(POWER_OFF)`, and a loop. The line follows it.
 fn code(bytes: u32) -> Vec<u8> {
     let after_lea: Vec<u8> = [
         // mov edx, bytes; syscall

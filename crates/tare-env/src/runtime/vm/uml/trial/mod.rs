@@ -1,18 +1,18 @@
-//! Whether a user-mode kernel boots on this host, found out by a boot.
+//! The trial boot that decides whether a user-mode kernel runs on this host.
 //!
 //! Why: user-mode Linux before 6.13 keeps the floating-point registers of a process in a buffer
-//! whose size was fixed when the kernel was built. Where the CPU's state is larger (with AMX, for
-//! one), PTRACE_SETREGSET refuses it with EFAULT, and the first process of the guest dies. From
-//! Linux 6.13 on the kernel asks the host for the size (commit 3f17fed21491, "um: switch to regset
-//! API and depend on XSTATE"). A CPU flag does not tell: distributions carry patches, and other
-//! things keep a guest from booting too.
+//! whose size is fixed at build time. If the CPU's state is larger (with AMX, for example),
+//! PTRACE_SETREGSET fails with EFAULT, and the first process of the guest dies. From Linux 6.13 on
+//! the kernel reads the size from the host (commit 3f17fed21491, "um: switch to regset API and
+//! depend on XSTATE"). A CPU flag does not decide it: distributions carry patches, and other causes
+//! keep a guest from booting too.
 //!
-//! Method: the kernel boots with a first process of two system calls (`init`), which prints a line
-//! and powers off, below a time limit. The processes and the directory of the boot are in a journal
-//! of its own, so `tare clean` removes what a killed harness leaves. An outcome that only the
-//! kernel and the CPU decide (it boots, or it cannot set the registers) is kept in the state
-//! directory for this kernel file, CPU and kernel of the host; any other is tried again the next
-//! time.
+//! Method: the kernel boots under a time limit with a first process of two system calls (`init`),
+//! which prints a line and powers off. The processes and the directory of the boot are in their own
+//! journal, so `tare clean` removes what a killed harness leaves. An outcome that depends only on
+//! the kernel and the CPU (it boots, or it cannot set the registers) is cached (`outcome_cache`)
+//! for this kernel file, CPU and kernel of the host. After any other outcome the next run tries
+//! again.
 
 use std::fmt;
 use std::fs;
@@ -27,6 +27,7 @@ use tare_host::RUN_VARIABLE;
 use tare_host::journal::{Entry, Journal};
 
 use super::{FIRST, MEMORY_FOLDER};
+use crate::outcome_cache;
 use crate::runtime::vm::VmError;
 use crate::runtime::vm::initramfs;
 use crate::runtime::vm::kernel::Kernel;
@@ -38,28 +39,31 @@ mod init;
 #[cfg(test)]
 mod tests;
 
-/// A guest without devices is up and off within a second on an idle host.
+/// How long a boot may take. A guest without devices takes less than a second on an idle host.
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Enough for the kernel of a distribution.
+/// The memory of the guest: enough for the kernel of a distribution.
 const MEMORY_BYTES: u64 = 64 << 20;
 
-/// What the kernel prints when the host refuses the registers of a process
+/// The message of the kernel when the host refuses the registers of a process
 /// (arch/um/os-Linux/skas/process.c).
 const REGISTERS_REFUSED: &str = "ptrace set fp regs failed";
 
-/// What a kernel that gives up prints first (kernel/panic.c).
+/// The first words of a panic (kernel/panic.c).
 const PANIC: &str = "Kernel panic";
 
-/// Outcomes that are kept at most.
-const KEPT: usize = 16;
+/// The file of outcomes in the cache.
+const CACHE_FILE: &str = "user-mode.json";
+
+/// The highest number of cached outcomes.
+const CACHED_MAX: usize = 16;
 
 /// A user-mode kernel that does not boot on this host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("vm:uml cannot run here: {} (Linux {release}) {reason}; {}", .kernel.display(), .reason.remedy())]
 pub struct NoBoot {
     pub kernel: PathBuf,
-    /// What the kernel says it is, such as `6.1.176`.
+    /// The release that the kernel reports, such as `6.1.176`.
     pub release: String,
     pub reason: Reason,
 }
@@ -69,14 +73,14 @@ pub struct NoBoot {
 pub enum Reason {
     /// The CPU's register state is larger than the kernel's buffer for it.
     RegisterState { cpu: String },
-    /// The kernel ended. `said` is its last line.
-    Ended { said: String },
-    /// The guest was not up in time.
+    /// The kernel ended early. `last_line` is its last line.
+    Ended { last_line: String },
+    /// The guest did not come up in time.
     TimedOut { limit: Duration },
 }
 
 impl Reason {
-    /// What to do about it.
+    /// Returns what the user can do about it.
     pub fn remedy(&self) -> &'static str {
         match self {
             Self::RegisterState { .. } => {
@@ -97,11 +101,13 @@ impl fmt::Display for Reason {
             Self::RegisterState { cpu } => {
                 write!(
                     f,
-                    "cannot set the registers of this CPU ({cpu}), which has more than it knows"
+                    "cannot set the registers of this CPU ({cpu}), which has more than the kernel supports"
                 )
             }
-            Self::Ended { said } if said.is_empty() => write!(f, "ends without a word"),
-            Self::Ended { said } => write!(f, "ends before its guest is up: {said}"),
+            Self::Ended { last_line } if last_line.is_empty() => {
+                write!(f, "ends without a message")
+            }
+            Self::Ended { last_line } => write!(f, "ends before its guest is up: {last_line}"),
             Self::TimedOut { limit } => {
                 write!(f, "does not boot a guest within {} s", limit.as_secs())
             }
@@ -110,7 +116,7 @@ impl fmt::Display for Reason {
 }
 
 impl NoBoot {
-    /// The kernel and the reason, without the remedy.
+    /// Returns the kernel and the reason, without the remedy.
     pub fn why(&self) -> String {
         format!("{} (Linux {}) {}", self.kernel.display(), self.release, self.reason)
     }
@@ -130,7 +136,7 @@ enum Outcome {
     Fails(Reason),
 }
 
-/// An outcome that is kept, and for what it holds.
+/// A cached outcome, and the kernel and host that it holds for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct CachedBoot {
     kernel: PathBuf,
@@ -138,14 +144,14 @@ struct CachedBoot {
     modified_ns: u64,
     /// Model and flags of the CPU.
     cpu: String,
-    /// Release of the host's kernel, which decides what of the CPU's state is in use.
+    /// Release of the host's kernel, which decides which part of the CPU's state is in use.
     host: String,
-    /// Otherwise the kernel cannot set the registers.
+    /// Whether the kernel boots. It cannot set the registers otherwise.
     boots: bool,
 }
 
 impl CachedBoot {
-    /// The case of this kernel on this host.
+    /// Returns the key of this kernel on this host, with no outcome yet.
     fn case(kernel: &Path) -> io::Result<Self> {
         let kernel = fs::canonicalize(kernel)?;
         let data = fs::metadata(&kernel)?;
@@ -167,7 +173,7 @@ impl CachedBoot {
     }
 }
 
-/// A field of the first CPU in /proc/cpuinfo.
+/// Returns a field of the first CPU in /proc/cpuinfo.
 fn cpu_field(name: &str) -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let value = |line: &str| {
@@ -176,65 +182,60 @@ fn cpu_field(name: &str) -> String {
     text.lines().find_map(value).unwrap_or_default()
 }
 
-/// Where outcomes are kept.
-fn path(state: &Path) -> PathBuf {
-    state.join("user-mode.json")
+fn cached(cache: &Path) -> Vec<CachedBoot> {
+    outcome_cache::read(cache, CACHE_FILE).unwrap_or_default()
 }
 
-fn all_known(state: &Path) -> Vec<CachedBoot> {
-    let text = fs::read_to_string(path(state)).unwrap_or_default();
-    serde_json::from_str(&text).unwrap_or_default()
-}
-
-/// Checks that a kernel boots here: from what is known in the state directory, else by a boot,
-/// which needs root. Without root nothing is tried, and a kernel of which nothing is known passes.
+/// Checks that a kernel boots on this host, by the cached outcome or by a trial boot, whose journal
+/// and files are in the state directory. A trial needs root; without root a kernel without a cached
+/// outcome passes.
 pub(crate) fn check(kernel: &Kernel, state: &Path) -> Result<(), NoBoot> {
-    check_within(kernel, state, LIMIT)
+    check_within(kernel, state, Path::new(outcome_cache::FOLDER), LIMIT)
 }
 
-fn check_within(kernel: &Kernel, state: &Path, limit: Duration) -> Result<(), NoBoot> {
+fn check_within(
+    kernel: &Kernel,
+    state: &Path,
+    cache: &Path,
+    limit: Duration,
+) -> Result<(), NoBoot> {
     let no_boot =
         |reason| NoBoot { kernel: kernel.image.clone(), release: kernel.release.clone(), reason };
     let refused = || no_boot(Reason::RegisterState { cpu: cpu_field("model name") });
     let Ok(mut case) = CachedBoot::case(&kernel.image) else { return Ok(()) };
-    if let Some(known) = all_known(state).into_iter().find(|known| known.same_case(&case)) {
+    if let Some(known) = cached(cache).into_iter().find(|known| known.same_case(&case)) {
         return if known.boots { Ok(()) } else { Err(refused()) };
     }
-    // A memory folder that is full or noexec has its own error when the guest starts.
+    // A memory directory that is full or noexec fails with its own error when the guest starts.
     if !rustix::process::geteuid().is_root() || super::check_memory(MEMORY_BYTES).is_err() {
         return Ok(());
     }
     match boot(kernel, state, limit) {
         Ok(Outcome::Boots) => {
             case.boots = true;
-            keep(state, case);
+            add_to_cache(cache, case);
             Ok(())
         }
         Ok(Outcome::Fails(Reason::RegisterState { .. })) => {
-            keep(state, case);
+            add_to_cache(cache, case);
             Err(refused())
         }
         Ok(Outcome::Fails(reason)) => Err(no_boot(reason)),
-        // Without a place to try it, the start of the guest says what is wrong.
+        // If the trial cannot run, the start of the guest reports the cause.
         Err(_) => Ok(()),
     }
 }
 
-/// Keeps an outcome. Should that fail, the next run tries again.
-fn keep(state: &Path, case: CachedBoot) {
-    let mut all = all_known(state);
+/// Adds an outcome to the cache.
+fn add_to_cache(cache: &Path, case: CachedBoot) {
+    let mut all = cached(cache);
     all.retain(|known| known.kernel != case.kernel);
     all.push(case);
-    all.drain(..all.len().saturating_sub(KEPT));
-    let Ok(text) = serde_json::to_string(&all) else { return };
-    let new = state.join(format!("user-mode.json.{}", std::process::id()));
-    let written = fs::write(&new, text + "\n").and_then(|()| fs::rename(&new, path(state)));
-    if written.is_err() {
-        let _ = fs::remove_file(&new);
-    }
+    all.drain(..all.len().saturating_sub(CACHED_MAX));
+    outcome_cache::write(cache, CACHE_FILE, &all);
 }
 
-/// Boots a guest that ends at once. Nothing of it is left afterwards.
+/// Boots a guest that ends at once, and removes everything that the boot created.
 fn boot(kernel: &Kernel, state: &Path, limit: Duration) -> Result<Outcome, VmError> {
     let fail = |source| VmError::File { path: state.into(), source };
     let journal = Journal::create(state, &[]).map_err(|error| fail(io::Error::other(error)))?;
@@ -276,7 +277,7 @@ fn boot_in(
         .variable("TMPDIR", MEMORY_FOLDER)
         .variable(RUN_VARIABLE, journal.run());
     let deadline = Instant::now() + limit;
-    // This drops the command, and with it the other end of the console on this side.
+    // Spawning drops the command and with it this process's copy of the console's other end.
     let child = command.spawn(orders, log, theirs).map_err(VmError::Start)?;
     let mut monitor = Monitor::new(child);
     gate.write_all(b"go\n").map_err(fail)?;
@@ -288,9 +289,9 @@ fn boot_in(
     })
 }
 
-/// Reads the console until it decides the outcome. `None`: it did not until the deadline.
+/// Reads the console until it decides the outcome; returns `None` at the deadline.
 fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outcome>> {
-    let mut said = Vec::new();
+    let mut output = Vec::new();
     let mut piece = [0; 4096];
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
@@ -300,7 +301,7 @@ fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outco
         console.set_read_timeout(Some(left))?;
         let ended = match console.read(&mut piece) {
             Ok(count) => {
-                said.extend_from_slice(&piece[..count]);
+                output.extend_from_slice(&piece[..count]);
                 count == 0
             }
             Err(error)
@@ -311,32 +312,33 @@ fn listen(mut console: UnixStream, deadline: Instant) -> io::Result<Option<Outco
             {
                 continue;
             }
-            // The kernel died with something unread of what was sent to it.
+            // The kernel died with unread input.
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => true,
             Err(error) => return Err(error),
         };
-        if let Some(outcome) = judge(&String::from_utf8_lossy(&said), ended) {
+        if let Some(outcome) = judge(&String::from_utf8_lossy(&output), ended) {
             return Ok(Some(outcome));
         }
     }
 }
 
-/// What a console says so far. A kernel that panics may hang afterwards.
-fn judge(said: &str, ended: bool) -> Option<Outcome> {
-    let whole = |text: &str| said.lines().find(|line| line.contains(text)).map(str::trim);
-    if said.contains(init::LINE) {
+/// Returns the outcome that the console output decides, or `None` if it is still open. A kernel
+/// that panics may hang afterwards, so the panic message itself decides.
+fn judge(output: &str, ended: bool) -> Option<Outcome> {
+    let whole = |text: &str| output.lines().find(|line| line.contains(text)).map(str::trim);
+    if output.contains(init::LINE) {
         return Some(Outcome::Boots);
     }
-    if said.contains(REGISTERS_REFUSED) {
+    if output.contains(REGISTERS_REFUSED) {
         return Some(Outcome::Fails(Reason::RegisterState { cpu: cpu_field("model name") }));
     }
-    let complete = said.rsplit_once('\n').map_or("", |(lines, _)| lines);
+    let complete = output.rsplit_once('\n').map_or("", |(lines, _)| lines);
     let panic = if ended || complete.contains(PANIC) { whole(PANIC) } else { None };
-    let last = || said.lines().rfind(|line| !line.trim().is_empty()).map(str::trim);
+    let last = || output.lines().rfind(|line| !line.trim().is_empty()).map(str::trim);
     match (panic, ended) {
-        (Some(line), _) => Some(Outcome::Fails(Reason::Ended { said: line.into() })),
+        (Some(line), _) => Some(Outcome::Fails(Reason::Ended { last_line: line.into() })),
         (None, true) => {
-            Some(Outcome::Fails(Reason::Ended { said: last().unwrap_or_default().into() }))
+            Some(Outcome::Fails(Reason::Ended { last_line: last().unwrap_or_default().into() }))
         }
         (None, false) => None,
     }

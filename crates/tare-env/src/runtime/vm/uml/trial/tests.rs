@@ -1,4 +1,4 @@
-//! Kernels that boot, die and hang, as shell scripts; and the one that is installed.
+//! Shell scripts in place of kernels that boot, die and hang; and the installed kernel.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -7,20 +7,20 @@ use tare_testkit::Need;
 use super::*;
 use crate::runtime::vm::uml;
 
-/// What Debian's 6.1 prints on a CPU with AMX.
+/// The output of Debian's 6.1 on a CPU with AMX.
 const DEATH: &str = "userspace - ptrace set fp regs failed, errno = 14\n\
                      Kernel panic - not syncing: Attempted to kill init! exitcode=0x0000000b\n";
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
-fn ends(said: &str) -> Outcome {
-    Outcome::Fails(Reason::Ended { said: said.into() })
+fn ends(last_line: &str) -> Outcome {
+    Outcome::Fails(Reason::Ended { last_line: last_line.into() })
 }
 
 #[test]
-fn a_console_decides_as_soon_as_it_can() {
+fn console_output_decides_the_outcome() {
     let refused = Some(Outcome::Fails(Reason::RegisterState { cpu: cpu_field("model name") }));
-    for (said, ended, expect) in [
+    for (output, ended, expect) in [
         ("", false, None),
         ("booting", false, None),
         ("tare-trial: the guest is up\n", false, Some(Outcome::Boots)),
@@ -31,16 +31,16 @@ fn a_console_decides_as_soon_as_it_can() {
         ("", true, Some(ends(""))),
         ("a\nout of memory\n\n", true, Some(ends("out of memory"))),
     ] {
-        assert_eq!(judge(said, ended), expect, "{said:?}, ended: {ended}");
+        assert_eq!(judge(output, ended), expect, "{output:?}, ended: {ended}");
     }
 }
 
 #[test]
-fn a_reason_is_one_line_with_a_remedy() {
+fn reason_is_one_line_with_a_remedy() {
     for reason in [
         Reason::RegisterState { cpu: "Some CPU".into() },
-        Reason::Ended { said: String::new() },
-        Reason::Ended { said: "Kernel panic".into() },
+        Reason::Ended { last_line: String::new() },
+        Reason::Ended { last_line: "Kernel panic".into() },
         Reason::TimedOut { limit: LIMIT },
     ] {
         let found = NoBoot { kernel: "/usr/bin/linux.uml".into(), release: "6.1".into(), reason };
@@ -56,13 +56,13 @@ fn skipped(test: &str) -> bool {
     tare_testkit::skipped(test, &[Need::Root])
 }
 
-/// A kernel that is a shell script, which counts its boots.
-struct StandIn {
+/// A shell script in place of a kernel. It counts its boots.
+struct FakeKernel {
     folder: tempfile::TempDir,
     kernel: Kernel,
 }
 
-impl StandIn {
+impl FakeKernel {
     fn new(script: &str) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let image = folder.path().join("linux");
@@ -79,14 +79,14 @@ impl StandIn {
     }
 
     fn check(&self, limit: Duration) -> Result<(), Reason> {
-        let found = check_within(&self.kernel, &self.state(), limit);
+        let found = check_within(&self.kernel, &self.state(), self.folder.path(), limit);
         // No directory, no process and no journal of the boot is left.
         let names = |folder: &Path| -> Vec<String> {
             let entries = fs::read_dir(folder).unwrap().flatten();
             entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
         };
         let state = names(&self.state());
-        assert!(!state.iter().any(|name| name.starts_with("tare-")), "{state:?}");
+        assert_eq!(state, ["runs"], "the outcome is cached elsewhere");
         let journals = names(&self.state().join("runs"));
         assert!(journals.is_empty(), "{journals:?}");
         let image = self.kernel.image.to_string_lossy().into_owned();
@@ -106,11 +106,11 @@ impl StandIn {
 }
 
 #[test]
-fn a_kernel_that_boots_is_tried_once_until_its_file_changes() {
-    if skipped("a_kernel_that_boots_is_tried_once_until_its_file_changes") {
+fn booting_kernel_is_tried_once_until_its_file_changes() {
+    if skipped("booting_kernel_is_tried_once_until_its_file_changes") {
         return;
     }
-    let kernel = StandIn::new(&format!("echo '{}' >&2", init::LINE));
+    let kernel = FakeKernel::new(&format!("echo '{}' >&2", init::LINE));
     assert_eq!(kernel.check(PATIENCE), Ok(()));
     assert_eq!(kernel.check(PATIENCE), Ok(()));
     assert_eq!(kernel.boots(), 1);
@@ -121,12 +121,12 @@ fn a_kernel_that_boots_is_tried_once_until_its_file_changes() {
 }
 
 #[test]
-fn a_kernel_that_cannot_set_the_registers_is_refused_and_remembered() {
-    if skipped("a_kernel_that_cannot_set_the_registers_is_refused_and_remembered") {
+fn register_failure_is_cached() {
+    if skipped("register_failure_is_cached") {
         return;
     }
-    // It hangs afterwards.
-    let kernel = StandIn::new(&format!("echo '{DEATH}' >&2; exec sleep 1000"));
+    // The script hangs after its output.
+    let kernel = FakeKernel::new(&format!("echo '{DEATH}' >&2; exec sleep 1000"));
     for _ in 0..2 {
         let reason = kernel.check(PATIENCE).unwrap_err();
         assert_eq!(reason, Reason::RegisterState { cpu: cpu_field("model name") });
@@ -135,34 +135,35 @@ fn a_kernel_that_cannot_set_the_registers_is_refused_and_remembered() {
 }
 
 #[test]
-fn what_may_be_the_hosts_fault_is_tried_again() {
-    if skipped("what_may_be_the_hosts_fault_is_tried_again") {
+fn possible_host_failures_are_tried_again() {
+    if skipped("possible_host_failures_are_tried_again") {
         return;
     }
     let limit = Duration::from_millis(300);
-    let kernel = StandIn::new("exec sleep 1000");
+    let kernel = FakeKernel::new("exec sleep 1000");
     for _ in 0..2 {
         assert_eq!(kernel.check(limit), Err(Reason::TimedOut { limit }));
     }
-    let kernel = StandIn::new("echo no memory >&2; exit 1");
+    let kernel = FakeKernel::new("echo no memory >&2; exit 1");
     for _ in 0..2 {
-        assert_eq!(kernel.check(PATIENCE), Err(Reason::Ended { said: "no memory".into() }));
+        assert_eq!(kernel.check(PATIENCE), Err(Reason::Ended { last_line: "no memory".into() }));
     }
     assert_eq!(kernel.boots(), 2);
 }
 
 #[test]
-fn the_installed_kernel_has_a_definite_outcome() {
-    let test = "the_installed_kernel_has_a_definite_outcome";
+fn installed_kernel_has_a_definite_outcome() {
+    let test = "installed_kernel_has_a_definite_outcome";
     if tare_testkit::skipped(test, &[Need::Root, Need::Program(uml::PROGRAM)]) {
         return;
     }
     let kernel = Kernel::user_mode(None).unwrap();
     let state = tempfile::tempdir().unwrap();
-    let found = check_within(&kernel, state.path(), PATIENCE);
+    let cache = tempfile::tempdir().unwrap();
+    let found = check_within(&kernel, state.path(), cache.path(), PATIENCE);
     match found {
         Ok(()) | Err(NoBoot { reason: Reason::RegisterState { .. }, .. }) => {}
         Err(other) => panic!("{other}"),
     }
-    assert_eq!(all_known(state.path()).len(), 1);
+    assert_eq!(cached(cache.path()).len(), 1);
 }

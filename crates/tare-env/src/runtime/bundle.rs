@@ -1,5 +1,5 @@
-//! The OCI bundle: an empty root file system and the `config.json` that says every layer. Two
-//! environments differ by a diff of that file, so its text is the same whenever its meaning is.
+//! The OCI bundle: an empty root file system, and a `config.json` with every layer. Reports show
+//! the diff of that file between environments, so equal layers give equal text.
 
 use std::fs::{self, File};
 use std::io;
@@ -22,28 +22,28 @@ use tare_lab::layer::Cpu;
 pub enum BundleError {
     #[error("cannot write the bundle at {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
-    #[error("the configuration is no OCI runtime specification")]
+    #[error("the configuration is not a valid OCI runtime specification")]
     Form(#[from] serde_json::Error),
     #[error(transparent)]
     Security(#[from] SecurityError),
 }
 
-/// What goes into a bundle besides the layers.
+/// The contents of a bundle, except the layers.
 #[derive(Debug)]
 pub(crate) struct Contents<'a> {
     pub(crate) id: &'a str,
     pub(crate) run: &'a str,
     pub(crate) program: &'a Path,
-    /// The directory to mount for the data; without one it lies in the root.
+    /// The directory to mount for the data; without one the data is in the root.
     pub(crate) data: Option<&'a Path>,
-    /// Major and minor number of the block device whose node lies there, if one does.
+    /// Major and minor number of the block device whose node is there, if any.
     pub(crate) device: Option<(u32, u32)>,
     pub(crate) arguments: Vec<String>,
-    /// Files and directories of the host to mount at their own paths.
+    /// Files and directories of the host to mount at the same paths.
     pub(crate) files: &'a [PathBuf],
-    /// Where programs are looked for inside.
+    /// PATH inside.
     pub(crate) path: &'a str,
-    /// Whether the root cannot be written.
+    /// Whether the root is read-only.
     pub(crate) read_only: bool,
     /// Path of the cgroup below the root of each hierarchy.
     pub(crate) cgroup: &'a str,
@@ -53,10 +53,10 @@ pub(crate) struct Contents<'a> {
     pub(crate) kernel: (u32, u32),
 }
 
-/// Directories of the root file system: they have to be there, since the root is read-only.
+/// The directories of the root file system. They must exist, because the root is read-only.
 pub(crate) const MOUNT_POINTS: [&str; 5] = ["proc", "dev", "sys", "tmp", "data"];
 
-/// Makes the root file system in a folder, with mount points for `files` of the host.
+/// Creates the root file system in a directory, with mount points for the host's `files`.
 pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleError> {
     let fail = |path: &Path| {
         let path = path.to_path_buf();
@@ -79,7 +79,7 @@ pub(super) fn write_root(folder: &Path, files: &[PathBuf]) -> Result<(), BundleE
     Ok(())
 }
 
-/// Writes `config.json` into a folder and returns its text.
+/// Writes `config.json` to a directory and returns its text.
 pub(super) fn write(
     folder: &Path,
     contents: &Contents<'_>,
@@ -91,10 +91,10 @@ pub(super) fn write(
     Ok(text)
 }
 
-/// The text of a `config.json`.
+/// Returns the text of a `config.json`.
 pub(crate) fn text(contents: &Contents<'_>, layers: &Layers) -> Result<String, BundleError> {
     let config = config(contents, layers)?;
-    // What does not parse as the specification would fail in the runtime with less to go by.
+    // The runtime would reject an invalid configuration with a poorer error.
     serde_json::from_value::<Spec>(config.clone())?;
     Ok(serde_json::to_string_pretty(&config)?)
 }
@@ -131,8 +131,8 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     if let Some(bytes) = layers.memory_bytes {
         resources["memory"] = json!({ "limit": bytes });
     }
-    // The limits that a native process gets, so that they are no difference. Written out because
-    // runtimes in Go raise the soft limit for themselves and may pass that on.
+    // The limits of a native process, so that environments do not differ in them. Explicit, because
+    // runtimes in Go raise their own soft limit and may pass it on.
     let files = getrlimit(Resource::Nofile);
     let hard = files.maximum.unwrap_or(1 << 20);
     let soft = files.current.unwrap_or(hard);
@@ -174,7 +174,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     Ok(config)
 }
 
-/// Docker's mounts for a container with a read-only root, and ours.
+/// Returns Docker's mounts for a container with a read-only root, and Tare's.
 fn mounts(contents: &Contents<'_>) -> Value {
     let tmpfs = |path: &str, options: &[&str]| json!({ "destination": path, "type": "tmpfs", "source": "tmpfs", "options": options });
     let mut mounts = vec![
@@ -203,12 +203,12 @@ fn mounts(contents: &Contents<'_>) -> Value {
     Value::Array(mounts)
 }
 
-/// Version and major revision of the running kernel.
+/// Returns version and major revision of the running kernel.
 pub(crate) fn kernel() -> (u32, u32) {
     numbers(&rustix::system::uname().release().to_string_lossy())
 }
 
-/// Version and major revision in the name of a kernel's release.
+/// Returns version and major revision of a kernel release.
 pub(crate) fn numbers(release: &str) -> (u32, u32) {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|n| n.parse().unwrap_or(0));
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn each_layer_changes_its_own_part_only() {
+    fn each_layer_changes_only_its_part() {
         let base = Layers {
             network: Network::Host,
             cpu: Cpu::Shared,

@@ -19,6 +19,8 @@ use crate::layer::{self, Layers};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use tare_lab::layer::{Cpu, Network};
 
+mod inject;
+
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
 
@@ -233,6 +235,11 @@ impl System {
             None => "no cgroup of its own".into(),
         };
         Some(state("limits.memory", wanted.to_string(), found, in_force))
+    }
+
+    /// Returns what is in force of the inject layer, or `None` if the environment injects nothing.
+    pub(crate) fn read_inject(&self, layers: &Layers, plan: &CpuPlan) -> Option<LayerState> {
+        inject::read(layers.inject, self, plan)
     }
 
     /// Returns the `Seccomp` mode of the system's first process.

@@ -15,7 +15,7 @@ use tare_host::netns::{self, NetnsError};
 use tare_host::process::inode_of_link;
 
 /// The most starts behind a bridge in one run: their links share 198.19.0.0 to 198.19.254.255.
-pub(super) const ROUTERS_MAX: u32 = 255 * 64;
+pub(crate) const ROUTERS_MAX: u32 = 255 * 64;
 
 /// Why a network layer could not be created.
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +45,7 @@ pub enum NetworkError {
 /// The client's network namespace and its links to other namespaces.
 #[derive(Debug)]
 pub struct Client {
-    pub(super) name: String,
+    pub(crate) name: String,
     namespace: PathBuf,
     /// Links by the inode of the other namespace. Each has an address there for each instance.
     links: Mutex<HashMap<u64, Link>>,
@@ -178,7 +178,7 @@ pub(crate) fn must_be_free(port: u16) -> Result<u16, NetworkError> {
 
 /// Turns off IPv6 in a namespace of Tare, as docker does for a network without it. This avoids
 /// duplicate address detection and multicast reports during the measurement.
-pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
+pub(crate) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
     let write = || -> Result<(), NetworkError> {
         for which in ["all", "default"] {
             let path = PathBuf::from(format!("/proc/sys/net/ipv6/conf/{which}/disable_ipv6"));
@@ -196,7 +196,7 @@ pub(super) fn without_ipv6(namespace: &Path) -> Result<(), NetworkError> {
 }
 
 /// Runs lines of `ip` in one process, with the run's mark.
-pub(super) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
+pub(crate) fn batch(run: &str, namespace: Option<&Path>, lines: &str) -> Result<(), NetworkError> {
     let mut command =
         Command::new("ip").args(["-batch", "-"]).input(lines).variable(RUN_VARIABLE, run);
     if let Some(path) = namespace {
