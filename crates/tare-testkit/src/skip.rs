@@ -164,7 +164,7 @@ impl Reason {
     /// Why an environment is unavailable, from the fields `what` and `why` of `tare_env`'s error.
     pub fn unavailable(what: &str, why: &str) -> Self {
         let kernel = ["this kernel has no", "the device mapper has no target"];
-        let engine_lacks = ["the engine knows only", "the engine has only the runtimes"];
+        let engine_lacks = ["the engine has only the runtimes"];
         if !is_root() {
             Machine::NotRoot.into()
         } else if let Some(program) = why.strip_prefix("there is no program ") {

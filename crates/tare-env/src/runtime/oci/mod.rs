@@ -317,7 +317,7 @@ impl HostRuntime for Oci {
 
         // The root comes before the storage, which may be mounted over it.
         bundle::write_root(&folder, &program.files)?;
-        self.root.as_ref().map_or(Ok(()), |root| overlay::make(root, &folder))?;
+        self.root.as_ref().map_or(Ok(()), |root| overlay::mount_at(root, &folder))?;
         self.common.storage.make(&at)?;
         let (location, data) = (self.common.storage.location(), self.common.storage.data(&at));
         self.common.initial_data.put(&at.in_root(location, &data))?;
