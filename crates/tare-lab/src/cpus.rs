@@ -1,9 +1,25 @@
 //! Divides the CPUs between the client and the system. Pure.
 
+use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
-use crate::environment::CpuPlan;
-use crate::study::CpuSpec;
+/// The CPUs of system and client. `None` lets Tare divide them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSpec {
+    pub system: Option<CpuSet>,
+    pub client: Option<CpuSet>,
+}
+
+/// The CPUs of system and client during a study.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuPlan {
+    /// Every CPU that Tare may use.
+    pub all: CpuSet,
+    /// CPUs of the system under test where its `cpu` layer is `pinned`.
+    pub system: CpuSet,
+    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
+    pub client: CpuSet,
+}
 
 /// A study requests CPUs that do not exist or that leave none for the other side.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

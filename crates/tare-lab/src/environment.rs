@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tare_std::cpus::CpuSet;
 
 use crate::PartError;
-use crate::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Runtime, Security};
+use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security};
+
+pub use crate::cpus::CpuPlan;
 
 /// One environment of a study after `extends` is resolved: every layer has a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,68 @@ pub struct EnvironmentSpec {
     /// True: a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// The layers of an environment, one by one.
+impl Layer {
+    /// Returns an environment's value of this layer as text. Two environments differ in a layer if
+    /// and only if these texts differ.
+    pub fn text(self, spec: &EnvironmentSpec) -> String {
+        // Without `..`: a new field does not compile until it has a layer here.
+        let EnvironmentSpec {
+            name: _,
+            runtime,
+            network,
+            cpu,
+            security,
+            cgroup,
+            host,
+            storage,
+            vm,
+            sandbox,
+            rootfs,
+            inject,
+            limits,
+            optional: _,
+        } = spec;
+        match self {
+            Self::Runtime => runtime.to_string(),
+            Self::Network => network.to_string(),
+            Self::Cpu => cpu.to_string(),
+            Self::Security => security.to_string(),
+            Self::Cgroup => cgroup.to_string(),
+            Self::Host => host.to_string(),
+            Self::Storage => storage.to_string(),
+            Self::Vm => options_text(vm),
+            Self::Sandbox => options_text(sandbox),
+            Self::Rootfs => rootfs.to_string(),
+            Self::Inject => inject.to_string(),
+            Self::Limits => limits.to_string(),
+        }
+    }
+
+    /// Copies the value of this layer from one environment to another.
+    pub fn copy(self, from: &EnvironmentSpec, to: &mut EnvironmentSpec) {
+        match self {
+            Self::Runtime => to.runtime.clone_from(&from.runtime),
+            Self::Network => to.network = from.network,
+            Self::Cpu => to.cpu = from.cpu,
+            Self::Security => to.security = from.security,
+            Self::Cgroup => to.cgroup = from.cgroup,
+            Self::Host => to.host.clone_from(&from.host),
+            Self::Storage => to.storage.clone_from(&from.storage),
+            Self::Vm => to.vm.clone_from(&from.vm),
+            Self::Sandbox => to.sandbox.clone_from(&from.sandbox),
+            Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
+            Self::Inject => to.inject = from.inject,
+            Self::Limits => to.limits.clone_from(&from.limits),
+        }
+    }
+
+    /// Returns whether two environments differ in this layer.
+    pub fn differs(self, one: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
+        self.text(one) != self.text(other)
+    }
 }
 
 /// The kind of storage that is a directory in Tare's own work directory.
@@ -114,17 +177,6 @@ impl fmt::Display for Limits {
             None => f.pad("none"),
         }
     }
-}
-
-/// The CPUs of system and client during a study.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuPlan {
-    /// Every CPU that Tare may use.
-    pub all: CpuSet,
-    /// CPUs of the system under test where its `cpu` layer is `pinned`.
-    pub system: CpuSet,
-    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
-    pub client: CpuSet,
 }
 
 /// The command that an environment runs: the Tare binary itself, with these arguments.

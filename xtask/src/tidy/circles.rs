@@ -79,31 +79,6 @@ const EXCEPTIONS: &[Exception] = &[
         ],
         "a tuning and its journal",
     ),
-    (
-        "tare-lab",
-        &["doubt", "driver", "record", "stacks"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["environment", "layer"],
-        "a spec is made of layers, and a layer is compared between specs",
-    ),
-    (
-        "tare-lab",
-        &["campaign::data", "campaign::member"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["record::rows", "record::stacks", "record::write"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["study::environments", "study::expand", "study::parse", "study::published"],
-        "a record keeps what the study describes",
-    ),
     ("tare-load", &["run::load", "run::search"], "a search runs loads"),
     ("tare-probe", &["stacks::subsystem", "stacks::waits"], "a subsystem names what it waits for"),
     (

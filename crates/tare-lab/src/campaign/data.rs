@@ -10,7 +10,7 @@
 
 use std::time::Duration;
 
-use super::member::StartError;
+use super::outcome::StartError;
 use super::{Campaign, CampaignError, Event, Stage};
 use crate::driver::TargetId;
 use crate::environment::{LayerState, Restored};

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use super::outcome::StartError;
 use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, error_line};
 use crate::PartError;
-use crate::doubt::{Doubt, judge};
+use crate::doubt::Doubt;
 use crate::driver::TargetId;
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
+use crate::judge;
 use crate::record::EnvironmentRecord;
 use crate::system::System;
 
@@ -29,24 +31,6 @@ pub(super) struct Running {
     /// One endpoint for each instance of the system.
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) target: TargetId,
-}
-
-/// Why an environment did not start.
-#[derive(Debug)]
-pub(super) enum StartError {
-    Part { step: &'static str, source: PartError },
-    NotInForce { reason: String },
-    Record(CampaignError),
-}
-
-impl StartError {
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Part { step, source } => format!("cannot {step} it: {}", error_line(&**source)),
-            Self::NotInForce { reason } => reason.clone(),
-            Self::Record(error) => error_line(error),
-        }
-    }
 }
 
 /// A system did not answer. The text holds its last output.

@@ -1,7 +1,7 @@
 //! Runs a study: starts, loads and freezes the environments, measures one at a time, and ends them.
 //!
 //! Method: `schedule` gives the order, the four traits do the work, `record` stores each slice as
-//! it ends, `doubt::judge` adds doubts, and `analysis` finds when the intervals are narrow enough.
+//! it ends, `judge` adds doubts, and `analysis` finds when the intervals are narrow enough.
 //! A failure in one slice voids that slice; the campaign continues. Every exit ends all
 //! environments and leaves a readable record.
 //!

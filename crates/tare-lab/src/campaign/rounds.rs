@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::member::{Member, StartError};
+use super::member::Member;
+use super::outcome::StartError;
 use super::{
     CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Ending, Event, Stage,
 };

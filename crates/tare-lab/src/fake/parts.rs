@@ -160,7 +160,7 @@ impl System for FakeSystem {
     }
 
     fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        Ok(vec![(crate::doubt::judge::IO_ENGINE.into(), "none".into())])
+        Ok(vec![(crate::judge::IO_ENGINE.into(), "none".into())])
     }
 
     fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {

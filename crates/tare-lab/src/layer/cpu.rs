@@ -8,7 +8,7 @@ use tare_std::cpus::CpuSet;
 
 use super::Layer;
 use super::text::{BadLayerValue, serde_as_text};
-use crate::environment::CpuPlan;
+use crate::cpus::CpuPlan;
 
 /// Quotas in CPUs that can be asked for: the kernel takes none under 1 ms in 100 ms.
 const QUOTAS: RangeInclusive<f64> = 0.01..=4096.0;

@@ -11,7 +11,7 @@ use tare_std::units::parse_duration;
 
 use super::Layer;
 use super::text::{BadLayerValue, serde_as_text};
-use crate::environment::CpuPlan;
+use crate::cpus::CpuPlan;
 
 /// The longest cost per operation that can be injected.
 const TIME_MAX: Duration = Duration::from_secs(1);

@@ -20,8 +20,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{EnvironmentSpec, options_text};
-
 pub use cgroup::Cgroup;
 pub use cpu::Cpu;
 pub use host::Host;
@@ -137,65 +135,6 @@ impl Layer {
                 &[("memory", "an amount such as 512M or 6G; no limit when it is left out")]
             }
         }
-    }
-
-    /// The value that an environment has, as text. Two environments differ in a layer if and only
-    /// if these texts differ.
-    pub fn text(self, spec: &EnvironmentSpec) -> String {
-        // A field that is added to an environment has to be given a layer here.
-        let EnvironmentSpec {
-            name: _,
-            runtime,
-            network,
-            cpu,
-            security,
-            cgroup,
-            host,
-            storage,
-            vm,
-            sandbox,
-            rootfs,
-            inject,
-            limits,
-            optional: _,
-        } = spec;
-        match self {
-            Self::Runtime => runtime.to_string(),
-            Self::Network => network.to_string(),
-            Self::Cpu => cpu.to_string(),
-            Self::Security => security.to_string(),
-            Self::Cgroup => cgroup.to_string(),
-            Self::Host => host.to_string(),
-            Self::Storage => storage.to_string(),
-            Self::Vm => options_text(vm),
-            Self::Sandbox => options_text(sandbox),
-            Self::Rootfs => rootfs.to_string(),
-            Self::Inject => inject.to_string(),
-            Self::Limits => limits.to_string(),
-        }
-    }
-
-    /// Gives `to` the value that `from` has.
-    pub fn copy(self, from: &EnvironmentSpec, to: &mut EnvironmentSpec) {
-        match self {
-            Self::Runtime => to.runtime.clone_from(&from.runtime),
-            Self::Network => to.network = from.network,
-            Self::Cpu => to.cpu = from.cpu,
-            Self::Security => to.security = from.security,
-            Self::Cgroup => to.cgroup = from.cgroup,
-            Self::Host => to.host.clone_from(&from.host),
-            Self::Storage => to.storage.clone_from(&from.storage),
-            Self::Vm => to.vm.clone_from(&from.vm),
-            Self::Sandbox => to.sandbox.clone_from(&from.sandbox),
-            Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
-            Self::Inject => to.inject = from.inject,
-            Self::Limits => to.limits.clone_from(&from.limits),
-        }
-    }
-
-    /// Whether two environments differ in it.
-    pub fn differs(self, one: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
-        self.text(one) != self.text(other)
     }
 }
 

@@ -3,7 +3,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::*;
-use crate::environment::StorageSpec;
+use crate::environment::{EnvironmentSpec, StorageSpec};
 use crate::fake;
 
 /// The text of each value is read as that value, alone and in JSON, and stays the same text.

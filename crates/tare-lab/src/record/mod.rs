@@ -4,6 +4,7 @@
 //! Anyone can open the file with sqlite3, pandas or DuckDB: the tables are in `schema.sql`.
 
 mod error;
+mod opening;
 mod read;
 mod rows;
 mod stacks;
@@ -20,8 +21,9 @@ use crate::study::Study;
 use crate::system::OwnAccount;
 
 pub use error::RecordError;
+pub use opening::Opening;
 pub use stacks::read_stacks;
-pub use write::{Opening, RecordWriter, free_path};
+pub use write::{RecordWriter, free_path};
 
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;

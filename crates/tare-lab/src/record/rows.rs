@@ -2,7 +2,7 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::write::Opening;
+use super::opening::Opening;
 use super::{EnvironmentRecord, Slice, as_json, phase_name};
 use crate::doubt::Doubt;
 

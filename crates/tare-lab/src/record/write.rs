@@ -12,54 +12,16 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, Transaction, params};
 
 use super::error::RecordError;
+use super::opening::Opening;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_ROOTFS, VERSION_WITH_SANDBOX,
     VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
 };
-use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
+use super::{DoubtRecord, EnvironmentRecord, Record, Slice};
 use crate::doubt::Doubt;
-use crate::environment::CpuPlan;
-use crate::study::Study;
-
-/// The facts about a study before it runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Opening {
-    pub tare_version: String,
-    pub started_unix_ms: u64,
-    pub seed: u64,
-    /// The command line, as typed.
-    pub command: Vec<String>,
-    pub study: Study,
-    /// The study file as it was given.
-    pub study_text: String,
-    pub cpu_plan: CpuPlan,
-    pub host: Vec<HostFact>,
-}
-
-impl Opening {
-    fn as_record(&self) -> Record {
-        Record {
-            header: Header {
-                tare_version: self.tare_version.clone(),
-                started_unix_ms: self.started_unix_ms,
-                ended_unix_ms: None,
-                seed: self.seed,
-                command: self.command.clone(),
-                ending: None,
-                rates: Vec::new(),
-            },
-            study: self.study.clone(),
-            study_text: self.study_text.clone(),
-            cpu_plan: self.cpu_plan.clone(),
-            host: self.host.clone(),
-            environments: Vec::new(),
-            slices: Vec::new(),
-            doubts: Vec::new(),
-        }
-    }
-}
+use crate::stacks::{StackKind, StackSlice};
 
 /// The only writer of a record. Dropped without `finish`, it leaves a record that can be read and
 /// resumed, as a crash does.
@@ -242,6 +204,27 @@ impl RecordWriter {
             doubt: doubt.clone(),
         }));
         Ok(id)
+    }
+
+    /// Writes a stack slice, in one transaction, and returns its id. The id that it has is ignored.
+    pub fn put_stacks(&mut self, slice: &StackSlice) -> Result<i64, RecordError> {
+        self.transact("write", |transaction| stacks::insert(transaction, slice))
+    }
+
+    /// Rounds of stack slices of a kind that were begun; the next one has this number.
+    pub fn stack_rounds(&mut self, kind: StackKind) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices WHERE kind = ?";
+            transaction.query_row(sql, [kind.name()], |row| row.get(0))
+        })
+    }
+
+    /// Rounds of traced slices that were begun; the next one has this number.
+    pub fn traced_rounds(&mut self) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(block) + 1, 0) FROM slices WHERE phase = 'traced'";
+            transaction.query_row(sql, [], |row| row.get(0))
+        })
     }
 
     /// Writes a doubt about an environment or about the whole record.

@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::parse::{Names, must_exist, name_of, options, part};
+use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
 use super::{Problem, StudyError};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};

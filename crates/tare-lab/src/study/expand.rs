@@ -8,7 +8,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::StudyError;
-use super::parse::must_exist_as;
+use super::checks::must_exist_as;
 use tare_toml::{Item, Source, Table};
 
 pub(super) const QUICK_KEYS: &[&str] =

@@ -3,6 +3,7 @@
 //! `parse` makes one from TOML text and a `Vocabulary`; every error says file, line and column,
 //! shows the line with a caret and names the nearest valid word.
 
+mod checks;
 mod environments;
 mod expand;
 mod parse;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::EnvironmentSpec;
 
+pub use crate::cpus::CpuSpec;
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
@@ -111,13 +113,6 @@ pub struct ScheduleSpec {
     pub stop_width_percent: f64,
     /// Seed of the order, the keys and the rows. `None` takes one from the system and records it.
     pub seed: Option<u64>,
-}
-
-/// The CPUs of system and client. `None` lets Tare divide them.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuSpec {
-    pub system: Option<tare_std::cpus::CpuSet>,
-    pub client: Option<tare_std::cpus::CpuSet>,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

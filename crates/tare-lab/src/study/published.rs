@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::parse::{must_exist, must_exist_as};
+use super::checks::{must_exist, must_exist_as};
 use super::{Problem, StudyError};
 use tare_toml::{Item, Table};
 

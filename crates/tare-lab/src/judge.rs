@@ -1,6 +1,6 @@
 //! Decides when a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
-use super::Doubt;
+use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;

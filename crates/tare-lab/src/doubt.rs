@@ -1,7 +1,6 @@
 //! Doubts: typed reasons to trust a figure less. A doubt is data: the record stores it with the
-//! slice, and reports show it with the figure and with advice. `judge` decides when one arises.
-
-pub mod judge;
+//! slice, and reports show it with the figure and with advice. [`crate::judge`]
+//! decides when one arises.
 
 use serde::{Deserialize, Serialize};
 use tare_std::units::significant;
