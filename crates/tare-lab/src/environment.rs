@@ -45,7 +45,7 @@ pub struct EnvironmentSpec {
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
     pub limits: Limits,
-    /// True: a host that cannot run the environment leaves it out, with a doubt.
+    /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
 }
@@ -115,9 +115,9 @@ impl Layer {
 /// The kind of storage that is a directory in Tare's own work directory.
 pub const DIRECTORY: &str = "directory";
 
-/// Name of the layer state that holds a virtual machine's accelerator: `kvm`, or `tcg`, which
-/// emulates the CPU, or `uml`, a kernel in user mode, which runs instructions on the CPU but
-/// intercepts every system call. A colon and the reason follow.
+/// Name of the layer state that holds a virtual machine's accelerator, followed by a colon and the
+/// reason: `kvm`; `tcg`, which emulates the CPU; or `uml`, a kernel in user mode, which runs
+/// instructions on the CPU but intercepts every system call.
 pub const ACCELERATOR: &str = "accelerator";
 
 /// Section of the host facts about a guest in which Tare ran the whole study: its kernel and its
@@ -223,17 +223,15 @@ pub struct Endpoint {
     pub data: Option<PathBuf>,
 }
 
-/// Saved data from which systems can start. Implementations live in
-/// `tare-system`.
+/// Saved data from which systems can start. `tare-system` has the implementations.
 pub trait DataSnapshot: fmt::Debug {
-    /// Restores the data into an existing, empty directory of the host. The copy belongs to one
-    /// system alone.
-    fn put(&self, to: &Path) -> Result<Restored, PartError>;
+    /// Restores the data into an existing, empty directory of the host. One system owns the copy.
+    fn restore(&self, to: &Path) -> Result<RestoreStats, PartError>;
 }
 
 /// The size and time of one restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreStats {
     /// Bytes of files shared by hard links.
     pub linked_bytes: u64,
     /// Bytes of files copied.
@@ -280,20 +278,19 @@ pub struct Processes {
     pub layer: Vec<u32>,
 }
 
-/// Runs a system inside a stack of layers. Implementations live in `tare-env`, one file per
-/// runtime.
+/// Runs a system inside a stack of layers. `tare-env` has the implementations, one file per runtime.
 ///
 /// Teardown (`stop`) is idempotent and runs on failure and signal. After `kill -9` the host's
 /// journal undoes what is left.
 pub trait Environment {
     fn spec(&self) -> &EnvironmentSpec;
 
-    /// Makes all later starts begin with this data. An environment whose storage the host cannot
+    /// Makes all later starts restore this data. An environment whose storage the host cannot
     /// write ignores it; `restored` then returns `None`.
     fn start_from(&mut self, _data: &Rc<dyn DataSnapshot>) {}
 
-    /// Returns how the running start restored its data; `None` if it began empty and needs a load.
-    fn restored(&self) -> Option<Restored> {
+    /// Returns how the last start restored its data, or `None` if it started empty and needs a load.
+    fn restored(&self) -> Option<RestoreStats> {
         None
     }
 

@@ -183,7 +183,7 @@ fn tell(probes: &[Timed], pairs: &[(f64, f64)]) {
         let ratio = ratio.map(f64::exp);
         println!(
             "throughput with probes over without: {:.4} [{:.4}, {:.4}] over {} pairs",
-            ratio.centre, ratio.low, ratio.high, ratio.blocks
+            ratio.centre, ratio.low, ratio.high, ratio.rounds
         );
     }
 }

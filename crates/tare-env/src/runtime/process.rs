@@ -13,8 +13,8 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, Usage,
 };
 
 use super::contract::{self, Argument, Runtime};
@@ -199,7 +199,7 @@ impl Environment for Process {
         self.initial_data.set(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.initial_data.restored()
     }
 

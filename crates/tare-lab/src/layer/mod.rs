@@ -1,8 +1,8 @@
-//! The isolation layers: their types, and the one list of them.
+//! The isolation layers: their types, and the list of all layers.
 //!
-//! A study is parsed into these types once. A record keeps their text, which `Display` writes and
-//! `FromStr` reads. [`Layer::ALL`] serves everything that goes through all layers: studies,
-//! comparisons, explanations, findings, records, `tare list layers` and docs/reference/layers.md.
+//! A study is parsed into these types once. A record stores their text, which `Display` writes and
+//! `FromStr` reads. All code that iterates over layers uses [`Layer::ALL`]: studies, comparisons,
+//! explanations, findings, records, `tare list layers` and docs/reference/layers.md.
 
 mod cgroup;
 mod cpu;
@@ -30,7 +30,8 @@ pub use runtime::Runtime;
 pub use security::Security;
 pub use text::BadLayerValue;
 
-/// A layer: a part of the stack between the system and the bare host that a study can switch alone.
+/// A layer: a part of the stack between the system and the bare host that a study can change
+/// separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
@@ -49,7 +50,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Every layer, in the order in which they are named and explained.
+    /// Every layer, in the order of lists and reports.
     pub const ALL: [Self; 12] = [
         Self::Runtime,
         Self::Network,
@@ -65,7 +66,7 @@ impl Layer {
         Self::Limits,
     ];
 
-    /// Its key in a study, and its name everywhere else.
+    /// Returns the name, which is also the key in a study.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Runtime => "runtime",
@@ -83,44 +84,41 @@ impl Layer {
         }
     }
 
-    /// The layer of that name.
+    /// Returns the layer with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// One line: what it is.
+    /// Returns a description on one line.
     pub const fn help(self) -> &'static str {
         match self {
             Self::Runtime => {
                 "what runs the system: a plain process, a container runtime, an engine or a virtual machine"
             }
-            Self::Network => "what lies between the client and the system",
-            Self::Cpu => "which CPUs the system may run on, and how much of them",
+            Self::Network => "the path between the client and the system",
+            Self::Cpu => "the CPUs of the system, and its share of them",
             Self::Security => {
                 "seccomp filter; capabilities are the engine's minimum under every value"
             }
-            Self::Cgroup => "whether the system has a cgroup of its own in every hierarchy",
+            Self::Cgroup => "whether the system has its own cgroup in every hierarchy",
             Self::Host => "whether the host is tuned while the environment runs",
             Self::Storage => {
-                "what the system's data lies on: NAME, or { kind = NAME, OPTION = VALUE }"
+                "the storage of the system's data: NAME, or { kind = NAME, OPTION = VALUE }"
             }
             Self::Vm => "options of a virtual machine: { OPTION = VALUE }",
             Self::Sandbox => "options of gVisor: { OPTION = VALUE }",
             Self::Rootfs => {
-                "root file system: the host's for a process; for a container read-only, with the static \
-                 program bind-mounted, and none (the host's program in it) or a table { NAME = VALUE }"
+                "root file system. A process uses the host's. A container's is read-only and contains the \
+                 static program; none adds the host's program, a table { NAME = VALUE } another source"
             }
-            Self::Inject => {
-                "a known cost that is added, so that Tare itself can be tried (runtime = \"process\")"
-            }
-            Self::Limits => {
-                "how much memory the environment may use: { memory = AMOUNT }, page cache included"
-            }
+            Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
+            Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
         }
     }
 
-    /// Its values with one line each. `quota=*` stands for `quota=` and something after it. A layer
-    /// without values here takes those of its implementations: runtimes, kinds of storage, options.
+    /// Returns the values with one line of help each. `quota=*` means `quota=` followed by any text.
+    /// A layer without values here takes those of its implementations: runtimes, kinds of storage,
+    /// options.
     pub const fn values(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Runtime | Self::Storage | Self::Vm | Self::Sandbox => &[],
@@ -132,7 +130,7 @@ impl Layer {
             Self::Rootfs => Rootfs::VALUES,
             Self::Inject => Inject::VALUES,
             Self::Limits => {
-                &[("memory", "an amount such as 512M or 6G; no limit when it is left out")]
+                &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
             }
         }
     }

@@ -13,7 +13,7 @@ pub struct Opening {
     /// The command line, as typed.
     pub command: Vec<String>,
     pub study: Study,
-    /// The study file as it was given.
+    /// The text of the study file.
     pub study_text: String,
     pub cpu_plan: CpuPlan,
     pub host: Vec<HostFact>,

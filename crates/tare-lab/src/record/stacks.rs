@@ -1,5 +1,5 @@
-//! Stack slices in a record: written as each ends, read when they are asked for. They are not in
-//! `Record`, because most readers do not want them and they are the bulk of the file.
+//! Stack slices in a record. `Record` does not contain them, because they are the bulk of the file
+//! and few readers need them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -12,11 +12,11 @@ use super::rows::{environment_id, signed};
 use super::{VERSION_WITH_STACKS, VERSION_WITH_TRACED};
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 
-/// The tables of stack slices; also what an older record lacks.
+/// The tables of stack slices, which older records lack.
 pub(super) const TABLES: &str = include_str!("stacks.sql");
 
-/// Every stack slice of a record, in the order in which they were run. None in a record that was
-/// written before there were any.
+/// Returns every stack slice of a record, in the order in which they ran. Records of older versions
+/// have none.
 pub fn read_stacks(path: &Path) -> Result<Vec<StackSlice>, RecordError> {
     let connection = open_read_only(path)?;
     read_all(&connection).map_err(|error| RecordError::sqlite("read", path, error))

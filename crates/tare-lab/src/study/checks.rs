@@ -6,20 +6,20 @@ use super::vocabulary::{KnownOption, KnownPart};
 use super::{Hint, Problem, StudyError};
 use tare_toml::{Item, Source, Table};
 
-/// The `name` of a table: not empty, at most 64 characters, no control characters.
+/// Reads the `name` of a table: not empty, at most 64 characters, no control characters.
 pub(super) fn name_of<'s>(table: &Table<'s>) -> Result<(String, Item<'s>), StudyError> {
     let item = table.need("name")?;
     let name = item.text()?;
     if name.trim() != name || name.is_empty() {
-        return Err(item.bad_value("a name is not empty and has no space at its ends"));
+        return Err(item.bad_value("a name is not empty and does not start or end with a space"));
     }
     if name.chars().count() > 64 || name.chars().any(char::is_control) {
-        return Err(item.bad_value("a name has at most 64 characters, all of them printable"));
+        return Err(item.bad_value("a name has at most 64 printable characters"));
     }
     Ok((name.to_string(), item))
 }
 
-/// Remembers names and refuses the second of two equal ones.
+/// Collects names and refuses duplicates.
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<String, usize>);
 
@@ -48,7 +48,7 @@ pub(super) fn must_exist(item: &Item<'_>, name: &str, names: &[String]) -> Resul
     must_exist_as("environment", item, name, names)
 }
 
-/// Refuses a name that nothing of its kind has.
+/// Refuses a name that no part of this kind has.
 pub(super) fn must_exist_as(
     what: &'static str,
     item: &Item<'_>,
@@ -62,7 +62,8 @@ pub(super) fn must_exist_as(
     Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
-/// A table that names a part under `key` (without it, the first of `known`) and has its options.
+/// Reads a table that names a part under `key` and has its options. Without the key, the part is the
+/// first of `known`.
 pub(super) fn part(
     item: &Item<'_>,
     key: &str,
@@ -80,7 +81,7 @@ pub(super) fn part(
     Ok((words.name.clone(), options(item, &title, Some(key), &words.options)?))
 }
 
-/// The options of a table besides `key`.
+/// Reads the options of a table, which are all its keys except `key`.
 pub(super) fn options(
     item: &Item<'_>,
     title: &str,

@@ -1,7 +1,7 @@
-//! TOML text -> checked `Study`.
+//! Parses and checks a study in TOML.
 //!
-//! Nothing is guessed: an unknown key or value is an error with its place and the nearest valid
-//! name, and every figure has a range. Defaults are the constants below.
+//! An unknown key or value is an error with its place and the nearest valid name. Every figure has a
+//! range. The constants in [`defaults`] are the defaults.
 
 use std::time::Duration;
 
@@ -92,10 +92,10 @@ const WORKLOAD_KEYS: &[&str] = &[
     "rate_per_s",
 ];
 
-/// Reads and checks a study, its quick part too. `file_name` is for messages only.
+/// Reads and checks a study, including its quick part. `file_name` is for messages only.
 ///
 /// # Errors
-/// The first thing that is wrong, in the order: TOML, sweeps, top level, system, schedule,
+/// The first error, in the order: TOML, sweeps, top level, system, schedule,
 /// environments, workloads, published relations, the quick part.
 pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Study, StudyError> {
     let source = Source { file: file_name, text };
@@ -105,10 +105,10 @@ pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Stu
     Ok(whole)
 }
 
-/// Reads and checks the quick part of a study: what its table `[quick]` leaves of it.
+/// Reads and checks the quick part of a study, which its table `[quick]` defines.
 ///
 /// # Errors
-/// As [`parse`], and where the study has no such table.
+/// As [`parse`], and if the study has no such table.
 pub fn parse_quick(
     text: &str,
     file_name: &str,
@@ -121,7 +121,7 @@ pub fn parse_quick(
     part.ok_or_else(|| source.error(source.first_line(), Problem::NoQuickPart))
 }
 
-/// The document with every sweep written out.
+/// Parses the document and expands its sweeps.
 fn open(source: Source<'_>) -> Result<DeTable<'_>, StudyError> {
     expand::sweeps(source.document()?, source)
 }
@@ -171,8 +171,8 @@ fn read(
     })
 }
 
-/// The quick part of a study, if it has one: the tables of `[quick]` laid over those of the study,
-/// and only the environments and workloads that it names.
+/// Returns the quick part of a study, if it has one: the tables of `[quick]` merged into those of
+/// the study, and only the environments and workloads that `[quick]` lists.
 fn quick_part(
     document: &DeTable<'_>,
     source: Source<'_>,
@@ -209,7 +209,7 @@ fn quick_part(
     Ok(Some(part))
 }
 
-/// The names that a list of `[quick]` keeps; without the list all of them.
+/// Returns the names in a list of `[quick]`, or all names without the list.
 fn kept(
     table: &Table<'_>,
     key: &str,
@@ -307,7 +307,7 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
     if let (Some(system), Some(client)) = (&spec.system, &spec.client) {
         let both = system.intersection(client);
         if !both.is_empty() {
-            let why = format!("CPU {both} is given to the system too; the client needs its own");
+            let why = format!("CPU {both} is also in \"system\"; the client needs its own");
             return Err(table.need("client")?.bad_value(&why));
         }
     }
@@ -334,7 +334,7 @@ fn workloads(
         table.exclusive(
             "rate_per_s",
             "latency_share",
-            "the fixed rate is given or a share of the baseline's capacity",
+            "the fixed rate is either a number or a share of the baseline's capacity",
         )?;
         let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
@@ -387,8 +387,8 @@ fn workloads(
     Ok(workloads)
 }
 
-/// The workload that a table asks for by name, if it does; then it says nothing of what that one
-/// is.
+/// Returns the predefined workload of a table, if it names one. Refuses keys that such a workload
+/// defines itself.
 fn named<'v>(
     table: &Table<'_>,
     vocabulary: &'v Vocabulary,
@@ -396,7 +396,7 @@ fn named<'v>(
     let known: Vec<String> = vocabulary.workloads.iter().map(|words| words.name.clone()).collect();
     let Some(name) = table.word("workload", &known)? else { return Ok(None) };
     for key in ["write_share", "columns", "column_bytes", "keys"] {
-        table.exclusive(key, "workload", "a workload with a name has its own")?;
+        table.exclusive(key, "workload", "a predefined workload has its own")?;
     }
     Ok(vocabulary.workloads.iter().find(|words| words.name == name))
 }

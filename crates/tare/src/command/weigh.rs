@@ -385,7 +385,7 @@ pub(super) fn measure_here(
     let writer = question.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
-        make: &mut |spec| factory.environment_of(spec, instances.count),
+        factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
         driver: &mut *driver,
         probes,
@@ -395,7 +395,7 @@ pub(super) fn measure_here(
             available_bytes,
             per_environment_bytes: question.memory_per_environment(),
         }),
-        keep: Some(factory.context().work().join("kept")),
+        data_dir: Some(factory.context().work().join("kept")),
         doubts,
     };
     let ending = conduct(question, parts, writer, stop, extra)?;
@@ -427,14 +427,14 @@ fn measure_fake(question: &Question, plan: CpuPlan, stop: &AtomicBool) -> anyhow
     let world = fake::FakeHost::new(question.seed);
     let writer = question.writer(&plan, Vec::new(), &world)?;
     let parts = Parts {
-        make: &mut |spec| world.environment(spec),
+        factory: &mut |spec| world.environment(spec),
         system: &world.system(),
         driver: &mut world.driver(),
         probes: vec![Box::new(world.probe())],
         clock: &world,
         plan,
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: Vec::new(),
     };
     let mut extra = ExtraRounds::default();

@@ -37,8 +37,8 @@ use tare_host::program::Program;
 use tare_host::{mounts, netns, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, Usage,
 };
 use tare_std::cpus::CpuSet;
 
@@ -561,7 +561,7 @@ impl Environment for Container {
         self.initial_data.set(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.initial_data.restored()
     }
 

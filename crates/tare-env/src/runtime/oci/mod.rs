@@ -22,8 +22,8 @@ use tare_host::journal::{Entry, EntryId};
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, Usage,
 };
 
 use super::contract::{self, Argument, Runtime};
@@ -426,7 +426,7 @@ impl Environment for Oci {
         self.initial_data.set(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.initial_data.restored()
     }
 

@@ -98,14 +98,14 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     };
     let writer = RecordWriter::create(&here.path().join("fake.tare"), &opening).unwrap();
     let parts = Parts {
-        make: &mut |spec| world.environment(spec),
+        factory: &mut |spec| world.environment(spec),
         system: &world.system(),
         driver: &mut world.driver(),
         probes: vec![Box::new(world.probe())],
         clock: &world,
         plan,
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: Vec::new(),
     };
     let mut feed = Feed { state: State::new(study), until, over: false };
