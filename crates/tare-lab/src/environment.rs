@@ -278,7 +278,8 @@ pub struct Processes {
     pub layer: Vec<u32>,
 }
 
-/// Runs a system inside a stack of layers. `tare-env` has the implementations, one file per runtime.
+/// Runs a system inside a stack of layers. `tare-env` has the implementations, one file per
+/// runtime.
 ///
 /// Teardown (`stop`) is idempotent and runs on failure and signal. After `kill -9` the host's
 /// journal undoes what is left.
@@ -289,7 +290,8 @@ pub trait Environment {
     /// write ignores it; `restored` then returns `None`.
     fn start_from(&mut self, _data: &Rc<dyn DataSnapshot>) {}
 
-    /// Returns how the last start restored its data, or `None` if it started empty and needs a load.
+    /// Returns how the last start restored its data, or `None` if it started empty and needs a
+    /// load.
     fn restored(&self) -> Option<RestoreStats> {
         None
     }

@@ -25,7 +25,7 @@ const HARDWARE: &str = "kvm";
 /// The accelerator that runs a guest's programs on the CPU itself, and its kernel as a process.
 const USER_MODE: &str = "uml";
 
-/// Facts that a slice's doubts need besides its own figures.
+/// Facts that a slice's doubts need in addition to its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
@@ -62,8 +62,8 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     }
     let client_ns = window * context.plan.client.len().max(1) as f64;
     let share = slice.client_cpu_ns as f64 / client_ns;
-    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A client
-    // that is too slow causes `RateNotReached`.
+    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
+    // client that is too slow causes `RateNotReached`.
     if slice.rate_per_s.is_none() && share > CLIENT_SHARE {
         doubts.push(Doubt::ClientSaturated { share });
     }

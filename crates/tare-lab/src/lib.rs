@@ -1,9 +1,9 @@
 //! The core of Tare: `study` parses the question, `schedule` orders the slices, `campaign` runs
 //! them, `record` stores them, and `judge` and `analysis` draw the conclusions.
 //!
-//! **Invariant:** this crate contains no code for a container, a database or a host file. It reaches
-//! them only through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates
-//! implement.
+//! **Invariant:** this crate contains no code for a container, a database or a host file. It
+//! reaches them only through four traits, `Environment`, `System`, `Driver` and `Probe`, which
+//! other crates implement.
 #![forbid(unsafe_code)]
 
 pub mod ablation;

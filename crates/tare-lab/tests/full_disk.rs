@@ -1,5 +1,5 @@
-//! A disk that fills up during a study: the error is one clear line, the record can be read, and the
-//! study can be resumed once there is space. Mounts a file system, so it needs root.
+//! A disk that fills up during a study: the error is one clear line, the record can be read, and
+//! the study can be resumed once there is space. Mounts a file system, so it needs root.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -1,5 +1,5 @@
-//! A study that is killed with SIGKILL at any moment leaves a record that can be read and resumed. At
-//! most the running round is lost, and the order of the slices remains the same.
+//! A study that is killed with SIGKILL at any moment leaves a record that can be read and resumed.
+//! At most the running round is lost, and the order of the slices remains the same.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 

@@ -10,13 +10,13 @@ use tare_stats::validation::{NoiseModel, Outcome, simulate, simulate_early_stop,
 
 const CAMPAIGNS: usize = 10_000;
 const SEED: u64 = 42;
-const BLOCKS: [usize; 4] = [3, 5, 10, 40];
+const ROUNDS: [usize; 4] = [3, 5, 10, 40];
 
 fn main() {
     let started = Instant::now();
     let mut outcomes: Vec<(NoiseModel, usize, Outcome)> = Vec::new();
     for noise in NoiseModel::ALL {
-        for rounds in BLOCKS {
+        for rounds in ROUNDS {
             let simulated = simulate(noise, rounds, CAMPAIGNS, SEED, &Method::ALL);
             outcomes.extend(simulated.into_iter().map(|outcome| (noise, rounds, outcome)));
         }
@@ -27,7 +27,7 @@ fn main() {
     println!();
     print_whole(&outcomes);
     println!();
-    println!("stopped as soon as the interval is narrower than asked, at most 60 rounds:");
+    println!("stopped as soon as the interval is narrower than requested, at most 60 rounds:");
     for noise in [NoiseModel::Normal, NoiseModel::HeavyTails] {
         for (asked, least) in [(4.0, 5), (6.0, 5), (4.0, 10), (6.0, 10), (4.0, 20)] {
             let bounds = (least, 60);
@@ -41,7 +41,7 @@ fn main() {
         }
     }
     println!();
-    println!("at least one false alarm among environments that share a baseline, 10 rounds:");
+    println!("at least one false alarm among environments with a common baseline, 10 rounds:");
     for environments in [1, 2, 4, 6, 10] {
         let alarms = simulate_family(environments, 10, CAMPAIGNS, SEED);
         println!("{environments}: {:.1} %", 100.0 * alarms);

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_bounds_and_no_noise_has_no_width() {
+    fn one_round_has_no_bounds_and_no_noise_has_no_width() {
         let mut rng = Rng::new(5);
         let (one, many) = (sample(&mut rng, 1, 0.1, 0.03), sample(&mut rng, 12, 0.2, 0.03));
         let found = difference(&one, &many).unwrap();
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn difference_holds_truth_in_95_percent() {
         const PAIRS: u32 = 4_000;
-        for (blocks_a, blocks_b, noise_a, noise_b) in [
+        for (rounds_a, rounds_b, noise_a, noise_b) in [
             (5, 5, 0.03, 0.03),
             (5, 40, 0.03, 0.03),
             (6, 6, 0.09, 0.03),
@@ -134,12 +134,12 @@ mod tests {
             let mut rng = Rng::new(42);
             let mut held = 0;
             for _ in 0..PAIRS {
-                let a = sample(&mut rng, blocks_a, 0.3, noise_a);
-                let b = sample(&mut rng, blocks_b, 0.5, noise_b);
+                let a = sample(&mut rng, rounds_a, 0.3, noise_a);
+                let b = sample(&mut rng, rounds_b, 0.5, noise_b);
                 held += u32::from(!difference(&a, &b).unwrap().excludes(0.2));
             }
             let share = f64::from(held) / f64::from(PAIRS);
-            assert!(share >= 0.94, "{blocks_a} and {blocks_b} rounds: {share}");
+            assert!(share >= 0.94, "{rounds_a} and {rounds_b} rounds: {share}");
         }
     }
 }

@@ -57,7 +57,7 @@ fn rule_is_narrower_with_heavy_tails() {
 }
 
 #[test]
-fn exact_methods_have_no_interval_below_6_blocks() {
+fn exact_methods_have_no_interval_below_6_rounds() {
     let five = [0.1, 0.2, 0.3, 0.4, 0.5];
     for method in [Method::OrderStatistic, Method::SignedRank] {
         let estimate = method.estimate(&five, &mut Rng::new(0)).unwrap();
@@ -80,7 +80,7 @@ fn every_method_handles_one_and_no_value() {
 }
 
 #[test]
-fn few_blocks_use_student_quantile() {
+fn few_rounds_use_student_quantile() {
     // Table values of Student's t, two-sided 95 %.
     for (degrees, table) in [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (28, 2.048)] {
         let t = methods::t_quantile(degrees);

@@ -34,7 +34,7 @@ pub enum NoiseModel {
     DriftShared,
     /// Normal noise on a random walk from slice to slice. The arms have random positions among 8
     /// slices.
-    DriftInBlock,
+    DriftInRound,
     /// Normal noise, and a random walk of the environment alone from round to round, so that the
     /// cost itself changes. A step is a tenth of the noise of a log ratio.
     DriftOfCost,
@@ -48,7 +48,7 @@ impl NoiseModel {
         Self::HeavyTails,
         Self::Outliers,
         Self::DriftShared,
-        Self::DriftInBlock,
+        Self::DriftInRound,
         Self::DriftOfCost,
     ];
 
@@ -60,7 +60,7 @@ impl NoiseModel {
             Self::HeavyTails => "heavy tails (t3)",
             Self::Outliers => "10 % outliers",
             Self::DriftShared => "drift, shared",
-            Self::DriftInBlock => "drift in round",
+            Self::DriftInRound => "drift in round",
             Self::DriftOfCost => "drift of the cost",
         }
     }
@@ -80,7 +80,7 @@ impl NoiseModel {
                     walk += normal(rng);
                     (walk + normal(rng), walk + normal(rng))
                 }
-                Self::DriftInBlock => {
+                Self::DriftInRound => {
                     let mut places = [0.0; 8];
                     for place in &mut places {
                         walk += normal(rng);
@@ -172,31 +172,31 @@ pub fn simulate(
 }
 
 /// Runs campaigns that stop as soon as the interval is narrower than `width_percent`. The interval
-/// is checked after every round from `blocks_min` to `blocks_max`. Returns the share of campaigns
+/// is checked after every round from `rounds_min` to `rounds_max`. Returns the share of campaigns
 /// whose interval holds the truth at the stop, and the mean number of rounds.
 pub fn simulate_early_stop(
     noise: NoiseModel,
-    (blocks_min, blocks_max): (usize, usize),
+    (rounds_min, rounds_max): (usize, usize),
     width_percent: f64,
     campaigns: usize,
     seed: u64,
 ) -> (f64, f64) {
     let mut rng = Rng::stream(seed, 0);
     let mut log_ratios = Vec::new();
-    let (mut covered, mut blocks_all) = (0usize, 0usize);
+    let (mut covered, mut rounds_all) = (0usize, 0usize);
     for _ in 0..campaigns {
-        noise.campaign(blocks_max, &mut rng, &mut log_ratios);
-        for rounds in blocks_min..=blocks_max {
+        noise.campaign(rounds_max, &mut rng, &mut log_ratios);
+        for rounds in rounds_min..=rounds_max {
             let Some(estimate) = estimate(&log_ratios[..rounds]) else { continue };
             let narrow = 100.0 * (estimate.high - estimate.low) <= width_percent;
-            if narrow || rounds == blocks_max {
+            if narrow || rounds == rounds_max {
                 covered += usize::from(!estimate.excludes(0.0));
-                blocks_all += rounds;
+                rounds_all += rounds;
                 break;
             }
         }
     }
-    (covered as f64 / campaigns as f64, blocks_all as f64 / campaigns as f64)
+    (covered as f64 / campaigns as f64, rounds_all as f64 / campaigns as f64)
 }
 
 /// Returns the share of campaigns with at least one false alarm, in normal noise. None of the

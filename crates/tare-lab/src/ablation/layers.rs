@@ -36,6 +36,6 @@ pub(super) fn with(
 }
 
 /// Returns whether two environments have the same layers. Ignores their names.
-pub(super) fn same(a: &EnvironmentSpec, b: &EnvironmentSpec) -> bool {
+pub(super) fn same_layers(a: &EnvironmentSpec, b: &EnvironmentSpec) -> bool {
     !Layer::ALL.into_iter().any(|layer| layer.differs(a, b))
 }

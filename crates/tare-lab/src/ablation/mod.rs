@@ -98,8 +98,8 @@ pub struct Share {
     /// The share in percent of the figure of `from`. These values add up too, to the whole cost in
     /// percent.
     pub percent_of_from: f64,
-    /// The share in percent of the whole difference. `None` if that is not distinguishable from zero,
-    /// or if some shares are losses and others gains, so that parts exceed the whole.
+    /// The share in percent of the whole difference. `None` if that is not distinguishable from
+    /// zero, or if some shares are losses and others gains, so that parts exceed the whole.
     pub percent_of_whole: Option<f64>,
     pub verdict: Verdict,
 }

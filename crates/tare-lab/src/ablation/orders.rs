@@ -65,10 +65,10 @@ pub(super) fn needs(orders: &[Vec<usize>]) -> Vec<(usize, usize)> {
     pairs.filter(|(a, b)| orders.iter().all(|order| before(order, *a, *b))).collect()
 }
 
-/// Returns all orders if they have at most `limit` sets. Otherwise draws as many as fit, by the seed,
-/// each with its reverse: the errors of the two have opposite signs, so that their mean is nearer to
-/// that of all orders. (A step and one that it needs change places in the reverse.) Empty if `limit`
-/// is too small for one order.
+/// Returns all orders if they have at most `limit` sets. Otherwise draws as many as fit, by the
+/// seed, each with its reverse: the errors of the two have opposite signs, so that their mean is
+/// nearer to that of all orders. (A step and one that it needs change places in the reverse.) Empty
+/// if `limit` is too small for one order.
 pub(super) fn choose(orders: &[Vec<usize>], limit: usize, seed: u64) -> Vec<Vec<usize>> {
     let all: BTreeSet<Set> = orders.iter().flat_map(|order| sets_of(order)).collect();
     if all.len() <= limit {

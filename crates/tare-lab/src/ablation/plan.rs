@@ -76,9 +76,9 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Plans the orders from one environment to another, with at most `limit` environments including
-    /// the two. `valid` decides which layers can be combined. Also returns the environments, in the
-    /// order of [`Plan::environments`].
+    /// Plans the orders from one environment to another, with at most `limit` environments
+    /// including the two. `valid` decides which layers can be combined. Also returns the
+    /// environments, in the order of [`Plan::environments`].
     ///
     /// If no order adds the layers one at a time, the smallest feasible set of layers becomes one
     /// step.
@@ -138,7 +138,7 @@ impl Plan {
     ///
     /// # Errors
     /// If some are missing, with their names in the plan.
-    pub fn found_among(
+    pub fn resolve_environments(
         mut self,
         specs: &[EnvironmentSpec],
         known: &[&EnvironmentSpec],
@@ -148,7 +148,7 @@ impl Plan {
         for (between, spec) in self.environments.iter_mut().zip(specs) {
             let by_name =
                 known.iter().find(|one| ends.contains(&spec.name) && one.name == spec.name);
-            match by_name.or_else(|| known.iter().find(|one| layers::same(one, spec))) {
+            match by_name.or_else(|| known.iter().find(|one| layers::same_layers(one, spec))) {
                 Some(one) => between.environment.clone_from(&one.name),
                 None => missing.push(spec.name.clone()),
             }

@@ -1,5 +1,5 @@
-//! Tests of shares on games with known values, of dependencies between layers, and of the coverage of
-//! the interval.
+//! Tests of shares on games with known values, of dependencies between layers, and of the coverage
+//! of the interval.
 
 use std::collections::BTreeMap;
 
@@ -66,8 +66,8 @@ fn majority_game_matches_textbook() {
 
 #[test]
 fn dependent_step_comes_later() {
-    // Steps 1 and 2 together give the whole, so each gets half without constraints. Step 1 needs step
-    // 0, so it follows step 2 in 2 of the 3 orders.
+    // Steps 1 and 2 together give the whole, so each gets half without constraints. Step 1 needs
+    // step 0, so it follows step 2 in 2 of the 3 orders.
     let game = |set: Set| f64::from(u8::from(set & 0b110 == 0b110));
     near(&shares_of(&orders::feasible(3, &|_| true), 3, &game), &[0.0, 0.5, 0.5]);
     let orders = orders::feasible(3, &chain);
@@ -166,7 +166,7 @@ fn splits_container_into_steps() {
     let (few, specs) = Plan::new(&native(), &container(), &no_filter, 14, 1).unwrap();
     assert!(!few.is_complete() && specs.len() <= 14 && few.orders.len() >= 2);
     let error = Plan::new(&native(), &container(), &no_filter, 5, 1).unwrap_err();
-    assert!(error.to_string().contains("takes 6 environments"), "{error}");
+    assert!(error.to_string().contains("needs 6 environments"), "{error}");
 }
 
 #[test]
@@ -196,9 +196,9 @@ fn plan_round_trips_through_record() {
     let mut known = specs.clone();
     known[5].name = "another name".into();
     let known: Vec<&EnvironmentSpec> = known.iter().collect();
-    let found = plan.clone().found_among(&specs, &known).unwrap();
+    let found = plan.clone().resolve_environments(&specs, &known).unwrap();
     assert_eq!(found.environments[5].environment, "another name");
-    let error = plan.found_among(&specs, &known[2..]).unwrap_err().to_string();
+    let error = plan.resolve_environments(&specs, &known[2..]).unwrap_err().to_string();
     assert!(error.starts_with("the record lacks 2 of the 24 environments"), "{error}");
 }
 

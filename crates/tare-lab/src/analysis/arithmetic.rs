@@ -79,8 +79,8 @@ fn of_finding(
 }
 
 /// Formats `14.82 µs / 11.33 µs = 1.308 per operation (paired over 31 rounds: 1.305; 95 % [1.290,
-/// 1.330])`: the quotient of the two figures over the paired rounds, then the estimate from the ratio
-/// of each round.
+/// 1.330])`: the quotient of the two figures over the paired rounds, then the estimate from the
+/// ratio of each round.
 fn ratio_line(
     comparison: &Comparison<'_>,
     figure: impl Fn(&Cell) -> f64 + Copy,

@@ -1,5 +1,5 @@
-//! Applies the law of claims ([`tare_stats::law`]) to an analysis. The A/A control gives the noise of
-//! each workload and figure.
+//! Applies the law of claims ([`tare_stats::law`]) to an analysis. The A/A control gives the noise
+//! of each workload and figure.
 
 use serde::Serialize;
 use tare_stats::law::{Noise, Verdict, judge, judge_ratio};
@@ -55,8 +55,8 @@ pub fn judge_cost(analysis: &Analysis, workload: &str, metric: Metric, cost: &Co
     judge(cost, noise(analysis, workload, metric))
 }
 
-/// Judges an environment's cost. `None` without such a cost, and for the control, because the others
-/// are judged by its difference from the baseline.
+/// Judges an environment's cost. `None` without such a cost, and for the control, because the
+/// others are judged by its difference from the baseline.
 pub fn verdict(analysis: &Analysis, finding: &Finding, metric: Metric) -> Option<Verdict> {
     let cost = metric.cost(finding).filter(|_| !finding.baseline && !finding.control)?;
     Some(judge_cost(analysis, &finding.workload, metric, cost))

@@ -1,14 +1,14 @@
 //! Counters per operation, and their difference from the baseline.
 //!
 //! Method: each round gives one value, the sum of a counter divided by the operations of the same
-//! slices. Levels (memory at the end, shares, means) are not divided. The figure of an environment is
-//! [`tare_stats::estimate`] over its rounds, and its difference from the baseline is the estimate
-//! over the differences inside each round. Differences are used instead of ratios, because many
-//! counters are 0 in one of the two. If a probe failed in a slice, its round has no value.
+//! slices. Levels (memory at the end, shares, means) are not divided. The figure of an environment
+//! is [`tare_stats::estimate`] over its rounds, and its difference from the baseline is the
+//! estimate over the differences inside each round. Differences are used instead of ratios, because
+//! many counters are 0 in one of the two. If a probe failed in a slice, its round has no value.
 //!
 //! Limits: there are dozens of counters, and one interval in twenty misses the truth, so chance
-//! finds a few differences. The control shows their number and size: a difference is notable only if
-//! it exceeds the control's.
+//! finds a few differences. The control shows their number and size: a difference is notable only
+//! if it exceeds the control's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -72,7 +72,8 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
         for phase in [Phase::Capacity, Phase::Latency, Phase::Traced] {
             let place = (workload.name.as_str(), phase);
             for name in names(&sums, place) {
-                // Traced slices are disturbed, so they supply only counters that no other slice has.
+                // Traced slices are disturbed, so they supply only counters that no other slice
+                // has.
                 let elsewhere = |known: &Key<'_>| {
                     known.0 == place.0 && known.1 != Phase::Traced && known.2 == name
                 };

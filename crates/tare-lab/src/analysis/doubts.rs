@@ -84,8 +84,8 @@ const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
     |finding| finding.throughput_cost.as_ref(),
 ];
 
-/// Adds to each finding the doubts about its claims: a found cost that the control's cost of the same
-/// kind reaches, and a cost with fewer rounds than the rest of the record.
+/// Adds to each finding the doubts about its claims: a found cost that the control's cost of the
+/// same kind reaches, and a cost with fewer rounds than the rest of the record.
 pub(super) fn about_claims(findings: &mut [Finding], rounds: u32) {
     let controls: Vec<Finding> = findings.iter().filter(|f| f.control).cloned().collect();
     for finding in findings.iter_mut().filter(|f| !f.control && !f.baseline) {
@@ -148,9 +148,9 @@ pub(super) fn about_record(record: &Record, findings: &[Finding], rounds: u32) -
     doubts.into_iter().map(|(_, doubt)| doubt).collect()
 }
 
-/// Returns a doubt if the interval of the A/A control's server CPU per operation excludes 0, or if the
-/// control is larger than the smallest found cost under the same workload. Of several workloads, it
-/// returns the one with the largest control.
+/// Returns a doubt if the interval of the A/A control's server CPU per operation excludes 0, or if
+/// the control is larger than the smallest found cost under the same workload. Of several
+/// workloads, it returns the one with the largest control.
 fn control_beyond_claim(findings: &[Finding]) -> Option<Doubt> {
     let beyond = findings.iter().filter(|finding| finding.control).filter_map(|control| {
         let cost = control.cpu_cost()?;

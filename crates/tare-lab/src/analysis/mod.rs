@@ -1,9 +1,9 @@
 //! Draws the conclusions of a record: costs with intervals, latencies, the control, the arithmetic.
 //!
-//! Method: the slices of one environment, workload, phase and round are a cell. A cell divided by the
-//! baseline's cell of the same round is one paired ratio. [`tare_stats`] estimates the cost and its
-//! interval from the ratios of all rounds. Void slices do not count, and neither does a round in
-//! which one of the two is missing. The analysis also works on the record of a running study.
+//! Method: the slices of one environment, workload, phase and round are a cell. A cell divided by
+//! the baseline's cell of the same round is one paired ratio. [`tare_stats`] estimates the cost and
+//! its interval from the ratios of all rounds. Void slices do not count, and neither does a round
+//! in which one of the two is missing. The analysis also works on the record of a running study.
 //!
 //! Limits: each interval is computed alone. With several environments, chance finds a difference in
 //! one of them more often than one time in twenty (docs/concepts/cost.md).
@@ -69,8 +69,8 @@ pub struct Finding {
     pub slices: u32,
     /// Number of invalid slices: void, or without an operation.
     pub slices_void: u32,
-    /// CPU time per operation of the system (without idle polling, if that is known) and the layer, in
-    /// the capacity phase, in µs. Over all rounds of this environment.
+    /// CPU time per operation of the system (without idle polling, if that is known) and the layer,
+    /// in the capacity phase, in µs. Over all rounds of this environment.
     pub server_cpu_us: Option<Interval>,
     /// Whether idle polling was subtracted. That requires that the system measured its busy time in
     /// every slice of this environment and of the baseline.
@@ -216,7 +216,8 @@ fn finding(
 struct Comparison<'c> {
     here: &'c Series,
     baseline: &'c Series,
-    /// Whether the busy time is known in every slice of both, so that idle polling can be subtracted.
+    /// Whether the busy time is known in every slice of both, so that idle polling can be
+    /// subtracted.
     busy: bool,
 }
 

@@ -12,8 +12,8 @@ use crate::record::{Phase, Record};
 /// The costs of one environment against another, under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PairCosts {
-    /// Server CPU time per operation, at capacity or else at the fixed rate. Above 0 the environment
-    /// uses more than the other.
+    /// Server CPU time per operation, at capacity or else at the fixed rate. Above 0 the
+    /// environment uses more than the other.
     pub cpu: Option<Cost>,
     /// Operations/s at capacity. Above 0 the environment has fewer than the other.
     pub throughput: Option<Cost>,

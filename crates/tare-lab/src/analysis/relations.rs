@@ -1,21 +1,22 @@
 //! Compares published relations with ours: confirmed, contradicted or not testable here.
 //!
-//! **The rule.** A published figure becomes a band: its range, widened by the tolerance (5 points of
-//! throughput, a quarter of a latency ratio, or the study's `within_percent`). Our figure is the
+//! **The rule.** A published figure becomes a band: its range, widened by the tolerance (5 points
+//! of throughput, a quarter of a latency ratio, or the study's `within_percent`). Our figure is the
 //! interval of the paired ratio, made at least as wide as the A/A control's noise on either side.
 //! 1. Not testable: one of the two did not run or is emulated, or there are fewer than
 //!    [`ROUNDS_MIN`] rounds.
 //! 2. Contradicted: our interval is outside the band.
-//! 3. Not testable: our interval is wider than the band, so that it would agree with nearly anything.
+//! 3. Not testable: our interval is wider than the band, so that it would agree with nearly
+//!    anything.
 //! 4. Confirmed: otherwise. Interval and band then overlap.
 //!
 //! For a relation with only a direction (loss or gain): confirmed if our whole interval is on that
-//! side of zero; contradicted if our interval excludes every difference in that direction beyond the
-//! tolerance; otherwise not testable.
+//! side of zero; contradicted if our interval excludes every difference in that direction beyond
+//! the tolerance; otherwise not testable.
 //!
-//! Limits: the published figure is from another machine, load and year. Confirmed means that the same
-//! relation was found here, and contradicted that it was not. Neither means that the publication
-//! measured wrongly.
+//! Limits: the published figure is from another machine, load and year. Confirmed means that the
+//! same relation was found here, and contradicted that it was not. Neither means that the
+//! publication measured wrongly.
 
 use std::collections::BTreeMap;
 

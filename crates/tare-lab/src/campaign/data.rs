@@ -1,9 +1,9 @@
 //! Loads the rows of a campaign's workloads: the driver writes them after each start, or once in
 //! the baseline, and every later start begins with a copy.
 //!
-//! Method for copies: an additional start of the baseline loads the rows, then the system shuts down
-//! cleanly and its files are saved. Each start restores them. So all environments have the same
-//! files, byte by byte, and a start takes only as long as linking or copying them.
+//! Method for copies: an additional start of the baseline loads the rows, then the system shuts
+//! down cleanly and its files are saved. Each start restores them. So all environments have the
+//! same files, byte by byte, and a start takes only as long as linking or copying them.
 //!
 //! Limits: loaded rows are still in memory, restored rows are in files. A study uses one method in
 //! all environments that allow it. The record names the environments that do not.
@@ -42,13 +42,13 @@ impl Campaign<'_, '_> {
         let Some(running) = self.members[baseline].running.as_mut() else { return Ok(()) };
         let processes = running.environment.processes().system;
         let Some(at) = running.endpoints.first() else { return Ok(()) };
-        let kept = self.parts.system.save_data(at, &processes, &to);
+        let snapshot = self.parts.system.save_data(at, &processes, &to);
         self.stop_member(baseline);
         // Start times count from the next start on, which is faster.
         self.members[baseline].record.ready_ns = None;
         self.start_time = Duration::ZERO;
-        match kept {
-            Ok(kept) => self.kept = kept,
+        match snapshot {
+            Ok(snapshot) => self.snapshot = snapshot,
             Err(source) => {
                 let error = StartError::Part { step: "save the data of", source };
                 return self.handle_start_error(baseline, error);

@@ -125,8 +125,8 @@ impl Campaign<'_, '_> {
         let spec = self.members[index].record.spec.clone();
         let launches = self.launches();
         let mut environment = (self.parts.factory)(&spec).map_err(fail("create"))?;
-        if let Some(kept) = &self.kept {
-            environment.start_from(kept);
+        if let Some(snapshot) = &self.snapshot {
+            environment.start_from(snapshot);
         }
         let began = self.parts.clock.now();
         let endpoints = match environment.start_all(&launches) {

@@ -112,7 +112,7 @@ struct Campaign<'c, 'p> {
     /// Number of CPUs for which every environment starts its system.
     system_cpus: usize,
     /// The saved data that all starts restore, if there is any.
-    kept: Option<Rc<dyn DataSnapshot>>,
+    snapshot: Option<Rc<dyn DataSnapshot>>,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
@@ -157,7 +157,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             seed: writer.record().header.seed,
             began: parts.clock.now(),
             system_cpus,
-            kept: None,
+            snapshot: None,
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             start_time: Duration::ZERO,

@@ -1,4 +1,4 @@
-//! The parts, clock and memory limits that the program gives to a campaign.
+//! The parts, clock and memory limits of a campaign, which the caller supplies.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -60,7 +60,7 @@ pub struct Memory {
 pub type EnvironmentFactory<'p> =
     dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
 
-/// Everything that a campaign needs from the program.
+/// Everything that a campaign needs from its caller.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
     pub factory: &'p mut EnvironmentFactory<'p>,

@@ -12,7 +12,7 @@ use crate::record::Phase;
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::study::ScheduleKind;
 
-/// Expected time of a slice besides lead-in and window: thaw, tail, freeze, commit.
+/// Expected time of a slice in addition to lead-in and window: thaw, tail, freeze, commit.
 const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
 /// Returns whether every cost's interval is narrower than `width_percent`, end to end, in
@@ -108,8 +108,8 @@ impl Campaign<'_, '_> {
         }
         let first = self.members[index].record.ready_ns.is_none();
         if let Err(error) = self.start_member(index) {
-            // An environment that never started cannot start. One that started before may start again:
-            // only its slices of this round are void.
+            // An environment that never started cannot start. One that started before may start
+            // again: only its slices of this round are void.
             if first || matches!(error, StartError::Record(_)) {
                 self.handle_start_error(index, error)?;
                 return Ok(true);

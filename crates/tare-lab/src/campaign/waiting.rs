@@ -13,8 +13,8 @@ use crate::system::QUIET_LIMIT;
 const READY_POLL: Duration = Duration::from_millis(50);
 /// Interval between two checks that a system is quiet.
 const QUIET_POLL: Duration = Duration::from_millis(200);
-/// Quiet checks in a row after which a busy system counts as quiet, because a compaction may follow a
-/// flush.
+/// Quiet checks in a row after which a busy system counts as quiet, because a compaction may follow
+/// a flush.
 const QUIET_POLLS: u32 = 3;
 
 /// Why the campaign stopped waiting for a system.

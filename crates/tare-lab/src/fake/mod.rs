@@ -9,8 +9,8 @@
 //! - `noise=F`: standard deviation of the logarithm of both, per slice (0.01);
 //! - `polling=1`: the system always uses its whole CPU, and measures its busy time;
 //! - `start=fail`: the start fails; `layer=off`: the network layer is not in force;
-//! - `fail_after=N`, `layer_after=N`, `thaw_after=N`: after N slices the load fails, the network layer
-//!   is no longer in force, or freezing fails.
+//! - `fail_after=N`, `layer_after=N`, `thaw_after=N`: after N slices the load fails, the network
+//!   layer is no longer in force, or freezing fails.
 
 mod parts;
 mod sampler;

@@ -21,8 +21,8 @@ pub enum Host {
 impl Host {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
         ("as-is", "the host as found"),
-        ("tuned", "with every change of the tuning plan that affects a running system"),
-        ("tuned=*", "with the changes of some groups of knobs only, such as tuned=disk+network"),
+        ("tuned", "every change of the tuning plan that affects a running system"),
+        ("tuned=*", "the changes of some groups of knobs only, such as tuned=disk+network"),
     ];
 
     /// Returns whether the host is left as found.

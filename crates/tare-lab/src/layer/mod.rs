@@ -116,9 +116,9 @@ impl Layer {
         }
     }
 
-    /// Returns the values with one line of help each. `quota=*` means `quota=` followed by any text.
-    /// A layer without values here takes those of its implementations: runtimes, kinds of storage,
-    /// options.
+    /// Returns the values with one line of help each. `quota=*` means `quota=` followed by any
+    /// text. A layer without values here takes those of its implementations: runtimes, kinds of
+    /// storage, options.
     pub const fn values(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Runtime | Self::Storage | Self::Vm | Self::Sandbox => &[],

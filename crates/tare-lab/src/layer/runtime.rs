@@ -1,5 +1,5 @@
-//! The runtime layer: the program or engine that runs the system. `tare-env` implements the runtimes
-//! and defines their names.
+//! The runtime layer: the program or engine that runs the system. `tare-env` implements the
+//! runtimes and defines their names.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! The record of a whole study run. Reports read `Record`; only this module accesses the SQLite file
-//! that stores it.
+//! The record of a whole study run. Reports read `Record`; only this module accesses the SQLite
+//! file that stores it.
 //!
 //! `schema.sql` has the tables, for sqlite3, pandas or DuckDB.
 
@@ -68,7 +68,8 @@ pub struct Header {
     pub seed: u64,
     /// The command line, as typed.
     pub command: Vec<String>,
-    /// Why the study ended: `rounds done`, `intervals narrow enough`, `budget spent`, `interrupted`.
+    /// Why the study ended: `rounds done`, `intervals narrow enough`, `budget spent`,
+    /// `interrupted`.
     pub ending: Option<String>,
     /// Fixed rate of the latency phase per workload, in operations/s, once it is known.
     pub rates: Vec<(String, f64)>,
@@ -88,13 +89,15 @@ pub struct EnvironmentRecord {
     pub spec: EnvironmentSpec,
     /// Whether this is the baseline's second copy (A/A).
     pub control: bool,
-    /// Why the environment was left out, from the start or after failures. It usually has no slices.
+    /// Why the environment was left out, from the start or after failures. It usually has no
+    /// slices.
     pub left_out: Option<String>,
     pub layers: Vec<LayerState>,
     /// What the system detected and chose.
     pub settings: Vec<(String, String)>,
     pub config: Option<String>,
-    /// Time from the start command until the system answered, in ns. The teardown time is in ns too.
+    /// Time from the start command until the system answered, in ns. The teardown time is in ns
+    /// too.
     pub ready_ns: Option<u64>,
     pub teardown_ns: Option<u64>,
 }
@@ -173,9 +176,9 @@ impl Slice {
     /// Returns the CPU time that the system spent in idle polling, in ns.
     ///
     /// A system measures its busy time by a clock, which runs on while the hypervisor or another
-    /// task has the CPU. If busy and idle time together exceed the CPU time, both are scaled down to
-    /// it. Otherwise, time lost while idle would look like free work. The result never exceeds the
-    /// slice's CPU time.
+    /// task has the CPU. If busy and idle time together exceed the CPU time, both are scaled down
+    /// to it. Otherwise, time lost while idle would look like free work. The result never exceeds
+    /// the slice's CPU time.
     pub(crate) fn idle_poll_cpu_ns(&self) -> u64 {
         let Some(time) = self.busy_time else { return 0 };
         let clocked = u128::from(time.busy_ns) + u128::from(time.idle_poll_ns);

@@ -253,7 +253,7 @@ fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
         Ok(owners.into_iter().map(first).collect())
     };
     let (mut response, mut service) = (histograms("response")?, histograms("service")?);
-    let sql = "SELECT s.id, s.round, s.position, e.name, s.workload, s.phase, s.started_unix_ms, \
+    let sql = "SELECT s.id, s.block, s.position, e.name, s.workload, s.phase, s.started_unix_ms, \
                s.window_ns, s.operations, s.unsent, s.rate_per_s, s.system_cpu_ns, s.busy_ns, \
                s.idle_poll_ns, s.client_cpu_ns, s.throttled_ns, s.void \
                FROM slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";

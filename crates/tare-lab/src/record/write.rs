@@ -1,10 +1,10 @@
 //! Writes a record while its study runs.
 //!
-//! The file is created with `O_EXCL`, so that no file is ever overwritten. It is locked with `flock`
-//! during the study, which distinguishes a running writer from a crashed one. Each slice is one
-//! transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would disturb
-//! the disk under test. A killed process loses no committed slice. Each complete round is synced, so
-//! that a power loss loses at most the running round.
+//! The file is created with `O_EXCL`, so that no file is ever overwritten. It is locked with
+//! `flock` during the study, which distinguishes a running writer from a crashed one. Each slice is
+//! one transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would
+//! disturb the disk under test. A killed process loses no committed slice. Each complete round is
+//! synced, so that a power loss loses at most the running round.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -185,7 +185,8 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Writes a slice and its doubts in one transaction, and returns its new id. Ignores `slice.id`.
+    /// Writes a slice and its doubts in one transaction, and returns its new id. Ignores
+    /// `slice.id`.
     pub fn put_slice(&mut self, slice: &Slice, doubts: &[Doubt]) -> Result<i64, RecordError> {
         let id = self.transact("write", |transaction| {
             let id = insert_slice(transaction, slice)?;

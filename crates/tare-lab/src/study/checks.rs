@@ -62,8 +62,8 @@ pub(super) fn must_exist_as(
     Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
-/// Reads a table that names a part under `key` and has its options. Without the key, the part is the
-/// first of `known`.
+/// Reads a table that names a part under `key` and has its options. Without the key, the part is
+/// the first of `known`.
 pub(super) fn part(
     item: &Item<'_>,
     key: &str,

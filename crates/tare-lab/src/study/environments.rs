@@ -41,9 +41,9 @@ struct EnvironmentTable {
 
 /// Reads all environments. A layer that an environment does not set comes from the environment that
 /// it extends, or else from the runtime's defaults. `process` has no isolation (network host, cpu
-/// shared, security none, cgroup none); every other runtime has that of a container (bridge, shared,
-/// default, own). By default the host is as found, the data is in a directory, and nothing is
-/// injected. `optional` is not inherited.
+/// shared, security none, cgroup none); every other runtime has that of a container (bridge,
+/// shared, default, own). By default the host is as found, the data is in a directory, and nothing
+/// is injected. `optional` is not inherited.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,

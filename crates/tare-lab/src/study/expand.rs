@@ -15,8 +15,8 @@ pub(super) const QUICK_KEYS: &[&str] =
     &["environments", "workloads", "schedule", "system", "workload"];
 const SWEEP_KEYS: &[&str] = &["workload", "option", "values"];
 
-/// Returns the document with the workloads of every `[[sweep]]`: copies of a workload, each with one
-/// value of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
+/// Returns the document with the workloads of every `[[sweep]]`: copies of a workload, each with
+/// one value of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
 pub(super) fn sweeps<'t>(
     written: DeTable<'t>,
     source: Source<'_>,

@@ -1,7 +1,7 @@
 //! A study after parsing and checking.
 //!
-//! `parse` reads a study from TOML text, with the names of a `Vocabulary`. Every error has file, line
-//! and column, shows the line with a caret, and suggests the nearest valid word.
+//! `parse` reads a study from TOML text, with the names of a `Vocabulary`. Every error has file,
+//! line and column, shows the line with a caret, and suggests the nearest valid word.
 
 mod checks;
 mod environments;
@@ -73,11 +73,12 @@ pub struct SystemSpec {
     pub options: Vec<(String, String)>,
 }
 
-/// How the environments of a study take turns.
+/// How the slices of the environments alternate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// All environments run and are loaded, and all but one are frozen. Short slices in random order.
+    /// All environments run and are loaded, and all but one are frozen. Short slices in random
+    /// order.
     Slices,
     /// Whole runs, interleaved by round, each with a fresh data directory.
     Trials,
@@ -91,7 +92,8 @@ pub enum DataStart {
     #[default]
     Loaded,
     /// The driver writes them once, in the baseline, and each start begins with a copy. If the data
-    /// cannot be saved, or not restored into an environment, the driver writes them after the start.
+    /// cannot be saved, or not restored into an environment, the driver writes them after the
+    /// start.
     Restored,
 }
 

@@ -1,7 +1,7 @@
 //! Parses and checks a study in TOML.
 //!
-//! An unknown key or value is an error with its place and the nearest valid name. Every figure has a
-//! range. The constants in [`defaults`] are the defaults.
+//! An unknown key or value is an error with its place and the nearest valid name. Every figure has
+//! a range. The constants in [`defaults`] are the defaults.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Reads `[[published]]`: relations between two environments that others published. A run can confirm
-//! or contradict them ([`crate::analysis::relations`] has the rule).
+//! Reads `[[published]]`: relations between two environments that others published. A run can
+//! confirm or contradict them ([`crate::analysis::relations`] has the rule).
 
 use serde::{Deserialize, Serialize};
 

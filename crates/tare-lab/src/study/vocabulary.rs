@@ -1,5 +1,5 @@
-//! The names that a study may use. The caller supplies them, because this crate contains no runtime,
-//! no system and no driver.
+//! The names that a study may use. The caller supplies them, because this crate contains no
+//! runtime, no system and no driver.
 
 /// Valid names. A name that ends in `*` means every longer name with that prefix: `oci:*`,
 /// `quota=*`.
@@ -16,8 +16,8 @@ pub struct Vocabulary {
     pub sandbox: Vec<KnownOption>,
     /// The first is the default.
     pub systems: Vec<KnownPart>,
-    /// The first is the default. The options of a driver are those of a workload, in a table with the
-    /// driver's name.
+    /// The first is the default. The options of a driver are those of a workload, in a table with
+    /// the driver's name.
     pub drivers: Vec<KnownPart>,
     /// Predefined workloads, for drivers without options.
     pub workloads: Vec<KnownWorkload>,

@@ -93,7 +93,7 @@ impl Noise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval has no bounds, or is too wide to say anything.
+    /// The interval has no bounds, or is too wide to be informative.
     NotKnown,
     /// The interval holds zero.
     NotFound,

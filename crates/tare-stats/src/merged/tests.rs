@@ -14,7 +14,7 @@ fn counted(values: impl IntoIterator<Item = u64>) -> Vec<Bucket> {
 }
 
 #[test]
-fn percentile_of_all_blocks() {
+fn percentile_of_all_rounds() {
     let rounds = RoundHistograms::new(&[counted(1..=50), counted(51..=100), Vec::new()]);
     assert_eq!((rounds.len(), rounds.count()), (3, 100));
     for (quantile, value, beyond) in [(0.5, 50.0, 50), (0.95, 95.0, 5), (0.99, 99.0, 1)] {
@@ -27,7 +27,7 @@ fn percentile_of_all_blocks() {
 }
 
 #[test]
-fn no_bounds_for_one_block_or_empty_resample() {
+fn no_bounds_for_one_round_or_empty_resample() {
     let one = around(1.0, &[1.0; RESAMPLES], 1);
     assert!(one.low == f64::NEG_INFINITY && one.high == f64::INFINITY, "{one:?}");
     let rounds = RoundHistograms::new(&[counted([5]), Vec::new()]);
@@ -151,7 +151,7 @@ fn ratio_holds_truth() {
 proptest! {
     /// Drawing and reading is the same as merging what was drawn.
     #[test]
-    fn resample_matches_merged_blocks(
+    fn resample_matches_merged_rounds(
         rounds in proptest::collection::vec(proptest::collection::vec(0u64..40, 1..30), 1..6),
         quantile in 0.01f64..1.0,
     ) {

@@ -1,5 +1,6 @@
-//! Latencies at the fixed rate: merges the histograms of all slices (never averages percentiles), and
-//! computes for each percentile an interval and a ratio to the baseline's ([`tare_stats::merged`]).
+//! Latencies at the fixed rate: merges the histograms of all slices (never averages percentiles),
+//! and computes for each percentile an interval and a ratio to the baseline's
+//! ([`tare_stats::merged`]).
 //!
 //! A ratio uses the rounds that both have, with the same resamples for both.
 
@@ -19,7 +20,8 @@ use tare_stats::merged::{BEYOND_MIN, Bucket, GROUPS_MAX, Resamples, RoundHistogr
 /// The percentiles that reports show.
 pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
 
-/// [`PERCENTS`] as shares. 99.9 / 100 is slightly above 0.999, which would be one operation too far.
+/// [`PERCENTS`] as shares. 99.9 / 100 is slightly above 0.999, which would be one operation too
+/// far.
 const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// The stream of the record's seed that draws rounds.
@@ -305,8 +307,8 @@ fn compare(
     })
 }
 
-/// Returns the service time at capacity, from the merged histograms of all valid slices of the closed
-/// loop. `None` if none can be read. For studies without a phase at a fixed rate.
+/// Returns the service time at capacity, from the merged histograms of all valid slices of the
+/// closed loop. `None` if none can be read. For studies without a phase at a fixed rate.
 pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -> Option<Latency> {
     let mut deserializer = Deserializer::new();
     let slices = record.slices.iter().filter(|slice| {
@@ -328,8 +330,8 @@ pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -
     (!merged.is_empty()).then(|| summary(&merged))
 }
 
-/// Returns the latencies of one slice's histogram (HdrHistogram V2), without intervals. `None` if it
-/// is empty or unreadable.
+/// Returns the latencies of one slice's histogram (HdrHistogram V2), without intervals. `None` if
+/// it is empty or unreadable.
 pub fn latency(histogram: &[u8]) -> Option<Latency> {
     let bytes = &mut Cursor::new(histogram);
     let histogram: Histogram<u64> = Deserializer::new().deserialize(bytes).ok()?;

@@ -122,7 +122,8 @@ impl Environment for RestoringEnvironment {
     }
 }
 
-/// Runs a study, and returns its record, the loads of each environment, and how often data was saved.
+/// Runs a study, and returns its record, the loads of each environment, and how often data was
+/// saved.
 fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
@@ -141,7 +142,7 @@ fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
         clock: &world,
         plan: plan(),
         memory: None,
-        data_dir: Some("kept".into()),
+        data_dir: Some("saved".into()),
         doubts: vec![],
     };
     let mut notes = EventLog::default();
@@ -153,8 +154,8 @@ fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
         .filter_map(|word| word.strip_prefix("populating "))
         .map(Into::into)
         .collect();
-    let kept = system.saved.borrow().len();
-    (Record::read(&scratch.path()).unwrap(), loaded, kept)
+    let saves = system.saved.borrow().len();
+    (Record::read(&scratch.path()).unwrap(), loaded, saves)
 }
 
 fn came(record: &Record, environment: &str) -> Option<String> {
@@ -178,12 +179,12 @@ fn restoring(kind: ScheduleKind) -> Study {
 fn restores_rows_into_each_start() {
     let restored = "restored in 3.0 ms: 5.0 MiB shared by hard links, 0.0 MiB copied";
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
-        let (record, loaded, kept) = run_saved(&restoring(kind), true);
+        let (record, loaded, saves) = run_saved(&restoring(kind), true);
         // `sealed` loads its own data at each start.
         let starts = if kind == ScheduleKind::Slices { 1 } else { 2 };
         let expect = ["native"].into_iter().chain(std::iter::repeat_n("sealed", starts));
         assert_eq!(loaded, expect.collect::<Vec<_>>());
-        assert_eq!(kept, 1);
+        assert_eq!(saves, 1);
         for name in ["native", "native again", "box"] {
             assert_eq!(came(&record, name).as_deref(), Some(restored), "{name}");
         }
@@ -196,12 +197,12 @@ fn restores_rows_into_each_start() {
 #[test]
 fn loads_rows_when_restore_is_impossible() {
     let everywhere = ["native", "box", "sealed", "native again"];
-    let (record, loaded, kept) = run_saved(&restoring(ScheduleKind::Slices), false);
-    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    let (record, loaded, saves) = run_saved(&restoring(ScheduleKind::Slices), false);
+    assert_eq!((loaded.as_slice(), saves), (everywhere.map(String::from).as_slice(), 0));
     assert_eq!(came(&record, "box").as_deref(), Some("loaded by the driver"));
     let mut study = restoring(ScheduleKind::Slices);
     study.schedule.data = DataStart::Loaded;
-    let (record, loaded, kept) = run_saved(&study, true);
-    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    let (record, loaded, saves) = run_saved(&study, true);
+    assert_eq!((loaded.as_slice(), saves), (everywhere.map(String::from).as_slice(), 0));
     assert_eq!(came(&record, "box"), None);
 }

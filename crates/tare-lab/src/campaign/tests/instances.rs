@@ -1,5 +1,5 @@
-//! Several instances of a system in one environment: the campaign starts each, waits for it, reads its
-//! settings and its CPU time.
+//! Several instances of a system in one environment: the campaign starts each, waits for it, reads
+//! its settings and its CPU time.
 
 use std::cell::RefCell;
 use std::path::Path;

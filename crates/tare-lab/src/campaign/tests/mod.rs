@@ -129,7 +129,7 @@ impl Observer for EventLog<'_> {
     }
 }
 
-fn go(
+fn run_campaign(
     world: &FakeHost,
     study: &Study,
     writer: RecordWriter,
@@ -159,7 +159,7 @@ fn run_study(study: &Study) -> (Result<Outcome, CampaignError>, Record, FakeHost
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
     let never = AtomicBool::new(false);
-    let outcome = go(&world, study, writer, &mut NoObserver, &never, |_| {});
+    let outcome = run_campaign(&world, study, writer, &mut NoObserver, &never, |_| {});
     assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");
     let left: Vec<_> = std::fs::read_dir(scratch.0.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "a single file: {left:?}");
@@ -279,7 +279,7 @@ fn stop_flag_ends_campaign_cleanly() {
         let study = two();
         let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
         let mut notes = EventLog { stop: Some((&flag, at)), ..EventLog::default() };
-        let outcome = go(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
+        let outcome = run_campaign(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
         assert_eq!(outcome.ending, Ending::Interrupted, "{at}");
         assert_eq!(world.up(), Vec::<String>::new(), "{at}");
         let record = Record::read(&scratch.path()).unwrap();
@@ -298,7 +298,7 @@ fn crash_loses_running_round_and_resumes() {
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let crash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut notes = EventLog { panic_at: Some("slice 5.2"), ..EventLog::default() };
-        go(&world, &study, writer, &mut notes, &never, |_| {})
+        run_campaign(&world, &study, writer, &mut notes, &never, |_| {})
     }));
     assert!(crash.is_err());
     assert_eq!(world.up(), Vec::<String>::new(), "no environment outlives a panic");
@@ -310,7 +310,7 @@ fn crash_loses_running_round_and_resumes() {
     let rates = writer.record().header.rates.clone();
     let mut notes = EventLog::default();
     let world = FakeHost::new(2);
-    let outcome = go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    let outcome = run_campaign(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
     assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
     assert!(notes.words.contains(&"round 5".into()) && !notes.words.contains(&"round 4".into()));
     assert!(!notes.words.contains(&"calibrating".into()), "the rate is kept");
@@ -411,7 +411,7 @@ fn records_doubts_of_slices_and_environments() {
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let found = "table ip nat".to_string();
     let given = Doubt::BaselineNotClean { found };
-    go(&world, &study, writer, &mut NoObserver, &never, |parts| {
+    run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
         parts.doubts.push(given.clone());
     })
     .unwrap();
@@ -430,8 +430,9 @@ fn refuses_study_beyond_memory() {
     study.environments[1].limits.memory_bytes = Some(64 << 20);
     let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20 };
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
-    let outcome =
-        go(&world, &study, writer, &mut NoObserver, &never, |parts| parts.memory = Some(memory));
+    let outcome = run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
+        parts.memory = Some(memory)
+    });
     let error = outcome.unwrap_err().to_string();
     let expect = "3 environments at once need about 664 MiB of memory and 500 MiB are available";
     assert!(error.starts_with(expect), "{error}");
@@ -463,7 +464,7 @@ fn reports_time_left() {
     let study = two();
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let mut notes = EventLog::default();
-    go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    run_campaign(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
     let expect = ["starting", "starting native", "populating native", "started native"];
     assert_eq!(notes.words[..4], expect);
     assert!(notes.words.contains(&"done 11 of 12".into()));

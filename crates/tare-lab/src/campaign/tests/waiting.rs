@@ -64,8 +64,8 @@ impl System for SlowSystem {
     }
 }
 
-/// Runs a study with such a system, and returns the outcome, the polls for an answer and for quiet, and
-/// the time.
+/// Runs a study with such a system, and returns the outcome, the polls for an answer and for quiet,
+/// and the time.
 fn run_slow(ready_at: u32, quiet_at: u32) -> (Result<Outcome, CampaignError>, u32, u32, Duration) {
     run_system(|world| SlowSystem::new(world, ready_at, quiet_at))
 }
