@@ -18,9 +18,9 @@ pub struct TargetId(pub u32);
 #[serde(rename_all = "snake_case")]
 pub enum Pacing {
     /// Closed loop: the next operation starts when one of those in flight ends. Latency is service
-    /// time, which does not show what users wait.
+    /// time, which does not include the wait before the send.
     Closed,
-    /// Open loop: operations start on a schedule, whatever the system does. Response time counts
+    /// Open loop: operations start on a schedule, independent of the system. Response time counts
     /// from the intended start.
     Open { rate_per_s: f64 },
 }
@@ -46,7 +46,7 @@ pub enum Edge {
     End,
 }
 
-/// What the driver saw between the edges.
+/// The figures of the driver between the edges.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct SliceLoad {
     /// Actual length of the measured window, in ns.

@@ -7,10 +7,11 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tare_std::cpus::CpuSet;
 
 use crate::PartError;
-use crate::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Runtime, Security};
+use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security};
+
+pub use crate::cpus::CpuPlan;
 
 /// One environment of a study after `extends` is resolved: every layer has a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -44,17 +45,79 @@ pub struct EnvironmentSpec {
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
     pub limits: Limits,
-    /// True: a host that cannot run the environment leaves it out, with a doubt.
+    /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// The layers of an environment, one by one.
+impl Layer {
+    /// Returns an environment's value of this layer as text. Two environments differ in a layer if
+    /// and only if these texts differ.
+    pub fn text(self, spec: &EnvironmentSpec) -> String {
+        // Without `..`: a new field does not compile until it has a layer here.
+        let EnvironmentSpec {
+            name: _,
+            runtime,
+            network,
+            cpu,
+            security,
+            cgroup,
+            host,
+            storage,
+            vm,
+            sandbox,
+            rootfs,
+            inject,
+            limits,
+            optional: _,
+        } = spec;
+        match self {
+            Self::Runtime => runtime.to_string(),
+            Self::Network => network.to_string(),
+            Self::Cpu => cpu.to_string(),
+            Self::Security => security.to_string(),
+            Self::Cgroup => cgroup.to_string(),
+            Self::Host => host.to_string(),
+            Self::Storage => storage.to_string(),
+            Self::Vm => options_text(vm),
+            Self::Sandbox => options_text(sandbox),
+            Self::Rootfs => rootfs.to_string(),
+            Self::Inject => inject.to_string(),
+            Self::Limits => limits.to_string(),
+        }
+    }
+
+    /// Copies the value of this layer from one environment to another.
+    pub fn copy(self, from: &EnvironmentSpec, to: &mut EnvironmentSpec) {
+        match self {
+            Self::Runtime => to.runtime.clone_from(&from.runtime),
+            Self::Network => to.network = from.network,
+            Self::Cpu => to.cpu = from.cpu,
+            Self::Security => to.security = from.security,
+            Self::Cgroup => to.cgroup = from.cgroup,
+            Self::Host => to.host.clone_from(&from.host),
+            Self::Storage => to.storage.clone_from(&from.storage),
+            Self::Vm => to.vm.clone_from(&from.vm),
+            Self::Sandbox => to.sandbox.clone_from(&from.sandbox),
+            Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
+            Self::Inject => to.inject = from.inject,
+            Self::Limits => to.limits.clone_from(&from.limits),
+        }
+    }
+
+    /// Returns whether two environments differ in this layer.
+    pub fn differs(self, one: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
+        self.text(one) != self.text(other)
+    }
 }
 
 /// The kind of storage that is a directory in Tare's own work directory.
 pub const DIRECTORY: &str = "directory";
 
-/// Name of the layer state that holds a virtual machine's accelerator: `kvm`, or `tcg`, which
-/// emulates the CPU, or `uml`, a kernel in user mode, which runs instructions on the CPU but
-/// intercepts every system call. A colon and the reason follow.
+/// Name of the layer state that holds a virtual machine's accelerator, followed by a colon and the
+/// reason: `kvm`; `tcg`, which emulates the CPU; or `uml`, a kernel in user mode, which runs
+/// instructions on the CPU but intercepts every system call.
 pub const ACCELERATOR: &str = "accelerator";
 
 /// Section of the host facts about a guest in which Tare ran the whole study: its kernel and its
@@ -116,20 +179,6 @@ impl fmt::Display for Limits {
     }
 }
 
-/// The CPUs of system and client during a study.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuPlan {
-    /// Every CPU that Tare may use.
-    pub all: CpuSet,
-    /// CPUs of the system under test where its `cpu` layer is `pinned`.
-    pub system: CpuSet,
-    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
-    pub client: CpuSet,
-    /// The host's cores with more than one hardware thread, which is how two CPUs share a core.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cores: Vec<CpuSet>,
-}
-
 /// The command that an environment runs: the Tare binary itself, with these arguments.
 ///
 /// In `arguments` the environment replaces these names, as seen from inside: `{listen}` by the
@@ -174,17 +223,15 @@ pub struct Endpoint {
     pub data: Option<PathBuf>,
 }
 
-/// Saved data from which systems can start. Implementations live in
-/// `tare-system`.
+/// Saved data from which systems can start. `tare-system` has the implementations.
 pub trait DataSnapshot: fmt::Debug {
-    /// Restores the data into an existing, empty directory of the host. The copy belongs to one
-    /// system alone.
-    fn put(&self, to: &Path) -> Result<Restored, PartError>;
+    /// Restores the data into an existing, empty directory of the host. One system owns the copy.
+    fn restore(&self, to: &Path) -> Result<RestoreStats, PartError>;
 }
 
 /// The size and time of one restore.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Restored {
+pub struct RestoreStats {
     /// Bytes of files shared by hard links.
     pub linked_bytes: u64,
     /// Bytes of files copied.
@@ -231,7 +278,7 @@ pub struct Processes {
     pub layer: Vec<u32>,
 }
 
-/// Runs a system inside a stack of layers. Implementations live in `tare-env`, one file per
+/// Runs a system inside a stack of layers. `tare-env` has the implementations, one file per
 /// runtime.
 ///
 /// Teardown (`stop`) is idempotent and runs on failure and signal. After `kill -9` the host's
@@ -239,12 +286,13 @@ pub struct Processes {
 pub trait Environment {
     fn spec(&self) -> &EnvironmentSpec;
 
-    /// Makes all later starts begin with this data. An environment whose storage the host cannot
+    /// Makes all later starts restore this data. An environment whose storage the host cannot
     /// write ignores it; `restored` then returns `None`.
     fn start_from(&mut self, _data: &Rc<dyn DataSnapshot>) {}
 
-    /// Returns how the running start restored its data; `None` if it began empty and needs a load.
-    fn restored(&self) -> Option<Restored> {
+    /// Returns how the last start restored its data, or `None` if it started empty and needs a
+    /// load.
+    fn restored(&self) -> Option<RestoreStats> {
         None
     }
 

@@ -1,9 +1,9 @@
 //! The core of Tare: `study` parses the question, `schedule` orders the slices, `campaign` runs
-//! them, `record` stores them, and `analysis` and `doubt` draw the conclusions.
+//! them, `record` stores them, and `judge` and `analysis` draw the conclusions.
 //!
-//! **Invariant:** this crate knows no container, no database and no host file. It reaches them only
-//! through four traits, `Environment`, `System`, `Driver` and `Probe`, which other crates
-//! implement.
+//! **Invariant:** this crate contains no code for a container, a database or a host file. It
+//! reaches them only through four traits, `Environment`, `System`, `Driver` and `Probe`, which
+//! other crates implement.
 #![forbid(unsafe_code)]
 
 pub mod ablation;
@@ -14,6 +14,7 @@ pub mod doubt;
 pub mod driver;
 pub mod environment;
 pub mod fake;
+pub mod judge;
 pub mod layer;
 pub mod probe;
 pub mod record;
@@ -22,6 +23,6 @@ pub mod stacks;
 pub mod study;
 pub mod system;
 
-/// The error of a part that this crate knows only through a trait. Its chain of sources is printed
-/// as one line: what failed, on what, why, what to do.
+/// The error of an implementation of a trait. Its chain of sources is printed as one line: what
+/// failed, on what, why, what to do.
 pub type PartError = Box<dyn std::error::Error + Send + Sync>;

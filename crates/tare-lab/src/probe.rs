@@ -1,4 +1,4 @@
-//! The trait of probes: they observe a slice besides the environment and the driver.
+//! The trait of probes, which observe slices in addition to the environment and the driver.
 
 use std::path::PathBuf;
 
@@ -6,16 +6,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 
-/// One observed figure of a slice: the difference between its edges, or the value at its end.
+/// One observed figure of a slice: the difference between the edges, or the value at the end.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Counter {
-    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`. [`is_level`] tells the
-    /// kind by the name.
+    /// Lower case, unit last: `steal_ns`, `softirq_ns`, `host_cpu_ns`. The name determines the kind
+    /// ([`is_level`]).
     pub name: String,
     pub value: f64,
 }
 
-/// Endings of the names of levels: see [`is_level`].
+/// Name endings of levels ([`is_level`]).
 pub const LEVELS: [&str; 4] = ["_at_end", "_mean", "_max", "_share"];
 
 /// Returns whether a counter is a level (memory at the end, a mean, a maximum, a share of time),
@@ -66,7 +66,7 @@ pub mod names {
     pub const SOFTIRQ_NS: &str = "softirq_ns";
 }
 
-/// Observes slices. Implementations live in `tare-probe`, one file each.
+/// Observes slices. `tare-probe` has the implementations, one file each.
 pub trait Probe {
     fn name(&self) -> &str;
 

@@ -80,8 +80,9 @@ pub fn round(
             }
         }
     }
-    let turn = |(position, (environment, cell))| ScheduledSlice { position, environment, cell };
-    (0..).zip(order).map(turn).collect()
+    let scheduled =
+        |(position, (environment, cell))| ScheduledSlice { position, environment, cell };
+    (0..).zip(order).map(scheduled).collect()
 }
 
 /// Returns the seed of the operations of a cell in a round. It is the same for every environment,
@@ -125,11 +126,13 @@ mod tests {
         for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
             for number in 0..50 {
                 let slices_in_order = round(kind, 7, number, 5, &two_cells());
-                let set: BTreeSet<(usize, Cell)> =
-                    slices_in_order.iter().map(|turn| (turn.environment, turn.cell)).collect();
+                let set: BTreeSet<(usize, Cell)> = slices_in_order
+                    .iter()
+                    .map(|scheduled| (scheduled.environment, scheduled.cell))
+                    .collect();
                 assert_eq!((slices_in_order.len(), set.len()), (10, 10));
                 let positions: Vec<u32> =
-                    slices_in_order.iter().map(|turn| turn.position).collect();
+                    slices_in_order.iter().map(|scheduled| scheduled.position).collect();
                 assert_eq!(positions, (0..10).collect::<Vec<_>>());
             }
         }
@@ -151,10 +154,14 @@ mod tests {
     #[test]
     fn groups_slices_by_cell_and_trials_by_environment() {
         let slices = round(ScheduleKind::Slices, 1, 0, 4, &two_cells());
-        assert!(slices.chunks(4).all(|part| part.iter().all(|turn| turn.cell == part[0].cell)));
+        assert!(
+            slices
+                .chunks(4)
+                .all(|part| part.iter().all(|scheduled| scheduled.cell == part[0].cell))
+        );
         let trials = round(ScheduleKind::Trials, 1, 0, 4, &two_cells());
         let same = |part: &[ScheduledSlice]| {
-            part.iter().all(|turn| turn.environment == part[0].environment)
+            part.iter().all(|scheduled| scheduled.environment == part[0].environment)
         };
         assert!(trials.chunks(2).all(same));
     }
@@ -165,8 +172,8 @@ mod tests {
         let mut seen = [[0u32; 4]; 4];
         let cells = &two_cells()[..1];
         for number in 0..2000 {
-            for turn in round(ScheduleKind::Slices, 9, number, 4, cells) {
-                seen[turn.environment][turn.position as usize] += 1;
+            for scheduled in round(ScheduleKind::Slices, 9, number, 4, cells) {
+                seen[scheduled.environment][scheduled.position as usize] += 1;
             }
         }
         assert!(seen.iter().flatten().all(|count| (420..=580).contains(count)), "{seen:?}");

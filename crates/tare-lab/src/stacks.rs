@@ -97,7 +97,7 @@ pub struct StackSlice {
     pub void: Option<String>,
 }
 
-/// Samples the stacks of processes. The implementation lives in `tare-probe`.
+/// Samples the stacks of processes. `tare-probe` has the implementation.
 pub trait StackSampler {
     fn kind(&self) -> StackKind;
 

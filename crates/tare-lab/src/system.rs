@@ -14,10 +14,11 @@ pub const READY_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for a system to become quiet once its data is loaded.
 pub const QUIET_LIMIT: Duration = Duration::from_secs(300);
 
-/// A system's own account of its CPU time since its start, in ns. A polling system uses its CPUs
-/// fully whether or not it works; this account separates work from idle polling.
+/// The CPU time of a system since its start, in ns, split by the system itself into work and idle
+/// polling. A polling system uses its CPUs fully even when idle, so the kernel's CPU time alone
+/// does not show its work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct OwnAccount {
+pub struct BusyTime {
     /// Time spent working.
     pub busy_ns: u64,
     /// CPU time spent polling without finding work.
@@ -42,12 +43,11 @@ impl Instances {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     pub bytes: u64,
-    /// What the memory is for, such as `a heap of 2048 MiB and 588 MiB for
-    /// the rest of the JVM`.
+    /// The use of the memory, such as `a heap of 2048 MiB and 588 MiB beside it`.
     pub what: String,
 }
 
-/// A database or another server under test. Implementations live in `tare-system`.
+/// A database or another server under test. `tare-system` has the implementations.
 pub trait System {
     /// Returns the name used in studies and in `tare list`.
     fn name(&self) -> &str;
@@ -92,9 +92,9 @@ pub trait System {
         Ok(())
     }
 
-    /// Returns what the system detected and chose (I/O engine, polling, shards ...). It asks the
+    /// Returns what the system detected and chose (I/O engine, polling, shards ...). Queries the
     /// system, or reads its data directory as the host sees it.
-    /// The default is for a system that cannot be asked.
+    /// The default returns nothing.
     fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         Ok(Vec::new())
     }
@@ -106,7 +106,7 @@ pub trait System {
         Ok(None)
     }
 
-    /// Returns whether [`System::keep`] can save the data for later starts.
+    /// Returns whether [`System::save_data`] can save the data for later starts.
     fn can_save_data(&self) -> bool {
         false
     }
@@ -114,7 +114,7 @@ pub trait System {
     /// Shuts the running system down cleanly, saves its data in the directory `to`, which does not
     /// exist yet, and returns it. `processes` are the host's ids of the system's processes, the
     /// first started one first. `None`: the host does not see the data, and nothing was done.
-    fn keep(
+    fn save_data(
         &self,
         _at: &Endpoint,
         _processes: &[u32],
@@ -123,8 +123,8 @@ pub trait System {
         Ok(None)
     }
 
-    /// Reads the system's own account of its CPU time, if it keeps one. Takes well under 1 ms.
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+    /// Reads the system's busy time, if the system measures it. Takes well under 1 ms.
+    fn busy_time(&self, _data: &Path) -> Result<Option<BusyTime>, PartError> {
         Ok(None)
     }
 }

@@ -1,5 +1,5 @@
-//! A disk that fills up while a study runs: one clear line, a record that can be read, and a study
-//! that goes on once there is space. On a file system of its own, so it needs root.
+//! A disk that fills up during a study: the error is one clear line, the record can be read, and
+//! the study can be resumed once there is space. Mounts a file system, so it needs root.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -14,13 +14,13 @@ use tare_lab::record::{Opening, Record, RecordWriter};
 use tare_lab::study::{KnownPart, Study, Vocabulary, parse};
 use tare_std::cpus::CpuSet;
 
-/// A tmpfs in a folder of its own; both are gone afterwards.
+/// A tmpfs in a temporary folder. Both are removed at the end.
 struct SmallDisk {
     folder: tempfile::TempDir,
 }
 
 impl SmallDisk {
-    /// `None` where it cannot be mounted.
+    /// Returns `None` if it cannot be mounted.
     fn mount(kib: u32) -> Option<Self> {
         let folder = tempfile::tempdir().unwrap();
         let options = format!("size={kib}k");
@@ -66,18 +66,18 @@ fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
     let (world, study) = (FakeHost::new(1), study());
     let (system, mut driver) = (world.system(), world.driver());
     let parts = Parts {
-        make: &mut |spec| world.environment(spec),
+        factory: &mut |spec| world.environment(spec),
         system: &system,
         driver: &mut driver,
         probes: vec![],
         clock: &world,
         plan: plan(&study),
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     let result = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
-    assert!(world.up().is_empty(), "every environment is ended");
+    assert!(world.up().is_empty(), "no environment is left running");
     result
 }
 

@@ -1,5 +1,5 @@
-//! A study that is killed with SIGKILL, at whatever moment, leaves a record that can be read and
-//! resumed; at most the running round is lost, and the order is the one that it began with.
+//! A study that is killed with SIGKILL at any moment leaves a record that can be read and resumed.
+//! At most the running round is lost, and the order of the slices remains the same.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking, in its helpers too")]
 
@@ -18,7 +18,7 @@ use tare_std::cpus::CpuSet;
 
 const ROUNDS: u32 = 40;
 const SEED: u64 = 11;
-/// Names the record to write: this process is the one that will be killed.
+/// Environment variable with the record's path, set in the process that the test kills.
 const CHILD: &str = "TARE_LAB_TEST_CHILD";
 
 fn study() -> Study {
@@ -47,7 +47,7 @@ fn go(writer: RecordWriter, real_time: bool) {
     }
     let (system, mut driver) = (world.system(), world.driver());
     let parts = Parts {
-        make: &mut |spec| world.environment(spec),
+        factory: &mut |spec| world.environment(spec),
         system: &system,
         driver: &mut driver,
         probes: vec![],
@@ -58,7 +58,7 @@ fn go(writer: RecordWriter, real_time: bool) {
         )
         .unwrap(),
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
@@ -84,7 +84,7 @@ fn create(path: &Path) -> RecordWriter {
     RecordWriter::create(path, &opening).unwrap()
 }
 
-/// The process that runs the study, killed on every way out.
+/// The process that runs the study. Killed when dropped.
 struct KilledProcess(Child);
 
 impl KilledProcess {
@@ -116,17 +116,17 @@ fn child_that_is_killed() {
     }
 }
 
-/// Waits until the record of the running study has so many slices.
+/// Waits until the record of the running study has this many slices.
 fn wait_for(path: &Path, slices: usize) -> Record {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         match Record::read(path) {
             Ok(record) if record.slices.len() >= slices => return record,
-            // It is not there yet, or its tables are not.
+            // The file or its tables do not exist yet.
             Ok(_) | Err(RecordError::Missing { .. } | RecordError::NoRecord { .. }) => {}
             Err(error) => panic!("a record must be readable while it is written: {error}"),
         }
-        assert!(Instant::now() < deadline, "the study does not come to {slices} slices");
+        assert!(Instant::now() < deadline, "the study does not reach {slices} slices");
         std::thread::sleep(Duration::from_millis(3));
     }
 }
@@ -163,7 +163,7 @@ fn killed_study_loses_at_most_running_round() {
             })
             .collect();
         let found: Vec<(u32, &str)> =
-            record.slices.iter().map(|slice| (slice.block, slice.environment.as_str())).collect();
+            record.slices.iter().map(|slice| (slice.round, slice.environment.as_str())).collect();
         assert_eq!(found, expect);
         assert!(!folder.path().join(format!("{round}.tare-wal")).exists());
     }

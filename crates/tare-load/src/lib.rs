@@ -22,7 +22,7 @@
 //! let config = LoadConfig {
 //!     access: Access::to("127.0.0.1:1".parse()?),
 //!     cpus: "0".parse()?,
-//!     asked: LoadSpec {
+//!     spec: LoadSpec {
 //!         workload: Arc::new(workload),
 //!         part: Part::ALL,
 //!         connections: 4,

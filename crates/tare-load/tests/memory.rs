@@ -159,7 +159,7 @@ fn config(address: SocketAddr, connections: u32, in_flight: u32, pace: Pace) -> 
     LoadConfig {
         access: Access::to(address),
         cpus: cpus(),
-        asked: LoadSpec { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
+        spec: LoadSpec { workload: Arc::new(workload), part: Part::ALL, connections, in_flight },
         pace,
         populate: true,
         lead_in: Duration::ZERO,

@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn a_difference_that_was_not_found_is_never_zero() {
-        let interval = |low, high| Interval { value: (low + high) / 2.0, low, high, blocks: 12 };
+        let interval = |low, high| Interval { value: (low + high) / 2.0, low, high, rounds: 12 };
         assert_eq!(said(&interval(-0.5, 0.25), false), "none found (\u{b1}0.500)");
         assert_eq!(said(&interval(1.0, 3.0), true), "+2.00 [1.00, 3.00]");
         assert_eq!(said(&interval(-3.0, -1.0), true), "\u{2212}2.00 [\u{2212}3.00, \u{2212}1.00]");

@@ -217,7 +217,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::BaselineNotClean { .. }
         | Doubt::Emulated { .. }
         | Doubt::UserModeKernel { .. }
-        | Doubt::FewBlocks { .. } => 3,
+        | Doubt::FewRounds { .. } => 3,
         Doubt::ClientSharesCpus { .. }
         | Doubt::ClientSharesCores { .. }
         | Doubt::Throttled { .. }
@@ -244,7 +244,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             Some(1.0 - reached_per_s / asked_per_s)
         }
-        Doubt::FewBlocks { blocks } => Some(-f64::from(*blocks)),
+        Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         _ => None,
     }
 }
@@ -297,7 +297,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
-        Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
+        Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::headline::blocks(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::ProbeFailed { .. }
@@ -327,7 +327,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::CoordinatedOmission { .. } => "Its percentiles are lower bounds.",
         Doubt::LatencyBeyondWindow { .. } => "Compare its percentiles between environments only.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
-        Doubt::FewBlocks { .. } => "Use a larger budget or more rounds.",
+        Doubt::FewRounds { .. } => "Use a larger budget or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
     }
 }
@@ -354,7 +354,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::CoordinatedOmission { .. } => "Latency omits waiting",
         Doubt::LatencyBeyondWindow { .. } => "Latency covers more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",
-        Doubt::FewBlocks { .. } => "Too few blocks",
+        Doubt::FewRounds { .. } => "Too few blocks",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
     }
 }

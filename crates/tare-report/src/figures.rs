@@ -3,7 +3,7 @@
 
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_lab::record::{EnvironmentRecord, Record};
-use tare_stats::law::{Verdict, tells};
+use tare_stats::law::{Verdict, is_informative};
 use tare_std::units::{nanoseconds, significant};
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
@@ -35,8 +35,8 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
 /// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a
 /// point; a single block has no interval and does not.
 pub(crate) fn has_place(cost: &Cost) -> bool {
-    let Interval { value, blocks, .. } = cost.percent;
-    value.is_finite() && (cost.found || tells(cost.within_percent) || blocks < 2)
+    let Interval { value, rounds, .. } = cost.percent;
+    value.is_finite() && (cost.found || is_informative(cost.within_percent) || rounds < 2)
 }
 
 /// How a figure reads that is found and may not be claimed: `within noise (−1.8 %)`. `None` for
@@ -73,13 +73,13 @@ pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: CostFormat) -> S
         return noise;
     }
     match verdict {
-        None if cost.found && tells(cost.within_percent) => {
+        None if cost.found && is_informative(cost.within_percent) => {
             return format!("within noise (\u{b1}{:.1} %)", cost.within_percent);
         }
         _ if cost.found => return percent_interval(&cost.percent),
         _ => {}
     }
-    if !tells(cost.within_percent) {
+    if !is_informative(cost.within_percent) {
         return "not known yet".to_string();
     }
     let within = format!("{:.1}", cost.within_percent);
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     fn a_cost_that_was_not_found_is_never_zero() {
-        let interval = Interval { value: 0.0, low: -1.2, high: 1.8, blocks: 12 };
+        let interval = Interval { value: 0.0, low: -1.2, high: 1.8, rounds: 12 };
         let none = Cost { percent: interval, found: false, within_percent: 1.8 };
         assert_eq!(cost(&none, None, CostFormat::Full), "no difference found (within 1.8 %)");
         assert_eq!(cost(&none, None, CostFormat::Short), "none found (\u{b1}1.8 %)");
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn a_cost_within_the_noise_reads_as_noise() {
-        let percent = Interval { value: -1.8, low: -3.2, high: -0.6, blocks: 12 };
+        let percent = Interval { value: -1.8, low: -3.2, high: -0.6, rounds: 12 };
         let found = Cost { percent, found: true, within_percent: 3.2 };
         let check = |verdict, expect: &str| {
             assert_eq!(cost(&found, verdict, CostFormat::Short), expect);
@@ -287,7 +287,7 @@ mod tests {
 
     #[test]
     fn one_block_has_no_interval() {
-        let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, blocks: 1 };
+        let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, rounds: 1 };
         assert_eq!(percent_interval(&one), "+3.0 % [no interval]");
         assert_eq!(with_interval(&one, micros), "3.00 [no interval]");
     }

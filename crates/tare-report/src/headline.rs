@@ -8,7 +8,7 @@
 
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, claims};
 use tare_lab::record::Record;
-use tare_stats::law::{Verdict, tells};
+use tare_stats::law::{Verdict, is_informative};
 
 use crate::figures::{clean, percent_interval};
 
@@ -22,7 +22,7 @@ pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Opti
 
 /// Like [`noise`], without bounds too wide to be of use.
 pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
-    noise(analysis, workload, metric).filter(|noise| tells(*noise))
+    noise(analysis, workload, metric).filter(|noise| is_informative(*noise))
 }
 
 /// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few
@@ -58,11 +58,11 @@ pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost
 pub fn headline(record: &Record, analysis: &Analysis) -> String {
     let compared: Vec<&Finding> =
         analysis.findings.iter().filter(|f| !f.baseline && !f.control).collect();
-    if analysis.blocks == 0 || analysis.findings.is_empty() {
+    if analysis.rounds == 0 || analysis.findings.is_empty() {
         return "Nothing has been measured yet.".to_string();
     }
     let lead = if record.header.ended_unix_ms.is_none() {
-        format!("Not finished, after {}: ", blocks(analysis.blocks))
+        format!("Not finished, after {}: ", blocks(analysis.rounds))
     } else {
         String::new()
     };
@@ -136,7 +136,7 @@ fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
             .iter()
             .filter_map(|f| metric.cost(f))
             .map(|cost| cost.within_percent)
-            .filter(|within| tells(*within))
+            .filter(|within| is_informative(*within))
             .max_by(f64::total_cmp)
             .map(|within| format!("{} within {within:.1} %", metric.of_what()))
     };
@@ -159,7 +159,7 @@ fn control_clause(analysis: &Analysis) -> String {
             .filter(|f| f.control)
             .filter_map(|f| noise(analysis, &f.workload, metric))
             .max_by(f64::total_cmp)
-            .filter(|noise| tells(*noise))
+            .filter(|noise| is_informative(*noise))
             .map(|noise| format!("{noise:.1} % in {}", metric.of_what()))
     };
     let noise: Vec<String> = Metric::ALL.into_iter().filter_map(worst).collect();
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn scale_cuts_very_wide_intervals() {
         let cost = |value, low, high| {
-            let percent = Interval { value, low, high, blocks: 2 };
+            let percent = Interval { value, low, high, rounds: 2 };
             Cost { percent, found: false, within_percent: high }
         };
         let none = std::iter::empty;

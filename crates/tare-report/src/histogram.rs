@@ -38,7 +38,7 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
         }
         #[expect(clippy::cast_precision_loss, reason = "a picture")]
         let at = |quantile| histogram.value_at_quantile(quantile) as f64;
-        by_block.push((slice.block, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
+        by_block.push((slice.round, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
         match merged.as_mut() {
             None => {
                 let mut first = histogram;

@@ -94,7 +94,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         "environments":
             record.environments.iter().map(|e| environment(e, &counters)).collect::<Vec<_>>(),
         "analysis": {
-            "blocks": analysis.blocks,
+            "blocks": analysis.rounds,
             "arithmetic": analysis.arithmetic,
             "doubts": analysis.doubts,
             "findings": analysis.findings.iter().map(|one| finding(analysis, one)).collect::<Vec<_>>(),
@@ -196,7 +196,7 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         .collect();
     let mut value = json!({
         "id": slice.id,
-        "block": slice.block,
+        "block": slice.round,
         "position": slice.position,
         "environment": slice.environment,
         "workload": slice.workload,
@@ -209,7 +209,7 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         "rate_per_s": slice.rate_per_s,
         "system_cpu_ns": slice.system_cpu_ns,
         "layer_cpu_ns": counts(&slice.layer_cpu_ns, "part", "cpu_ns"),
-        "own_account": slice.own_account,
+        "own_account": slice.busy_time,
         "client_cpu_ns": slice.client_cpu_ns,
         "throttled_ns": slice.throttled_ns,
         "counters": counters,

@@ -10,15 +10,15 @@ use tare_stats::validation::{NoiseModel, Outcome, simulate, simulate_early_stop,
 
 const CAMPAIGNS: usize = 10_000;
 const SEED: u64 = 42;
-const BLOCKS: [usize; 4] = [3, 5, 10, 40];
+const ROUNDS: [usize; 4] = [3, 5, 10, 40];
 
 fn main() {
     let started = Instant::now();
     let mut outcomes: Vec<(NoiseModel, usize, Outcome)> = Vec::new();
     for noise in NoiseModel::ALL {
-        for blocks in BLOCKS {
-            let simulated = simulate(noise, blocks, CAMPAIGNS, SEED, &Method::ALL);
-            outcomes.extend(simulated.into_iter().map(|outcome| (noise, blocks, outcome)));
+        for rounds in ROUNDS {
+            let simulated = simulate(noise, rounds, CAMPAIGNS, SEED, &Method::ALL);
+            outcomes.extend(simulated.into_iter().map(|outcome| (noise, rounds, outcome)));
         }
     }
     println!("{CAMPAIGNS} campaigns for each line; chance moves a coverage of 95 % by 0.2 points");
@@ -27,21 +27,21 @@ fn main() {
     println!();
     print_whole(&outcomes);
     println!();
-    println!("stopped as soon as the interval is narrower than asked, at most 60 blocks:");
+    println!("stopped as soon as the interval is narrower than requested, at most 60 rounds:");
     for noise in [NoiseModel::Normal, NoiseModel::HeavyTails] {
         for (asked, least) in [(4.0, 5), (6.0, 5), (4.0, 10), (6.0, 10), (4.0, 20)] {
             let bounds = (least, 60);
-            let (coverage, blocks) = simulate_early_stop(noise, bounds, asked, CAMPAIGNS, SEED);
+            let (coverage, rounds) = simulate_early_stop(noise, bounds, asked, CAMPAIGNS, SEED);
             println!(
-                "{}, {asked} points, at least {least} blocks: coverage {:.1} % after {blocks:.1} \
-                 blocks on average",
+                "{}, {asked} points, at least {least} rounds: coverage {:.1} % after {rounds:.1} \
+                 rounds on average",
                 noise.name(),
                 100.0 * coverage
             );
         }
     }
     println!();
-    println!("at least one false alarm among environments that share a baseline, 10 blocks:");
+    println!("at least one false alarm among environments with a common baseline, 10 rounds:");
     for environments in [1, 2, 4, 6, 10] {
         let alarms = simulate_family(environments, 10, CAMPAIGNS, SEED);
         println!("{environments}: {:.1} %", 100.0 * alarms);
@@ -50,9 +50,9 @@ fn main() {
     println!("took {:.1} s", started.elapsed().as_secs_f64());
 }
 
-/// Prints coverage and median width, with one column per number of blocks.
+/// Prints coverage and median width, with one column per number of rounds.
 fn print_short(outcomes: &[(NoiseModel, usize, Outcome)]) {
-    println!("| noise | method | 3 blocks | 5 blocks | 10 blocks | 40 blocks |");
+    println!("| noise | method | 3 rounds | 5 rounds | 10 rounds | 40 rounds |");
     println!("|---|---|---:|---:|---:|---:|");
     for noise in NoiseModel::ALL {
         for method in Method::ALL {
@@ -73,13 +73,13 @@ fn print_short(outcomes: &[(NoiseModel, usize, Outcome)]) {
 /// Prints all results.
 fn print_whole(outcomes: &[(NoiseModel, usize, Outcome)]) {
     println!(
-        "| noise | blocks | method | coverage % | false alarms % | mean width | median width | \
+        "| noise | rounds | method | coverage % | false alarms % | mean width | median width | \
          finds 3 % |"
     );
     println!("|---|---:|---|---:|---:|---:|---:|---:|");
-    for (noise, blocks, outcome) in outcomes {
+    for (noise, rounds, outcome) in outcomes {
         println!(
-            "| {} | {blocks} | {} | {:.1} | {:.1} | {} | {} | {:.1} |",
+            "| {} | {rounds} | {} | {:.1} | {:.1} | {} | {} | {:.1} |",
             noise.name(),
             outcome.method.name(),
             100.0 * outcome.coverage,

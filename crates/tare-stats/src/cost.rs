@@ -6,7 +6,7 @@ use crate::{Estimate, estimate};
 
 /// A figure with its 95 % interval. The figure is inside the interval.
 ///
-/// One block allows no interval. A bound is then infinite (or the limit of a cost). JSON writes an
+/// One round allows no interval. A bound is then infinite (or the limit of a cost). JSON writes an
 /// infinite bound as `null`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
@@ -15,12 +15,13 @@ pub struct Interval {
     pub low: f64,
     #[serde(deserialize_with = "null_is_above_all")]
     pub high: f64,
-    /// The number of blocks behind the interval.
-    pub blocks: u32,
+    /// The number of rounds behind the interval.
+    #[serde(rename = "blocks")]
+    pub rounds: u32,
 }
 
 impl Interval {
-    /// Whether both bounds are finite. A single block has no bounds.
+    /// Whether both bounds are finite. A single round has no bounds.
     pub fn is_bounded(&self) -> bool {
         self.low.is_finite() && self.high.is_finite()
     }
@@ -28,8 +29,8 @@ impl Interval {
 
 impl From<Estimate> for Interval {
     fn from(estimate: Estimate) -> Self {
-        let Estimate { centre, low, high, blocks } = estimate;
-        Self { value: centre, low, high, blocks }
+        let Estimate { centre, low, high, rounds } = estimate;
+        Self { value: centre, low, high, rounds }
     }
 }
 
@@ -68,12 +69,12 @@ impl From<Estimate> for Cost {
 }
 
 /// Returns the cost of a figure whose rise is a loss: `(ratio - 1) * 100`, from the logs of the
-/// ratios of all blocks ([`crate::log_ratios`]). `None` without a block.
+/// ratios of all rounds ([`crate::log_ratios`]). `None` without a round.
 ///
 /// ```
 /// use tare_stats::{log_ratios, rise};
 ///
-/// // µs of CPU per operation: in a container, and natively in the same block.
+/// // µs of CPU per operation: in a container, and natively in the same round.
 /// let pairs = [(11.0, 10.0), (11.1, 10.0), (10.9, 10.0), (11.0, 10.1), (11.0, 9.9)];
 /// let cost = rise(&log_ratios(pairs)).unwrap();
 /// assert!(cost.found && (9.0..11.0).contains(&cost.percent.value), "{cost:?}");

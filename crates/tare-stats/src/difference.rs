@@ -1,7 +1,7 @@
 //! The difference of two independent estimates: Welch's interval, computed from two intervals.
 //!
 //! Method: the standard error of an estimate is the distance to the bound of its 95 % interval,
-//! divided by Student's factor for its blocks. The two errors combine like variances, with the
+//! divided by Student's factor for its rounds. The two errors combine like variances, with the
 //! degrees of freedom of Welch and Satterthwaite (B. L. Welch, "The generalization of 'Student's'
 //! problem when several different population variances are involved", Biometrika 34, 1947). Two
 //! intervals by Student's t give exactly Welch's interval (with whole degrees of freedom, rounded
@@ -21,11 +21,11 @@ pub fn difference(from: &Estimate, to: &Estimate) -> Option<Estimate> {
     if !centre.is_finite() {
         return None;
     }
-    let blocks = from.blocks.min(to.blocks);
+    let rounds = from.rounds.min(to.rounds);
     // The lower bound combines the low side of `to` with the high side of `from`.
     let down = half_width(Side::new(to, to.low), Side::new(from, from.high));
     let up = half_width(Side::new(to, to.high), Side::new(from, from.low));
-    Some(Estimate { centre, low: centre - down, high: centre + up, blocks })
+    Some(Estimate { centre, low: centre - down, high: centre + up, rounds })
 }
 
 /// One side of an interval.
@@ -37,7 +37,7 @@ struct Side {
 
 impl Side {
     fn new(estimate: &Estimate, bound: f64) -> Self {
-        let degrees = estimate.blocks.saturating_sub(1);
+        let degrees = estimate.rounds.saturating_sub(1);
         let factor = t_quantile(degrees as usize);
         let error = (bound - estimate.centre).abs() / factor;
         Self {
@@ -71,21 +71,21 @@ mod tests {
     use super::*;
     use crate::estimate;
 
-    fn sample(rng: &mut Rng, blocks: usize, truth: f64, noise: f64) -> Estimate {
-        let logs: Vec<f64> = (0..blocks).map(|_| truth + noise * rng.normal()).collect();
+    fn sample(rng: &mut Rng, rounds: usize, truth: f64, noise: f64) -> Estimate {
+        let logs: Vec<f64> = (0..rounds).map(|_| truth + noise * rng.normal()).collect();
         estimate(&logs).unwrap()
     }
 
     #[test]
     fn two_student_intervals_give_welch() {
-        // Means 0 and 1, standard errors 0.1 and 0.2, 5 blocks each: Satterthwaite's degrees are
+        // Means 0 and 1, standard errors 0.1 and 0.2, 5 rounds each: Satterthwaite's degrees are
         // 0.05^2 / (0.01^2 / 4 + 0.04^2 / 4) = 5.88, rounded down 5, for which t is 2.5706.
         let t4 = t_quantile(4);
         let of = |centre: f64, error: f64| Estimate {
             centre,
             low: centre - t4 * error,
             high: centre + t4 * error,
-            blocks: 5,
+            rounds: 5,
         };
         let found = difference(&of(0.0, 0.1), &of(1.0, 0.2)).unwrap();
         assert!((found.high - 1.0 - 2.5706 * 0.05f64.sqrt()).abs() < 1e-3, "{found:?}");
@@ -95,8 +95,8 @@ mod tests {
     #[test]
     fn swapping_the_two_mirrors_the_interval() {
         let mut rng = Rng::new(5);
-        for blocks in [2, 5, 12] {
-            let (a, b) = (sample(&mut rng, blocks, 0.1, 0.03), sample(&mut rng, 7, 0.2, 0.1));
+        for rounds in [2, 5, 12] {
+            let (a, b) = (sample(&mut rng, rounds, 0.1, 0.03), sample(&mut rng, 7, 0.2, 0.1));
             let (there, back) = (difference(&a, &b).unwrap(), difference(&b, &a).unwrap());
             for (x, y) in
                 [(there.centre, -back.centre), (there.low, -back.high), (there.high, -back.low)]
@@ -107,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_bounds_and_no_noise_has_no_width() {
+    fn one_round_has_no_bounds_and_no_noise_has_no_width() {
         let mut rng = Rng::new(5);
         let (one, many) = (sample(&mut rng, 1, 0.1, 0.03), sample(&mut rng, 12, 0.2, 0.03));
         let found = difference(&one, &many).unwrap();
         assert!(found.low == f64::NEG_INFINITY && found.high == f64::INFINITY, "{found:?}");
-        let exact = Estimate { centre: 0.5, low: 0.5, high: 0.5, blocks: 8 };
+        let exact = Estimate { centre: 0.5, low: 0.5, high: 0.5, rounds: 8 };
         let found = difference(&exact, &exact).unwrap();
         assert_eq!((found.low, found.centre, found.high), (0.0, 0.0, 0.0));
         let endless = Estimate { centre: f64::INFINITY, ..exact };
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn difference_holds_truth_in_95_percent() {
         const PAIRS: u32 = 4_000;
-        for (blocks_a, blocks_b, noise_a, noise_b) in [
+        for (rounds_a, rounds_b, noise_a, noise_b) in [
             (5, 5, 0.03, 0.03),
             (5, 40, 0.03, 0.03),
             (6, 6, 0.09, 0.03),
@@ -134,12 +134,12 @@ mod tests {
             let mut rng = Rng::new(42);
             let mut held = 0;
             for _ in 0..PAIRS {
-                let a = sample(&mut rng, blocks_a, 0.3, noise_a);
-                let b = sample(&mut rng, blocks_b, 0.5, noise_b);
+                let a = sample(&mut rng, rounds_a, 0.3, noise_a);
+                let b = sample(&mut rng, rounds_b, 0.5, noise_b);
                 held += u32::from(!difference(&a, &b).unwrap().excludes(0.2));
             }
             let share = f64::from(held) / f64::from(PAIRS);
-            assert!(share >= 0.94, "{blocks_a} and {blocks_b} blocks: {share}");
+            assert!(share >= 0.94, "{rounds_a} and {rounds_b} rounds: {share}");
         }
     }
 }

@@ -1,17 +1,17 @@
-//! Statistics of paired blocks: one number per block, and intervals that are right for few blocks.
-//! A block is one round of a study: one slice of every environment.
+//! Statistics of paired rounds: one number per round, and intervals that are right for few rounds.
+//! A round is one round of a study: one slice of every environment.
 //!
-//! The number is the log of a ratio, environment over baseline. Both are measured inside one block,
+//! The number is the log of a ratio, environment over baseline. Both are measured inside one round,
 //! so that an influence of the host on both cancels. On the log scale, a loss and a gain of the
 //! same factor weigh the same. The logs of two equally noisy arms differ symmetrically, even if the
 //! noise of each is skewed. The rule below depends on this symmetry.
 //!
-//! **The rule** ([`estimate`]): below [`SIGNED_RANK_BLOCKS_MIN`] blocks, Student's t on the mean of
+//! **The rule** ([`estimate`]): below [`SIGNED_RANK_ROUNDS_MIN`] rounds, Student's t on the mean of
 //! the log ratios. From there on, the exact signed-rank interval of Wilcoxon with the
-//! Hodges-Lehmann estimate, which is the median of all means of two blocks. Simulations led to this
+//! Hodges-Lehmann estimate, which is the median of all means of two rounds. Simulations led to this
 //! rule ([`validation`], `examples/validate_statistics.rs`).
 //!
-//! Limits: the blocks are assumed to be independent. If the cost itself drifts from block to block,
+//! Limits: the rounds are assumed to be independent. If the cost itself drifts from round to round,
 //! intervals of all tried methods hold the truth less often than 95 %. `docs/concepts/cost.md` has
 //! the figures.
 
@@ -32,14 +32,14 @@ pub use difference::difference;
 /// Confidence of every interval that Tare prints.
 pub const CONFIDENCE: f64 = 0.95;
 
-/// The least number of blocks for the signed-rank interval. There it is as narrow as Student's t
-/// under normal noise (within 3 %), and far narrower under heavy tails. With fewer blocks, its few
-/// steps allow no confidence near 95 %, and below 6 blocks it has no 95 % interval at all.
-pub const SIGNED_RANK_BLOCKS_MIN: usize = 10;
+/// The least number of rounds for the signed-rank interval. There it is as narrow as Student's t
+/// under normal noise (within 3 %), and far narrower under heavy tails. With fewer rounds, its few
+/// steps allow no confidence near 95 %, and below 6 rounds it has no 95 % interval at all.
+pub const SIGNED_RANK_ROUNDS_MIN: usize = 10;
 
-/// The least number of blocks for a useful figure. With fewer, an interval is right but wide:
-/// Student's factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 blocks, and 2.4 for 7.
-pub const BLOCKS_MIN: u32 = 7;
+/// The least number of rounds for a useful figure. With fewer, an interval is right but wide:
+/// Student's factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 rounds, and 2.4 for 7.
+pub const ROUNDS_MIN: u32 = 7;
 
 /// An estimate with its 95 % interval, on the scale of the input values.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -51,17 +51,17 @@ pub struct Estimate {
     /// The upper bound. Infinity if the values allow no interval.
     pub high: f64,
     /// The number of values.
-    pub blocks: u32,
+    pub rounds: u32,
 }
 
 impl Estimate {
     /// An estimate without bounds, which excludes nothing.
-    fn unbounded(centre: f64, blocks: usize) -> Self {
-        Self::new(centre, f64::NEG_INFINITY, f64::INFINITY, blocks)
+    fn unbounded(centre: f64, rounds: usize) -> Self {
+        Self::new(centre, f64::NEG_INFINITY, f64::INFINITY, rounds)
     }
 
-    fn new(centre: f64, low: f64, high: f64, blocks: usize) -> Self {
-        Self { centre, low, high, blocks: u32::try_from(blocks).unwrap_or(u32::MAX) }
+    fn new(centre: f64, low: f64, high: f64, rounds: usize) -> Self {
+        Self { centre, low, high, rounds: u32::try_from(rounds).unwrap_or(u32::MAX) }
     }
 
     /// Whether the interval excludes `value`.
@@ -75,7 +75,7 @@ impl Estimate {
             centre: growing(self.centre),
             low: growing(self.low),
             high: growing(self.high),
-            blocks: self.blocks,
+            rounds: self.rounds,
         }
     }
 }
@@ -93,30 +93,30 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(*sorted.get(n.checked_sub(1)? / 2)?, sorted[n / 2]))
 }
 
-/// Returns the estimate and interval that Tare prints, from one value per block. `None` without a
-/// value. One block gives an interval without bounds, because the noise is unknown. Two blocks give
+/// Returns the estimate and interval that Tare prints, from one value per round. `None` without a
+/// value. One round gives an interval without bounds, because the noise is unknown. Two rounds give
 /// Student's t with one degree of freedom, which is 12.7 standard errors to each side.
 ///
-/// The time grows little faster than the number of blocks.
+/// The time grows little faster than the number of rounds.
 ///
 /// ```
 /// use tare_stats::{estimate, log_ratios};
 ///
-/// // µs per operation in five blocks: in a container, and natively beside it.
+/// // µs per operation in five rounds: in a container, and natively beside it.
 /// let pairs = [(11.6, 6.6), (11.8, 6.5), (11.5, 6.5), (11.7, 6.7), (11.6, 6.4)];
 /// let ratio = estimate(&log_ratios(pairs)).unwrap().map(f64::exp);
 /// assert!(ratio.low < 1.78 && 1.78 < ratio.high, "{ratio:?}");
 /// assert!(ratio.excludes(1.0));
 /// ```
 pub fn estimate(values: &[f64]) -> Option<Estimate> {
-    if values.len() < SIGNED_RANK_BLOCKS_MIN {
+    if values.len() < SIGNED_RANK_ROUNDS_MIN {
         methods::student_t(values)
     } else {
         methods::signed_rank(values)
     }
 }
 
-/// Returns the logs of the ratios `over / under`, one per block. Leaves out pairs in which a side
+/// Returns the logs of the ratios `over / under`, one per round. Leaves out pairs in which a side
 /// is not above 0.
 pub fn log_ratios(pairs: impl IntoIterator<Item = (f64, f64)>) -> Vec<f64> {
     let sound = |x: f64| x > 0.0 && x.is_finite();

@@ -1,6 +1,6 @@
-//! The methods that were compared. Each takes one value per block and returns an estimate with its
+//! The methods that were compared. Each takes one value per round and returns an estimate with its
 //! interval. `None` without a value. The interval has no bounds if the method has no 95 % interval
-//! for so few blocks. Tare uses [`student_t`] and [`signed_rank`]. The others stay so that the
+//! for so few rounds. Tare uses [`student_t`] and [`signed_rank`]. The others stay so that the
 //! choice can be checked again.
 
 use std::sync::OnceLock;
@@ -109,7 +109,7 @@ fn depth(probabilities: impl Iterator<Item = f64>) -> usize {
 }
 
 /// Inverts the sign test: the median is between two order statistics with a probability that the
-/// binomial distribution gives exactly for any noise. No interval below 6 blocks.
+/// binomial distribution gives exactly for any noise. No interval below 6 rounds.
 pub fn order_statistic(values: &[f64]) -> Option<Estimate> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
@@ -128,14 +128,14 @@ pub fn order_statistic(values: &[f64]) -> Option<Estimate> {
     })
 }
 
-/// The most blocks for which the distribution of the signed-rank statistic is computed exactly.
+/// The most rounds for which the distribution of the signed-rank statistic is computed exactly.
 /// Above, the normal approximation with continuity correction is off by less than one rank.
-const EXACT_BLOCKS_MAX: usize = 64;
+const EXACT_ROUNDS_MAX: usize = 64;
 
 /// The [`depth`] of the signed-rank statistic, which is the sum of a random subset of 1..=n.
 fn signed_rank_depth(n: usize) -> usize {
     static TABLE: OnceLock<Vec<usize>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| (0..=EXACT_BLOCKS_MAX).map(signed_rank_depth_exact).collect());
+    let table = TABLE.get_or_init(|| (0..=EXACT_ROUNDS_MAX).map(signed_rank_depth_exact).collect());
     table.get(n).copied().unwrap_or_else(|| signed_rank_depth_normal(n))
 }
 
@@ -164,7 +164,7 @@ fn signed_rank_depth_normal(n: usize) -> usize {
 /// Inverts Wilcoxon's signed-rank test: the centre of a symmetric distribution is between two order
 /// statistics of the Walsh averages (the means of all pairs of values, including each value with
 /// itself). Their median is the Hodges-Lehmann estimate. Exact for any symmetric noise. No interval
-/// below 6 blocks.
+/// below 6 rounds.
 /// Source: Hollander, Wolfe, Chicken, "Nonparametric Statistical Methods", 3rd edition, 3.2-3.3.
 pub fn signed_rank(values: &[f64]) -> Option<Estimate> {
     let n = values.len();

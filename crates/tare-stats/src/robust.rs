@@ -1,11 +1,11 @@
-//! Robust means of a table with one row per block and one column per environment. The means of
+//! Robust means of a table with one row per round and one column per environment. The means of
 //! shares add up. [`cleaned`] first pulls outliers back, and the interval of a mean accounts for
 //! that ([`mean_with_probability`]). [`holm`] corrects probabilities for the number of comparisons.
 
 use statrs::distribution::{ContinuousCDF, StudentsT};
 
 use crate::methods::{student_t, t_quantile};
-use crate::{Estimate, SIGNED_RANK_BLOCKS_MIN, median};
+use crate::{Estimate, SIGNED_RANK_ROUNDS_MIN, median};
 
 /// The largest usual distance, in standard deviations. Normal noise exceeds it 3 times in 1,000.
 const USUAL: f64 = 3.0;
@@ -54,42 +54,42 @@ pub fn holm(probabilities: &[f64]) -> Vec<f64> {
 /// Returns the figures with outliers pulled back, and the share of figures that were.
 ///
 /// Slices on a busy machine have heavy tails, which distort means. A robust estimate of each share
-/// would weight the blocks differently for each share, and the shares would no longer add up.
+/// would weight the rounds differently for each share, and the shares would no longer add up.
 /// Therefore the common table is cleaned once. The usual value of a figure is the environment's
-/// median times the level of the block, on the log scale. A figure that is farther than `USUAL`
+/// median times the level of the round, on the log scale. A figure that is farther than `USUAL`
 /// standard deviations from its usual value is moved to that distance. (These are Huber's
 /// pseudo-values, "Robust Statistics", 2nd edition, 1.7, of the two-way table.) The method ignores
 /// signs and shares. It therefore shifts no share if the noise is symmetric, and leaves normal
 /// noise alone.
-pub fn cleaned(blocks: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
-    let mut table = blocks.to_vec();
-    let columns = blocks.first().map_or(0, Vec::len);
-    if blocks.len() < SIGNED_RANK_BLOCKS_MIN || columns == 0 {
+pub fn cleaned(rounds: &[Vec<f64>]) -> (Vec<Vec<f64>>, f64) {
+    let mut table = rounds.to_vec();
+    let columns = rounds.first().map_or(0, Vec::len);
+    if rounds.len() < SIGNED_RANK_ROUNDS_MIN || columns == 0 {
         return (table, 0.0);
     }
     let mut logs: Vec<Vec<f64>> =
-        blocks.iter().map(|block| block.iter().map(|us| us.ln()).collect()).collect();
-    // The residual of each figure without its environment's median and its block's level.
-    let usual: Vec<f64> = (0..columns).map(|c| middle(logs.iter().map(|block| block[c]))).collect();
-    for block in &mut logs {
-        block.iter_mut().zip(&usual).for_each(|(log, usual)| *log -= usual);
-        let level = middle(block.iter().copied());
-        block.iter_mut().for_each(|log| *log -= level);
+        rounds.iter().map(|round| round.iter().map(|us| us.ln()).collect()).collect();
+    // The residual of each figure without its environment's median and its round's level.
+    let usual: Vec<f64> = (0..columns).map(|c| middle(logs.iter().map(|round| round[c]))).collect();
+    for round in &mut logs {
+        round.iter_mut().zip(&usual).for_each(|(log, usual)| *log -= usual);
+        let level = middle(round.iter().copied());
+        round.iter_mut().for_each(|log| *log -= level);
     }
     let all = deviation(logs.iter().flatten().copied());
     let mut pulled = 0u32;
     for column in 0..columns {
-        let own = deviation(logs.iter().map(|block| block[column]));
+        let own = deviation(logs.iter().map(|round| round[column]));
         let limit = USUAL * own.max(all);
-        for (block, left) in table.iter_mut().zip(&logs) {
+        for (round, left) in table.iter_mut().zip(&logs) {
             let left = left[column];
             if left.abs() > limit {
-                block[column] *= (limit.copysign(left) - left).exp();
+                round[column] *= (limit.copysign(left) - left).exp();
                 pulled += 1;
             }
         }
     }
-    (table, f64::from(pulled) / (blocks.len() * columns) as f64)
+    (table, f64::from(pulled) / (rounds.len() * columns) as f64)
 }
 
 /// The standard deviation of normal noise around 0, from the median of the absolute values.
@@ -123,13 +123,13 @@ mod tests {
 
     #[test]
     fn pulls_back_one_outlier() {
-        let mut blocks: Vec<Vec<f64>> = (0..12)
+        let mut rounds: Vec<Vec<f64>> = (0..12)
             .map(|k| vec![10.0 + 0.01 * f64::from(k), 20.0 - 0.01 * f64::from(k), 5.0])
             .collect();
-        blocks[3][1] = 400.0;
-        let (table, pulled) = cleaned(&blocks);
+        rounds[3][1] = 400.0;
+        let (table, pulled) = cleaned(&rounds);
         assert!(table[3][1] < 30.0, "{:?}", table[3]);
-        assert_eq!(table[3][0], blocks[3][0]);
+        assert_eq!(table[3][0], rounds[3][0]);
         assert!(pulled > 0.0 && pulled < 0.2, "{pulled}");
     }
 }

@@ -7,15 +7,15 @@ use super::*;
 
 const CAMPAIGNS: usize = 10_000;
 
-fn rule(noise: NoiseModel, blocks: usize) -> validation::Outcome {
-    simulate(noise, blocks, CAMPAIGNS, 42, &[Method::Product])[0]
+fn rule(noise: NoiseModel, rounds: usize) -> validation::Outcome {
+    simulate(noise, rounds, CAMPAIGNS, 42, &[Method::Product])[0]
 }
 
 #[test]
 fn holds_truth_in_normal_noise() {
-    for blocks in [3, 5, 10, 40] {
-        let coverage = rule(NoiseModel::Normal, blocks).coverage;
-        assert!((0.94..=0.96).contains(&coverage), "{blocks} blocks: {coverage}");
+    for rounds in [3, 5, 10, 40] {
+        let coverage = rule(NoiseModel::Normal, rounds).coverage;
+        assert!((0.94..=0.96).contains(&coverage), "{rounds} rounds: {coverage}");
     }
 }
 
@@ -24,10 +24,10 @@ fn a_against_a_alarms_in_at_most_5_percent() {
     // 40,000 campaigns, so that chance moves the rate by 0.11 points (one standard deviation);
     // Student's t sits exactly at 5 %.
     for noise in [NoiseModel::Normal, NoiseModel::Skewed, NoiseModel::HeavyTails] {
-        for blocks in [3, 5, 10, 40] {
+        for rounds in [3, 5, 10, 40] {
             let alarms =
-                simulate(noise, blocks, 4 * CAMPAIGNS, 7, &[Method::Product])[0].false_alarms;
-            assert!(alarms <= 0.05 + 3.0 * 0.0011, "{noise:?}, {blocks} blocks: {alarms}");
+                simulate(noise, rounds, 4 * CAMPAIGNS, 7, &[Method::Product])[0].false_alarms;
+            assert!(alarms <= 0.05 + 3.0 * 0.0011, "{noise:?}, {rounds} rounds: {alarms}");
         }
     }
 }
@@ -38,9 +38,9 @@ fn holds_truth_in_symmetric_noise() {
     for noise in
         [NoiseModel::Skewed, NoiseModel::HeavyTails, NoiseModel::Outliers, NoiseModel::DriftShared]
     {
-        for blocks in [3, 5, 10, 40] {
-            let coverage = rule(noise, blocks).coverage;
-            assert!(coverage >= 0.94, "{noise:?}, {blocks} blocks: {coverage}");
+        for rounds in [3, 5, 10, 40] {
+            let coverage = rule(noise, rounds).coverage;
+            assert!(coverage >= 0.94, "{noise:?}, {rounds} rounds: {coverage}");
         }
     }
 }
@@ -57,7 +57,7 @@ fn rule_is_narrower_with_heavy_tails() {
 }
 
 #[test]
-fn exact_methods_have_no_interval_below_6_blocks() {
+fn exact_methods_have_no_interval_below_6_rounds() {
     let five = [0.1, 0.2, 0.3, 0.4, 0.5];
     for method in [Method::OrderStatistic, Method::SignedRank] {
         let estimate = method.estimate(&five, &mut Rng::new(0)).unwrap();
@@ -72,7 +72,7 @@ fn every_method_handles_one_and_no_value() {
     for method in Method::ALL {
         assert_eq!(method.estimate(&[], &mut Rng::new(0)), None, "{method:?}");
         let one = method.estimate(&[0.25], &mut Rng::new(0)).unwrap();
-        assert_eq!((one.centre, one.blocks), (0.25, 1), "{method:?}");
+        assert_eq!((one.centre, one.rounds), (0.25, 1), "{method:?}");
         assert_eq!((one.low, one.high), (f64::NEG_INFINITY, f64::INFINITY), "{method:?}");
         let same = method.estimate(&[0.25; 12], &mut Rng::new(0)).unwrap();
         assert_eq!(same.centre, 0.25, "{method:?}");
@@ -80,7 +80,7 @@ fn every_method_handles_one_and_no_value() {
 }
 
 #[test]
-fn few_blocks_use_student_quantile() {
+fn few_rounds_use_student_quantile() {
     // Table values of Student's t, two-sided 95 %.
     for (degrees, table) in [(1, 12.706), (2, 4.303), (4, 2.776), (9, 2.262), (28, 2.048)] {
         let t = methods::t_quantile(degrees);
@@ -125,8 +125,8 @@ fn normal_approximation_has_no_step() {
 
 #[test]
 fn stopping_by_width_costs_little_coverage() {
-    let (coverage, blocks) = simulate_early_stop(NoiseModel::Normal, (5, 60), 4.0, CAMPAIGNS, 11);
-    assert!(coverage > 0.92, "{coverage} after {blocks} blocks");
+    let (coverage, rounds) = simulate_early_stop(NoiseModel::Normal, (5, 60), 4.0, CAMPAIGNS, 11);
+    assert!(coverage > 0.92, "{coverage} after {rounds} rounds");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! and how often it finds a cost. These simulations led to the rule that Tare uses, and the tests
 //! check the rule with them.
 //!
-//! A campaign is n blocks of two slices. The log of a slice's figure is the log of the truth plus
+//! A campaign is n rounds of two slices. The log of a slice's figure is the log of the truth plus
 //! the noise of that slice. The two truths are equal, so the true log ratio is 0, and an interval
 //! that excludes 0 is a false alarm. All methods shift with their data, so a true cost needs no
 //! separate campaigns.
@@ -30,12 +30,12 @@ pub enum NoiseModel {
     HeavyTails,
     /// Normal noise. One slice in ten has Cauchy noise that is five times as wide.
     Outliers,
-    /// Normal noise on a random walk from block to block that both arms share.
+    /// Normal noise on a random walk from round to round that both arms share.
     DriftShared,
     /// Normal noise on a random walk from slice to slice. The arms have random positions among 8
     /// slices.
-    DriftInBlock,
-    /// Normal noise, and a random walk of the environment alone from block to block, so that the
+    DriftInRound,
+    /// Normal noise, and a random walk of the environment alone from round to round, so that the
     /// cost itself changes. A step is a tenth of the noise of a log ratio.
     DriftOfCost,
 }
@@ -48,7 +48,7 @@ impl NoiseModel {
         Self::HeavyTails,
         Self::Outliers,
         Self::DriftShared,
-        Self::DriftInBlock,
+        Self::DriftInRound,
         Self::DriftOfCost,
     ];
 
@@ -60,16 +60,16 @@ impl NoiseModel {
             Self::HeavyTails => "heavy tails (t3)",
             Self::Outliers => "10 % outliers",
             Self::DriftShared => "drift, shared",
-            Self::DriftInBlock => "drift in block",
+            Self::DriftInRound => "drift in round",
             Self::DriftOfCost => "drift of the cost",
         }
     }
 
-    /// Simulates the log ratios of one campaign of `blocks` blocks. The truth is 0.
-    pub fn campaign(self, blocks: usize, rng: &mut Rng, log_ratios: &mut Vec<f64>) {
+    /// Simulates the log ratios of one campaign of `rounds` rounds. The truth is 0.
+    pub fn campaign(self, rounds: usize, rng: &mut Rng, log_ratios: &mut Vec<f64>) {
         log_ratios.clear();
         let mut walk = 0.0;
-        for _ in 0..blocks {
+        for _ in 0..rounds {
             let (environment, baseline) = match self {
                 Self::Normal => (normal(rng), normal(rng)),
                 Self::Skewed => (lognormal(rng), lognormal(rng)),
@@ -80,7 +80,7 @@ impl NoiseModel {
                     walk += normal(rng);
                     (walk + normal(rng), walk + normal(rng))
                 }
-                Self::DriftInBlock => {
+                Self::DriftInRound => {
                     let mut places = [0.0; 8];
                     for place in &mut places {
                         walk += normal(rng);
@@ -135,20 +135,20 @@ pub struct Outcome {
     pub found: f64,
 }
 
-/// Runs `campaigns` campaigns of `blocks` blocks. Every method gets the same campaigns.
+/// Runs `campaigns` campaigns of `rounds` rounds. Every method gets the same campaigns.
 pub fn simulate(
     noise: NoiseModel,
-    blocks: usize,
+    rounds: usize,
     campaigns: usize,
     seed: u64,
     methods: &[Method],
 ) -> Vec<Outcome> {
     let mut rng = Rng::stream(seed, 0);
     let mut resampling = Rng::stream(seed, 1);
-    let mut log_ratios = Vec::with_capacity(blocks);
+    let mut log_ratios = Vec::with_capacity(rounds);
     let mut tallies = vec![(0usize, 0usize, Vec::with_capacity(campaigns)); methods.len()];
     for _ in 0..campaigns {
-        noise.campaign(blocks, &mut rng, &mut log_ratios);
+        noise.campaign(rounds, &mut rng, &mut log_ratios);
         for (method, (covered, found, widths)) in methods.iter().zip(&mut tallies) {
             let Some(estimate) = method.estimate(&log_ratios, &mut resampling) else { continue };
             *covered += usize::from(!estimate.excludes(0.0));
@@ -172,40 +172,40 @@ pub fn simulate(
 }
 
 /// Runs campaigns that stop as soon as the interval is narrower than `width_percent`. The interval
-/// is checked after every block from `blocks_min` to `blocks_max`. Returns the share of campaigns
-/// whose interval holds the truth at the stop, and the mean number of blocks.
+/// is checked after every round from `rounds_min` to `rounds_max`. Returns the share of campaigns
+/// whose interval holds the truth at the stop, and the mean number of rounds.
 pub fn simulate_early_stop(
     noise: NoiseModel,
-    (blocks_min, blocks_max): (usize, usize),
+    (rounds_min, rounds_max): (usize, usize),
     width_percent: f64,
     campaigns: usize,
     seed: u64,
 ) -> (f64, f64) {
     let mut rng = Rng::stream(seed, 0);
     let mut log_ratios = Vec::new();
-    let (mut covered, mut blocks_all) = (0usize, 0usize);
+    let (mut covered, mut rounds_all) = (0usize, 0usize);
     for _ in 0..campaigns {
-        noise.campaign(blocks_max, &mut rng, &mut log_ratios);
-        for blocks in blocks_min..=blocks_max {
-            let Some(estimate) = estimate(&log_ratios[..blocks]) else { continue };
+        noise.campaign(rounds_max, &mut rng, &mut log_ratios);
+        for rounds in rounds_min..=rounds_max {
+            let Some(estimate) = estimate(&log_ratios[..rounds]) else { continue };
             let narrow = 100.0 * (estimate.high - estimate.low) <= width_percent;
-            if narrow || blocks == blocks_max {
+            if narrow || rounds == rounds_max {
                 covered += usize::from(!estimate.excludes(0.0));
-                blocks_all += blocks;
+                rounds_all += rounds;
                 break;
             }
         }
     }
-    (covered as f64 / campaigns as f64, blocks_all as f64 / campaigns as f64)
+    (covered as f64 / campaigns as f64, rounds_all as f64 / campaigns as f64)
 }
 
 /// Returns the share of campaigns with at least one false alarm, in normal noise. None of the
 /// `environments` differs from the baseline that they share.
-pub fn simulate_family(environments: usize, blocks: usize, campaigns: usize, seed: u64) -> f64 {
+pub fn simulate_family(environments: usize, rounds: usize, campaigns: usize, seed: u64) -> f64 {
     let mut rng = Rng::stream(seed, 0);
     let mut alarmed = 0usize;
     for _ in 0..campaigns {
-        let baseline: Vec<f64> = (0..blocks).map(|_| rng.normal()).collect();
+        let baseline: Vec<f64> = (0..rounds).map(|_| rng.normal()).collect();
         let mut any = false;
         for _ in 0..environments {
             let log_ratios: Vec<f64> = baseline.iter().map(|b| rng.normal() - b).collect();

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use ::tare_db::snapshot::{self, Sharing};
 use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
-use tare_lab::environment::{DataSnapshot, Endpoint, Launch, Restored};
+use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, OwnAccount, System};
+use tare_lab::system::{BusyTime, Instances, System};
 
 use super::options::Options;
 use super::{SystemInfo, instances};
@@ -72,10 +72,10 @@ struct Snapshot {
 }
 
 impl DataSnapshot for Snapshot {
-    fn put(&self, to: &Path) -> Result<Restored, PartError> {
+    fn restore(&self, to: &Path) -> Result<RestoreStats, PartError> {
         let began = Instant::now();
         let copied = snapshot::put(&self.folder, to, Sharing::Wanted)?;
-        Ok(Restored {
+        Ok(RestoreStats {
             linked_bytes: copied.linked_bytes,
             copied_bytes: copied.copied_bytes,
             took: began.elapsed(),
@@ -134,7 +134,7 @@ impl System for TareDb {
         true
     }
 
-    fn keep(
+    fn save_data(
         &self,
         at: &Endpoint,
         processes: &[u32],
@@ -154,9 +154,9 @@ impl System for TareDb {
         Ok(Some(Rc::new(Snapshot { folder: to.into() })))
     }
 
-    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
+    fn busy_time(&self, data: &Path) -> Result<Option<BusyTime>, PartError> {
         let total = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?.total();
-        Ok(Some(OwnAccount { busy_ns: total.busy_ns, idle_poll_ns: total.idle_poll_ns }))
+        Ok(Some(BusyTime { busy_ns: total.busy_ns, idle_poll_ns: total.idle_poll_ns }))
     }
 }
 

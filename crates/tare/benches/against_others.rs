@@ -142,7 +142,7 @@ fn main() -> Result<()> {
         let ratio =
             stats::estimate(&stats::log_ratios(pairs)).map(|estimate| estimate.map(f64::exp));
         let ratio = ratio.map_or_else(String::new, |r| {
-            format!("{:.3} [{:.3}, {:.3}], n = {}", r.centre, r.low, r.high, r.blocks)
+            format!("{:.3} [{:.3}, {:.3}], n = {}", r.centre, r.low, r.high, r.rounds)
         });
         let (per_s, server, client) = (
             median(of(name, |c| c.per_s)),

@@ -89,7 +89,7 @@ fn compare(here: &Path, rounds: usize, throttle: Option<&Throttle>) -> Result<()
         if let Some(found) = estimate(logs).map(|found| found.map(f64::exp)) {
             println!(
                 "{name}{limit}: tare / fio = {:.3} [{:.3}, {:.3}], n = {}",
-                found.centre, found.low, found.high, found.blocks
+                found.centre, found.low, found.high, found.rounds
             );
         }
     }

@@ -113,7 +113,7 @@ fn summary(runs: &[Run]) {
             };
             println!(
                 "{operation:<6}{client:<24} {:.2} [{:.2}, {:.2}] µs/op, n = {}",
-                mean.centre, mean.low, mean.high, mean.blocks
+                mean.centre, mean.low, mean.high, mean.rounds
             );
             for reference in ["tare load 64x1", "tare load 2x32"] {
                 if client.starts_with("tare load") {

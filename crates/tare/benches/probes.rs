@@ -184,7 +184,7 @@ fn print_summary(probes: &[Timed], pairs: &[(f64, f64)]) {
         let ratio = ratio.map(f64::exp);
         println!(
             "throughput with probes over without: {:.4} [{:.4}, {:.4}] over {} pairs",
-            ratio.centre, ratio.low, ratio.high, ratio.blocks
+            ratio.centre, ratio.low, ratio.high, ratio.rounds
         );
     }
 }

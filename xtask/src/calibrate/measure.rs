@@ -237,7 +237,7 @@ fn new(
         value: found.value,
         low: bound(found.low),
         high: bound(found.high),
-        blocks: found.blocks,
+        blocks: found.rounds,
         contains: truth.map(|truth| (found.low..=found.high).contains(&truth)),
         claimed,
         claimed_after_s: None,
@@ -278,10 +278,10 @@ fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
     for slice in &mut short.slices {
         (slice.response, slice.service) = (Vec::new(), Vec::new());
     }
-    let blocks = short.slices.iter().map(|slice| slice.block).max()?;
+    let blocks = short.slices.iter().map(|slice| slice.round).max()?;
     let mut since = None;
     for last in (0..=blocks).rev() {
-        short.slices.retain(|slice| slice.block <= last);
+        short.slices.retain(|slice| slice.round <= last);
         let analysis = analyse_costs(&short);
         let claimed =
             analysis.findings.iter().filter(|finding| finding.environment == name).any(|finding| {
@@ -330,8 +330,8 @@ fn latency(here: &Finding, native: &Finding) -> anyhow::Result<(Interval, f64)> 
         false => median(here).and_then(|median| median.over_baseline),
     };
     let later = later.context("the campaign was too short for a latency")?.difference_ns;
-    let Interval { value, low, high, blocks } = later;
-    Ok((Interval { value: us(value), low: us(low), high: us(high), blocks }, us(level.value)))
+    let Interval { value, low, high, rounds } = later;
+    Ok((Interval { value: us(value), low: us(low), high: us(high), rounds }, us(level.value)))
 }
 
 fn load_average() -> f64 {

@@ -15,33 +15,6 @@ type Exception = (&'static str, &'static [&'static str], &'static str);
 
 const EXCEPTIONS: &[Exception] = &[
     (
-    ),
-    (
-        "tare-lab",
-        &["doubt", "driver", "record", "stacks"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["environment", "layer"],
-        "a spec is made of layers, and a layer is compared between specs",
-    ),
-    (
-        "tare-lab",
-        &["campaign::data", "campaign::member"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["record::rows", "record::stacks", "record::write"],
-        "a record keeps what the study describes",
-    ),
-    (
-        "tare-lab",
-        &["study::environments", "study::expand", "study::parse", "study::published"],
-        "a record keeps what the study describes",
-    ),
-    (
         "tare-report",
         &[
             "compare", "counters", "csv", "explain", "findings", "fleet", "html", "json",

@@ -114,7 +114,7 @@ impl<W: Write + Send> Agent<W> {
                 };
                 self.engine.populate(
                     opened,
-                    &workload::asked(&workload)?,
+                    &workload::load_spec(&workload)?,
                     seed,
                     &self.stop,
                     &mut progress,
@@ -140,10 +140,10 @@ impl<W: Write + Send> Agent<W> {
             };
             let _ = say(output, &answer);
         };
-        let asked = workload::asked(&order.workload)?;
+        let spec = workload::load_spec(&order.workload)?;
         let pace = workload::pace(order.pacing, order.window)?;
         let load = engine::LoadOrder {
-            asked: &asked,
+            spec: &spec,
             pace: &pace,
             lead_in: order.lead_in,
             stretch: order.window,

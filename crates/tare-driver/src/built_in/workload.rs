@@ -42,7 +42,7 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
 }
 
 /// Returns a study's workload with its number of connections.
-pub(super) fn asked(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
+pub(super) fn load_spec(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
     let WorkloadSpec { connections, in_flight, .. } = *spec;
     let workload = Arc::new(of_study(spec)?);
     Ok(LoadSpec { workload, part: Part::ALL, connections, in_flight })

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use tare_lab::PartError;
 use tare_lab::environment::{
     ACCELERATOR, DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState,
-    Processes, Restored, Usage,
+    Processes, RestoreStats, Usage,
 };
 
 use super::GuestInfo;
@@ -33,7 +33,7 @@ impl Environment for GuestEnvironment {
         self.inner.start_from(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.inner.restored()
     }
 

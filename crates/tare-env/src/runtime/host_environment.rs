@@ -8,7 +8,7 @@ use std::sync::Arc;
 use tare_host::journal::EntryId;
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, RestoreStats,
     Usage,
 };
 
@@ -131,7 +131,7 @@ impl<R: HostRuntime> Environment for HostEnvironment<R> {
         self.0.common_mut().initial_data.set(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.0.common().initial_data.restored()
     }
 

@@ -4,13 +4,13 @@ use std::path::Path;
 use std::rc::Rc;
 
 use tare_lab::PartError;
-use tare_lab::environment::{DataSnapshot, Restored};
+use tare_lab::environment::{DataSnapshot, RestoreStats};
 
 /// The data that every start restores, and the outcome of the last restore.
 #[derive(Debug, Default)]
 pub(crate) struct InitialData {
     data: Option<Rc<dyn DataSnapshot>>,
-    restored: Option<Restored>,
+    restored: Option<RestoreStats>,
 }
 
 impl InitialData {
@@ -24,12 +24,12 @@ impl InitialData {
     pub(crate) fn put(&mut self, to: &Path) -> Result<(), PartError> {
         self.restored = None;
         if let Some(data) = &self.data {
-            self.restored = Some(data.put(to)?);
+            self.restored = Some(data.restore(to)?);
         }
         Ok(())
     }
 
-    pub(crate) fn restored(&self) -> Option<Restored> {
+    pub(crate) fn restored(&self) -> Option<RestoreStats> {
         self.restored
     }
 }

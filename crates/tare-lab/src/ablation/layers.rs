@@ -1,4 +1,4 @@
-//! In which layers two environments differ, and what lies between them.
+//! Compares two environments layer by layer, and builds environments between them.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,7 +13,7 @@ pub struct Change {
     pub to: String,
 }
 
-/// The layers in which `to` differs from `from`.
+/// Returns the layers in which `to` differs from `from`.
 pub fn changes(from: &EnvironmentSpec, to: &EnvironmentSpec) -> Vec<Change> {
     let one = |layer: Layer| {
         let (a, b) = (layer.text(from), layer.text(to));
@@ -22,7 +22,7 @@ pub fn changes(from: &EnvironmentSpec, to: &EnvironmentSpec) -> Vec<Change> {
     Layer::ALL.into_iter().filter_map(one).collect()
 }
 
-/// `from` with the named layers as `to` has them.
+/// Returns `from` with the given layers of `to`.
 pub(super) fn with(
     from: &EnvironmentSpec,
     to: &EnvironmentSpec,
@@ -35,7 +35,7 @@ pub(super) fn with(
     spec
 }
 
-/// Whether two environments have the same layers, whatever they are called.
-pub(super) fn same(a: &EnvironmentSpec, b: &EnvironmentSpec) -> bool {
+/// Returns whether two environments have the same layers. Ignores their names.
+pub(super) fn same_layers(a: &EnvironmentSpec, b: &EnvironmentSpec) -> bool {
     !Layer::ALL.into_iter().any(|layer| layer.differs(a, b))
 }

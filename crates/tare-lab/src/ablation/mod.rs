@@ -1,17 +1,17 @@
 //! Attributes a cost to layers by ablation.
 //!
-//! Method: two environments differ in some layers. Adding them one at a time leads from one to the
-//! other, in as many orders as are feasible ([`Plan`]); what a layer adds depends on what is there
-//! already. A layer's share is the mean of what it adds over the orders: Shapley's value. It is
-//! made round by round, from the server CPU per operation of environments that were all measured in
-//! that round, so its interval is that of a mean over rounds, and the shares add up to the whole
-//! exactly.
+//! Method: two environments differ in some layers. Adding these one at a time leads from one
+//! environment to the other, in every feasible order ([`Plan`]). What a layer adds depends on the
+//! layers added before it. A layer's share is the mean of what it adds over the orders: Shapley's
+//! value. It is computed in each round, from the server CPU per operation of environments that were
+//! all measured in that round. So its interval is that of a mean over rounds, and the shares add up
+//! to the whole exactly.
 //!
-//! The caller tells which layers can be combined; this module knows no runtime.
+//! The caller decides which layers can be combined; this module contains no runtime.
 //!
-//! Limits: intervals cover the noise between rounds, not what makes one start of an environment
-//! differ from the next for good; the A/A control shows that, and nothing smaller is claimed. Where
-//! orders were drawn, the shares are those of the drawn orders.
+//! Limits: intervals cover the noise between rounds, but not a permanent difference between two
+//! starts of an environment. The A/A control shows that difference, and nothing smaller is claimed.
+//! If orders were drawn, the shares are those of the drawn orders.
 
 mod layers;
 mod orders;
@@ -31,31 +31,31 @@ use tare_stats::law::{self, Noise};
 use tare_stats::robust::{cleaned, holm, mean_with_probability};
 
 pub use layers::{Change, changes};
-pub use plan::{Between, Plan, PlanError, Step};
+pub use plan::{Plan, PlanEnvironment, PlanError, Step};
 
-/// Section and key of the fact of a record that holds its plan, as JSON.
+/// Section and key of the host fact that holds a record's plan, as JSON.
 pub const FACTS: &str = "explain";
 const FACT_PLAN: &str = "plan";
 
-/// The probability below which an interaction is named, over all pairs.
+/// Interactions with a lower corrected probability are named.
 const NAMED_BELOW: f64 = 0.05;
 
 impl Plan {
-    /// The plan as a fact for the record.
+    /// Returns the plan as a host fact for the record.
     pub fn fact(&self) -> HostFact {
-        // Maps of strings and numbers are always JSON.
+        // A plan of strings and numbers always converts to JSON.
         let value = serde_json::to_string(self).unwrap_or_default();
         HostFact { section: FACTS.into(), key: FACT_PLAN.into(), value }
     }
 
-    /// The plan that a record was made by, if it was.
+    /// Returns the plan of a record, if the record has a valid one.
     pub fn of_record(record: &Record) -> Option<Self> {
         let is_plan = |fact: &&HostFact| fact.section == FACTS && fact.key == FACT_PLAN;
         let fact = record.host.iter().find(is_plan)?;
         serde_json::from_str(&fact.value).ok().filter(Plan::is_sound)
     }
 
-    /// Returns whether the plan is consistent: a record can come from any source.
+    /// Returns whether the plan is consistent. A record can come from any source.
     fn is_sound(&self) -> bool {
         let steps = self.steps.len();
         let measured = |set: Set| self.environments.iter().any(|one| one.steps == set);
@@ -75,76 +75,80 @@ impl Plan {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// Its interval is above 0, and it is beyond the noise of the control.
+    /// The interval is above 0, and the share is larger than the noise of the control.
     Costs,
-    /// The same below 0.
-    GivesBack,
-    /// Its interval excludes 0, but the control differs from the baseline by as much.
+    /// The interval is below 0, and the share is larger than the noise of the control.
+    #[serde(rename = "gives_back")]
+    Saves,
+    /// The interval excludes 0, but the control differs from the baseline by as much.
     WithinNoise,
-    /// Its interval holds 0: not distinguishable from zero.
+    /// The interval contains 0.
     NotFound,
 }
 
-/// What one step adds, in µs of server CPU per operation.
+/// The share of one step in a cost, in µs of server CPU per operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
-    /// Index in the plan.
+    /// Index of the step in the plan.
     pub step: usize,
     pub name: String,
     /// `host → bridge`.
     pub what: String,
     pub us: Interval,
-    /// Of the ground's figure, in percent. These add up too: to what the whole is of it.
+    /// The share in percent of the figure of `from`. These values add up too, to the whole cost in
+    /// percent.
     pub percent_of_from: f64,
-    /// Of the whole difference, in percent; `None` where that cannot be told from zero, or where
-    /// layers cost and give back at once, so that parts exceed the whole.
+    /// The share in percent of the whole difference. `None` if that is not distinguishable from
+    /// zero, or if some shares are losses and others gains, so that parts exceed the whole.
     pub percent_of_whole: Option<f64>,
     pub verdict: Verdict,
 }
 
-/// How much more two steps add together than each alone, in µs per operation.
+/// How much more two steps add together than separately, in µs per operation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Interaction {
     pub first: String,
     pub second: String,
     pub us: Interval,
-    /// Holm's probability, over all pairs that were measured.
+    /// The probability by chance, corrected by Holm's method for the number of measured pairs.
     pub probability: f64,
-    /// Improbable by chance, and beyond the noise of the control.
+    /// Whether it is improbable by chance, and larger than the noise of the control.
     pub named: bool,
 }
 
-/// A cost under one workload, in shares.
+/// The shares of a cost under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Explanation {
     pub workload: String,
     pub phase: Phase,
-    /// Idle polling was subtracted by the system's own account.
+    /// Whether idle polling was subtracted, because the system measures its busy time.
     pub is_busy_time: bool,
-    /// Server CPU per operation of both ends, µs.
+    /// Server CPU per operation of both environments, in µs.
     pub from_us: Interval,
     pub to_us: Interval,
-    /// Their difference: the sum of the shares.
+    /// The difference of the two, which is the sum of the shares.
     pub whole_us: Interval,
     pub whole: Verdict,
-    /// The largest first.
+    /// Largest first.
     pub shares: Vec<Share>,
-    /// The largest first.
+    /// Largest first.
     pub interactions: Vec<Interaction>,
-    /// Pairs of steps, neither of which needs the other, that the drawn orders say nothing about.
+    /// Pairs of independent steps for which the drawn orders have no measurement.
     pub pairs_not_measured: Vec<(String, String)>,
-    /// The largest difference that the control's interval does not exclude, µs. `None` without one.
+    /// The largest difference that the control's interval does not exclude, in µs. `None` without a
+    /// control.
     pub noise_us: Option<f64>,
-    /// Rounds that the figures rest on.
-    pub blocks: u32,
-    /// Share of the figures that were so far from what is usual that they were pulled back to
-    /// there, 0 to 1.
+    /// Number of rounds behind the figures.
+    #[serde(rename = "blocks")]
+    pub rounds: u32,
+    /// Share of the figures that were outliers and were pulled back, 0 to 1.
     pub pulled: f64,
-    /// Rounds left out because an environment has no slice in it that counts.
-    pub blocks_incomplete: u32,
+    /// Number of rounds left out because an environment has no valid slice in them.
+    #[serde(rename = "blocks_incomplete")]
+    pub rounds_incomplete: u32,
 }
 
-/// Explains a cost under one workload. `None` while there is no round with every environment.
+/// Explains a cost under one workload. `None` until a round has every environment.
 pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanation> {
     let control = control_name(&record.study.baseline);
     let mut names: Vec<&str> = plan.environments.iter().map(|b| b.environment.as_str()).collect();
@@ -155,21 +159,21 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
     names.extend([record.study.baseline.as_str(), control.as_str()]);
     let measured = server_cpu_by_round(record, workload, &names);
     let sound = |us: &Option<f64>| us.filter(|us| us.is_finite() && *us > 0.0);
-    let (mut blocks, mut controls, mut incomplete) = (Vec::new(), Vec::new(), 0u32);
+    let (mut rounds, mut controls, mut incomplete) = (Vec::new(), Vec::new(), 0u32);
     for row in measured.us.values() {
         match row[..needed].iter().map(sound).collect::<Option<Vec<f64>>>() {
-            Some(round) => blocks.push(round),
+            Some(round) => rounds.push(round),
             None => incomplete += 1,
         }
         controls.extend(row[needed..].iter().map(sound).collect::<Option<Vec<f64>>>());
     }
-    let (blocks, pulled) = cleaned(&blocks);
+    let (rounds, pulled) = cleaned(&rounds);
     let (controls, pulled_controls) = cleaned(&controls);
     let controls: Vec<f64> = controls.iter().map(|pair| pair[1] - pair[0]).collect();
     let noise_us = mean_with_probability(&controls, pulled_controls)
         .map(|(control, _)| control.low.abs().max(control.high.abs()))
         .filter(|noise| noise.is_finite());
-    let figures = Figures { plan, columns: &columns, blocks: &blocks, pulled, noise_us };
+    let figures = Figures { plan, columns: &columns, rounds: &rounds, pulled, noise_us };
     let full: Set = (1 << plan.steps.len()) - 1;
     let level = |set: Set| Some(figures.estimate(&BTreeMap::from([(set, 1.0)]))?.0);
     let whole = figures.estimate(&BTreeMap::from([(full, 1.0), (0, -1.0)]))?.0;
@@ -186,28 +190,28 @@ pub fn explain(record: &Record, plan: &Plan, workload: &str) -> Option<Explanati
         interactions,
         pairs_not_measured,
         noise_us,
-        blocks: whole.blocks,
+        rounds: whole.rounds,
         pulled,
-        blocks_incomplete: incomplete,
+        rounds_incomplete: incomplete,
     })
 }
 
-/// The figures of the rounds that count.
+/// The figures of the complete rounds.
 struct Figures<'a> {
     plan: &'a Plan,
-    /// Column of each set of steps.
+    /// The column of each set of steps.
     columns: &'a BTreeMap<Set, usize>,
-    blocks: &'a [Vec<f64>],
+    rounds: &'a [Vec<f64>],
     pulled: f64,
     noise_us: Option<f64>,
 }
 
 impl Figures<'_> {
     fn estimate(&self, weights: &shares::Weights) -> Option<(Estimate, f64)> {
-        mean_with_probability(&shares::values(self.blocks, self.columns, weights), self.pulled)
+        mean_with_probability(&shares::values(self.rounds, self.columns, weights), self.pulled)
     }
 
-    /// The control's, in µs.
+    /// Returns the noise of the control in µs.
     fn noise(&self) -> Noise {
         self.noise_us.map_or(Noise::NoControl, Noise::Within)
     }
@@ -217,7 +221,7 @@ impl Figures<'_> {
             law::Verdict::NotFound | law::Verdict::NotKnown => Verdict::NotFound,
             law::Verdict::WithinNoise | law::Verdict::NoiseUnknown => Verdict::WithinNoise,
             law::Verdict::Loss => Verdict::Costs,
-            law::Verdict::Gain => Verdict::GivesBack,
+            law::Verdict::Gain => Verdict::Saves,
         }
     }
 
@@ -237,8 +241,8 @@ impl Figures<'_> {
         let mut found: Vec<Share> = self.plan.steps.iter().enumerate().filter_map(one).collect();
         let whole_is = self.verdict(whole);
         let against = |share: &Share| match whole_is {
-            Verdict::Costs => share.verdict == Verdict::GivesBack,
-            Verdict::GivesBack => share.verdict == Verdict::Costs,
+            Verdict::Costs => share.verdict == Verdict::Saves,
+            Verdict::Saves => share.verdict == Verdict::Costs,
             Verdict::WithinNoise | Verdict::NotFound => true,
         };
         if !found.iter().any(against) {
@@ -250,7 +254,7 @@ impl Figures<'_> {
         found
     }
 
-    /// What was measured, and the pairs that were not.
+    /// Returns the measured interactions, and the pairs without a measurement.
     fn interactions(&self) -> (Vec<Interaction>, Vec<(String, String)>) {
         let steps = &self.plan.steps;
         let measured = |set: Set| self.columns.contains_key(&set);

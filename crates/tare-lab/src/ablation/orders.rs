@@ -1,7 +1,8 @@
-//! The orders in which steps can be taken one at a time, and a random choice of them.
+//! The orders in which steps can be added one at a time, and a random choice of them.
 //!
-//! A set of steps is a bit mask. An order is feasible if every set on its way is valid: then no
-//! step comes before what it needs. With at most [`STEPS_MAX`] steps all orders can be listed.
+//! A set of steps is a bit mask. An order is feasible if each set of its first steps is valid, so
+//! that every step follows the steps that it needs. With at most [`STEPS_MAX`] steps all orders can
+//! be listed.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +11,13 @@ use tare_std::rng::Rng;
 /// A set of steps, one bit each.
 pub(super) type Set = u32;
 
-/// As many as an environment has layers: 5,040 orders at most.
+/// Maximum number of steps, which have at most 5,040 orders.
 pub(super) const STEPS_MAX: usize = 7;
 
-/// Stream of the seed that orders are drawn by.
+/// Stream of the seed with which orders are drawn.
 const STREAM_ORDERS: u64 = 5 << 32;
 
-/// The sets that an order passes, the empty one and the full one among them.
+/// Returns the sets of the first 0, 1, 2 ... steps of an order.
 pub(super) fn sets_of(order: &[usize]) -> impl Iterator<Item = Set> {
     let grown = order.iter().scan(0, |set: &mut Set, step| {
         *set |= 1 << step;
@@ -25,7 +26,7 @@ pub(super) fn sets_of(order: &[usize]) -> impl Iterator<Item = Set> {
     std::iter::once(0).chain(grown)
 }
 
-/// Every order of `steps` steps whose sets are all valid.
+/// Returns every order of `steps` steps whose sets are all valid.
 pub(super) fn feasible(steps: usize, valid: &dyn Fn(Set) -> bool) -> Vec<Vec<usize>> {
     fn walk(
         steps: usize,
@@ -54,7 +55,7 @@ pub(super) fn feasible(steps: usize, valid: &dyn Fn(Set) -> bool) -> Vec<Vec<usi
     found
 }
 
-/// Pairs (a, b) where a comes before b in every order: b needs a.
+/// Returns the pairs (a, b) in which a precedes b in every order, so that b needs a.
 pub(super) fn needs(orders: &[Vec<usize>]) -> Vec<(usize, usize)> {
     let steps = orders.first().map_or(0, Vec::len);
     let before = |order: &[usize], a, b| {
@@ -64,10 +65,10 @@ pub(super) fn needs(orders: &[Vec<usize>]) -> Vec<(usize, usize)> {
     pairs.filter(|(a, b)| orders.iter().all(|order| before(order, *a, *b))).collect()
 }
 
-/// All orders if their sets are no more than `limit`; else as many as fit, drawn by the seed, each
-/// with its antithesis: an order and its reverse err to opposite sides, so that their mean is
-/// nearer to that of all. (Where a step needs another, the two change places in the reverse.)
-/// Empty if not even one order fits.
+/// Returns all orders if they have at most `limit` sets. Otherwise draws as many as fit, by the
+/// seed, each with its reverse: the errors of the two have opposite signs, so that their mean is
+/// nearer to that of all orders. (A step and one that it needs change places in the reverse.) Empty
+/// if `limit` is too small for one order.
 pub(super) fn choose(orders: &[Vec<usize>], limit: usize, seed: u64) -> Vec<Vec<usize>> {
     let all: BTreeSet<Set> = orders.iter().flat_map(|order| sets_of(order)).collect();
     if all.len() <= limit {
@@ -91,8 +92,8 @@ pub(super) fn choose(orders: &[Vec<usize>], limit: usize, seed: u64) -> Vec<Vec<
                 sets.iter().copied().chain(orders.iter().flat_map(|o| sets_of(o))).collect();
             (with.len() <= limit).then_some(with)
         };
-        // The first that does not fit ends the draw: to look for one that does would favour orders
-        // that resemble each other.
+        // The first order that does not fit ends the draw. Searching for one that fits would favour
+        // similar orders.
         match fits(&pair) {
             Some(with) => sets = with,
             None if chosen.is_empty() && fits(&pair[..1]).is_some() => pair.truncate(1),
@@ -107,11 +108,11 @@ pub(super) fn choose(orders: &[Vec<usize>], limit: usize, seed: u64) -> Vec<Vec<
     chosen
 }
 
-/// The reverse of an order, in which steps that would then come before what they need change places
-/// with it.
+/// Returns the reverse of an order. A step that would precede one that it needs changes places with
+/// it.
 fn mirror(order: &[usize], needs: &[(usize, usize)]) -> Vec<usize> {
     let mut mirrored: Vec<usize> = order.iter().rev().copied().collect();
-    // Each swap mends at least one pair; there are fewer pairs than this.
+    // Each swap corrects at least one pair, and there are fewer pairs than this.
     for _ in 0..STEPS_MAX * STEPS_MAX {
         let place = |step: usize| mirrored.iter().position(|other| *other == step);
         let wrong = needs.iter().find_map(|(first, second)| {
@@ -142,7 +143,10 @@ mod tests {
         let orders = feasible(4, &chain);
         assert_eq!(orders.len(), 12);
         assert_eq!(needs(&orders), [(0, 1)]);
-        assert!(feasible(2, &|set| set == 0 || set == 3).is_empty(), "they come only together");
+        assert!(
+            feasible(2, &|set| set == 0 || set == 3).is_empty(),
+            "only both together are valid"
+        );
     }
 
     #[test]
@@ -150,7 +154,7 @@ mod tests {
         let orders = feasible(5, &chain);
         let mirrors: BTreeSet<Vec<usize>> =
             orders.iter().map(|order| mirror(order, &[(0, 1)])).collect();
-        assert_eq!(mirrors.len(), orders.len(), "every order is drawn as often as any other");
+        assert_eq!(mirrors.len(), orders.len(), "all orders are equally likely");
         assert!(mirrors.iter().all(|order| orders.contains(order)));
         for order in &orders {
             assert_eq!(mirror(&mirror(order, &[(0, 1)]), &[(0, 1)]), *order);

@@ -1,4 +1,4 @@
-//! What has to be measured to explain a cost: the steps, the environments, the orders.
+//! Plans the measurements that explain a cost: steps, environments and orders.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +9,14 @@ use super::orders::{self, STEPS_MAX, Set};
 use crate::environment::EnvironmentSpec;
 use crate::layer::Layer;
 
-/// What is added at once: nearly always one layer, several where they cannot be told apart.
+/// The layers that are added together. Nearly always one; several if they cannot be separated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Step {
     pub changes: Vec<Change>,
 }
 
 impl Step {
-    /// `network`, or `runtime, cpu and security`.
+    /// Returns the names of the layers: `network`, or `runtime, cpu and security`.
     pub fn name(&self) -> String {
         let names: Vec<&str> = self.changes.iter().map(|change| change.layer.name()).collect();
         match names.split_last() {
@@ -27,37 +27,37 @@ impl Step {
         }
     }
 
-    /// `host → bridge`, for each of its layers.
+    /// Returns the changes of the layers: `host → bridge`.
     pub fn what(&self) -> String {
         let one = |change: &Change| format!("{} → {}", change.from, change.to);
         self.changes.iter().map(one).collect::<Vec<_>>().join(", ")
     }
 }
 
-/// The environment that has some of the steps.
+/// An environment with some of the steps.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Between {
-    /// A bit for each step.
+pub struct PlanEnvironment {
+    /// The steps, one bit each.
     pub steps: u32,
-    /// Its name in the study.
+    /// Name of the environment in the study.
     pub environment: String,
 }
 
-/// How a cost is explained. It is kept in the record.
+/// A plan to explain a cost. The record stores it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     pub from: String,
     pub to: String,
     pub steps: Vec<Step>,
-    /// Every environment on the way of an order, `from` first and `to` last.
-    pub environments: Vec<Between>,
-    /// The orders, as indexes of steps.
+    /// Every environment of the orders, `from` first and `to` last.
+    pub environments: Vec<PlanEnvironment>,
+    /// The measured orders, as indexes of steps.
     pub orders: Vec<Vec<usize>>,
-    /// How many orders there are; more than `orders` where they were drawn.
+    /// Number of feasible orders. It exceeds that of `orders` if these were drawn.
     pub orders_possible: usize,
-    /// Pairs of steps (a, b): b needs a, so that it comes after it in every order.
+    /// Pairs of steps (a, b) of which b needs a, and follows it in every order.
     pub needs: Vec<(usize, usize)>,
-    /// The orders were drawn by it.
+    /// Seed with which the orders were drawn.
     pub seed: u64,
 }
 
@@ -67,8 +67,8 @@ pub enum PlanError {
     #[error("{from:?} and {to:?} have the same layers: there is nothing to explain")]
     Same { from: String, to: String },
     #[error(
-        "one order from {from:?} to {to:?} takes {needed} environments at once, but {limit} are \
-         allowed or fit into the memory"
+        "one order from {from:?} to {to:?} needs {needed} environments at once, and the limit (memory \
+         or option) is {limit}"
     )]
     TooMany { from: String, to: String, needed: usize, limit: usize },
     #[error("the record lacks {} of the {needed} environments needed: {}", .missing.len(), .missing.join("; "))]
@@ -76,15 +76,15 @@ pub enum PlanError {
 }
 
 impl Plan {
-    /// Plans the way from one environment to another, over at most `limit` environments, both ends
-    /// among them. `valid` says which layers go together. Returns the environments too, in the
-    /// order of [`Plan::environments`].
+    /// Plans the orders from one environment to another, with at most `limit` environments
+    /// including the two. `valid` decides which layers can be combined. Also returns the
+    /// environments, in the order of [`Plan::environments`].
     ///
-    /// Where no order leads from one to the other by one layer at a time, the fewest layers are
-    /// taken together with which one does.
+    /// If no order adds the layers one at a time, the smallest feasible set of layers becomes one
+    /// step.
     ///
     /// # Errors
-    /// If nothing differs, or if not even one order fits.
+    /// If the environments have the same layers, or if `limit` is too small for one order.
     pub fn new(
         from: &EnvironmentSpec,
         to: &EnvironmentSpec,
@@ -117,7 +117,7 @@ impl Plan {
             };
             specs.push(spec);
         }
-        let environment = |(set, spec): (&Set, &EnvironmentSpec)| Between {
+        let environment = |(set, spec): (&Set, &EnvironmentSpec)| PlanEnvironment {
             steps: *set,
             environment: spec.name.clone(),
         };
@@ -137,8 +137,8 @@ impl Plan {
     /// Finds the plan's environments among those of a record, by their layers.
     ///
     /// # Errors
-    /// If some are missing: their names, as the plan has them.
-    pub fn found_among(
+    /// If some are missing, with their names in the plan.
+    pub fn resolve_environments(
         mut self,
         specs: &[EnvironmentSpec],
         known: &[&EnvironmentSpec],
@@ -148,7 +148,7 @@ impl Plan {
         for (between, spec) in self.environments.iter_mut().zip(specs) {
             let by_name =
                 known.iter().find(|one| ends.contains(&spec.name) && one.name == spec.name);
-            match by_name.or_else(|| known.iter().find(|one| layers::same(one, spec))) {
+            match by_name.or_else(|| known.iter().find(|one| layers::same_layers(one, spec))) {
                 Some(one) => between.environment.clone_from(&one.name),
                 None => missing.push(spec.name.clone()),
             }
@@ -160,7 +160,7 @@ impl Plan {
         }
     }
 
-    /// Whether every order that there is was taken.
+    /// Returns whether the plan has every feasible order.
     pub fn is_complete(&self) -> bool {
         self.orders.len() == self.orders_possible
     }
@@ -177,7 +177,7 @@ fn spec_of(
     layers::with(from, to, layers)
 }
 
-/// `native + network, cpu`.
+/// Returns the name of an environment between the two: `native + network, cpu`.
 fn name(from: &EnvironmentSpec, to: &EnvironmentSpec, steps: &[Step], set: Set) -> String {
     let taken = steps.iter().enumerate().filter(|(index, _)| set & (1 << index) != 0);
     let names: Vec<String> = taken.map(|(_, step)| step.name().replace(" and ", ", ")).collect();
@@ -188,7 +188,7 @@ fn name(from: &EnvironmentSpec, to: &EnvironmentSpec, steps: &[Step], set: Set) 
     name
 }
 
-/// The steps and all feasible orders of them.
+/// Returns the steps and all feasible orders of them.
 fn steps(
     from: &EnvironmentSpec,
     to: &EnvironmentSpec,
@@ -202,11 +202,11 @@ fn steps(
     for set in 0..=full {
         let single: Vec<Step> = changes.iter().cloned().map(|change| step(vec![change])).collect();
         let spec = spec_of(from, to, &single, set);
-        // Both ends are what was asked for.
+        // The caller chose both ends.
         let is_valid = set == 0 || set == full || valid(&spec);
         known.insert(layers_key(&spec), is_valid);
     }
-    // Sets of layers that must come together, the smallest first; one layer is no merger.
+    // Sets of layers that become one step, smallest first. A single layer needs no merging.
     let mut mergers: Vec<Set> = (0..=full).filter(|set| set.count_ones() != 1).collect();
     mergers.sort_by_key(|set| (set.count_ones(), *set));
     for together in mergers {

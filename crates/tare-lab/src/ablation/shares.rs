@@ -1,23 +1,25 @@
-//! Shares and interactions from figures alone: one row per round, one column per environment.
+//! Shares and interactions of steps, from a table with one row per round and one column per
+//! environment.
 //!
-//! A share, and an interaction, is a linear combination of the figures of one round. So each round
-//! gives one value of it, and the values of all rounds give a mean with Student's interval; no
-//! theory of its own is needed. The mean is taken, and not the signed-rank estimate of the costs,
-//! because means of parts add up to the mean of the whole.
+//! A share or an interaction is a linear combination of the figures of one round. So each round
+//! gives one value, and the values of all rounds give a mean with Student's interval. The mean is
+//! used instead of the signed-rank estimate of the costs, because means of parts add up to the mean
+//! of the whole.
 
 use std::collections::BTreeMap;
 
 use super::orders::{Set, sets_of};
 
-/// What each figure counts for.
+/// The weight of the figure of each set of steps.
 pub(super) type Weights = BTreeMap<Set, f64>;
 
-/// A share: the mean, over the orders, of what the step adds where it stands.
+/// Returns the weights of a share, which is the mean over the orders of what the step adds at its
+/// position.
 ///
-/// Over all orders this is Shapley's value ("A value for n-person games", 1953), and where a step
-/// needs another, over all orders that respect it, that of Faigle and Kern ("The Shapley value for
-/// cooperative games under precedence constraints", Int. J. of Game Theory 21, 1992). Within every
-/// single order the additions sum up to the whole, so the shares do for any choice of orders.
+/// Over all orders this is Shapley's value ("A value for n-person games", 1953). If a step needs
+/// another, over all orders that respect this, it is the value of Faigle and Kern ("The Shapley
+/// value for cooperative games under precedence constraints", Int. J. of Game Theory 21, 1992). In
+/// each order the additions sum up to the whole, so the shares do for any choice of orders.
 pub(super) fn share(orders: &[Vec<usize>], step: usize) -> Weights {
     let each = 1.0 / orders.len() as f64;
     let mut weights = Weights::new();
@@ -31,11 +33,12 @@ pub(super) fn share(orders: &[Vec<usize>], step: usize) -> Weights {
     weights
 }
 
-/// How much more two steps add together than each alone, where they stand next to each other:
-/// `v(S+a+b) - v(S+a) - v(S+b) + v(S)`, as a mean over the orders in which they do and for which
-/// all four were measured. Over all orders this is Shapley's interaction index (Grabisch and
-/// Roubens, "An axiomatic approach to the concept of interaction among players in cooperative
-/// games", Int. J. of Game Theory 28, 1999). `None` if there is no such order.
+/// Returns the weights of an interaction, which is how much more two adjacent steps add together
+/// than separately: `v(S+a+b) - v(S+a) - v(S+b) + v(S)`. It is the mean over the orders in which
+/// the two are adjacent and all four sets were measured. Over all orders this is Shapley's
+/// interaction index (Grabisch and Roubens, "An axiomatic approach to the concept of interaction
+/// among players in cooperative games", Int. J. of Game Theory 28, 1999). `None` without a suitable
+/// order.
 pub(super) fn interaction(
     orders: &[Vec<usize>],
     measured: &dyn Fn(Set) -> bool,
@@ -61,7 +64,7 @@ pub(super) fn interaction(
     (!places.is_empty()).then_some(weights)
 }
 
-/// One value per round.
+/// Returns the weighted sum of each round's figures.
 pub(super) fn values(
     rounds: &[Vec<f64>],
     columns: &BTreeMap<Set, usize>,

@@ -1,4 +1,5 @@
-//! Games with known shares, what layers need, and how often the interval is right.
+//! Tests of shares on games with known values, of dependencies between layers, and of the coverage
+//! of the interval.
 
 use std::collections::BTreeMap;
 
@@ -33,14 +34,14 @@ fn additive_game_shares_equal_parts() {
         |set: Set| 10.0 + (0..4).map(|i| f64::from(set >> i & 1) * f64::from(i + 1)).sum::<f64>();
     let orders = orders::feasible(4, &|_| true);
     near(&shares_of(&orders, 4, &game), &[1.0, 2.0, 3.0, 4.0]);
-    // Also under a constraint, and over one order alone.
+    // Also under a constraint, and for a single order.
     near(&shares_of(&orders::feasible(4, &chain), 4, &game), &[1.0, 2.0, 3.0, 4.0]);
     near(&shares_of(&[vec![2, 0, 3, 1]], 4, &game), &[1.0, 2.0, 3.0, 4.0]);
 }
 
 #[test]
 fn interaction_is_split_between_its_steps() {
-    // 1 each, and 3 more where steps 0 and 1 meet; step 2 is a dummy.
+    // Steps 0 and 1 add 1 each, and 3 more together. Step 2 adds nothing.
     let game = |set: Set| f64::from((set & 3).count_ones()) + if set & 3 == 3 { 3.0 } else { 0.0 };
     let orders = orders::feasible(3, &|_| true);
     near(&shares_of(&orders, 3, &game), &[2.5, 2.5, 0.0]);
@@ -65,8 +66,8 @@ fn majority_game_matches_textbook() {
 
 #[test]
 fn dependent_step_comes_later() {
-    // The whole is there once steps 1 and 2 are: unconstrained, half each. Step 1 needs step 0, so
-    // that it is the last of the two in 2 of the 3 orders.
+    // Steps 1 and 2 together give the whole, so each gets half without constraints. Step 1 needs
+    // step 0, so it follows step 2 in 2 of the 3 orders.
     let game = |set: Set| f64::from(u8::from(set & 0b110 == 0b110));
     near(&shares_of(&orders::feasible(3, &|_| true), 3, &game), &[0.0, 0.5, 0.5]);
     let orders = orders::feasible(3, &chain);
@@ -90,8 +91,8 @@ proptest! {
     }
 }
 
-/// How often, in 1,000 campaigns, the interval of a contrast holds the truth.
-fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
+/// Checks how often, in 1,000 campaigns, the interval of a contrast contains the truth.
+fn coverage(rounds: usize, environments: usize, tails: bool) -> f64 {
     let mut rng = Rng::new(11);
     let mut held = 0u32;
     let columns: BTreeMap<Set, usize> = (0..).zip(0..environments).collect();
@@ -99,12 +100,12 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
     for _ in 0..1000 {
         let round = |rng: &mut Rng| {
             let level = (0.1 * rng.normal()).exp();
-            // A tenth of the slices is ten times as noisy.
+            // A tenth of the slices has ten times the noise.
             let mut spread = || if tails && rng.next_f64() < 0.1 { 0.2 } else { 0.02 };
             let spreads: Vec<f64> = (0..environments).map(|_| spread()).collect();
             spreads.iter().map(|s| 10.0 * level * (s * rng.normal()).exp()).collect::<Vec<f64>>()
         };
-        let all: Vec<Vec<f64>> = (0..blocks).map(|_| round(&mut rng)).collect();
+        let all: Vec<Vec<f64>> = (0..rounds).map(|_| round(&mut rng)).collect();
         let (table, pulled) = tare_stats::robust::cleaned(&all);
         let (estimate, _) = tare_stats::robust::mean_with_probability(
             &shares::values(&table, &columns, &weights),
@@ -118,11 +119,11 @@ fn coverage(blocks: usize, environments: usize, tails: bool) -> f64 {
 
 #[test]
 fn interval_coverage_is_nominal() {
-    for blocks in [5, 12, 40] {
+    for rounds in [5, 12, 40] {
         for environments in [4, 16] {
             for tails in [false, true] {
-                let held = coverage(blocks, environments, tails);
-                let place = format!("{blocks} blocks, {environments} environments, {tails}");
+                let held = coverage(rounds, environments, tails);
+                let place = format!("{rounds} rounds, {environments} environments, {tails}");
                 assert!((0.93..=0.99).contains(&held), "{held} with {place}");
             }
         }
@@ -143,7 +144,7 @@ fn container() -> EnvironmentSpec {
     }
 }
 
-/// A plain process has no filter.
+/// Allows a filter only in a container.
 fn no_filter(spec: &EnvironmentSpec) -> bool {
     spec.runtime != "process" || spec.security == Security::None
 }
@@ -161,16 +162,16 @@ fn splits_container_into_steps() {
     let names: std::collections::BTreeSet<&str> = specs.iter().map(|s| s.name.as_str()).collect();
     assert_eq!(names.len(), 24);
     assert!(names.contains("native + runtime, network, security"));
-    // With room for fewer, some orders are drawn.
+    // A lower limit draws some of the orders.
     let (few, specs) = Plan::new(&native(), &container(), &no_filter, 14, 1).unwrap();
     assert!(!few.is_complete() && specs.len() <= 14 && few.orders.len() >= 2);
     let error = Plan::new(&native(), &container(), &no_filter, 5, 1).unwrap_err();
-    assert!(error.to_string().contains("takes 6 environments"), "{error}");
+    assert!(error.to_string().contains("needs 6 environments"), "{error}");
 }
 
 #[test]
 fn merges_inseparable_layers() {
-    // An engine knows neither a plain process's cgroup nor can a process have a filter of its own.
+    // An engine always creates a cgroup, and a plain process has no filter.
     let valid = |spec: &EnvironmentSpec| {
         (spec.runtime == "process") == (spec.cgroup == Cgroup::None) && no_filter(spec)
     };
@@ -195,13 +196,13 @@ fn plan_round_trips_through_record() {
     let mut known = specs.clone();
     known[5].name = "another name".into();
     let known: Vec<&EnvironmentSpec> = known.iter().collect();
-    let found = plan.clone().found_among(&specs, &known).unwrap();
+    let found = plan.clone().resolve_environments(&specs, &known).unwrap();
     assert_eq!(found.environments[5].environment, "another name");
-    let error = plan.found_among(&specs, &known[2..]).unwrap_err().to_string();
+    let error = plan.resolve_environments(&specs, &known[2..]).unwrap_err().to_string();
     assert!(error.starts_with("the record lacks 2 of the 24 environments"), "{error}");
 }
 
-/// A layer that is left out of an explanation fails here.
+/// Fails for a layer that explanations leave out.
 #[test]
 fn plans_step_for_every_layer() {
     for layer in Layer::ALL {
@@ -223,7 +224,7 @@ fn plans_step_for_every_layer() {
     assert_eq!(names, ["network", "storage", "limits"]);
 }
 
-/// Which layers go together may hang on any layer, not only on those of a container.
+/// Dependencies can involve any layer, not only those of a container.
 #[test]
 fn orders_storage_after_network() {
     let mut to = fake::changed(Layer::Storage, &fake::changed(Layer::Network, &native()));

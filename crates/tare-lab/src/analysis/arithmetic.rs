@@ -1,4 +1,4 @@
-//! The arithmetic of the headline cost, so that a reader can do it again.
+//! Prints the arithmetic of the headline cost, so that a reader can repeat it.
 
 use std::fmt::Write as _;
 
@@ -8,15 +8,15 @@ use super::cells::{Cell, Cells, Series};
 use super::{Comparison, Cost, Finding};
 use crate::record::{Phase, Record};
 
-/// The lines, or none while nothing can be compared.
+/// Returns the lines, or none if nothing can be compared.
 pub(super) fn lines(record: &Record, cells: &Cells, findings: &[Finding]) -> Vec<String> {
     headline(findings)
         .map(|finding| of_finding(record, cells, findings, finding))
         .unwrap_or_default()
 }
 
-/// The largest cost in server CPU per operation that was found, else the first environment of the
-/// study that is neither the baseline nor its control.
+/// Returns the largest cost in server CPU per operation that was found. If none was, returns the
+/// first environment of the study that is neither the baseline nor its control.
 fn headline(findings: &[Finding]) -> Option<&Finding> {
     let others = || findings.iter().filter(|f| !f.baseline && !f.control && f.cpu_cost().is_some());
     let percent = |finding: &Finding| finding.cpu_cost().map_or(0.0, |cost| cost.percent.value);
@@ -78,8 +78,9 @@ fn of_finding(
     lines
 }
 
-/// `14.82 µs / 11.33 µs = 1.308 per operation (paired over 31 rounds: 1.305; 95 % [1.290, 1.330])`:
-/// first the two figures over the paired rounds, then what the pairs say round by round.
+/// Formats `14.82 µs / 11.33 µs = 1.308 per operation (paired over 31 rounds: 1.305; 95 % [1.290,
+/// 1.330])`: the quotient of the two figures over the paired rounds, then the estimate from the
+/// ratio of each round.
 fn ratio_line(
     comparison: &Comparison<'_>,
     figure: impl Fn(&Cell) -> f64 + Copy,
@@ -95,11 +96,11 @@ fn ratio_line(
     };
     let (here, base) = (level(|pair| pair.0)?, level(|pair| pair.1)?);
     let mut line = format!("{} / {} = {:.3}{what}", unit(here), unit(base), here / base);
-    let blocks = ratio.blocks;
+    let rounds = ratio.rounds;
     if ratio.high.is_finite() && ratio.low > 0.0 {
         let _ = write!(
             line,
-            " (paired over {blocks} rounds: {:.3}; 95 % [{:.3}, {:.3}])",
+            " (paired over {rounds} rounds: {:.3}; 95 % [{:.3}, {:.3}])",
             ratio.centre, ratio.low, ratio.high
         );
     } else {
@@ -120,8 +121,8 @@ fn cost_line(cost: &Cost) -> String {
     }
 }
 
-/// `native: 20.11 µs of the system - 8.78 µs idle polling + 2.10 µs userland proxy`, where there is
-/// more than one part. The parts are means over all its operations.
+/// Formats `native: 20.11 µs of the system - 8.78 µs idle polling + 2.10 µs userland proxy`. `None`
+/// for a single part. The parts are means over all operations of the environment.
 fn parts_line(environment: &str, series: &Series, busy: bool) -> Option<String> {
     let layers = series.layers();
     let polls = busy && series.polls();

@@ -1,4 +1,4 @@
-//! The slices of a record, sorted into cells: what one environment did under one workload, in one
+//! Groups the slices of a record into cells. A cell is one environment under one workload, in one
 //! phase of one round.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -6,13 +6,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::record::{Phase, Record, Slice};
 use tare_stats::{Estimate, estimate, log_ratios};
 
-/// Sums over the slices of a cell; nearly always it is one slice.
+/// Sums over the slices of a cell. Nearly always it has one slice.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Cell {
     operations: u64,
     window_ns: u64,
     system_cpu_ns: u64,
-    /// See [`Slice::idle_poll_cpu_ns`].
+    /// Sum of [`Slice::idle_poll_cpu_ns`].
     idle_poll_ns: u64,
     layer_cpu_ns: BTreeMap<String, u64>,
     client_cpu_ns: u64,
@@ -34,7 +34,7 @@ impl Cell {
         ns as f64 / 1000.0 / self.operations as f64
     }
 
-    /// CPU time of the system, without idle polling where `busy`, plus what the layer adds.
+    /// Returns the CPU time of the system and the layer. `busy` excludes idle polling.
     pub(super) fn server_cpu_us(&self, busy: bool) -> f64 {
         let idle = if busy { self.idle_poll_ns } else { 0 };
         let layer: u64 = self.layer_cpu_ns.values().sum();
@@ -72,13 +72,13 @@ pub(super) struct Series {
     rounds: BTreeMap<u32, Cell>,
     pub(super) slices: u32,
     pub(super) slices_void: u32,
-    slices_without_account: u32,
+    slices_without_busy_time: u32,
 }
 
 impl Series {
-    /// Whether every slice has the system's own account.
-    pub(super) fn keeps_account(&self) -> bool {
-        self.slices > 0 && self.slices_without_account == 0
+    /// Returns whether the system measured its busy time in every slice.
+    pub(super) fn has_busy_time(&self) -> bool {
+        self.slices > 0 && self.slices_without_busy_time == 0
     }
 
     pub(super) fn polls(&self) -> bool {
@@ -93,7 +93,7 @@ impl Series {
         self.rounds.get(&round)
     }
 
-    /// Cells of the rounds that both series have: (this, the baseline's).
+    /// Returns the cells of the rounds that both series have: (this, the baseline's).
     pub(super) fn pairs<'s>(
         &'s self,
         baseline: &'s Self,
@@ -101,13 +101,14 @@ impl Series {
         self.rounds.iter().filter_map(|(round, here)| Some((here, baseline.rounds.get(round)?)))
     }
 
-    /// A figure over all rounds. The interval is made on the log scale, as those of ratios are.
+    /// Returns a figure over all rounds. Its interval is computed on the log scale, like those of
+    /// ratios.
     pub(super) fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Estimate> {
         let logs = log_ratios(self.rounds.values().map(|cell| (figure(cell), 1.0)));
         Some(estimate(&logs)?.map(f64::exp))
     }
 
-    /// The client's CPU time over what its CPUs had to give.
+    /// Returns the share of its CPUs that the client used.
     pub(super) fn client_cpu_share(&self, client_cpus: usize) -> Option<f64> {
         let used: u64 = self.rounds.values().map(|cell| cell.client_cpu_ns).sum();
         let window: u64 = self.rounds.values().map(|cell| cell.window_ns).sum();
@@ -115,14 +116,14 @@ impl Series {
         (given > 0.0).then(|| used as f64 / given)
     }
 
-    /// A figure per operation over all operations of all rounds.
+    /// Returns the mean of a figure per operation over all operations of all rounds.
     pub(super) fn mean_per_operation(&self, figure: &dyn Fn(&Cell) -> f64) -> f64 {
         let operations = |cell: &Cell| cell.operations as f64;
         let sum: f64 = self.rounds.values().map(|cell| figure(cell) * operations(cell)).sum();
         sum / self.rounds.values().map(operations).sum::<f64>()
     }
 
-    /// Names of what the layer adds outside the system.
+    /// Returns the names of the parts that the layer adds outside the system.
     pub(super) fn layers(&self) -> BTreeSet<&str> {
         self.rounds.values().flat_map(|cell| cell.layer_cpu_ns.keys().map(String::as_str)).collect()
     }
@@ -146,8 +147,8 @@ impl Cells {
                 continue;
             }
             series.slices += 1;
-            series.slices_without_account += u32::from(slice.own_account.is_none());
-            series.rounds.entry(slice.block).or_default().add(slice);
+            series.slices_without_busy_time += u32::from(slice.busy_time.is_none());
+            series.rounds.entry(slice.round).or_default().add(slice);
         }
         Self { series, empty: Series::default() }
     }
@@ -157,7 +158,7 @@ impl Cells {
         self.series.get(&key).unwrap_or(&self.empty)
     }
 
-    /// Rounds in which some environment stands beside the baseline.
+    /// Returns the number of rounds with the baseline and at least one other environment.
     pub(super) fn paired_rounds(&self, baseline: &str) -> u32 {
         let mut paired: BTreeSet<u32> = BTreeSet::new();
         for ((workload, phase, environment), series) in &self.series {

@@ -1,15 +1,15 @@
-//! The law of claims ([`tare_stats::law`]) applied to an analysis: the noise of each workload and
-//! figure is that of its A/A control.
+//! Applies the law of claims ([`tare_stats::law`]) to an analysis. The A/A control gives the noise
+//! of each workload and figure.
 
 use serde::Serialize;
 use tare_stats::law::{Noise, Verdict, judge, judge_ratio};
 
 use super::{Analysis, Cost, Finding, OverBaseline};
 
-/// What is compared with the baseline.
+/// A figure that is compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub enum Metric {
-    /// CPU time per operation of the system and what the layer adds, at capacity.
+    /// CPU time per operation of the system and the layer, at capacity.
     #[serde(rename = "server_cpu_per_operation")]
     ServerCpu,
     /// Operations/s at capacity.
@@ -20,7 +20,7 @@ pub enum Metric {
 impl Metric {
     pub const ALL: [Metric; 2] = [Metric::ServerCpu, Metric::Throughput];
 
-    /// The cost of a finding by this metric, where it was measured.
+    /// Returns the cost of a finding in this metric, if it was measured.
     pub fn cost(self, finding: &Finding) -> Option<&Cost> {
         match self {
             Metric::ServerCpu => finding.server_cpu_cost.as_ref(),
@@ -28,7 +28,7 @@ impl Metric {
         }
     }
 
-    /// The words after a percentage.
+    /// Returns the words that follow a percentage.
     pub fn of_what(self) -> &'static str {
         match self {
             Metric::ServerCpu => "server CPU per operation",
@@ -37,39 +37,40 @@ impl Metric {
     }
 }
 
-/// Picks one cost of a finding: those of [`Metric`], or any other that the control has too.
+/// Selects one cost of a finding: that of a [`Metric`], or another that the control also has.
 pub type CostOf = fn(&Finding) -> Option<&Cost>;
 
 fn control<'a>(analysis: &'a Analysis, workload: &str) -> Option<&'a Finding> {
     analysis.findings.iter().find(|f| f.control && f.workload == workload)
 }
 
-/// The noise of a metric under a workload, in percent.
+/// Returns the noise of a metric under a workload, in percent.
 pub fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Noise {
     let cost = control(analysis, workload).and_then(|control| metric.cost(control));
     Noise::of_cost(cost.map(|cost| &cost.percent))
 }
 
-/// What may be said of a cost between any two environments under a workload.
+/// Judges a cost between any two environments under a workload.
 pub fn judge_cost(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> Verdict {
     judge(cost, noise(analysis, workload, metric))
 }
 
-/// What may be said of an environment's cost. `None` where there is no such cost, and for the
-/// control: its difference from the baseline is what the others are judged by.
+/// Judges an environment's cost. `None` without such a cost, and for the control, because the
+/// others are judged by its difference from the baseline.
 pub fn verdict(analysis: &Analysis, finding: &Finding, metric: Metric) -> Option<Verdict> {
     let cost = metric.cost(finding).filter(|_| !finding.baseline && !finding.control)?;
     Some(judge_cost(analysis, &finding.workload, metric, cost))
 }
 
-/// The same of a cost that is not one of [`Metric`], by the control's cost of the same kind.
+/// Judges a cost that is not a [`Metric`], by the control's cost of the same kind. `None` as for
+/// [`verdict`].
 pub fn verdict_of(analysis: &Analysis, finding: &Finding, of: CostOf) -> Option<Verdict> {
     let cost = of(finding).filter(|_| !finding.baseline && !finding.control)?;
     let noise = control(analysis, &finding.workload).and_then(of).map(|cost| &cost.percent);
     Some(judge(cost, Noise::of_cost(noise)))
 }
 
-/// The noise of a percentile of response times over the baseline's, as a factor.
+/// Returns the noise of a percentile of response times over the baseline's, as a factor.
 pub fn ratio_noise(analysis: &Analysis, workload: &str, percent: f64) -> Noise {
     let Some(control) = control(analysis, workload) else { return Noise::NoControl };
     match over_baseline(control, percent) {
@@ -78,8 +79,8 @@ pub fn ratio_noise(analysis: &Analysis, workload: &str, percent: f64) -> Noise {
     }
 }
 
-/// What may be said of a percentile of response times over the baseline's. `None` where it is not
-/// known, and for the control.
+/// Judges a percentile of response times over the baseline's. `None` if it is unknown, and for the
+/// control.
 pub fn ratio_verdict(analysis: &Analysis, finding: &Finding, percent: f64) -> Option<Verdict> {
     let over = over_baseline(finding, percent)?;
     let noise = ratio_noise(analysis, &finding.workload, percent);

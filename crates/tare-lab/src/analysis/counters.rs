@@ -1,14 +1,14 @@
-//! Counters per operation, and what each environment adds to them.
+//! Counters per operation, and their difference from the baseline.
 //!
-//! Method: the counters of a round's slices over the operations of the same slices are one value;
-//! levels (memory at the end, shares, means) are taken as they are. The figure of an environment is
-//! [`tare_stats::estimate`] over its rounds; its difference from the baseline is the same over the
-//! differences inside each round. Differences and not ratios, because many counters are 0 in one of
-//! the two. A slice whose probe failed has no value, and its round none.
+//! Method: each round gives one value, the sum of a counter divided by the operations of the same
+//! slices. Levels (memory at the end, shares, means) are not divided. The figure of an environment
+//! is [`tare_stats::estimate`] over its rounds, and its difference from the baseline is the
+//! estimate over the differences inside each round. Differences are used instead of ratios, because
+//! many counters are 0 in one of the two. If a probe failed in a slice, its round has no value.
 //!
 //! Limits: there are dozens of counters, and one interval in twenty misses the truth, so chance
-//! finds a few differences. The control shows how many and how large they are: a difference stands
-//! out only if it exceeds the control's.
+//! finds a few differences. The control shows their number and size: a difference is notable only
+//! if it exceeds the control's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +19,8 @@ use crate::probe::is_level;
 use crate::record::{Phase, Record, Slice};
 use tare_stats::estimate;
 
-/// Time for which the CPU quota held an environment back, ns: it comes from the environment's own
-/// account and is shown with the counters.
+/// Time for which the CPU quota throttled an environment, in ns. It comes from the environment and
+/// not from a probe.
 pub const THROTTLED_NS: &str = "throttled_ns";
 
 /// One counter of one environment under one workload in one phase.
@@ -29,19 +29,19 @@ pub struct CounterFinding {
     pub workload: String,
     pub phase: Phase,
     pub environment: String,
-    /// As the probe named it, unit last.
+    /// The probe's name for it, unit last.
     pub name: String,
-    /// True: a level, as it is. False: per operation.
+    /// True for a level, false for a value per operation.
     pub level: bool,
     /// Over all rounds of the environment.
     pub value: Interval,
-    /// The environment's less the baseline's, paired inside each round. `None` for the baseline
-    /// itself and where no round has both.
+    /// The environment's value minus the baseline's, paired inside each round. `None` for the
+    /// baseline itself, and if no round has both.
     pub difference: Option<Interval>,
-    /// The difference's interval excludes 0.
+    /// Whether the interval of the difference excludes 0.
     pub found: bool,
-    /// It is found, and larger than all that the control's interval of the same counter holds.
-    /// False for the control itself.
+    /// Whether the difference is found, and larger than any that the control's interval of the same
+    /// counter contains. False for the control itself.
     pub stands_out: bool,
 }
 
@@ -49,7 +49,7 @@ pub struct CounterFinding {
 #[derive(Clone, Copy, Debug, Default)]
 struct Sum {
     value: f64,
-    /// Operations of a sum, slices of a level.
+    /// The number of operations for a sum, of slices for a level.
     over: f64,
 }
 
@@ -59,10 +59,10 @@ impl Sum {
     }
 }
 
-type Blocks = BTreeMap<u32, Sum>;
+type RoundSums = BTreeMap<u32, Sum>;
 
-/// Every counter of a record, by workload, phase, name and environment (the baseline first, then
-/// its control, then the others as the study has them). A counter that is 0 everywhere is left out.
+/// Returns every counter of a record, by workload, phase, name and environment (the baseline, its
+/// control, then the others in the order of the study). Leaves out counters that are 0 everywhere.
 pub fn counters(record: &Record) -> Vec<CounterFinding> {
     let sums = sums(record);
     let environments = in_order(record);
@@ -72,7 +72,8 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
         for phase in [Phase::Capacity, Phase::Latency, Phase::Traced] {
             let place = (workload.name.as_str(), phase);
             for name in names(&sums, place) {
-                // Traced slices are disturbed: they count for what no other shows.
+                // Traced slices are disturbed, so they supply only counters that no other slice
+                // has.
                 let elsewhere = |known: &Key<'_>| {
                     known.0 == place.0 && known.1 != Phase::Traced && known.2 == name
                 };
@@ -85,10 +86,10 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
                 for environment in &environments {
                     let here = environment.spec.name.as_str();
                     let key = (place.0, place.1, name, here);
-                    let Some(blocks) = sums.get(&key) else { continue };
+                    let Some(rounds) = sums.get(&key) else { continue };
                     let base = base.filter(|_| here != baseline);
-                    let Some(value) = level(blocks) else { continue };
-                    let difference = base.and_then(|base| difference(blocks, base));
+                    let Some(value) = level(rounds) else { continue };
+                    let difference = base.and_then(|base| difference(rounds, base));
                     let is_found = difference.is_some_and(|i| i.low > 0.0 || i.high < 0.0);
                     if let Some(i) = difference.filter(|_| environment.control) {
                         noise = i.low.abs().max(i.high.abs());
@@ -114,14 +115,14 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
 
 type Key<'r> = (&'r str, Phase, &'r str, &'r str);
 
-/// By workload, phase, name and environment.
-fn sums(record: &Record) -> BTreeMap<Key<'_>, Blocks> {
-    let mut sums: BTreeMap<Key<'_>, Blocks> = BTreeMap::new();
+/// Sums counters by workload, phase, name and environment.
+fn sums(record: &Record) -> BTreeMap<Key<'_>, RoundSums> {
+    let mut sums: BTreeMap<Key<'_>, RoundSums> = BTreeMap::new();
     let counts = |slice: &&Slice| slice.void.is_none() && slice.operations > 0;
     for slice in record.slices.iter().filter(counts) {
         let mut add = |name, value: f64| {
             let key = (slice.workload.as_str(), slice.phase, name, slice.environment.as_str());
-            let sum = sums.entry(key).or_default().entry(slice.block).or_default();
+            let sum = sums.entry(key).or_default().entry(slice.round).or_default();
             sum.value += value;
             sum.over += if is_level(name) { 1.0 } else { slice.operations as f64 };
         };
@@ -135,19 +136,19 @@ fn sums(record: &Record) -> BTreeMap<Key<'_>, Blocks> {
     sums
 }
 
-/// Names that are not 0 everywhere, sorted.
-fn names<'r>(sums: &BTreeMap<Key<'r>, Blocks>, place: (&str, Phase)) -> BTreeSet<&'r str> {
+/// Returns the sorted names of the counters that are not 0 everywhere.
+fn names<'r>(sums: &BTreeMap<Key<'r>, RoundSums>, place: (&str, Phase)) -> BTreeSet<&'r str> {
     let here = sums.iter().filter(|((workload, phase, ..), _)| (*workload, *phase) == place);
-    let moved = here.filter(|(_, blocks)| blocks.values().any(|sum| sum.value != 0.0));
+    let moved = here.filter(|(_, rounds)| rounds.values().any(|sum| sum.value != 0.0));
     moved.map(|((_, _, name, _), _)| *name).collect()
 }
 
-fn level(blocks: &Blocks) -> Option<Interval> {
-    let values: Vec<f64> = blocks.values().map(|sum| sum.mean()).collect();
+fn level(rounds: &RoundSums) -> Option<Interval> {
+    let values: Vec<f64> = rounds.values().map(|sum| sum.mean()).collect();
     Some(estimate(&values)?.into())
 }
 
-fn difference(here: &Blocks, base: &Blocks) -> Option<Interval> {
+fn difference(here: &RoundSums, base: &RoundSums) -> Option<Interval> {
     let pairs = here.iter().filter_map(|(round, sum)| Some((sum, base.get(round)?)));
     let values: Vec<f64> = pairs.map(|(here, base)| here.mean() - base.mean()).collect();
     Some(estimate(&values)?.into())
@@ -163,7 +164,7 @@ mod tests {
         Counter { name: name.into(), value }
     }
 
-    /// Ten rounds of the baseline and of `bridge`, with counters of each by round.
+    /// Returns ten rounds of the baseline and `bridge`, with the given counters.
     fn made(of: impl Fn(&str, u32) -> Vec<Counter>) -> Record {
         let mut record = record();
         for round in 0..10 {
@@ -197,7 +198,7 @@ mod tests {
         assert!(native.difference.is_none() && !native.found && !native.level);
         let bridge = find(&found, "bridge", "switches");
         let difference = bridge.difference.unwrap();
-        assert!((difference.value - 0.5).abs() < 1e-9 && difference.blocks == 10, "{bridge:?}");
+        assert!((difference.value - 0.5).abs() < 1e-9 && difference.rounds == 10, "{bridge:?}");
         assert!(bridge.found && bridge.stands_out);
         let memory = find(&found, "bridge", "rss_bytes_at_end");
         assert!(memory.level && memory.found);
@@ -240,8 +241,8 @@ mod tests {
             ("bridge", _) => vec![counter("a", 10_000.0), counter("only_here", 3.0)],
             _ => vec![counter("a", 10_000.0)],
         }));
-        assert_eq!(find(&found, "bridge", "a").value.blocks, 2);
-        assert_eq!(find(&found, "bridge", "a").difference.unwrap().blocks, 2);
+        assert_eq!(find(&found, "bridge", "a").value.rounds, 2);
+        assert_eq!(find(&found, "bridge", "a").difference.unwrap().rounds, 2);
         assert!(find(&found, "bridge", "only_here").difference.is_none());
     }
 
@@ -250,11 +251,11 @@ mod tests {
         let mut record = made(|_, _| vec![counter("a", 1.0)]);
         for slice in &mut record.slices {
             slice.throttled_ns = Some(2 * slice.operations);
-            slice.void = (slice.block < 9).then(|| "no".into());
+            slice.void = (slice.round < 9).then(|| "no".into());
         }
         let found = counters(&record);
         assert_eq!(find(&found, "bridge", THROTTLED_NS).value.value, 2.0);
         let one = find(&found, "bridge", "a");
-        assert!(one.value.blocks == 1 && !one.found && !one.value.is_bounded());
+        assert!(one.value.rounds == 1 && !one.found && !one.value.is_bounded());
     }
 }

@@ -6,16 +6,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Cost, Finding};
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
-use tare_stats::BLOCKS_MIN;
+use tare_stats::ROUNDS_MIN;
 
-/// Doubts of the slices and of the environment, each kind once and at its worst, with the number
-/// of slices it touches. A doubt about the environment touches all of them.
+/// Returns the doubts about an environment and its slices: each kind once, at its worst, with the
+/// number of affected slices. A doubt about the environment affects all of them.
 pub(super) fn about_environment(
     record: &Record,
     workload: &str,
     environment: &str,
 ) -> Vec<(Doubt, u32)> {
-    // No figure comes from traced slices, so that what is wrong with them is not held against any.
+    // Traced slices supply no figures, so their doubts do not count.
     let slices = record.slices.iter().filter(|s| s.phase != Phase::Traced);
     let slices = slices.filter(|s| s.workload == workload && s.environment == environment);
     let ids: BTreeSet<i64> = slices.map(|slice| slice.id).collect();
@@ -76,7 +76,7 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
     }
 }
 
-/// The costs of a finding that are claimed one by one, and that the control is held against.
+/// The costs of a finding that are compared with the control.
 const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
     |finding| finding.server_cpu_cost.as_ref(),
     |finding| finding.server_cpu_cost_at_rate.as_ref(),
@@ -84,9 +84,9 @@ const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
     |finding| finding.throughput_cost.as_ref(),
 ];
 
-/// Adds to each finding the doubts about its own claims: a claimed cost that the control's cost of
-/// the same kind reaches, and a cost that rests on fewer rounds than the rest of the record.
-pub(super) fn about_claims(findings: &mut [Finding], blocks: u32) {
+/// Adds to each finding the doubts about its claims: a found cost that the control's cost of the
+/// same kind reaches, and a cost with fewer rounds than the rest of the record.
+pub(super) fn about_claims(findings: &mut [Finding], rounds: u32) {
     let controls: Vec<Finding> = findings.iter().filter(|f| f.control).cloned().collect();
     for finding in findings.iter_mut().filter(|f| !f.control && !f.baseline) {
         let reached = controls.iter().filter(|control| control.workload == finding.workload);
@@ -102,15 +102,15 @@ pub(super) fn about_claims(findings: &mut [Finding], blocks: u32) {
             let doubt = Doubt::ControlBeyondClaim { control_percent, smallest_percent };
             finding.doubts.push((doubt, finding.slices));
         }
-        let own = finding.cpu_cost().map_or(0, |cost| cost.percent.blocks);
-        if own < BLOCKS_MIN && blocks >= BLOCKS_MIN {
-            finding.doubts.push((Doubt::FewBlocks { blocks: own }, finding.slices));
+        let own = finding.cpu_cost().map_or(0, |cost| cost.percent.rounds);
+        if own < ROUNDS_MIN && rounds >= ROUNDS_MIN {
+            finding.doubts.push((Doubt::FewRounds { rounds: own }, finding.slices));
         }
     }
 }
 
-/// Doubts about the record as a whole.
-pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -> Vec<Doubt> {
+/// Returns the doubts about the whole record.
+pub(super) fn about_record(record: &Record, findings: &[Finding], rounds: u32) -> Vec<Doubt> {
     let left_out: BTreeMap<&str, &str> = record
         .environments
         .iter()
@@ -125,7 +125,7 @@ pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -
         }
     };
     for entry in &record.doubts {
-        // A doubt about an environment that has no finding would be lost otherwise.
+        // Otherwise a doubt about an environment without a finding would be lost.
         let unassigned = match &entry.environment {
             None => true,
             Some(name) => left_out.contains_key(name.as_str()),
@@ -139,8 +139,8 @@ pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -
         add(&Doubt::EnvironmentLeftOut { environment, reason });
     }
     let compared = findings.iter().any(|finding| !finding.baseline && finding.slices > 0);
-    if compared && blocks < BLOCKS_MIN {
-        add(&Doubt::FewBlocks { blocks });
+    if compared && rounds < ROUNDS_MIN {
+        add(&Doubt::FewRounds { rounds });
     }
     if let Some(doubt) = control_beyond_claim(findings) {
         add(&doubt);
@@ -148,9 +148,9 @@ pub(super) fn about_record(record: &Record, findings: &[Finding], blocks: u32) -
     doubts.into_iter().map(|(_, doubt)| doubt).collect()
 }
 
-/// The A/A control in the figure that comes first, server CPU per operation: its interval excludes
-/// 0, or it is larger than the smallest cost that is claimed under the same workload. Of several
-/// workloads, the one with the largest control.
+/// Returns a doubt if the interval of the A/A control's server CPU per operation excludes 0, or if
+/// the control is larger than the smallest found cost under the same workload. Of several
+/// workloads, it returns the one with the largest control.
 fn control_beyond_claim(findings: &[Finding]) -> Option<Doubt> {
     let beyond = findings.iter().filter(|finding| finding.control).filter_map(|control| {
         let cost = control.cpu_cost()?;

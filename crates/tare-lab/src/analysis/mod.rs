@@ -1,20 +1,20 @@
 //! Draws the conclusions of a record: costs with intervals, latencies, the control, the arithmetic.
 //!
-//! Method: slices of one environment, workload, phase and round make a cell; a cell over the
-//! baseline's cell of the same round is one paired ratio; [`tare_stats`] makes an estimate with
-//! its interval of the ratios of all rounds. Void slices do not count, nor does a round in which
-//! one of the two is missing. It also works on the record of a running study.
+//! Method: the slices of one environment, workload, phase and round are a cell. A cell divided by
+//! the baseline's cell of the same round is one paired ratio. [`tare_stats`] estimates the cost and
+//! its interval from the ratios of all rounds. Void slices do not count, and neither does a round
+//! in which one of the two is missing. The analysis also works on the record of a running study.
 //!
 //! Limits: each interval is computed alone. With several environments, chance finds a difference in
 //! one of them more often than one time in twenty (docs/concepts/cost.md).
 
 mod arithmetic;
-mod between;
 mod cells;
 pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
+mod pair;
 mod relations;
 mod rounds;
 pub mod tuning;
@@ -26,17 +26,17 @@ use crate::record::{EnvironmentRecord, Phase, Record};
 use cells::{Cell, Cells, Series};
 use latency::Latencies;
 
-pub use between::{Between, between};
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
+pub use pair::{PairCosts, pair_costs};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
 pub use rounds::{RoundFigures, server_cpu_by_round};
 pub use tare_stats::{Cost, Interval};
 
-/// Quantiles of a merged histogram, in ns.
+/// Latencies of a merged histogram, in ns.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Latency {
     pub mean_ns: f64,
@@ -46,59 +46,59 @@ pub struct Latency {
     pub p999_ns: u64,
     pub max_ns: u64,
     pub count: u64,
-    /// The same percentiles with their intervals, and beside the baseline's. Empty for a single
+    /// The percentiles with their intervals and their ratios to the baseline's. Empty for a single
     /// slice.
     pub percentiles: Vec<Percentile>,
 }
 
 impl Latency {
-    /// One of [`PERCENTS`], with its interval.
+    /// Returns one of [`PERCENTS`] with its interval.
     pub fn percentile(&self, percent: f64) -> Option<&Percentile> {
         self.percentiles.iter().find(|one| one.percent.total_cmp(&percent).is_eq())
     }
 }
 
-/// One environment under one workload.
+/// The figures of one environment under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     pub environment: String,
     pub workload: String,
     pub baseline: bool,
     pub control: bool,
-    /// Slices that count, capacity and latency.
+    /// Number of valid slices, in the phases capacity and latency.
     pub slices: u32,
-    /// Slices that do not: void, or without one operation.
+    /// Number of invalid slices: void, or without an operation.
     pub slices_void: u32,
-    /// CPU time per operation in the capacity phase, µs: the system's threads (busy part, where it
-    /// polls) plus what the layer adds. Over all rounds of this environment, with its interval.
+    /// CPU time per operation of the system (without idle polling, if that is known) and the layer,
+    /// in the capacity phase, in µs. Over all rounds of this environment.
     pub server_cpu_us: Option<Interval>,
-    /// True: idle polling was subtracted by the system's own account. That is done only where every
-    /// slice of this environment and of the baseline has such an account.
+    /// Whether idle polling was subtracted. That requires that the system measured its busy time in
+    /// every slice of this environment and of the baseline.
     pub server_cpu_is_busy_time: bool,
     pub server_cpu_cost: Option<Cost>,
-    /// The same at the fixed rate.
+    /// As `server_cpu_us`, at the fixed rate.
     pub server_cpu_us_at_rate: Option<Interval>,
     pub server_cpu_cost_at_rate: Option<Cost>,
-    /// Server and client together, in the capacity phase.
+    /// CPU time per operation of server and client together, in the capacity phase, in µs.
     pub total_cpu_us: Option<Interval>,
     pub total_cpu_cost: Option<Cost>,
     pub throughput_per_s: Option<Interval>,
     pub throughput_cost: Option<Cost>,
-    /// At the fixed rate, from the intended start.
+    /// Response time at the fixed rate, which counts from the intended start.
     pub response: Option<Latency>,
-    /// At the fixed rate, from the send.
+    /// Service time at the fixed rate, which counts from the send.
     pub service: Option<Latency>,
-    /// CPU time of the client per operation, µs, capacity phase.
+    /// CPU time of the client per operation in the capacity phase, in µs.
     pub client_cpu_us: Option<Interval>,
-    /// Share of the client's CPUs that it used in the capacity phase, 0 to 1.
+    /// Share of its CPUs that the client used in the capacity phase, 0 to 1.
     pub client_cpu_share: Option<f64>,
-    /// Doubts about this environment, each kind once and at its worst, with the number of slices it
-    /// touched.
+    /// Doubts about this environment: each kind once, at its worst, with the number of affected
+    /// slices.
     pub doubts: Vec<(Doubt, u32)>,
 }
 
 impl Finding {
-    /// The cost that comes first: server CPU per operation at capacity, else at the fixed rate.
+    /// Returns the main cost: server CPU per operation at capacity, or else at the fixed rate.
     pub fn cpu_cost(&self) -> Option<&Cost> {
         self.server_cpu_cost.as_ref().or(self.server_cpu_cost_at_rate.as_ref())
     }
@@ -107,15 +107,16 @@ impl Finding {
 /// The conclusions from a whole record.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Analysis {
-    /// In the order of the study, workload by workload; the control after the baseline.
+    /// By workload, in the order of the study. The control follows the baseline.
     pub findings: Vec<Finding>,
-    /// RoundFigures with at least one pair.
-    pub blocks: u32,
-    /// Doubts about the record as a whole.
+    /// Number of rounds with at least one pair.
+    #[serde(rename = "blocks")]
+    pub rounds: u32,
+    /// Doubts about the whole record.
     pub doubts: Vec<Doubt>,
-    /// The arithmetic of the headline cost, line by line. The headline is the largest cost in
-    /// server CPU per operation that was found; if none was, the study's first environment that is
-    /// not the baseline.
+    /// Lines with the arithmetic of the headline cost. That is the largest cost in server CPU per
+    /// operation that was found, or else the cost of the study's first environment that is not the
+    /// baseline.
     pub arithmetic: Vec<String>,
 }
 
@@ -124,8 +125,8 @@ pub fn analyse(record: &Record) -> Analysis {
     conclude(record, true)
 }
 
-/// [`analyse`] without the latencies, which take most of its time: histograms must be unpacked.
-/// For the live view and the early stop, after each round.
+/// Draws the conclusions without latencies, for the live view and the early stop after each round.
+/// Most of the time of [`analyse`] goes into histograms.
 pub fn analyse_costs(record: &Record) -> Analysis {
     conclude(record, false)
 }
@@ -141,14 +142,14 @@ fn conclude(record: &Record, with_latencies: bool) -> Analysis {
             findings.push(finding(record, &cells, &workload.name, environment, latencies));
         }
     }
-    let blocks = cells.paired_rounds(&record.study.baseline);
-    doubts::about_claims(&mut findings, blocks);
-    let doubts = doubts::about_record(record, &findings, blocks);
+    let rounds = cells.paired_rounds(&record.study.baseline);
+    doubts::about_claims(&mut findings, rounds);
+    let doubts = doubts::about_record(record, &findings, rounds);
     let arithmetic = arithmetic::lines(record, &cells, &findings);
-    Analysis { findings, blocks, doubts, arithmetic }
+    Analysis { findings, rounds, doubts, arithmetic }
 }
 
-/// The environments that ran or will run, the control after the baseline.
+/// Returns the environments that are not left out, with the control after the baseline.
 fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
     let here = || record.environments.iter().filter(|e| e.left_out.is_none());
     let mut ordered = Vec::new();
@@ -211,11 +212,12 @@ fn finding(
     }
 }
 
-/// An environment beside the baseline, in one phase of one workload.
+/// An environment and the baseline, in one phase of one workload.
 struct Comparison<'c> {
     here: &'c Series,
     baseline: &'c Series,
-    /// Both keep an account of their idle polling in every slice, so it can be subtracted in both.
+    /// Whether the busy time is known in every slice of both, so that idle polling can be
+    /// subtracted.
     busy: bool,
 }
 
@@ -229,26 +231,26 @@ impl<'c> Comparison<'c> {
     ) -> Self {
         let here = cells.series(workload, phase, environment);
         let baseline = cells.series(workload, phase, baseline);
-        Self { here, baseline, busy: here.keeps_account() && baseline.keeps_account() }
+        Self { here, baseline, busy: here.has_busy_time() && baseline.has_busy_time() }
     }
 
-    /// The figure itself over all rounds of the environment.
+    /// Returns the figure over all rounds of the environment.
     fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Interval> {
         self.here.level(figure).map(Interval::from)
     }
 
-    /// Logs of the ratios of all pairs.
+    /// Returns the logs of the ratios of all pairs.
     fn log_ratios(&self, figure: impl Fn(&Cell) -> f64) -> Vec<f64> {
         let pairs = self.here.pairs(self.baseline);
         tare_stats::log_ratios(pairs.map(|(here, base)| (figure(here), figure(base))))
     }
 
-    /// The cost where more of the figure is a loss.
+    /// Returns the cost of a figure whose rise is a loss.
     fn rise(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
         tare_stats::rise(&self.log_ratios(figure))
     }
 
-    /// The cost where less of the figure is a loss.
+    /// Returns the cost of a figure whose fall is a loss.
     fn fall(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
         tare_stats::fall(&self.log_ratios(figure))
     }

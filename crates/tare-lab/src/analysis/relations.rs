@@ -1,19 +1,22 @@
 //! Compares published relations with ours: confirmed, contradicted or not testable here.
 //!
-//! **The rule.** A published figure becomes a band: its range, widened by what it may be off (5
-//! points of throughput, a quarter of a latency ratio, or what the study says). Ours is the
+//! **The rule.** A published figure becomes a band: its range, widened by the tolerance (5 points
+//! of throughput, a quarter of a latency ratio, or the study's `within_percent`). Our figure is the
 //! interval of the paired ratio, made at least as wide as the A/A control's noise on either side.
-//! 1. Not testable: one of the two did not run, or is emulated, or fewer than [`BLOCKS_MIN`] rounds
-//!    stand behind it.
-//! 2. Contradicted: ours lies outside of the band.
-//! 3. Not testable: ours is wider than the band, so that it would agree with nearly anything.
-//! 4. Confirmed: all else, as ours and the band overlap.
+//! 1. Not testable: one of the two did not run or is emulated, or there are fewer than
+//!    [`ROUNDS_MIN`] rounds.
+//! 2. Contradicted: our interval is outside the band.
+//! 3. Not testable: our interval is wider than the band, so that it would agree with nearly
+//!    anything.
+//! 4. Confirmed: otherwise. Interval and band then overlap.
 //!
-//! Of a relation that says only loss or gain: confirmed where ours lies on that side of nothing
-//! altogether; contradicted where it excludes more of it than the tolerance; else not testable.
+//! For a relation with only a direction (loss or gain): confirmed if our whole interval is on that
+//! side of zero; contradicted if our interval excludes every difference in that direction beyond
+//! the tolerance; otherwise not testable.
 //!
-//! Limits: another machine, another load, another year. Confirmed means that the same relation was
-//! found here, and contradicted that it was not; neither says that the other measured wrongly.
+//! Limits: the published figure is from another machine, load and year. Confirmed means that the
+//! same relation was found here, and contradicted that it was not. Neither means that the
+//! publication measured wrongly.
 
 use std::collections::BTreeMap;
 
@@ -24,26 +27,27 @@ use super::{Comparison, Interval, doubts, latency};
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
 use crate::study::{Claim, Expected, Percentile, PublishedRelation, Sign, control_name};
-use tare_stats::{BLOCKS_MIN, Estimate, estimate, log_ratios};
+use tare_stats::{Estimate, ROUNDS_MIN, estimate, log_ratios};
 
-/// How far from a published loss of throughput ours may be, in points of the baseline's throughput.
+/// Default tolerance around a published loss of throughput, in points of the baseline's throughput.
 pub const WITHIN_POINTS: f64 = 5.0;
-/// How far from a published latency ratio ours may be, in percent of it, either way.
+/// Default tolerance around a published latency ratio, in percent of it, up or down.
 pub const WITHIN_RATIO_PERCENT: f64 = 25.0;
 
-/// A published relation under one workload, and what was found here.
+/// A published relation under one workload, with our figure and the verdict.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Relation {
     pub published: PublishedRelation,
     pub workload: String,
-    /// What the environment is compared with: as published, or the baseline.
+    /// The environment with which it is compared: the published one, or the baseline.
     pub against: String,
-    /// Ours, in the claim's unit: loss of throughput in percent, or a ratio of latencies. Its
-    /// interval without the control's noise.
+    /// Our figure in the claim's unit: loss of throughput in percent, or a ratio of latencies. Its
+    /// interval does not include the control's noise.
     pub here: Option<Interval>,
     pub verdict: Verdict,
 }
 
+/// The verdict on a published relation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "verdict")]
 pub enum Verdict {
@@ -66,13 +70,13 @@ impl Verdict {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Untestable {
-    /// An environment that this host could not run.
+    /// This host could not run an environment.
     LeftOut { environment: String, reason: String },
-    /// An environment or a workload that the quick part leaves to the whole study.
+    /// The quick part leaves out an environment or the workload.
     NotInQuickPart { name: String },
-    /// No round has both.
+    /// No round has figures of both.
     NotMeasured,
-    /// A guest whose instructions are emulated.
+    /// An environment is a guest with an emulated CPU.
     Emulated { environment: String },
     /// Too few rounds for a reliable interval.
     FewRounds { rounds: u32 },
@@ -84,7 +88,7 @@ impl Untestable {
     /// Returns the reason as a clause.
     pub fn text(&self) -> String {
         match self {
-            // The reason stands in the list of what was left out.
+            // Reports list the reason with the environments that were left out.
             Self::LeftOut { environment, .. } => format!("\"{environment}\" was left out"),
             Self::NotInQuickPart { name } => {
                 format!("\"{name}\" is not in the quick part; run the study without --quick")
@@ -94,7 +98,7 @@ impl Untestable {
                 format!("\"{environment}\" is emulated here: functional, not a measurement")
             }
             Self::FewRounds { rounds } => {
-                format!("{rounds} rounds are too few (at least {BLOCKS_MIN})")
+                format!("{rounds} rounds are too few (at least {ROUNDS_MIN})")
             }
             Self::TooWide => {
                 "our interval is too wide; measure more rounds, or on a quieter host".into()
@@ -103,7 +107,7 @@ impl Untestable {
     }
 }
 
-/// Every published relation of the study under each workload that it is about.
+/// Returns every published relation of the study, under each workload to which it applies.
 pub fn relations(record: &Record) -> Vec<Relation> {
     let study = &record.study;
     if study.published.is_empty() {
@@ -148,7 +152,7 @@ fn relation(
     Relation { published: published.clone(), workload, against, here, verdict }
 }
 
-/// What keeps two environments from being compared, whatever was measured of them.
+/// Returns why two environments cannot be compared, independent of their figures.
 fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
     let quick = record.study.quick.as_ref();
     if quick.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
@@ -169,7 +173,7 @@ fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Optio
     })
 }
 
-/// The log of the claim's figure, environment over the other.
+/// Returns the log of the claim's figure, environment over the other.
 fn ratio(
     record: &Record,
     cells: &Cells,
@@ -190,7 +194,7 @@ fn ratio(
                 let pair = |(round, here): (&u32, &f64)| Some((*here, *there.get(round)?));
                 here.iter().filter_map(pair).collect::<Vec<_>>()
             };
-            // Without a phase at a fixed rate, the latency of the closed loop.
+            // Without a phase at a fixed rate, it is the latency of the closed loop.
             let pairs = both(Phase::Latency);
             log_ratios(if pairs.is_empty() { both(Phase::Capacity) } else { pairs })
         }
@@ -198,8 +202,8 @@ fn ratio(
     estimate(&logs)
 }
 
-/// One percentile of latency in each round, in ns: response time at the fixed rate, service time in
-/// the closed loop.
+/// Returns one percentile of latency in each round, in ns: of response time at the fixed rate, of
+/// service time in the closed loop.
 fn latencies(
     record: &Record,
     workload: &str,
@@ -224,31 +228,31 @@ fn latencies(
             Percentile::P99 => found.p99_ns as f64,
             Percentile::P999 => found.p999_ns as f64,
         };
-        Some((slice.block, ns))
+        Some((slice.round, ns))
     };
     slices.filter_map(figure).collect()
 }
 
-/// A log ratio as the claim gives it.
+/// Converts a log ratio to the claim's unit.
 fn in_unit(claim: &Claim, log: Estimate) -> Estimate {
-    let Estimate { centre, low, high, blocks } = log;
+    let Estimate { centre, low, high, rounds } = log;
     match claim {
-        // What is lost rises as the ratio falls.
+        // The loss rises as the ratio falls.
         Claim::Throughput(_) => {
-            let mirrored = Estimate { centre: -centre, low: -high, high: -low, blocks };
+            let mirrored = Estimate { centre: -centre, low: -high, high: -low, rounds };
             mirrored.map(|log| -100.0 * (-log).exp_m1())
         }
         Claim::Latency { .. } => log.map(f64::exp),
     }
 }
 
-/// Where a log ratio confirms what was published.
+/// The range of log ratios that confirm a published figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Band {
     Between(f64, f64),
-    /// Below 0; as good as nothing from the edge on.
+    /// Below 0. From the edge on, the difference is within the tolerance.
     Below(f64),
-    /// Above 0; as good as nothing up to the edge.
+    /// Above 0. Up to the edge, the difference is within the tolerance.
     Above(f64),
 }
 
@@ -257,7 +261,7 @@ impl Band {
         match &published.claim {
             Claim::Throughput(expected) => {
                 let within = published.within_percent.unwrap_or(WITHIN_POINTS);
-                // A loss of all would have no logarithm.
+                // A loss of 100 % has no logarithm.
                 let log = |cost: f64| (1.0 - cost.min(99.9) / 100.0).ln();
                 let between =
                     |low: f64, high: f64| Self::Between(log(high + within), log(low - within));
@@ -288,11 +292,11 @@ impl Band {
     }
 }
 
-/// The rule.
+/// Applies the rule.
 fn judge(band: Band, ours: Estimate, noise: f64) -> Verdict {
     let not_testable = |why| Verdict::NotTestable { why };
-    if ours.blocks < BLOCKS_MIN || !ours.low.is_finite() || !ours.high.is_finite() {
-        return not_testable(Untestable::FewRounds { rounds: ours.blocks });
+    if ours.rounds < ROUNDS_MIN || !ours.low.is_finite() || !ours.high.is_finite() {
+        return not_testable(Untestable::FewRounds { rounds: ours.rounds });
     }
     let low = ours.low.min(ours.centre - noise);
     let high = ours.high.max(ours.centre + noise);
@@ -324,11 +328,12 @@ mod tests {
         }
     }
 
-    /// The verdict on a cost in throughput, in percent, with its interval and the control's noise.
+    /// Checks the verdict on a cost in throughput, in percent, with its interval and the control's
+    /// noise.
     #[track_caller]
     fn check(expected: Expected, [low, value, high]: [f64; 3], noise_percent: f64, verdict: &str) {
         let log = |cost: f64| (1.0 - cost / 100.0).ln();
-        let ours = Estimate { centre: log(value), low: log(high), high: log(low), blocks: 12 };
+        let ours = Estimate { centre: log(value), low: log(high), high: log(low), rounds: 12 };
         let band = Band::of(&published(Claim::Throughput(expected), None));
         let found = judge(band, ours, -log(noise_percent));
         let words = match &found {
@@ -375,7 +380,7 @@ mod tests {
             let [low, centre, high] = ratio.map(f64::ln);
             judge(
                 Band::of(&published(claim.clone(), None)),
-                Estimate { centre, low, high, blocks: 12 },
+                Estimate { centre, low, high, rounds: 12 },
                 0.01,
             )
         };
@@ -386,19 +391,21 @@ mod tests {
 
     #[test]
     fn few_rounds_are_not_testable() {
-        let ours = Estimate { centre: -0.3, low: -0.31, high: -0.29, blocks: BLOCKS_MIN - 1 };
+        let ours = Estimate { centre: -0.3, low: -0.31, high: -0.29, rounds: ROUNDS_MIN - 1 };
         let band = Band::of(&published(Claim::Throughput(Expected::Value(25.0)), None));
-        let why = Untestable::FewRounds { rounds: BLOCKS_MIN - 1 };
+        let why = Untestable::FewRounds { rounds: ROUNDS_MIN - 1 };
         assert_eq!(judge(band, ours, 0.0), Verdict::NotTestable { why });
     }
 
     #[test]
     fn converts_estimate_to_unit_of_claim() {
         let log = |cost: f64| (1.0 - cost / 100.0).ln();
-        let ours = Estimate { centre: log(25.0), low: log(30.0), high: log(20.0), blocks: 9 };
-        let told = in_unit(&Claim::Throughput(Expected::Value(25.0)), ours);
-        for (found, expect) in [(told.centre, 25.0), (told.low, 20.0), (told.high, 30.0)] {
-            assert!((found - expect).abs() < 1e-9, "{told:?}");
+        let ours = Estimate { centre: log(25.0), low: log(30.0), high: log(20.0), rounds: 9 };
+        let converted = in_unit(&Claim::Throughput(Expected::Value(25.0)), ours);
+        for (found, expect) in
+            [(converted.centre, 25.0), (converted.low, 20.0), (converted.high, 30.0)]
+        {
+            assert!((found - expect).abs() < 1e-9, "{converted:?}");
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::study::{
     CpuSpec, DataStart, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec,
     WorkloadSpec,
 };
-use crate::system::OwnAccount;
+use crate::system::BusyTime;
 
 const WORKLOAD: &str = "write";
 const OPERATIONS: u64 = 100_000;
@@ -36,7 +36,7 @@ fn environment(name: &str, control: bool) -> EnvironmentRecord {
     }
 }
 
-/// A study of `native`, its control `native-again`, `bridge` and `proxy`, without slices.
+/// Returns a study of `native`, its control `native-again`, `bridge` and `proxy`, without slices.
 pub(super) fn record() -> Record {
     let names = ["native", "bridge", "proxy"];
     let mut environments: Vec<_> = names.iter().map(|name| environment(name, false)).collect();
@@ -101,7 +101,7 @@ pub(super) fn record() -> Record {
     }
 }
 
-/// A capacity slice in which an operation costs `system_us` of server CPU and 4 µs of the client's.
+/// Adds a capacity slice with `system_us` of server CPU and 4 µs of client CPU per operation.
 pub(super) fn slice<'r>(
     record: &'r mut Record,
     round: u32,
@@ -117,7 +117,7 @@ pub(super) fn slice<'r>(
     let system_cpu_ns = (system_us * 1000.0 * OPERATIONS as f64) as u64;
     record.slices.push(Slice {
         id,
-        block: round,
+        round,
         position: 0,
         environment: environment.into(),
         workload: WORKLOAD.into(),
@@ -130,7 +130,7 @@ pub(super) fn slice<'r>(
         rate_per_s: None,
         system_cpu_ns,
         layer_cpu_ns: vec![],
-        own_account: None,
+        busy_time: None,
         client_cpu_ns: 4000 * OPERATIONS,
         throttled_ns: None,
         response: vec![],
@@ -141,12 +141,12 @@ pub(super) fn slice<'r>(
     record.slices.last_mut().unwrap()
 }
 
-/// `blocks` blocks on a host whose speed wanders by a factor of two, with 1 % noise of each slice.
-fn campaign(blocks: u32, ratios: &[(&str, f64)]) -> Record {
+/// Returns rounds on a host whose speed varies by a factor of two, with 1 % noise in each slice.
+fn campaign(rounds: u32, ratios: &[(&str, f64)]) -> Record {
     let mut record = record();
     let mut rng = Rng::new(9);
     let mut walk = 0.0f64;
-    for round in 0..blocks {
+    for round in 0..rounds {
         walk += 0.2 * rng.normal();
         for (environment, ratio) in ratios {
             let us = 10.0 * walk.exp() * ratio * (0.01 * rng.normal()).exp();
@@ -170,15 +170,15 @@ fn named<'a>(analysis: &'a Analysis, environment: &str) -> &'a Finding {
 
 #[test]
 fn costs_survive_host_drift() {
-    for blocks in [5, 31] {
-        let analysis = analyse(&campaign(blocks, &RATIOS));
-        assert_eq!(analysis.blocks, blocks);
+    for rounds in [5, 31] {
+        let analysis = analyse(&campaign(rounds, &RATIOS));
+        assert_eq!(analysis.rounds, rounds);
         for (environment, percent) in [("bridge", 9.0), ("proxy", 60.0)] {
             let cost = named(&analysis, environment).server_cpu_cost.clone().unwrap();
             assert!(cost.found, "{cost:?}");
             assert!(cost.percent.low <= percent && percent <= cost.percent.high, "{cost:?}");
             assert!(cost.percent.high - cost.percent.low < 12.0, "{cost:?}");
-            assert_eq!(cost.percent.blocks, blocks);
+            assert_eq!(cost.percent.rounds, rounds);
         }
         let throughput = named(&analysis, "proxy").throughput_cost.clone().unwrap();
         assert!((throughput.percent.value - 37.5).abs() < 0.1, "{throughput:?}");
@@ -192,28 +192,28 @@ fn costs_survive_host_drift() {
 #[test]
 fn pairs_any_two_environments() {
     let record = campaign(31, &RATIOS);
-    let pair = between(&record, WORKLOAD, "proxy", "bridge").unwrap();
+    let pair = pair_costs(&record, WORKLOAD, "proxy", "bridge").unwrap();
     let holds = |cost: &Cost, percent: f64| {
         assert!(cost.percent.low <= percent && percent <= cost.percent.high, "{cost:?}");
     };
     let (cpu, throughput) = (pair.cpu.unwrap(), pair.throughput.unwrap());
-    assert!(cpu.found && cpu.percent.blocks == 31, "{cpu:?}");
+    assert!(cpu.found && cpu.percent.rounds == 31, "{cpu:?}");
     holds(&cpu, 100.0 * (1.6 / 1.09 - 1.0));
     assert!((throughput.percent.value - 100.0 * (1.0 - 1.09 / 1.6)).abs() < 0.1, "{throughput:?}");
 
-    // Against the baseline it is what the analysis says; the other way round it is the inverse.
+    // Against the baseline it equals the analysis; in the other direction it is the inverse.
     let analysis = analyse(&record);
-    let base = between(&record, WORKLOAD, "proxy", "native").unwrap();
+    let base = pair_costs(&record, WORKLOAD, "proxy", "native").unwrap();
     assert_eq!(base.cpu, named(&analysis, "proxy").server_cpu_cost);
     assert_eq!(base.throughput, named(&analysis, "proxy").throughput_cost);
-    let back = between(&record, WORKLOAD, "bridge", "proxy").unwrap().cpu.unwrap();
+    let back = pair_costs(&record, WORKLOAD, "bridge", "proxy").unwrap().cpu.unwrap();
     assert!(back.found && back.percent.value < 0.0, "{back:?}");
-    let same = between(&record, WORKLOAD, "native-again", "native").unwrap().cpu.unwrap();
+    let same = pair_costs(&record, WORKLOAD, "native-again", "native").unwrap().cpu.unwrap();
     assert!(same.within_percent < 2.0, "{same:?}");
 
-    assert_eq!(between(&record, WORKLOAD, "proxy", "proxy"), None);
-    assert_eq!(between(&record, WORKLOAD, "proxy", "nobody"), None);
-    assert_eq!(between(&record, "read", "proxy", "bridge"), None);
+    assert_eq!(pair_costs(&record, WORKLOAD, "proxy", "proxy"), None);
+    assert_eq!(pair_costs(&record, WORKLOAD, "proxy", "nobody"), None);
+    assert_eq!(pair_costs(&record, "read", "proxy", "bridge"), None);
 }
 
 #[test]
@@ -250,7 +250,7 @@ fn subtracts_idle_polling_in_both_or_neither() {
             let idle_us: u64 = if environment == "native" { 5 } else { 2 };
             let slice = slice(&mut record, round, environment, us);
             let idle_poll_ns = idle_us * 1000 * OPERATIONS;
-            slice.own_account = Some(OwnAccount { busy_ns: 0, idle_poll_ns });
+            slice.busy_time = Some(BusyTime { busy_ns: 0, idle_poll_ns });
         }
     }
     let analysis = analyse(&record);
@@ -259,15 +259,15 @@ fn subtracts_idle_polling_in_both_or_neither() {
     assert!((bridge.server_cpu_us.unwrap().value - 8.0).abs() < 1e-9);
     assert!((bridge.server_cpu_cost.clone().unwrap().percent.value - 60.0).abs() < 1e-6);
 
-    // One slice without an account: CPU time is compared with CPU time.
-    record.slices[5].own_account = None;
+    // One slice without a busy time: the whole CPU times are compared.
+    record.slices[5].busy_time = None;
     let analysis = analyse(&record);
     let bridge = named(&analysis, "bridge");
     assert!(!bridge.server_cpu_is_busy_time);
     assert!(bridge.server_cpu_cost.clone().unwrap().percent.value.abs() < 1e-6);
 
-    // An account that claims more idling than there was CPU time does not turn it negative.
-    record.slices[5].own_account = Some(OwnAccount { busy_ns: 0, idle_poll_ns: u64::MAX / 2 });
+    // Idle time beyond the CPU time does not make the busy time negative.
+    record.slices[5].busy_time = Some(BusyTime { busy_ns: 0, idle_poll_ns: u64::MAX / 2 });
     assert!(analyse(&record).findings.iter().all(|f| f.server_cpu_us.is_none_or(|i| i.low >= 0.0)));
 }
 
@@ -279,8 +279,8 @@ fn scales_polling_account_to_cpu_time() {
             // 8 µs busy and 12 µs idle by the clock, of which the bridge got half as CPU time.
             let us = if environment == "native" { 20.0 } else { 10.0 };
             let (busy_ns, idle_poll_ns) = (8000 * OPERATIONS, 12_000 * OPERATIONS);
-            slice(&mut record, round, environment, us).own_account =
-                Some(OwnAccount { busy_ns, idle_poll_ns });
+            slice(&mut record, round, environment, us).busy_time =
+                Some(BusyTime { busy_ns, idle_poll_ns });
         }
     }
     let analysis = analyse(&record);
@@ -306,35 +306,35 @@ fn counts_layer_cpu() {
 fn ignores_void_slices_and_unpaired_rounds() {
     let mut record = campaign(8, &RATIOS);
     for slice in &mut record.slices {
-        match (slice.block, slice.environment.as_str()) {
+        match (slice.round, slice.environment.as_str()) {
             (1, "native") | (2, "bridge") => slice.void = Some("layer not in force".into()),
             (3, "bridge") => slice.operations = 0,
             _ => {}
         }
     }
-    record.slices.retain(|slice| (slice.block, slice.environment.as_str()) != (4, "bridge"));
+    record.slices.retain(|slice| (slice.round, slice.environment.as_str()) != (4, "bridge"));
     let analysis = analyse(&record);
     let bridge = named(&analysis, "bridge");
     assert_eq!((bridge.slices, bridge.slices_void), (5, 2));
-    assert_eq!(bridge.server_cpu_cost.clone().unwrap().percent.blocks, 4);
-    assert_eq!(bridge.server_cpu_us.unwrap().blocks, 5);
-    assert_eq!(analysis.blocks, 7);
-    // The others rest on enough rounds; this one says that it does not.
-    assert_eq!(bridge.doubts, [(Doubt::FewBlocks { blocks: 4 }, 5)]);
+    assert_eq!(bridge.server_cpu_cost.clone().unwrap().percent.rounds, 4);
+    assert_eq!(bridge.server_cpu_us.unwrap().rounds, 5);
+    assert_eq!(analysis.rounds, 7);
+    // The others have enough rounds; this one has a doubt.
+    assert_eq!(bridge.doubts, [(Doubt::FewRounds { rounds: 4 }, 5)]);
 }
 
 #[test]
 fn early_records_have_few_figures_and_doubts() {
     let empty = analyse(&record());
-    assert_eq!((empty.blocks, empty.findings.len()), (0, 4));
+    assert_eq!((empty.rounds, empty.findings.len()), (0, 4));
     assert_eq!((empty.doubts.len(), empty.arithmetic.len()), (0, 0));
 
     let analysis = analyse(&campaign(1, &RATIOS));
-    assert_eq!(analysis.doubts, [Doubt::FewBlocks { blocks: 1 }]);
+    assert_eq!(analysis.doubts, [Doubt::FewRounds { rounds: 1 }]);
     let cost = named(&analysis, "proxy").server_cpu_cost.clone().unwrap();
     assert!(!cost.found && !cost.percent.is_bounded(), "{cost:?}");
     assert!(analysis.arithmetic.iter().any(|line| line.contains("no interval")));
-    // JSON has no infinity; what is read back is what was written.
+    // JSON has no infinity, but the value round-trips.
     let json = serde_json::to_string(&cost).unwrap();
     assert_eq!(serde_json::from_str::<Cost>(&json).unwrap(), cost, "{json}");
 

@@ -1,11 +1,11 @@
 //! Gains from tuning the host: compares every environment on a tuned host with the one that differs
-//! in nothing else, paired within the rounds. [`tare_stats::law`] decides what is proven.
+//! only in the host layer, paired within the rounds. [`tare_stats::law`] decides what is proven.
 
 use serde::Serialize;
 use tare_stats::law::{self, TuningVerdict, Verdict};
 
 use super::claims::judge_cost;
-use super::{Analysis, Cost, Metric, between};
+use super::{Analysis, Cost, Metric, pair_costs};
 use crate::environment::EnvironmentSpec;
 use crate::layer::Host;
 use crate::record::Record;
@@ -27,18 +27,18 @@ pub struct Gain {
     pub verdict: TuningVerdict,
 }
 
-/// The environments of a record that ran, without the control.
+/// Returns the environments of a record that ran, without the control.
 fn ran(record: &Record) -> impl Iterator<Item = &EnvironmentSpec> {
     let ran = record.environments.iter().filter(|one| one.left_out.is_none() && !one.control);
     ran.map(|one| &one.spec)
 }
 
-/// The environments of a record that ran on a tuned host.
+/// Returns the environments of a record that ran on a tuned host.
 pub fn tuned(record: &Record) -> impl Iterator<Item = &EnvironmentSpec> {
     ran(record).filter(|spec| !spec.host.is_as_is())
 }
 
-/// Gains of all tuned environments under all workloads.
+/// Returns the gains of all tuned environments under all workloads.
 pub fn gains(record: &Record, analysis: &Analysis) -> Vec<Gain> {
     let mut gains = Vec::new();
     for workload in &record.study.workloads {
@@ -52,7 +52,7 @@ pub fn gains(record: &Record, analysis: &Analysis) -> Vec<Gain> {
     gains
 }
 
-/// Groups that are proven to help.
+/// Returns the groups that are proven to help.
 pub fn proven(gains: &[Gain]) -> Vec<String> {
     let verdicts: Vec<(&str, TuningVerdict)> =
         gains.iter().map(|gain| (gain.groups.as_str(), gain.verdict)).collect();
@@ -77,7 +77,7 @@ fn gain(
     spec: &EnvironmentSpec,
     twin: &str,
 ) -> Option<Gain> {
-    let pair = between(record, workload, &spec.name, twin)?;
+    let pair = pair_costs(record, workload, &spec.name, twin)?;
     let judged = |metric, cost: &Option<Cost>| {
         cost.as_ref().map(|cost| judge_cost(analysis, workload, metric, cost))
     };

@@ -2,32 +2,33 @@
 //! the baseline, and every later start begins with a copy.
 //!
 //! Method for copies: an additional start of the baseline loads the rows, then the system shuts
-//! down cleanly and its files are saved. Each start begins with them. So all environments have the
+//! down cleanly and its files are saved. Each start restores them. So all environments have the
 //! same files, byte by byte, and a start takes only as long as linking or copying them.
 //!
-//! Limits: loaded rows are still in memory, restored rows are in files. A study has one or the
-//! other in all environments that allow it; the record names the environments that do not.
+//! Limits: loaded rows are still in memory, restored rows are in files. A study uses one method in
+//! all environments that allow it. The record names the environments that do not.
 
 use std::time::Duration;
 
-use super::member::StartError;
+use super::outcome::StartError;
 use super::{Campaign, CampaignError, Event, Stage};
 use crate::driver::TargetId;
-use crate::environment::{LayerState, Restored};
+use crate::environment::{LayerState, RestoreStats};
 use crate::schedule;
 use crate::study::DataStart;
 
-/// Name of the layer state that tells how an environment received its data.
+/// Name of the layer state that records how an environment received its data.
 pub(super) const DATA: &str = "data";
 
 impl Campaign<'_, '_> {
-    /// Loads the rows in the baseline and saves them, if the study wants that and the system can.
+    /// Loads the rows in the baseline and saves them, if the study requests that and the system
+    /// supports it.
     pub(super) fn save_data(&mut self) -> Result<(), CampaignError> {
         let wanted = self.study.schedule.data == DataStart::Restored;
         let system = self.parts.system;
-        // Each of several instances has data of its own.
-        let keeps = wanted && system.can_save_data() && system.instances().count == 1;
-        let to = self.parts.keep.clone().filter(|_| keeps);
+        // Several instances have separate data.
+        let saves = wanted && system.can_save_data() && system.instances().count == 1;
+        let to = self.parts.data_dir.clone().filter(|_| saves);
         let Some(to) = to else { return Ok(()) };
         self.stage(Stage::Starting);
         let baseline = self.baseline;
@@ -41,13 +42,13 @@ impl Campaign<'_, '_> {
         let Some(running) = self.members[baseline].running.as_mut() else { return Ok(()) };
         let processes = running.environment.processes().system;
         let Some(at) = running.endpoints.first() else { return Ok(()) };
-        let kept = self.parts.system.keep(at, &processes, &to);
+        let snapshot = self.parts.system.save_data(at, &processes, &to);
         self.stop_member(baseline);
-        // The next start is the first one that counts, and takes less time.
+        // Start times count from the next start on, which is faster.
         self.members[baseline].record.ready_ns = None;
         self.start_time = Duration::ZERO;
-        match kept {
-            Ok(kept) => self.kept = kept,
+        match snapshot {
+            Ok(snapshot) => self.snapshot = snapshot,
             Err(source) => {
                 let error = StartError::Part { step: "save the data of", source };
                 return self.handle_start_error(baseline, error);
@@ -56,7 +57,7 @@ impl Campaign<'_, '_> {
         Ok(())
     }
 
-    /// Writes the rows of all workloads by the driver.
+    /// Lets the driver write the rows of all workloads.
     pub(super) fn load_data(
         &mut self,
         target: TargetId,
@@ -79,14 +80,14 @@ impl Campaign<'_, '_> {
     }
 }
 
-/// Returns the layer state about an environment's data, if the study wants restored data.
-pub(super) fn state(wanted: DataStart, restored: Option<Restored>) -> Option<LayerState> {
+/// Returns the layer state about an environment's data, if the study requests restored data.
+pub(super) fn state(wanted: DataStart, restored: Option<RestoreStats>) -> Option<LayerState> {
     if wanted == DataStart::Loaded {
         return None;
     }
     let mib = |bytes: u64| bytes as f64 / f64::from(1 << 20);
     let found = match restored {
-        Some(Restored { linked_bytes, copied_bytes, took }) => format!(
+        Some(RestoreStats { linked_bytes, copied_bytes, took }) => format!(
             "restored in {:.1} ms: {:.1} MiB shared by hard links, {:.1} MiB copied",
             took.as_secs_f64() * 1e3,
             mib(linked_bytes),
@@ -94,6 +95,6 @@ pub(super) fn state(wanted: DataStart, restored: Option<Restored>) -> Option<Lay
         ),
         None => "loaded by the driver".into(),
     };
-    // Loaded or restored, the rows are those of the study.
+    // In force either way: loaded and restored rows are the same.
     Some(LayerState { layer: DATA.into(), wanted: "restored".into(), found, in_force: true })
 }

@@ -45,7 +45,7 @@ pub enum Event<'e> {
         rate_per_s: f64,
     },
     /// `rounds_expected` is the estimated total: the study's maximum, or fewer if the budget ends
-    /// before. An early stop may come sooner.
+    /// before. The study may still stop earlier.
     RoundStarted {
         round: u32,
         rounds_expected: u32,

@@ -5,19 +5,20 @@ use std::time::Duration;
 use super::member::{Member, Running};
 use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_ROUNDS, error_line};
 use crate::PartError;
-use crate::doubt::{Doubt, judge};
+use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
+use crate::judge;
 use crate::probe::{self, Counter, Probe, Scope};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
-use crate::system::{OwnAccount, System};
+use crate::system::{BusyTime, System};
 
 /// The CPU accounts at an edge.
 #[derive(Debug)]
 struct AccountSample {
     usage: Usage,
-    own: Option<OwnAccount>,
+    own: Option<BusyTime>,
 }
 
 /// The result of a measured slice.
@@ -38,8 +39,8 @@ pub(super) enum SliceError {
     #[error("the fixed rate is not known")]
     NoRate,
     #[error("no operation ended in the window")]
-    Nothing,
-    #[error("the driver did not say when the window began and ended")]
+    NoOperation,
+    #[error("the driver reported no start and end of the window")]
     NoEdges,
     #[error("cannot thaw it")]
     Thaw(#[source] PartError),
@@ -53,13 +54,13 @@ pub(super) enum SliceError {
 
 fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, PartError> {
     let usage = running.environment.usage()?;
-    let mut own = Some(OwnAccount::default());
+    let mut own = Some(BusyTime::default());
     for at in &running.endpoints {
         let one = match &at.data {
-            Some(data) => system.own_account(data)?,
+            Some(data) => system.busy_time(data)?,
             None => None,
         };
-        own = own.zip(one).map(|(sum, one)| OwnAccount {
+        own = own.zip(one).map(|(sum, one)| BusyTime {
             busy_ns: sum.busy_ns + one.busy_ns,
             idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
         });
@@ -70,7 +71,7 @@ fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, Par
 /// Returns the processes of a slice in this environment.
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
-    // The instances' directories lie on the same storage.
+    // The directories of all instances are on the same storage.
     let data = running.endpoints.first().and_then(|at| at.data.clone());
     Scope { system, layer, client, data }
 }
@@ -92,10 +93,10 @@ impl Campaign<'_, '_> {
     pub(super) fn run_slice(
         &mut self,
         round: u32,
-        turn: &ScheduledSlice,
+        scheduled: &ScheduledSlice,
         freezes: bool,
     ) -> Result<(), CampaignError> {
-        let ScheduledSlice { position, environment: index, cell } = *turn;
+        let ScheduledSlice { position, environment: index, cell } = *scheduled;
         let workload = &self.study.workloads[cell.workload];
         let rate_per_s = match cell.phase {
             Phase::Capacity => None,
@@ -110,7 +111,7 @@ impl Campaign<'_, '_> {
         };
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
         let mut slice = Slice {
-            block: round,
+            round,
             position,
             environment: self.members[index].name().to_string(),
             workload: workload.name.clone(),
@@ -124,7 +125,7 @@ impl Campaign<'_, '_> {
         match measured {
             Ok(measured) => {
                 if measured.load.operations == 0 {
-                    failure = Some(error_line(&SliceError::Nothing));
+                    failure = Some(error_line(&SliceError::NoOperation));
                 }
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 fill(&mut slice, measured);
@@ -139,7 +140,7 @@ impl Campaign<'_, '_> {
             }
         }
         slice.void.clone_from(&failure);
-        // A slice that failed is void anyway, so its layers are not read back.
+        // A failed slice is void anyway, so its layers are not read back.
         let due = round.is_multiple_of(READ_BACK_ROUNDS) || self.members[index].suspect;
         if freezes && round > 0 && due && failure.is_none() {
             let lost = self.recheck_layers(index);
@@ -209,7 +210,7 @@ impl Campaign<'_, '_> {
             self.measure(index, order, freezes, &mut |_| {}).map_err(|error| error_line(&error))?;
         let SliceLoad { operations, window_ns, .. } = measured.load;
         if operations == 0 || window_ns == 0 {
-            return Err(error_line(&SliceError::Nothing));
+            return Err(error_line(&SliceError::NoOperation));
         }
         Ok(operations as f64 * 1e9 / window_ns as f64)
     }
@@ -284,7 +285,7 @@ impl Campaign<'_, '_> {
 fn empty(phase: Phase) -> Slice {
     Slice {
         id: 0,
-        block: 0,
+        round: 0,
         position: 0,
         environment: String::new(),
         workload: String::new(),
@@ -297,7 +298,7 @@ fn empty(phase: Phase) -> Slice {
         rate_per_s: None,
         system_cpu_ns: 0,
         layer_cpu_ns: Vec::new(),
-        own_account: None,
+        busy_time: None,
         client_cpu_ns: 0,
         throttled_ns: None,
         response: Vec::new(),
@@ -330,7 +331,7 @@ fn fill(slice: &mut Slice, measured: Measured) {
         .collect();
     slice.throttled_ns =
         end.usage.throttled_ns.map(|ns| ns.saturating_sub(begin.usage.throttled_ns.unwrap_or(0)));
-    slice.own_account = begin.own.zip(end.own).map(|(begin, end)| OwnAccount {
+    slice.busy_time = begin.own.zip(end.own).map(|(begin, end)| BusyTime {
         busy_ns: end.busy_ns.saturating_sub(begin.busy_ns),
         idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
     });

@@ -2,11 +2,13 @@
 
 use std::net::SocketAddr;
 
+use super::outcome::StartError;
 use super::{Campaign, CampaignError, Event, READY_DEADLINE, data, error_line};
 use crate::PartError;
-use crate::doubt::{Doubt, judge};
+use crate::doubt::Doubt;
 use crate::driver::TargetId;
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
+use crate::judge;
 use crate::record::EnvironmentRecord;
 use crate::system::System;
 
@@ -19,7 +21,7 @@ pub(super) struct Member {
     pub(super) suspect: bool,
     /// Why the last start failed.
     pub(super) start_error: Option<String>,
-    /// True: the environment takes no further part in the campaign.
+    /// Whether the environment is left out of the rest of the campaign.
     pub(super) out: bool,
 }
 
@@ -29,24 +31,6 @@ pub(super) struct Running {
     /// One endpoint for each instance of the system.
     pub(super) endpoints: Vec<Endpoint>,
     pub(super) target: TargetId,
-}
-
-/// Why an environment did not start.
-#[derive(Debug)]
-pub(super) enum StartError {
-    Part { step: &'static str, source: PartError },
-    NotInForce { reason: String },
-    Record(CampaignError),
-}
-
-impl StartError {
-    pub(super) fn text(&self) -> String {
-        match self {
-            Self::Part { step, source } => format!("cannot {step} it: {}", error_line(&**source)),
-            Self::NotInForce { reason } => reason.clone(),
-            Self::Record(error) => error_line(error),
-        }
-    }
 }
 
 /// A system did not answer. The text holds its last output.
@@ -105,7 +89,7 @@ impl Member {
 
 impl Campaign<'_, '_> {
     /// Starts an environment, waits until its system answers, reads its layers back and loads its
-    /// data. What was started is ended again if any of that fails.
+    /// data. Stops the environment if any step fails.
     pub(super) fn start_member(&mut self, index: usize) -> Result<(), StartError> {
         let name = self.members[index].name().to_string();
         self.observer.event(&Event::EnvironmentStarting { name: &name });
@@ -120,7 +104,7 @@ impl Campaign<'_, '_> {
             Err(_) => self.stop_member(index),
         }
         self.members[index].start_error = result.as_ref().err().map(StartError::text);
-        // Also after a failure: the layers that are not in force are the reason.
+        // Also after a failure, because the layers may be the reason.
         self.put_member(index).map_err(StartError::Record)?;
         result
     }
@@ -140,15 +124,15 @@ impl Campaign<'_, '_> {
         let fail = |step| move |source| StartError::Part { step, source };
         let spec = self.members[index].record.spec.clone();
         let launches = self.launches();
-        let mut environment = (self.parts.make)(&spec).map_err(fail("make"))?;
-        if let Some(kept) = &self.kept {
-            environment.start_from(kept);
+        let mut environment = (self.parts.factory)(&spec).map_err(fail("create"))?;
+        if let Some(snapshot) = &self.snapshot {
+            environment.start_from(snapshot);
         }
         let began = self.parts.clock.now();
         let endpoints = match environment.start_all(&launches) {
             Ok(endpoints) => endpoints,
             Err(source) => {
-                // It may have made something before it failed.
+                // It may have created something before it failed.
                 if let Err(error) = environment.stop() {
                     self.leftover(&spec.name, &*error);
                 }

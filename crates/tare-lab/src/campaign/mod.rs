@@ -1,12 +1,12 @@
 //! Runs a study: starts, loads and freezes the environments, measures one at a time, and ends them.
 //!
 //! Method: `schedule` gives the order, the four traits do the work, `record` stores each slice as
-//! it ends, `doubt::judge` adds doubts, and `analysis` finds when the intervals are narrow enough.
+//! it ends, `judge` adds doubts, and `analysis` finds when the intervals are narrow enough.
 //! A failure in one slice voids that slice; the campaign continues. Every exit ends all
 //! environments and leaves a readable record.
 //!
 //! Limits: a campaign runs on one thread, so that the harness does not disturb a slice. A part that
-//! never returns blocks the campaign; parts have their own deadlines.
+//! never returns rounds the campaign; parts have their own deadlines.
 
 mod data;
 mod events;
@@ -35,7 +35,7 @@ use member::Member;
 
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
-pub use parts::{Clock, Make, Memory, Parts, SystemClock};
+pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
 pub use tare_std::error_line;
 
 /// Time limit for the driver to connect to a started system.
@@ -97,7 +97,7 @@ pub fn run_with_extra_rounds<'p>(
 struct Campaign<'c, 'p> {
     parts: Parts<'p>,
     study: &'c Study,
-    /// `None` once it is finished.
+    /// `None` after `finish`.
     writer: Option<RecordWriter>,
     observer: &'c mut dyn Observer,
     stop: &'c AtomicBool,
@@ -111,8 +111,8 @@ struct Campaign<'c, 'p> {
     began: Duration,
     /// Number of CPUs for which every environment starts its system.
     system_cpus: usize,
-    /// The saved data with which all starts begin, if there is any.
-    kept: Option<Rc<dyn DataSnapshot>>,
+    /// The saved data that all starts restore, if there is any.
+    snapshot: Option<Rc<dyn DataSnapshot>>,
     leftovers: Vec<(String, String)>,
     /// The longest teardown of one environment so far.
     teardown: Duration,
@@ -131,7 +131,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
         stop: &'c AtomicBool,
     ) -> Self {
         let is_baseline = |spec: &EnvironmentSpec| spec.name == study.baseline;
-        // A checked study has its baseline.
+        // A checked study contains its baseline.
         let baseline = study.environments.iter().position(is_baseline).unwrap_or(0);
         let mut members: Vec<Member> =
             study.environments.iter().map(|spec| Member::new(spec.clone(), false)).collect();
@@ -157,7 +157,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             seed: writer.record().header.seed,
             began: parts.clock.now(),
             system_cpus,
-            kept: None,
+            snapshot: None,
             leftovers: Vec::new(),
             teardown: TEARDOWN_GUESS,
             start_time: Duration::ZERO,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::error_line;
 use crate::PartError;
 use crate::record::RecordError;
 
@@ -59,4 +60,22 @@ pub enum CampaignError {
     Calibration { workload: String, reason: String },
     #[error("cannot write the record")]
     Record(#[from] RecordError),
+}
+
+/// Why an environment did not start.
+#[derive(Debug)]
+pub(super) enum StartError {
+    Part { step: &'static str, source: PartError },
+    NotInForce { reason: String },
+    Record(CampaignError),
+}
+
+impl StartError {
+    pub(super) fn text(&self) -> String {
+        match self {
+            Self::Part { step, source } => format!("cannot {step} it: {}", error_line(&**source)),
+            Self::NotInForce { reason } => reason.clone(),
+            Self::Record(error) => error_line(error),
+        }
+    }
 }

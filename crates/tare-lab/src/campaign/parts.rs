@@ -1,4 +1,4 @@
-//! The parts, clock and memory limits that the program gives to a campaign.
+//! The parts, clock and memory limits of a campaign, which the caller supplies.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -57,12 +57,13 @@ pub struct Memory {
 }
 
 /// Creates an environment without starting it.
-pub type Make<'p> = dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
+pub type EnvironmentFactory<'p> =
+    dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
 
-/// Everything that a campaign needs from the program.
+/// Everything that a campaign needs from its caller.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
-    pub make: &'p mut Make<'p>,
+    pub factory: &'p mut EnvironmentFactory<'p>,
     pub system: &'p dyn System,
     pub driver: &'p mut dyn Driver,
     pub probes: Vec<Box<dyn Probe + 'p>>,
@@ -72,7 +73,7 @@ pub struct Parts<'p> {
     pub memory: Option<Memory>,
     /// Path of a new directory for data that is loaded once (`study::DataStart::Restored`). The
     /// caller removes it after the run. `None`: every start loads its own data.
-    pub keep: Option<PathBuf>,
+    pub data_dir: Option<PathBuf>,
     /// Doubts of the caller about the whole record, such as a baseline that is not clean.
     pub doubts: Vec<Doubt>,
 }

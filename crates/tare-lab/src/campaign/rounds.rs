@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use super::member::{Member, StartError};
+use super::member::Member;
+use super::outcome::StartError;
 use super::{
     CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Ending, Event, Stage,
 };
@@ -11,7 +12,7 @@ use crate::record::Phase;
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::study::ScheduleKind;
 
-/// Expected time of a slice besides lead-in and window: thaw, tail, freeze, commit.
+/// Expected time of a slice in addition to lead-in and window: thaw, tail, freeze, commit.
 const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
 /// Returns whether every cost's interval is narrower than `width_percent`, end to end, in
@@ -32,7 +33,7 @@ fn all_intervals_narrow(analysis: &Analysis, width_percent: f64, members: &[Memb
 }
 
 impl Campaign<'_, '_> {
-    /// Runs the schedule `slices`: all environments run, and one at a time is thawed.
+    /// Runs the schedule `slices`: all environments run, and only one at a time is thawed.
     pub(super) fn slices(&mut self) -> Result<Ending, CampaignError> {
         self.stage(Stage::Starting);
         self.save_data()?;
@@ -60,12 +61,12 @@ impl Campaign<'_, '_> {
         self.warm_up();
         self.calibrate()?;
         self.rounds(|campaign, round, slices_in_order| {
-            for turn in slices_in_order {
+            for scheduled in slices_in_order {
                 if campaign.stopped() {
                     return Ok(false);
                 }
-                if !campaign.members[turn.environment].out {
-                    campaign.run_slice(round, turn, true)?;
+                if !campaign.members[scheduled.environment].out {
+                    campaign.run_slice(round, scheduled, true)?;
                 }
             }
             Ok(true)
@@ -99,7 +100,7 @@ impl Campaign<'_, '_> {
         round: u32,
         slices_in_order: &[ScheduledSlice],
     ) -> Result<bool, CampaignError> {
-        let Some(index) = slices_in_order.first().map(|turn| turn.environment) else {
+        let Some(index) = slices_in_order.first().map(|scheduled| scheduled.environment) else {
             return Ok(true);
         };
         if self.members[index].out {
@@ -107,8 +108,8 @@ impl Campaign<'_, '_> {
         }
         let first = self.members[index].record.ready_ns.is_none();
         if let Err(error) = self.start_member(index) {
-            // An environment that never started cannot start. One that did may start the next time:
-            // its slices of this round are void.
+            // An environment that never started cannot start. One that started before may start
+            // again: only its slices of this round are void.
             if first || matches!(error, StartError::Record(_)) {
                 self.handle_start_error(index, error)?;
                 return Ok(true);
@@ -116,12 +117,12 @@ impl Campaign<'_, '_> {
         } else if first {
             self.put_environment_doubts(index)?;
         }
-        for turn in slices_in_order {
+        for scheduled in slices_in_order {
             if self.stopped() {
                 return Ok(false);
             }
             if !self.members[index].out {
-                self.run_slice(round, turn, false)?;
+                self.run_slice(round, scheduled, false)?;
             }
         }
         self.stop_member(index);

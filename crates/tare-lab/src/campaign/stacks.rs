@@ -66,8 +66,8 @@ impl<'p> Campaign<'_, 'p> {
         let mut failures = 0;
         let mut given_up = None;
         let ending =
-            self.run_extra(Phase::Latency, seed, first, rounds, |campaign, round, turn| {
-                let void = campaign.run_stack_slice(round, turn, seed, window, sampler)?;
+            self.run_extra(Phase::Latency, seed, first, rounds, |campaign, round, scheduled| {
+                let void = campaign.run_stack_slice(round, scheduled, seed, window, sampler)?;
                 failures = if void.is_some() { failures + 1 } else { 0 };
                 given_up = void.filter(|_| failures >= FAILURES_MAX);
                 Ok(given_up.is_none())
@@ -93,9 +93,10 @@ impl<'p> Campaign<'_, 'p> {
         let freezes = self.study.schedule.kind == ScheduleKind::Slices;
         let seed = tare_std::rng::mix64(self.seed ^ SEED_SALT_TRACED);
         let first = self.writer().traced_rounds()?;
-        let ending = self.run_extra(Phase::Traced, seed, first, rounds, |campaign, round, turn| {
-            campaign.run_slice(round, turn, freezes).map(|()| true)
-        });
+        let ending =
+            self.run_extra(Phase::Traced, seed, first, rounds, |campaign, round, scheduled| {
+                campaign.run_slice(round, scheduled, freezes).map(|()| true)
+            });
         self.parts.probes.truncate(ordinary);
         ending
     }
@@ -121,7 +122,9 @@ impl<'p> Campaign<'_, 'p> {
             self.observer.event(&Event::ExtraRoundStarted { round: done, rounds, left });
             let slices_in_order = schedule::round(kind, seed, round, self.members.len(), &cells);
             for group in slices_in_order.chunk_by(|a, b| a.environment == b.environment) {
-                let Some(index) = group.first().map(|turn| turn.environment) else { continue };
+                let Some(index) = group.first().map(|scheduled| scheduled.environment) else {
+                    continue;
+                };
                 if self.members[index].out {
                     continue;
                 }
@@ -129,11 +132,11 @@ impl<'p> Campaign<'_, 'p> {
                 if trials && !self.stopped() {
                     self.start_member(index).ok();
                 }
-                for turn in group {
+                for scheduled in group {
                     if self.stopped() {
                         return Ok(Ending::Interrupted);
                     }
-                    if !run(self, round, turn)? {
+                    if !run(self, round, scheduled)? {
                         return Ok(Ending::RoundsDone);
                     }
                 }
@@ -150,20 +153,20 @@ impl<'p> Campaign<'_, 'p> {
     fn run_stack_slice(
         &mut self,
         round: u32,
-        turn: &ScheduledSlice,
+        scheduled: &ScheduledSlice,
         seed: u64,
         window: Duration,
         sampler: &mut dyn StackSampler,
     ) -> Result<Option<String>, CampaignError> {
-        let workload = turn.cell.workload;
+        let workload = scheduled.cell.workload;
         let rate_per_s = self.stack_rate(workload);
-        self.announce_slice(turn.environment, turn.cell);
+        self.announce_slice(scheduled.environment, scheduled.cell);
         let mut slice = StackSlice {
             id: 0,
             round,
             kind: sampler.kind(),
-            position: turn.position,
-            environment: self.members[turn.environment].name().to_string(),
+            position: scheduled.position,
+            environment: self.members[scheduled.environment].name().to_string(),
             workload: self.study.workloads[workload].name.clone(),
             started_unix_ms: self.parts.clock.unix_ms(),
             window_ns: 0,
@@ -174,12 +177,12 @@ impl<'p> Campaign<'_, 'p> {
             stacks: Vec::new(),
             void: None,
         };
-        let load_seed = schedule::load_seed(seed, round, turn.cell);
+        let load_seed = schedule::load_seed(seed, round, scheduled.cell);
         slice.void = match rate_per_s {
             None => Some("the fixed rate is not known".to_string()),
             Some(rate) => {
                 let asked = self.order(workload, Some(rate), load_seed, window);
-                self.sample(turn.environment, &asked, sampler, &mut slice).err()
+                self.sample(scheduled.environment, &asked, sampler, &mut slice).err()
             }
         };
         self.writer().put_stacks(&slice)?;

@@ -10,12 +10,12 @@ use crate::environment::{Endpoint, Environment};
 use crate::system::QUIET_LIMIT;
 
 /// Interval between two checks that a system answers.
-const READY_LOOK: Duration = Duration::from_millis(50);
+const READY_POLL: Duration = Duration::from_millis(50);
 /// Interval between two checks that a system is quiet.
-const QUIET_LOOK: Duration = Duration::from_millis(200);
-/// Quiet checks in a row after which a busy system counts as quiet: a compaction may follow a
-/// flush.
-const QUIET_LOOKS: u32 = 3;
+const QUIET_POLL: Duration = Duration::from_millis(200);
+/// Quiet checks in a row after which a busy system counts as quiet, because a compaction may follow
+/// a flush.
+const QUIET_POLLS: u32 = 3;
 
 /// Why the campaign stopped waiting for a system.
 #[derive(Debug, thiserror::Error)]
@@ -35,8 +35,10 @@ enum WaitError {
 }
 
 impl Campaign<'_, '_> {
-    /// Waits until every instance of a started system answers, its process ends, or its limit is
-    /// over.
+    /// Waits until every instance of a started system answers.
+    ///
+    /// # Errors
+    /// If the process ends, the time limit passes, or the campaign is stopped.
     pub(super) fn wait_until_ready(
         &self,
         environment: &mut dyn Environment,
@@ -45,7 +47,7 @@ impl Campaign<'_, '_> {
         let (system, clock) = (self.parts.system, self.parts.clock);
         let limit = system.ready_limit();
         let began = clock.now();
-        // Where the host cannot see the processes, none has been seen before either.
+        // False for all checks if the host cannot see the processes.
         let mut was_seen = false;
         let mut waited_for = at.iter();
         let mut next = waited_for.next();
@@ -54,8 +56,8 @@ impl Campaign<'_, '_> {
                 let silent = || WaitError::NotAnnounced { text: text.into() };
                 environment.log_tail().contains(text).then_some(()).ok_or_else(silent)
             });
-            let looked = announced.map_err(PartError::from).and_then(|()| system.ready(at));
-            let Err(error) = looked else {
+            let checked = announced.map_err(PartError::from).and_then(|()| system.ready(at));
+            let Err(error) = checked else {
                 next = waited_for.next();
                 continue;
             };
@@ -74,7 +76,7 @@ impl Campaign<'_, '_> {
             if self.stopped() {
                 return Err(WaitError::Stopped.into());
             }
-            clock.wait(READY_LOOK);
+            clock.wait(READY_POLL);
         }
         Ok(())
     }
@@ -93,12 +95,12 @@ impl Campaign<'_, '_> {
     pub(super) fn wait_until_quiet(&self, running: &Running) -> Result<(), PartError> {
         let clock = self.parts.clock;
         let began = clock.now();
-        let mut quiet_looks = QUIET_LOOKS - 1;
+        let mut quiet_polls = QUIET_POLLS - 1;
         while !self.stopped() {
             match self.pending(&running.endpoints)? {
-                None => quiet_looks += 1,
+                None => quiet_polls += 1,
                 Some(pending) => {
-                    quiet_looks = 0;
+                    quiet_polls = 0;
                     let waited = clock.now() - began;
                     if waited >= QUIET_LIMIT {
                         let waited_s = waited.as_secs_f64();
@@ -106,10 +108,10 @@ impl Campaign<'_, '_> {
                     }
                 }
             }
-            if quiet_looks == QUIET_LOOKS {
+            if quiet_polls == QUIET_POLLS {
                 break;
             }
-            clock.wait(QUIET_LOOK);
+            clock.wait(QUIET_POLL);
         }
         Ok(())
     }

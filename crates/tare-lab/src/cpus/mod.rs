@@ -6,12 +6,49 @@
 mod divide;
 mod topology;
 
+use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
 pub use topology::{CpuTopology, Node};
 
-use crate::environment::CpuPlan;
-use crate::study::{CpuSpec, SmtUse};
+/// The CPUs of system and client. `None` lets Tare divide them by cores, caches and NUMA nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuSpec {
+    pub system: Option<CpuSet>,
+    pub client: Option<CpuSet>,
+    /// The number of the system's CPUs, where `system` is a number and not a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system_count: Option<u32>,
+    /// The only NUMA node whose CPUs are used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub node: Option<u32>,
+    #[serde(default)]
+    pub smt: SmtUse,
+}
+
+/// The hardware threads of a core that are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum SmtUse {
+    /// All of them.
+    #[default]
+    Use,
+    /// The first; its siblings are left idle.
+    LeaveIdle,
+}
+
+/// The CPUs of system and client during a study.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CpuPlan {
+    /// Every CPU that Tare may use.
+    pub all: CpuSet,
+    /// CPUs of the system under test where its `cpu` layer is `pinned`.
+    pub system: CpuSet,
+    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
+    pub client: CpuSet,
+    /// The host's cores with more than one hardware thread, which is how two CPUs share a core.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub cores: Vec<CpuSet>,
+}
 
 /// Why the CPUs cannot be divided as a study requests.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -1,16 +1,16 @@
 //! A simulated host with known costs: environments, a system, a driver, a probe and a virtual
-//! clock. It serves tests of the lab, and trials of the tool without a container or a database
-//! (`runtime = "fake:cpu=1.3"`). Deterministic: equal seeds and equal calls give equal figures.
-//! Nothing here starts a process, opens a socket or touches a file.
+//! clock. Tests of the lab use it, and so can studies without a container or a database (`runtime =
+//! "fake:cpu=1.3"`). It is deterministic: equal seeds and equal calls give equal figures. It starts
+//! no process, opens no socket and accesses no file.
 //!
-//! The runtime's name carries what an environment costs: `fake`, or `fake:KEY=VALUE,...` with
+//! The name of the runtime sets the costs of an environment: `fake`, or `fake:KEY=VALUE,...` with
 //!
 //! - `cpu=F`, `throughput=F`: factors on CPU per operation and on capacity (1);
-//! - `noise=F`: standard deviation of the logarithm of both, slice by slice (0.01);
-//! - `polling=1`: the system burns its CPU whether or not it works, and keeps its own account;
-//! - `start=fail`: it cannot start; `layer=off`: its network layer is not in force;
-//! - `fail_after=N`: the load fails from the Nth slice on; `layer_after=N`: the layer is lost then;
-//!   `thaw_after=N`: it cannot be frozen any more.
+//! - `noise=F`: standard deviation of the logarithm of both, per slice (0.01);
+//! - `polling=1`: the system always uses its whole CPU, and measures its busy time;
+//! - `start=fail`: the start fails; `layer=off`: the network layer is not in force;
+//! - `fail_after=N`, `layer_after=N`, `thaw_after=N`: after N slices the load fails, the network
+//!   layer is no longer in force, or freezing fails.
 
 mod parts;
 mod sampler;
@@ -36,11 +36,12 @@ pub const RUNTIMES: &[&str] = &["fake", "fake:*"];
 /// Name of the fake system and of the fake driver.
 pub const NAME: &str = "fake";
 
-/// Operations/s, CPU per operation of the server and of the client, of an environment without cost.
+/// Operations/s, and CPU per operation of the server and of the client, in an environment without
+/// costs.
 pub const CAPACITY_PER_S: f64 = 100_000.0;
 pub const SERVER_NS: f64 = 8_000.0;
 pub const CLIENT_NS: f64 = 4_000.0;
-/// What a userland proxy in the path takes per operation.
+/// CPU per operation of a userland proxy in the path.
 pub const PROXY_NS: f64 = 5_000.0;
 
 const START: Duration = Duration::from_millis(50);
@@ -52,16 +53,16 @@ const FREEZE: Duration = Duration::from_micros(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FakeError {
     #[error(
-        "\"{text}\" is no fake runtime: {part:?} is none of cpu, throughput, noise, polling, start, layer, fail_after, layer_after, thaw_after with its value"
+        "\"{text}\" is not a fake runtime: {part:?} is not a valid KEY=VALUE; keys: cpu, throughput, noise, polling, start, layer, fail_after, layer_after, thaw_after"
     )]
     Runtime { text: String, part: String },
-    #[error("it was told not to start")]
+    #[error("configured to fail at its start")]
     Start,
-    #[error("it was told to fail")]
+    #[error("configured to fail under load")]
     Load,
-    #[error("it was told to stay thawed")]
+    #[error("configured to stay thawed")]
     Thawed,
-    #[error("there is no such target")]
+    #[error("no such target")]
     NoTarget,
     #[error("the target is frozen")]
     Frozen,
@@ -133,7 +134,7 @@ struct Instance {
 #[derive(Debug)]
 struct State {
     now: Duration,
-    /// True: virtual time passes at the speed of real time.
+    /// Whether virtual time passes at the speed of real time.
     real_time: bool,
     rng: Rng,
     next_port: u16,
@@ -210,7 +211,7 @@ impl FakeHost {
         self.0.borrow().log.clone()
     }
 
-    /// Names of the environments that are up.
+    /// Returns the names of the running environments.
     pub fn up(&self) -> Vec<String> {
         self.0.borrow().instances.values().map(|one| one.name.clone()).collect()
     }
@@ -249,7 +250,7 @@ impl Clock for FakeHost {
     }
 }
 
-/// An environment without layers, for studies made in code.
+/// Returns an environment without isolation, for studies built in code.
 pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
     EnvironmentSpec {
         name: name.to_string(),
@@ -269,8 +270,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
     }
 }
 
-/// The environment of [`spec`] with another value of one layer, for tests that go through all
-/// layers.
+/// Returns `plain` with another value of one layer, for tests that cover all layers.
 pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
     let mut spec = plain.clone();
     let option = |name: &str, value: &str| vec![(name.to_string(), value.to_string())];

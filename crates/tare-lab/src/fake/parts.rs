@@ -1,4 +1,4 @@
-//! The parts of the fake host, as the lab sees them.
+//! The parts of the fake host: implementations of the lab's traits.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -16,9 +16,9 @@ use crate::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
 use crate::probe::{Counter, Probe, names};
 use crate::study::WorkloadSpec;
-use crate::system::{OwnAccount, System};
+use crate::system::{BusyTime, System};
 
-/// A figure in ns as the accounts have it.
+/// Rounds a figure to whole ns.
 fn whole(ns: f64) -> u64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let ns = ns.max(0.0) as u64;
@@ -160,14 +160,14 @@ impl System for FakeSystem {
     }
 
     fn settings(&self, _at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
-        Ok(vec![(crate::doubt::judge::IO_ENGINE.into(), "none".into())])
+        Ok(vec![(crate::judge::IO_ENGINE.into(), "none".into())])
     }
 
-    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
+    fn busy_time(&self, data: &Path) -> Result<Option<BusyTime>, PartError> {
         let state = self.world.0.borrow();
         let instance = port_of(data).and_then(|port| state.instances.get(&port));
         let instance = instance.ok_or(FakeError::NoTarget)?;
-        Ok(instance.behaviour.polling.then(|| OwnAccount {
+        Ok(instance.behaviour.polling.then(|| BusyTime {
             busy_ns: whole(instance.busy_ns),
             idle_poll_ns: whole(instance.system_cpu_ns - instance.busy_ns),
         }))
@@ -234,8 +234,8 @@ impl Driver for FakeDriver {
                 Pacing::Closed => "closed",
                 Pacing::Open { .. } => "open",
             };
-            let company = if thawed > 1 { " in company" } else { "" };
-            state.log.push(format!("run {} {pacing}{company}", instance.name));
+            let others = if thawed > 1 { " with others thawed" } else { "" };
+            state.log.push(format!("run {} {pacing}{others}", instance.name));
             instance.slices += 1;
             if instance.behaviour.fail_after.is_some_and(|after| instance.slices > after) {
                 return Err(FakeError::Load.into());
@@ -291,7 +291,7 @@ impl Driver for FakeDriver {
     }
 }
 
-/// A hundred latencies around a mean, as the record has them.
+/// Returns a serialized histogram of 100 latencies around a mean.
 fn histogram(mean_ns: f64, rng: &mut tare_std::rng::Rng) -> Result<Vec<u8>, PartError> {
     let mut histogram = Histogram::<u64>::new(3)?;
     for _ in 0..100 {
@@ -314,7 +314,7 @@ impl FakeProbe {
         Self { world, before: [0.0; 3] }
     }
 
-    /// All CPU time, the harness's (with the client's), and steal time, in ns.
+    /// Returns all CPU time, that of the harness (including the client), and steal time, in ns.
     fn read(&self) -> [f64; 3] {
         let state = self.world.0.borrow();
         let servers = state.instances.values().map(|one| one.system_cpu_ns + one.proxy_cpu_ns);

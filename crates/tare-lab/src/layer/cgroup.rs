@@ -1,4 +1,4 @@
-//! The cgroup layer: whether the system has a cgroup of its own.
+//! The cgroup layer: whether the system runs in its own cgroup.
 
 use std::fmt;
 use std::str::FromStr;
@@ -16,7 +16,7 @@ pub enum Cgroup {
 impl Cgroup {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
         ("own", "a cgroup /tare-RUN/eN, as every container has"),
-        ("none", "the cgroups that Tare itself is in, as a process that is started by hand"),
+        ("none", "Tare's own cgroups, as for a process started from a shell"),
     ];
 }
 

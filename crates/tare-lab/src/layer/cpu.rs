@@ -8,33 +8,35 @@ use tare_std::cpus::CpuSet;
 
 use super::Layer;
 use super::text::{BadLayerValue, serde_as_text};
-use crate::environment::CpuPlan;
+use crate::cpus::CpuPlan;
 
-/// Quotas in CPUs that can be asked for: the kernel takes none under 1 ms in 100 ms.
+/// Valid quotas in CPUs. The kernel refuses less than 1 ms in 100 ms.
 const QUOTAS: RangeInclusive<f64> = 0.01..=4096.0;
 
 /// A value of the cpu layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cpu {
+    /// Every CPU of the plan.
     Shared,
+    /// The system's own CPUs only.
     Pinned,
-    /// In CPUs.
+    /// Every CPU of the plan, limited to this many CPUs of time.
     Quota(f64),
 }
 
 impl Cpu {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("shared", "every CPU of the plan, the client's too, as a container gets by default"),
+        ("shared", "every CPU of the plan, including the client's, as a container gets by default"),
         ("pinned", "the system's own CPUs only: affinity, and a cpuset where it has a cgroup"),
-        ("quota=*", "every CPU, but at most so many CPUs of time (CFS quota), such as quota=1.5"),
+        ("quota=*", "every CPU, limited to this many CPUs of time (CFS quota), such as quota=1.5"),
     ];
 
-    /// A quota in CPUs; `None` where the kernel would not take it.
+    /// Returns a quota in CPUs, or `None` if the kernel would refuse it.
     pub fn quota(cpus: f64) -> Option<Self> {
         QUOTAS.contains(&cpus).then_some(Self::Quota(cpus))
     }
 
-    /// The CPUs that the system may run on.
+    /// Returns the CPUs on which the system may run.
     pub fn set(self, plan: &CpuPlan) -> &CpuSet {
         match self {
             Self::Pinned => &plan.system,

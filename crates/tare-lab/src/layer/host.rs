@@ -9,28 +9,28 @@ use super::text::{BadLayerValue, serde_as_text};
 /// A value of the host layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Host {
-    /// As it was found.
+    /// The host as found.
     #[default]
     AsIs,
-    /// With every change of the plan that a running system notices.
+    /// The host with all changes of the tuning plan that affect a running system.
     Tuned,
-    /// With those of some groups of knobs. The tuner knows their names.
+    /// The host with the changes of some groups of knobs. The tuner defines the names.
     TunedGroups(Vec<String>),
 }
 
 impl Host {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("as-is", "as it was found"),
-        ("tuned", "with every change of the plan that a running system notices"),
-        ("tuned=*", "with those of some groups of knobs only, such as tuned=disk+network"),
+        ("as-is", "the host as found"),
+        ("tuned", "every change of the tuning plan that affects a running system"),
+        ("tuned=*", "the changes of some groups of knobs only, such as tuned=disk+network"),
     ];
 
-    /// Whether the host is as it was found.
+    /// Returns whether the host is left as found.
     pub fn is_as_is(&self) -> bool {
         *self == Self::AsIs
     }
 
-    /// Names of the groups that it is limited to.
+    /// Returns the groups of knobs to which the tuning is limited. Empty: no limit, or no tuning.
     pub fn groups(&self) -> &[String] {
         match self {
             Self::AsIs | Self::Tuned => &[],
@@ -61,8 +61,7 @@ impl FromStr for Host {
                 let groups = text.strip_prefix("tuned=").ok_or_else(unknown)?;
                 let groups: Vec<String> = groups.split('+').map(String::from).collect();
                 if groups.iter().any(String::is_empty) {
-                    let wanted =
-                        "groups of knobs have a + between them, such as tuned=disk+network";
+                    let wanted = "separate groups of knobs by +, such as tuned=disk+network";
                     return Err(BadLayerValue::new(Layer::Host, text, wanted));
                 }
                 Ok(Self::TunedGroups(groups))

@@ -1,7 +1,7 @@
 //! The inject layer: known costs, injected to test Tare itself (`cargo xtask calibrate`,
 //! docs/concepts/trust.md). No study of a real layer uses it.
 //!
-//! Each kind has a truth in one figure. Several are joined by `+`: `busy=20us+quota=97%`.
+//! Each kind has one known effect. `+` joins several: `busy=20us+quota=97%`.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,47 +11,47 @@ use tare_std::units::parse_duration;
 
 use super::Layer;
 use super::text::{BadLayerValue, serde_as_text};
-use crate::environment::CpuPlan;
+use crate::cpus::CpuPlan;
 
-/// The longest cost per operation that can be injected.
+/// The longest time per operation that can be injected.
 const TIME_MAX: Duration = Duration::from_secs(1);
-/// The longest filter that can be injected: the kernel takes 4096 instructions, one is the return.
+/// The longest filter that can be injected. The kernel allows 4096 instructions, one of which is
+/// the return.
 pub const INJECTED_INSTRUCTIONS_MAX: u16 = 4095;
 
-/// What is added. Nothing by default.
+/// The injected costs. Nothing by default.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Inject {
     /// CPU time per operation inside the server.
     pub busy: Option<Duration>,
-    /// By which every answer is held back. 0 is a relay without delay: what a delay is compared
-    /// with.
+    /// Delay of every answer. 0 is a relay without delay, with which delays are compared.
     pub delay: Option<Duration>,
-    /// Quota in percent of the CPUs that the plan gives the system.
+    /// Quota, in percent of the CPUs that the plan gives the system.
     pub quota_percent: Option<f64>,
-    /// Instructions of the filter.
+    /// Number of instructions of a system call filter.
     pub filter: Option<u16>,
 }
 
 impl Inject {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("none", "nothing is added"),
-        ("busy=*", "so much CPU time per operation, burnt by the server itself, such as busy=2us"),
-        ("delay=*", "a relay that holds every answer back for so long, such as delay=200us"),
-        ("quota=*", "a cgroup quota of so many percent of the system's CPUs, such as quota=97%"),
-        ("filter=*", "a system call filter of so many instructions, such as filter=200"),
+        ("none", "no injected cost"),
+        ("busy=*", "CPU time per operation, spent by the server itself, such as busy=2us"),
+        ("delay=*", "a relay that delays every answer by this time, such as delay=200us"),
+        ("quota=*", "a cgroup quota in percent of the system's CPUs, such as quota=97%"),
+        ("filter=*", "a system call filter with this many instructions, such as filter=200"),
     ];
 
-    /// Whether nothing is added.
+    /// Returns whether no cost is injected.
     pub fn is_nothing(&self) -> bool {
         *self == Self::default()
     }
 
-    /// The quota in CPUs.
+    /// Returns the quota in CPUs.
     pub fn quota_cpus(&self, plan: &CpuPlan) -> Option<f64> {
         Some(self.quota_percent? / 100.0 * plan.system.len() as f64)
     }
 
-    /// Takes one `NAME=VALUE`; `None` where it is unknown, out of range or there already.
+    /// Adds one `NAME=VALUE`. Returns `None` if it is unknown, out of range or set already.
     fn add(&mut self, part: &str) -> Option<()> {
         let (name, value) = part.split_once('=')?;
         let again = match name {
@@ -105,12 +105,12 @@ impl FromStr for Inject {
 
 serde_as_text!(Inject);
 
-/// `2us`, `350ns`, `1.5ms`; 0 has a unit too.
+/// Parses `2us`, `350ns`, `1.5ms`. Every value needs a unit, even 0.
 fn duration(text: &str) -> Option<Duration> {
     parse_duration(text).ok().filter(|time| *time <= TIME_MAX)
 }
 
-/// The time in the largest unit in which it is a whole number.
+/// Formats a time in the largest unit in which it is a whole number.
 fn time_text(time: Duration) -> String {
     let ns = time.as_nanos();
     match ns {

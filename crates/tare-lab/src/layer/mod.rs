@@ -1,8 +1,8 @@
-//! The isolation layers: their types, and the one list of them.
+//! The isolation layers: their types, and the list of all layers.
 //!
-//! A study is parsed into these types once. A record keeps their text, which `Display` writes and
-//! `FromStr` reads. [`Layer::ALL`] serves everything that goes through all layers: studies,
-//! comparisons, explanations, findings, records, `tare list layers` and docs/reference/layers.md.
+//! A study is parsed into these types once. A record stores their text, which `Display` writes and
+//! `FromStr` reads. All code that iterates over layers uses [`Layer::ALL`]: studies, comparisons,
+//! explanations, findings, records, `tare list layers` and docs/reference/layers.md.
 
 mod cgroup;
 mod cpu;
@@ -20,8 +20,6 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::environment::{EnvironmentSpec, options_text};
-
 pub use cgroup::Cgroup;
 pub use cpu::Cpu;
 pub use host::Host;
@@ -32,7 +30,8 @@ pub use runtime::Runtime;
 pub use security::Security;
 pub use text::BadLayerValue;
 
-/// A layer: a part of the stack between the system and the bare host that a study can switch alone.
+/// A layer: a part of the stack between the system and the bare host that a study can change
+/// separately.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Layer {
@@ -51,7 +50,7 @@ pub enum Layer {
 }
 
 impl Layer {
-    /// Every layer, in the order in which they are named and explained.
+    /// Every layer, in the order of lists and reports.
     pub const ALL: [Self; 12] = [
         Self::Runtime,
         Self::Network,
@@ -67,7 +66,7 @@ impl Layer {
         Self::Limits,
     ];
 
-    /// Its key in a study, and its name everywhere else.
+    /// Returns the name, which is also the key in a study.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Runtime => "runtime",
@@ -85,44 +84,41 @@ impl Layer {
         }
     }
 
-    /// The layer of that name.
+    /// Returns the layer with this name.
     pub fn by_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|layer| layer.name() == name)
     }
 
-    /// One line: what it is.
+    /// Returns a description on one line.
     pub const fn help(self) -> &'static str {
         match self {
             Self::Runtime => {
                 "what runs the system: a plain process, a container runtime, an engine or a virtual machine"
             }
-            Self::Network => "what lies between the client and the system",
-            Self::Cpu => "which CPUs the system may run on, and how much of them",
+            Self::Network => "the path between the client and the system",
+            Self::Cpu => "the CPUs of the system, and its share of them",
             Self::Security => {
                 "seccomp filter; capabilities are the engine's minimum under every value"
             }
-            Self::Cgroup => "whether the system has a cgroup of its own in every hierarchy",
+            Self::Cgroup => "whether the system has its own cgroup in every hierarchy",
             Self::Host => "whether the host is tuned while the environment runs",
             Self::Storage => {
-                "what the system's data lies on: NAME, or { kind = NAME, OPTION = VALUE }"
+                "the storage of the system's data: NAME, or { kind = NAME, OPTION = VALUE }"
             }
             Self::Vm => "options of a virtual machine: { OPTION = VALUE }",
             Self::Sandbox => "options of gVisor: { OPTION = VALUE }",
             Self::Rootfs => {
-                "root file system: the host's for a process; for a container read-only, with the static \
-                 program bind-mounted, and none (the host's program in it) or a table { NAME = VALUE }"
+                "root file system. A process uses the host's. A container's is read-only and contains the \
+                 static program; none adds the host's program, a table { NAME = VALUE } another source"
             }
-            Self::Inject => {
-                "a known cost that is added, so that Tare itself can be tried (runtime = \"process\")"
-            }
-            Self::Limits => {
-                "how much memory the environment may use: { memory = AMOUNT }, page cache included"
-            }
+            Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
+            Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
         }
     }
 
-    /// Its values with one line each. `quota=*` stands for `quota=` and something after it. A layer
-    /// without values here takes those of its implementations: runtimes, kinds of storage, options.
+    /// Returns the values with one line of help each. `quota=*` means `quota=` followed by any
+    /// text. A layer without values here takes those of its implementations: runtimes, kinds of
+    /// storage, options.
     pub const fn values(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Runtime | Self::Storage | Self::Vm | Self::Sandbox => &[],
@@ -134,68 +130,9 @@ impl Layer {
             Self::Rootfs => Rootfs::VALUES,
             Self::Inject => Inject::VALUES,
             Self::Limits => {
-                &[("memory", "an amount such as 512M or 6G; no limit when it is left out")]
+                &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
             }
         }
-    }
-
-    /// The value that an environment has, as text. Two environments differ in a layer if and only
-    /// if these texts differ.
-    pub fn text(self, spec: &EnvironmentSpec) -> String {
-        // A field that is added to an environment has to be given a layer here.
-        let EnvironmentSpec {
-            name: _,
-            runtime,
-            network,
-            cpu,
-            security,
-            cgroup,
-            host,
-            storage,
-            vm,
-            sandbox,
-            rootfs,
-            inject,
-            limits,
-            optional: _,
-        } = spec;
-        match self {
-            Self::Runtime => runtime.to_string(),
-            Self::Network => network.to_string(),
-            Self::Cpu => cpu.to_string(),
-            Self::Security => security.to_string(),
-            Self::Cgroup => cgroup.to_string(),
-            Self::Host => host.to_string(),
-            Self::Storage => storage.to_string(),
-            Self::Vm => options_text(vm),
-            Self::Sandbox => options_text(sandbox),
-            Self::Rootfs => rootfs.to_string(),
-            Self::Inject => inject.to_string(),
-            Self::Limits => limits.to_string(),
-        }
-    }
-
-    /// Gives `to` the value that `from` has.
-    pub fn copy(self, from: &EnvironmentSpec, to: &mut EnvironmentSpec) {
-        match self {
-            Self::Runtime => to.runtime.clone_from(&from.runtime),
-            Self::Network => to.network = from.network,
-            Self::Cpu => to.cpu = from.cpu,
-            Self::Security => to.security = from.security,
-            Self::Cgroup => to.cgroup = from.cgroup,
-            Self::Host => to.host.clone_from(&from.host),
-            Self::Storage => to.storage.clone_from(&from.storage),
-            Self::Vm => to.vm.clone_from(&from.vm),
-            Self::Sandbox => to.sandbox.clone_from(&from.sandbox),
-            Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
-            Self::Inject => to.inject = from.inject,
-            Self::Limits => to.limits.clone_from(&from.limits),
-        }
-    }
-
-    /// Whether two environments differ in it.
-    pub fn differs(self, one: &EnvironmentSpec, other: &EnvironmentSpec) -> bool {
-        self.text(one) != self.text(other)
     }
 }
 

@@ -1,4 +1,4 @@
-//! The network layer: what lies between the client and the system.
+//! The network layer: the path between the client and the system.
 
 use std::fmt;
 use std::str::FromStr;
@@ -15,12 +15,12 @@ pub enum Network {
 
 impl Network {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("host", "the host's network namespace; one veth pair to the client"),
-        ("bridge", "a namespace behind a bridge; the published port is reached through DNAT"),
-        ("bridge+proxy", "the same, but through a userland proxy instead of DNAT"),
+        ("host", "the host's network namespace, with one veth pair to the client"),
+        ("bridge", "a namespace behind a bridge; clients reach the published port through DNAT"),
+        ("bridge+proxy", "as bridge, with a userland proxy instead of DNAT"),
     ];
 
-    /// Whether clients reach the system through a userland proxy.
+    /// Returns whether clients reach the system through a userland proxy.
     pub fn has_proxy(self) -> bool {
         self == Self::Bridge { proxy: true }
     }

@@ -1,4 +1,4 @@
-//! The rootfs layer: what a container's root file system is made of.
+//! The rootfs layer: the source of a container's root file system.
 
 use std::fmt;
 
@@ -7,37 +7,37 @@ use serde::{Deserialize, Serialize};
 use super::Layer;
 use super::text::BadLayerValue;
 
-/// A value of the rootfs layer. A record keeps it as a list of (name, value), which is empty or has
-/// one element.
+/// A value of the rootfs layer. A record stores it as a list of (name, value) with at most one
+/// element.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(String, String)>", into = "Vec<(String, String)>")]
 pub enum Rootfs {
-    /// Nothing: the host's program is shown in it.
+    /// An empty root file system in which the host's program is mounted.
     #[default]
     None,
-    /// Packages of the distribution, with spaces between them.
+    /// Packages of the distribution, separated by spaces.
     Packages(String),
-    /// An image by its path, or by its name in an engine.
+    /// Path of an image, or its name in an engine.
     Image(String),
     /// A directory of the host.
     Directory(String),
 }
 
 impl Rootfs {
-    /// What it can be made of.
+    /// The sources, with one line of help each.
     pub const VALUES: &'static [(&'static str, &'static str)] = &[
         (
             "packages",
-            "packages of Debian or Ubuntu (NAME or NAME=VERSION) with all that they depend on, by apt-get",
+            "packages of Debian or Ubuntu (NAME or NAME=VERSION) with their dependencies, from apt-get",
         ),
         (
             "image",
-            "an image: a directory with an OCI image layout, an archive by docker save, or with an engine the name of an image that it has",
+            "an image: a directory with an OCI image layout, an archive made by docker save, or the name of an image of the engine",
         ),
-        ("directory", "a root file system that stands in a directory of the host"),
+        ("directory", "a directory of the host that contains a root file system"),
     ];
 
-    /// The value of this name; `None` where there is no such name.
+    /// Returns the source of this name, or `None` if there is no such source.
     pub fn new(name: &str, value: String) -> Option<Self> {
         match name {
             "packages" => Some(Self::Packages(value)),
@@ -47,7 +47,7 @@ impl Rootfs {
         }
     }
 
-    /// Its name and what follows it in a study; `None` where it is made of nothing.
+    /// Returns the name and the value in a study, or `None` without a source.
     pub fn option(&self) -> Option<(&'static str, &str)> {
         match self {
             Self::None => None,
@@ -57,7 +57,7 @@ impl Rootfs {
         }
     }
 
-    /// Whether it is made of nothing.
+    /// Returns whether there is no source.
     pub fn is_none(&self) -> bool {
         *self == Self::None
     }

@@ -1,34 +1,35 @@
-//! The runtime layer: what runs the system. The names belong to the crate that implements runtimes.
+//! The runtime layer: the program or engine that runs the system. `tare-env` implements the
+//! runtimes and defines their names.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Name of a runtime, with an argument after a colon where it takes one: `process`, `oci:runc`.
+/// Name of a runtime. An argument follows after a colon if it takes one: `process`, `oci:runc`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Runtime(String);
 
 impl Runtime {
-    /// The kind that has no layers of its own: a plain process of the host.
+    /// The runtime without isolation: a plain process of the host.
     pub const PROCESS: &'static str = "process";
 
-    /// The whole name.
+    /// Returns the whole name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name before the colon.
+    /// Returns the name before the colon.
     pub fn kind(&self) -> &str {
         self.0.split(':').next().unwrap_or_default()
     }
 
-    /// The text after the colon.
+    /// Returns the text after the colon.
     pub fn argument(&self) -> Option<&str> {
         self.0.split_once(':').map(|(_, argument)| argument)
     }
 
-    /// Whether the system is a plain process of the host.
+    /// Returns whether the system is a plain process of the host.
     pub fn is_process(&self) -> bool {
         self.0 == Self::PROCESS
     }

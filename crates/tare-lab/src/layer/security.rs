@@ -1,4 +1,4 @@
-//! The security layer: which system calls a seccomp filter lets through.
+//! The security layer: the system calls that a seccomp filter allows.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,16 +11,17 @@ use super::text::{BadLayerValue, serde_as_text};
 pub enum Security {
     /// Moby's default profile.
     Default,
-    /// The default profile, which also allows io_uring.
+    /// The default profile, with io_uring allowed.
     DefaultWithIoUring,
+    /// No filter.
     None,
 }
 
 impl Security {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("default", "Moby's default seccomp profile: io_uring is refused with EPERM"),
-        ("default+io_uring", "the same profile, which also allows the three io_uring calls"),
-        ("none", "no seccomp filter; the capabilities stay the default ones"),
+        ("default", "Moby's default seccomp profile, which refuses io_uring with EPERM"),
+        ("default+io_uring", "the default profile, with the three io_uring calls allowed"),
+        ("none", "no seccomp filter; the capabilities remain the default ones"),
     ];
 }
 

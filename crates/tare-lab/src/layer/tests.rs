@@ -3,10 +3,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::*;
-use crate::environment::StorageSpec;
+use crate::environment::{EnvironmentSpec, StorageSpec};
 use crate::fake;
 
-/// The text of each value is read as that value, alone and in JSON, and stays the same text.
+/// Checks that each value round-trips through its text, alone and in JSON.
 #[track_caller]
 fn round_trip<T>(values: &[(&str, T)])
 where
@@ -154,7 +154,7 @@ fn accepts_every_listed_value() {
     ];
     for (layer, takes) in takes {
         for (word, help) in layer.values() {
-            // What an open value stands for is shown by the example in its help.
+            // The help of an open value ends with an example.
             let example = help.rsplit("such as ").next().unwrap();
             let word = if word.ends_with('*') { example } else { word };
             assert!(takes(word), "{layer}: {word}");

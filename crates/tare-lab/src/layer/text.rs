@@ -1,19 +1,19 @@
-//! What the layers that are written as one word share: their errors and their form in a file.
+//! The error and the serialization of layer values that are written as one word.
 
 use super::Layer;
 
-/// A text that is no value of a layer.
+/// A layer has no such value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{layer} has no value {value:?}: {wanted}")]
 pub struct BadLayerValue {
     pub layer: Layer,
     pub value: String,
-    /// What it takes.
+    /// The valid values.
     pub wanted: String,
 }
 
 impl BadLayerValue {
-    /// The error of a value that is none of the layer's words.
+    /// Returns the error for an unknown word.
     pub(super) fn unknown(layer: Layer, value: &str) -> Self {
         let words: Vec<&str> = layer.values().iter().map(|(word, _)| *word).collect();
         Self::new(layer, value, &format!("use one of {}", words.join(", ")))
@@ -24,7 +24,7 @@ impl BadLayerValue {
     }
 }
 
-/// Serializes a type as its `Display` and reads it by its `FromStr`.
+/// Serializes a type by its `Display` and deserializes it by its `FromStr`.
 macro_rules! serde_as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {

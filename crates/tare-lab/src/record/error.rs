@@ -1,25 +1,25 @@
-//! What can be wrong with a record file.
+//! Errors of record files.
 
 use std::path::{Path, PathBuf};
 
 use rusqlite::ErrorCode;
 
-/// Why a record cannot be made, written or read. Each is one line that says what to do.
+/// Why a record cannot be created, written or read. Each text is one line, with advice.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordError {
-    #[error("{path} exists already; records are never overwritten: choose another name with --output, or go on with it by --resume {path}", path = .path.display())]
+    #[error("{path} exists already, and records are never overwritten; choose another name with --output, or continue it with --resume {path}", path = .path.display())]
     Exists { path: PathBuf },
-    #[error("there is no record {}", .path.display())]
+    #[error("no record at {}", .path.display())]
     Missing { path: PathBuf },
-    #[error("{} is no record of Tare", .path.display())]
+    #[error("{} is not a record of Tare", .path.display())]
     NoRecord { path: PathBuf },
     #[error("{} is a record of version {found}, and this Tare reads up to version {known}; use a newer Tare", .path.display())]
     Newer { path: PathBuf, found: i64, known: i64 },
-    #[error("{} is being written by a study that still runs; wait for it, or stop it", .path.display())]
+    #[error("{} is in use by a running study; wait for it, or stop it", .path.display())]
     Locked { path: PathBuf },
-    #[error("the disk is full: cannot write {}; free some space and go on with --resume", .path.display())]
+    #[error("the disk is full: cannot write {}; free some space and continue with --resume", .path.display())]
     DiskFull { path: PathBuf },
-    #[error("cannot {operation} {}: permission denied; choose a folder that you may write to with --output", .path.display())]
+    #[error("cannot {operation} {}: permission denied; choose a writable folder with --output", .path.display())]
     Denied { operation: &'static str, path: PathBuf },
     #[error("the record {} is damaged: {what}", .path.display())]
     Damaged { path: PathBuf, what: String },

@@ -1,4 +1,4 @@
-//! Reading a record, finished, running or left behind by a crash.
+//! Reads a record of a finished, running or crashed study.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,16 +16,16 @@ use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::layer::{BadLayerValue, Inject};
 use crate::probe::Counter;
-use crate::system::OwnAccount;
+use crate::system::BusyTime;
 
 impl Record {
-    /// Reads a record. One that is being written is read as it is at this moment.
+    /// Reads a record. If a study is still writing it, the result is the current state.
     pub fn read(path: &Path) -> Result<Self, RecordError> {
         read_from(&open_read_only(path)?, path)
     }
 }
 
-/// Opens a file that is a record of this version or an older one.
+/// Opens a record of this version or an older one.
 pub(super) fn open_read_only(path: &Path) -> Result<Connection, RecordError> {
     if !path.exists() {
         return Err(RecordError::Missing { path: path.to_path_buf() });
@@ -38,7 +38,7 @@ pub(super) fn open_read_only(path: &Path) -> Result<Connection, RecordError> {
     Ok(connection)
 }
 
-/// Refuses a file that is no record, or one of a newer version.
+/// Refuses a file that is no record, and a record of a newer version.
 fn check_header(connection: &Connection, path: &Path) -> Result<(), RecordError> {
     let sqlite = |error| RecordError::sqlite("read", path, error);
     let pragma = |name: &str| -> Result<i64, RecordError> {
@@ -55,13 +55,13 @@ fn check_header(connection: &Connection, path: &Path) -> Result<(), RecordError>
     Ok(())
 }
 
-/// Reads everything inside one transaction, so that a writer does not change it under way.
+/// Reads everything inside one transaction, so that no writer changes it meanwhile.
 pub(super) fn read_from(connection: &Connection, path: &Path) -> Result<Record, RecordError> {
     let sqlite = |error| RecordError::sqlite("read", path, error);
     check_header(connection, path)?;
     let transaction = connection.unchecked_transaction().map_err(sqlite)?;
     let record = read_all(&transaction).map_err(|error| match error {
-        // A column that holds something else than this version writes.
+        // A column with a value that this version never writes.
         rusqlite::Error::FromSqlConversionFailure(_, _, source) => {
             RecordError::Damaged { path: path.to_path_buf(), what: source.to_string() }
         }
@@ -83,7 +83,7 @@ pub(super) fn rows<T>(
     connection.prepare(sql)?.query_map([], read)?.collect()
 }
 
-/// Rows that belong to a slice or an environment, by its id.
+/// Returns rows that belong to a slice or an environment, by its id.
 pub(super) fn by_owner<T>(
     connection: &Connection,
     sql: &str,
@@ -114,7 +114,7 @@ where
     })
 }
 
-/// What a column holds as JSON; the default where it is NULL, as in records that lack the column.
+/// Parses a column as JSON. Returns the default if it is NULL, as in records without the column.
 fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     row: &Row<'_>,
     index: usize,
@@ -125,7 +125,7 @@ fn json_or_default<T: serde::de::DeserializeOwned + Default>(
     }
 }
 
-/// A layer's value, which is kept as text.
+/// Parses a layer's value, which is stored as text.
 fn layer<T: FromStr<Err = BadLayerValue>>(row: &Row<'_>, index: usize) -> rusqlite::Result<T> {
     row.get::<_, String>(index)?.parse().map_err(|error| {
         rusqlite::Error::FromSqlConversionFailure(index, Type::Text, Box::new(error))
@@ -263,10 +263,10 @@ fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
                FROM slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";
     rows(connection, sql, |row| {
         let id: i64 = row.get(0)?;
-        let account = |busy_ns, idle_poll_ns| OwnAccount { busy_ns, idle_poll_ns };
+        let account = |busy_ns, idle_poll_ns| BusyTime { busy_ns, idle_poll_ns };
         Ok(Slice {
             id,
-            block: row.get(1)?,
+            round: row.get(1)?,
             position: row.get(2)?,
             environment: row.get(3)?,
             workload: row.get(4)?,
@@ -279,7 +279,7 @@ fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
             rate_per_s: row.get(10)?,
             system_cpu_ns: unsigned(row, 11)?,
             layer_cpu_ns: layer_cpu.remove(&id).unwrap_or_default(),
-            own_account: optional(row, 12)?.zip(optional(row, 13)?).map(|(b, i)| account(b, i)),
+            busy_time: optional(row, 12)?.zip(optional(row, 13)?).map(|(b, i)| account(b, i)),
             client_cpu_ns: unsigned(row, 14)?,
             throttled_ns: optional(row, 15)?,
             response: response.remove(&id).unwrap_or_default(),

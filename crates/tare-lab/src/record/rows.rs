@@ -1,12 +1,12 @@
-//! One function for each kind of row that a record takes.
+//! Inserts rows into a record, one function per kind.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::write::Opening;
+use super::opening::Opening;
 use super::{EnvironmentRecord, Slice, as_json, phase_name};
 use crate::doubt::Doubt;
 
-/// SQLite's integers are signed; a time or a count beyond 2^63 is none.
+/// Converts to SQLite's signed integers. No time or count reaches 2^63.
 pub(super) fn signed(value: u64) -> i64 {
     i64::try_from(value).unwrap_or(i64::MAX)
 }
@@ -100,7 +100,7 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
             "INSERT INTO slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![
-            slice.block,
+            slice.round,
             slice.position,
             environment_id(transaction, &slice.environment)?,
             slice.workload,
@@ -111,8 +111,8 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
             signed(slice.unsent),
             slice.rate_per_s,
             signed(slice.system_cpu_ns),
-            slice.own_account.map(|account| signed(account.busy_ns)),
-            slice.own_account.map(|account| signed(account.idle_poll_ns)),
+            slice.busy_time.map(|account| signed(account.busy_ns)),
+            slice.busy_time.map(|account| signed(account.idle_poll_ns)),
             signed(slice.client_cpu_ns),
             slice.throttled_ns.map(signed),
             slice.void,

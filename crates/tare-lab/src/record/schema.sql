@@ -3,13 +3,13 @@
 CREATE TABLE record (
     tare_version     TEXT NOT NULL,
     started_unix_ms  INTEGER NOT NULL,
-    ended_unix_ms    INTEGER,            -- NULL while it runs, or after a crash
+    ended_unix_ms    INTEGER,            -- NULL during the study, and after a crash
     seed             TEXT NOT NULL,      -- 64 bits, unsigned, in decimal
     command          TEXT NOT NULL,      -- JSON array of arguments
     ending           TEXT,
     study_name       TEXT NOT NULL,
     baseline         TEXT NOT NULL,
-    study_text       TEXT NOT NULL,      -- the file as it was given
+    study_text       TEXT NOT NULL,      -- text of the study file
     study            TEXT NOT NULL,      -- the checked study as JSON, defaults filled in
     cpus_all         TEXT NOT NULL,
     cpus_system      TEXT NOT NULL,
@@ -39,12 +39,12 @@ CREATE TABLE environments (
     config        TEXT,
     ready_ns      INTEGER,
     teardown_ns   INTEGER,
-    host          TEXT NOT NULL DEFAULT 'as-is', -- the host around it while it runs; since version 2
+    host          TEXT NOT NULL DEFAULT 'as-is', -- the host layer; since version 2
     storage       TEXT,           -- JSON: kind and options; NULL is a directory; since version 4
     vm            TEXT,           -- JSON: options of a virtual machine; since version 4
-    inject        TEXT,           -- a known cost that is added; NULL is none; since version 4
+    inject        TEXT,           -- injected cost; NULL is none; since version 4
     sandbox       TEXT,           -- JSON: options of gVisor; since version 6
-    rootfs        TEXT            -- JSON: what its root file system is made of; since version 7
+    rootfs        TEXT            -- JSON: source of the root file system; since version 7
 );
 CREATE TABLE layers (
     environment  INTEGER NOT NULL REFERENCES environments (id) ON DELETE CASCADE,
@@ -75,14 +75,14 @@ CREATE TABLE slices (
     unsent            INTEGER NOT NULL,
     rate_per_s        REAL,
     system_cpu_ns     INTEGER NOT NULL,
-    busy_ns           INTEGER,           -- the system's own account, where it keeps one
+    busy_ns           INTEGER,           -- busy time measured by the system, or NULL
     idle_poll_ns      INTEGER,
     client_cpu_ns     INTEGER NOT NULL,
     throttled_ns      INTEGER,
-    void              TEXT               -- why it does not count
+    void              TEXT               -- why the slice is void; NULL if valid
 );
 CREATE INDEX slices_by_block ON slices (block);
-CREATE TABLE layer_cpu (                 -- CPU time of what a layer adds outside the system
+CREATE TABLE layer_cpu (                 -- CPU time that a layer adds outside the system
     slice  INTEGER NOT NULL REFERENCES slices (id) ON DELETE CASCADE,
     part   TEXT NOT NULL,
     ns     INTEGER NOT NULL

@@ -1,5 +1,5 @@
-//! Stack slices in a record: written as each ends, read when they are asked for. They are not in
-//! `Record`, because most readers do not want them and they are the bulk of the file.
+//! Stack slices in a record. `Record` does not contain them, because they are the bulk of the file
+//! and few readers need them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -9,15 +9,14 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 use super::error::RecordError;
 use super::read::{by_owner, open_read_only, rows, unsigned};
 use super::rows::{environment_id, signed};
-use super::write::RecordWriter;
 use super::{VERSION_WITH_STACKS, VERSION_WITH_TRACED};
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};
 
-/// The tables of stack slices; also what an older record lacks.
+/// The tables of stack slices, which older records lack.
 pub(super) const TABLES: &str = include_str!("stacks.sql");
 
-/// Every stack slice of a record, in the order in which they were run. None in a record that was
-/// written before there were any.
+/// Returns every stack slice of a record, in the order in which they ran. Records of older versions
+/// have none.
 pub fn read_stacks(path: &Path) -> Result<Vec<StackSlice>, RecordError> {
     let connection = open_read_only(path)?;
     read_all(&connection).map_err(|error| RecordError::sqlite("read", path, error))
@@ -76,7 +75,8 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
     Ok(slices)
 }
 
-fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result<i64> {
+/// Inserts a stack slice and returns its id.
+pub(super) fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result<i64> {
     let sql = "INSERT INTO stack_slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
     transaction.execute(
         sql,
@@ -116,27 +116,4 @@ fn insert(transaction: &Transaction<'_>, slice: &StackSlice) -> rusqlite::Result
         transaction.prepare_cached(sql)?.execute(params![id, stack_id, signed(stack.samples)])?;
     }
     Ok(id)
-}
-
-impl RecordWriter {
-    /// Writes a stack slice, in one transaction, and returns its id. The id that it has is ignored.
-    pub fn put_stacks(&mut self, slice: &StackSlice) -> Result<i64, RecordError> {
-        self.transact("write", |transaction| insert(transaction, slice))
-    }
-
-    /// Rounds of stack slices of a kind that were begun; the next one has this number.
-    pub fn stack_rounds(&mut self, kind: StackKind) -> Result<u32, RecordError> {
-        self.transact("read", |transaction| {
-            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices WHERE kind = ?";
-            transaction.query_row(sql, [kind.name()], |row| row.get(0))
-        })
-    }
-
-    /// Rounds of traced slices that were begun; the next one has this number.
-    pub fn traced_rounds(&mut self) -> Result<u32, RecordError> {
-        self.transact("read", |transaction| {
-            let sql = "SELECT COALESCE(MAX(block) + 1, 0) FROM slices WHERE phase = 'traced'";
-            transaction.query_row(sql, [], |row| row.get(0))
-        })
-    }
 }

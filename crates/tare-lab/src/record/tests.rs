@@ -109,7 +109,7 @@ fn environment(name: &str, control: bool) -> EnvironmentRecord {
 fn slice(round: u32, position: u32, environment: &str) -> Slice {
     Slice {
         id: 0,
-        block: round,
+        round,
         position,
         environment: environment.into(),
         workload: "w".into(),
@@ -122,7 +122,7 @@ fn slice(round: u32, position: u32, environment: &str) -> Slice {
         rate_per_s: Some(10_000.5),
         system_cpu_ns: 40_000_000,
         layer_cpu_ns: vec![("userland proxy".into(), 8_000_000)],
-        own_account: Some(OwnAccount { busy_ns: 30_000_000, idle_poll_ns: 10_000_000 }),
+        busy_time: Some(BusyTime { busy_ns: 30_000_000, idle_poll_ns: 10_000_000 }),
         client_cpu_ns: 20_000_000,
         throttled_ns: None,
         response: vec![0, 1, 2, 255],
@@ -153,7 +153,7 @@ impl Place {
         names
     }
 
-    /// A writer with both environments and one complete round.
+    /// Returns a writer with both environments and one complete round.
     fn begun(&self) -> RecordWriter {
         let mut writer = RecordWriter::create(&self.path(), &opening()).unwrap();
         writer.put_environment(0, &environment("native", false)).unwrap();
@@ -211,7 +211,7 @@ fn resume_drops_incomplete_round() {
         .put_doubt(&DoubtRecord {
             slice: None,
             environment: None,
-            doubt: Doubt::FewBlocks { blocks: 1 },
+            doubt: Doubt::FewRounds { rounds: 1 },
         })
         .unwrap();
     drop(writer);
@@ -243,7 +243,10 @@ fn refuses_to_overwrite() {
     let place = Place::new();
     std::fs::write(place.path(), "precious").unwrap();
     let error = RecordWriter::create(&place.path(), &opening()).unwrap_err();
-    assert!(error.to_string().contains("exists already; records are never overwritten"), "{error}");
+    assert!(
+        error.to_string().contains("exists already, and records are never overwritten"),
+        "{error}"
+    );
     assert_eq!(std::fs::read(place.path()).unwrap(), b"precious");
     assert_eq!(free_path(&place.path()).file_name().unwrap(), "s-2.tare");
     std::fs::write(place.folder.path().join("s-2.tare"), "").unwrap();
@@ -262,18 +265,18 @@ fn refuses_files_that_are_no_records() {
         assert_eq!(Record::read(&path).unwrap_err().to_string(), expect);
         assert_eq!(RecordWriter::resume(&path).unwrap_err().to_string(), expect);
     };
-    check("there is no record PATH");
+    check("no record at PATH");
     std::fs::write(&path, "x".repeat(5000)).unwrap();
-    check("PATH is no record of Tare");
+    check("PATH is not a record of Tare");
     std::fs::remove_file(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE t (x)").unwrap();
     drop(other);
-    check("PATH is no record of Tare");
-    assert_eq!(place.files(), ["s.tare"], "another program's database is left as it is");
+    check("PATH is not a record of Tare");
+    assert_eq!(place.files(), ["s.tare"], "another program's database is unchanged");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "").unwrap();
-    check("PATH is no record of Tare");
+    check("PATH is not a record of Tare");
     std::fs::remove_file(&path).unwrap();
     place.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
@@ -289,7 +292,7 @@ fn reports_damaged_records() {
     drop(connection);
     let error = Record::read(&place.path()).unwrap_err().to_string();
     assert!(error.contains("is damaged: EOF while parsing"), "{error}");
-    // The second half of the file is overwritten: never a panic, always an error or a record.
+    // Overwrites the second half of the file: the result is an error or a record, never a panic.
     let mut file = std::fs::File::options().read(true).write(true).open(place.path()).unwrap();
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).unwrap();
@@ -303,9 +306,7 @@ fn locks_record_for_one_writer() {
     let place = Place::new();
     let writer = place.begun();
     let error = RecordWriter::resume(&place.path()).unwrap_err().to_string();
-    assert!(
-        error.ends_with("is being written by a study that still runs; wait for it, or stop it")
-    );
+    assert!(error.ends_with("is in use by a running study; wait for it, or stop it"));
     drop(writer);
     RecordWriter::resume(&place.path()).unwrap();
 }
@@ -325,7 +326,7 @@ fn full_disk_keeps_record_readable() {
         }
     };
     let expect = format!(
-        "the disk is full: cannot write {}; free some space and go on with --resume",
+        "the disk is full: cannot write {}; free some space and continue with --resume",
         place.path().display()
     );
     assert_eq!(error.to_string(), expect);
@@ -368,8 +369,8 @@ proptest! {
         one.errors = vec![(text.clone(), operations)];
         one.void = Some(text);
         one.service = bytes;
-        one.own_account =
-            account.map(|(busy_ns, idle_poll_ns)| OwnAccount { busy_ns, idle_poll_ns });
+        one.busy_time =
+            account.map(|(busy_ns, idle_poll_ns)| BusyTime { busy_ns, idle_poll_ns });
         one.rate_per_s = rate;
         one.id = writer.put_slice(&one, &[]).unwrap();
         drop(writer);
@@ -378,8 +379,7 @@ proptest! {
     }
 }
 
-/// Makes a record as an older version of the schema has it: 1, before environments had a host
-/// layer, or 2, before there were stacks.
+/// Turns a record into one of schema version 1 (without the host layer) or 2 (without stacks).
 fn make_old(path: &std::path::Path, version: i32) {
     let connection = Connection::open(path).unwrap();
     let columns = if version < 2 { 0 } else { 1 };
@@ -460,7 +460,7 @@ fn stacks_round_trip() {
     assert_eq!(writer.stack_rounds(StackKind::OffCpu).unwrap(), 2);
     writer.finish("rounds done", 1).unwrap();
     assert_eq!(read_stacks(&place.path()).unwrap(), expected);
-    // Equal stacks are kept once.
+    // Equal stacks are stored once.
     let connection = Connection::open(place.path()).unwrap();
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT COUNT(*) FROM stacks"), 2);
@@ -481,7 +481,7 @@ fn upgrades_records_without_stacks() {
     assert_eq!(read_stacks(&place.path()).unwrap().len(), 1);
 }
 
-/// A record of version 4: its slices are of two phases, and its stacks of one kind.
+/// Turns a record into one of version 4, with two phases of slices and one kind of stacks.
 fn make_untraced(path: &std::path::Path) {
     let connection = Connection::open(path).unwrap();
     connection.execute("ALTER TABLE stack_slices DROP COLUMN kind", []).unwrap();
@@ -519,7 +519,7 @@ fn upgrades_records_without_tracing() {
     assert_eq!(check, "ok");
 }
 
-/// A layer that a record does not keep fails here.
+/// Fails for a layer that a record does not store.
 #[test]
 fn layers_round_trip() {
     let place = Place::new();

@@ -1,10 +1,10 @@
-//! Writing a record while its study runs.
+//! Writes a record while its study runs.
 //!
-//! The file is made with `O_EXCL`, so that nothing is ever overwritten, and locked with `flock`
-//! while it is written, which distinguishes a running writer from the leftovers of a crash. Each
-//! slice is one transaction. In WAL mode with `synchronous=NORMAL` a commit costs no sync, which
-//! would disturb the disk under test; a killed process loses nothing that was committed, and each
-//! complete round is synced, so that a power loss takes at most the running round too.
+//! The file is created with `O_EXCL`, so that no file is ever overwritten. It is locked with
+//! `flock` during the study, which distinguishes a running writer from a crashed one. Each slice is
+//! one transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would
+//! disturb the disk under test. A killed process loses no committed slice. Each complete round is
+//! synced, so that a power loss loses at most the running round.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -12,71 +12,33 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, Transaction, params};
 
 use super::error::RecordError;
+use super::opening::Opening;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_ROOTFS, VERSION_WITH_SANDBOX,
     VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
 };
-use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
+use super::{DoubtRecord, EnvironmentRecord, Record, Slice};
 use crate::doubt::Doubt;
-use crate::environment::CpuPlan;
-use crate::study::Study;
+use crate::stacks::{StackKind, StackSlice};
 
-/// The facts about a study before it runs.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Opening {
-    pub tare_version: String,
-    pub started_unix_ms: u64,
-    pub seed: u64,
-    /// The command line, as typed.
-    pub command: Vec<String>,
-    pub study: Study,
-    /// The study file as it was given.
-    pub study_text: String,
-    pub cpu_plan: CpuPlan,
-    pub host: Vec<HostFact>,
-}
-
-impl Opening {
-    fn as_record(&self) -> Record {
-        Record {
-            header: Header {
-                tare_version: self.tare_version.clone(),
-                started_unix_ms: self.started_unix_ms,
-                ended_unix_ms: None,
-                seed: self.seed,
-                command: self.command.clone(),
-                ending: None,
-                rates: Vec::new(),
-            },
-            study: self.study.clone(),
-            study_text: self.study_text.clone(),
-            cpu_plan: self.cpu_plan.clone(),
-            host: self.host.clone(),
-            environments: Vec::new(),
-            slices: Vec::new(),
-            doubts: Vec::new(),
-        }
-    }
-}
-
-/// The only writer of a record. Dropped without `finish`, it leaves a record that can be read and
-/// resumed, as a crash does.
+/// The only writer of a record. If it is dropped without `finish`, the record can be read and
+/// resumed, as after a crash.
 #[derive(Debug)]
 pub struct RecordWriter {
     path: PathBuf,
     // Dropped before the lock: fields are dropped in order.
     connection: Connection,
     _lock: File,
-    /// Rounds that are complete; the next one has this number.
+    /// Number of complete rounds, which is also the number of the next round.
     rounds: u32,
     /// The written record, without histograms.
     record: Record,
 }
 
-/// The first of `NAME.tare`, `NAME-2.tare`, `NAME-3.tare` ... that does not exist, for a record
-/// whose name the user did not choose.
+/// Returns the first of `NAME.tare`, `NAME-2.tare`, `NAME-3.tare` ... that does not exist, for a
+/// record whose name the user did not choose.
 pub fn free_path(wanted: &Path) -> PathBuf {
     let stem = wanted.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let extension = wanted.extension().map_or_else(|| "tare".into(), |e| e.to_string_lossy());
@@ -87,19 +49,19 @@ pub fn free_path(wanted: &Path) -> PathBuf {
 }
 
 impl RecordWriter {
-    /// Makes a new record.
+    /// Creates a new record.
     ///
     /// # Errors
-    /// `Exists` where the path exists, whatever it is.
+    /// `Exists` if the path exists.
     pub fn create(path: &Path, opening: &Opening) -> Result<Self, RecordError> {
         let lock = OpenOptions::new()
             .write(true)
             .create_new(true)
             .open(path)
-            .map_err(|error| RecordError::file("make", path, error))?;
+            .map_err(|error| RecordError::file("create", path, error))?;
         let made = Self::open(path, lock, opening.as_record()).and_then(|mut writer| {
             writer.set_up()?;
-            writer.transact("make", |transaction| {
+            writer.transact("create", |transaction| {
                 transaction.execute_batch(include_str!("schema.sql"))?;
                 transaction.execute_batch(stacks::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
@@ -109,25 +71,25 @@ impl RecordWriter {
             Ok(writer)
         });
         if made.is_err() {
-            // It is this call's own file and holds nothing yet.
+            // This call created the file, which has no content yet.
             std::fs::remove_file(path).ok();
         }
         made
     }
 
-    /// Opens a record to go on with it. Slices of a round that did not end are dropped, with their
-    /// doubts: a round is the statistical unit, and half of one compares environments across the
-    /// time that passed between. What is known of environments is kept until they start again;
-    /// doubts about them and about the whole are dropped, for they are found again.
+    /// Opens a record to continue its study. Drops the slices of an incomplete round with their
+    /// doubts: a round is the statistical unit, and its second half would run at another time.
+    /// Facts about environments stay until these start again. Doubts about environments and about
+    /// the whole record are dropped, because the continued study finds them again.
     pub fn resume(path: &Path) -> Result<Self, RecordError> {
-        // Not through SQLite yet: it must not touch a file that a living study writes.
+        // Locks before SQLite opens the file: SQLite must not touch the file of a running study.
         let lock = OpenOptions::new()
             .read(true)
             .write(true)
             .open(path)
             .map_err(|error| RecordError::file("open", path, error))?;
         let (connection, lock) = Self::connect(path, lock)?;
-        // Before anything is set: another program's database is left as it is.
+        // Reads before it changes anything, so that another program's database stays unchanged.
         let record = read_from(&connection, path)?;
         let mut writer =
             Self { path: path.to_path_buf(), connection, _lock: lock, rounds: 0, record };
@@ -184,18 +146,18 @@ impl RecordWriter {
         &self.path
     }
 
-    /// What the record holds so far, without histograms.
+    /// Returns the record so far, without histograms.
     pub fn record(&self) -> &Record {
         &self.record
     }
 
-    /// Rounds that are complete; the next one has this number.
+    /// Returns the number of complete rounds, which is also the number of the next round.
     pub fn rounds(&self) -> u32 {
         self.rounds
     }
 
-    /// Writes what is known of an environment, in place of what was known before. `position` is its
-    /// place in the study; the control comes last.
+    /// Writes the facts about an environment and replaces earlier ones. `position` is its index in
+    /// the study; the control is the last.
     pub fn put_environment(
         &mut self,
         position: u32,
@@ -223,8 +185,8 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Writes a slice and its doubts, in one transaction, and returns its id. The id that it has is
-    /// ignored.
+    /// Writes a slice and its doubts in one transaction, and returns its new id. Ignores
+    /// `slice.id`.
     pub fn put_slice(&mut self, slice: &Slice, doubts: &[Doubt]) -> Result<i64, RecordError> {
         let id = self.transact("write", |transaction| {
             let id = insert_slice(transaction, slice)?;
@@ -242,6 +204,29 @@ impl RecordWriter {
             doubt: doubt.clone(),
         }));
         Ok(id)
+    }
+
+    /// Writes a stack slice in one transaction, and returns its new id. Ignores `slice.id`.
+    pub fn put_stacks(&mut self, slice: &StackSlice) -> Result<i64, RecordError> {
+        self.transact("write", |transaction| stacks::insert(transaction, slice))
+    }
+
+    /// Returns the number of started rounds of stack slices of a kind, which is also the number of
+    /// the next round.
+    pub fn stack_rounds(&mut self, kind: StackKind) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(round) + 1, 0) FROM stack_slices WHERE kind = ?";
+            transaction.query_row(sql, [kind.name()], |row| row.get(0))
+        })
+    }
+
+    /// Returns the number of started rounds of traced slices, which is also the number of the next
+    /// round.
+    pub fn traced_rounds(&mut self) -> Result<u32, RecordError> {
+        self.transact("read", |transaction| {
+            let sql = "SELECT COALESCE(MAX(block) + 1, 0) FROM slices WHERE phase = 'traced'";
+            transaction.query_row(sql, [], |row| row.get(0))
+        })
     }
 
     /// Writes a doubt about an environment or about the whole record.
@@ -266,7 +251,7 @@ impl RecordWriter {
             .map_err(|error| RecordError::sqlite("sync", &self.path, error))
     }
 
-    /// Ends the record: one file, no WAL beside it unless somebody reads it at this moment.
+    /// Closes the record as a single file. While a reader has it open, the WAL remains next to it.
     pub fn finish(mut self, ending: &str, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("finish", |transaction| {
             let sql = "UPDATE record SET ended_unix_ms = ?, ending = ?";
@@ -279,7 +264,7 @@ impl RecordWriter {
         match close(&self.connection)
             .map_err(|error| RecordError::sqlite("finish", &self.path, error))
         {
-            // A reader has it open: the last one that closes it folds the WAL in.
+            // A reader has it open. The last reader that closes it merges the WAL.
             Ok(()) | Err(RecordError::Locked { .. }) => Ok(()),
             Err(error) => Err(error),
         }
@@ -307,7 +292,7 @@ impl RecordWriter {
     }
 }
 
-/// Drops the histograms, which a running campaign does not need; the file keeps them.
+/// Drops the histograms, which a running campaign does not need. They remain in the file.
 fn strip(slice: &mut Slice) {
     slice.response = Vec::new();
     slice.service = Vec::new();
@@ -345,8 +330,8 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 
-/// Lets the table of slices take traced ones. SQLite has no statement that changes a CHECK; this is
-/// the way that its manual names for it (lang_altertable.html, "Making other kinds of table schema
+/// Allows traced slices in the table of slices. SQLite has no statement that changes a CHECK. Its
+/// manual recommends this procedure (lang_altertable.html, "Making other kinds of table schema
 /// changes").
 fn admit_traced(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     transaction.pragma_update(None, "writable_schema", true)?;
@@ -354,7 +339,7 @@ fn admit_traced(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
                SET sql = replace(sql, '''latency'')', '''latency'', ''traced'')') \
                WHERE type = 'table' AND name = 'slices'";
     transaction.execute(sql, [])?;
-    // A new schema version makes every connection reload the schema, this one too.
+    // A new schema version makes every connection reload the schema, including this one.
     let schema: i64 = transaction.pragma_query_value(None, "schema_version", |row| row.get(0))?;
     transaction.pragma_update(None, "schema_version", schema + 1)?;
     transaction.pragma_update(None, "writable_schema", false)

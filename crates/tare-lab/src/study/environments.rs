@@ -1,9 +1,9 @@
-//! `[[environment]]`: layers, and `extends` resolved.
+//! Reads `[[environment]]`: the layers, with `extends` resolved.
 
 use std::ops::Range;
 use std::str::FromStr;
 
-use super::parse::{Names, must_exist, name_of, options, part};
+use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
 use super::{Problem, StudyError};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
@@ -17,11 +17,11 @@ pub(super) const KEYS: &[&str] = &[
     "storage", "vm", "sandbox", "rootfs", "inject", "limits",
 ];
 
-/// An environment with only the layers that the file names.
+/// An environment with only the layers that the file sets.
 #[derive(Debug)]
 struct EnvironmentTable {
     name: String,
-    /// Index of the environment that it extends, and the place where it says so.
+    /// Index of the extended environment, and the place of the key `extends`.
     extends: Option<(usize, Range<usize>)>,
     optional: bool,
     runtime: Option<Runtime>,
@@ -39,11 +39,11 @@ struct EnvironmentTable {
     memory: Option<Option<u64>>,
 }
 
-/// Reads all environments. An environment takes each layer that it does not name from the one it
-/// extends, else from its runtime's default: `process` has no layers (network host, cpu shared,
-/// security none, cgroup none), every other runtime has those of a container (bridge, shared,
-/// default, own), and always the host as it is, its data in a directory, and nothing injected.
-/// `optional` is not inherited.
+/// Reads all environments. A layer that an environment does not set comes from the environment that
+/// it extends, or else from the runtime's defaults. `process` has no isolation (network host, cpu
+/// shared, security none, cgroup none); every other runtime has that of a container (bridge,
+/// shared, default, own). By default the host is as found, the data is in a directory, and nothing
+/// is injected. `optional` is not inherited.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,
@@ -116,7 +116,7 @@ fn one(
     })
 }
 
-/// `storage = "xfs"`, or a table with the kind and its options.
+/// Reads `storage = "xfs"`, or a table with the kind and its options.
 fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageSpec>, StudyError> {
     let known = &vocabulary.storages;
     let Some(item) = table.get("storage") else { return Ok(None) };
@@ -129,7 +129,7 @@ fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageS
     Ok(kind.map(|kind| StorageSpec { kind, options: Vec::new() }))
 }
 
-/// The value of a layer that is written as one word.
+/// Reads a layer that is written as one word.
 fn word<T>(table: &Table<'_>, layer: Layer) -> Result<Option<T>, StudyError>
 where
     T: FromStr<Err = BadLayerValue>,
@@ -142,7 +142,7 @@ where
     }
 }
 
-/// `host = "tuned=disk+network"` names groups of knobs, which the program knows.
+/// Reads `host`, such as `"tuned=disk+network"`. The vocabulary has the groups of knobs.
 fn host(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Host>, StudyError> {
     let host: Option<Host> = word(table, Layer::Host)?;
     for group in host.iter().flat_map(Host::groups) {
@@ -151,7 +151,7 @@ fn host(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Host>, Stud
     Ok(host)
 }
 
-/// `rootfs = "none"`, or a table that says what it is made of: one thing.
+/// Reads `rootfs = "none"`, or a table with one source.
 fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
     let key = Layer::Rootfs.name();
     let Some(item) = table.get(key) else { return Ok(None) };
@@ -166,7 +166,7 @@ fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
         [(name, value)] if !value.is_empty() => Ok(Rootfs::new(name, value.clone())),
         _ => {
             let names: Vec<&str> = known.iter().map(|one| one.name.as_str()).collect();
-            Err(item.bad_value(&format!("it is made of one thing: {}", names.join(", "))))
+            Err(item.bad_value(&format!("give one of: {}", names.join(", "))))
         }
     }
 }
@@ -218,7 +218,7 @@ fn resolve(
     })
 }
 
-/// The value of the first environment of a chain that has one.
+/// Returns the value of the first environment of a chain that sets it.
 fn inherited<T>(
     written: &[EnvironmentTable],
     chain: &[usize],

@@ -1,22 +1,22 @@
 //! Expands `[[sweep]]` and `[quick]`.
 //!
-//! Method: both are edits of the parsed document, made before it is read. So whatever a workload, a
-//! schedule or a system understands can be swept or changed for the quick part, every edit is
-//! checked like a written one, and every error still points into the file.
+//! Method: both edit the parsed document before it is read. So every option of a workload, a
+//! schedule or a system can be swept or changed for the quick part, the edited values are checked
+//! like all others, and every error points into the file.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use super::StudyError;
-use super::parse::must_exist_as;
+use super::checks::must_exist_as;
 use tare_toml::{Item, Source, Table};
 
 pub(super) const QUICK_KEYS: &[&str] =
     &["environments", "workloads", "schedule", "system", "workload"];
 const SWEEP_KEYS: &[&str] = &["workload", "option", "values"];
 
-/// The document with the workloads of every `[[sweep]]`: copies of a workload, each with one value
-/// of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
+/// Returns the document with the workloads of every `[[sweep]]`: copies of a workload, each with
+/// one value of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
 pub(super) fn sweeps<'t>(
     written: DeTable<'t>,
     source: Source<'_>,
@@ -54,12 +54,12 @@ pub(super) fn sweeps<'t>(
     Ok(document)
 }
 
-/// The name of a workload, if it is written as it should be.
+/// Returns the name of a workload, or `None` if it is not a text.
 fn name_of<'w>(workload: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
     workload.get_ref().get("name")?.get_ref().as_str()
 }
 
-/// The values of a sweep, as they were parsed.
+/// Returns the parsed values of a sweep.
 fn values_of<'t>(document: &DeTable<'t>, sweep: usize) -> Vec<Spanned<DeValue<'t>>> {
     let values =
         document.get("sweep").and_then(|all| all.get_ref().get(sweep)?.get_ref().get("values"));
@@ -69,12 +69,12 @@ fn values_of<'t>(document: &DeTable<'t>, sweep: usize) -> Vec<Spanned<DeValue<'t
     }
 }
 
-/// Puts a value where a path leads. Its key's place in the file is that of `item`.
+/// Sets the value at a path. The place of its key in the file is that of `item`.
 fn put<'t>(table: &mut DeTable<'t>, path: &[&str], item: &Item<'_>, value: Spanned<DeValue<'t>>) {
     let Some((first, rest)) = path.split_first() else { return };
     let key = Spanned::new(item.key_span.clone(), (*first).to_string().into());
     if rest.is_empty() {
-        // A key that is there already would keep its old place.
+        // `insert` keeps the place of an existing key.
         table.remove(*first);
         table.insert(key, value);
         return;
@@ -89,8 +89,8 @@ fn put<'t>(table: &mut DeTable<'t>, path: &[&str], item: &Item<'_>, value: Spann
     }
 }
 
-/// The document with the tables of `[quick]` laid over its own: `schedule`, `system`, and
-/// `workload` over every workload. The table's keys have been checked.
+/// Returns the document with the tables of `[quick]` merged into it: `schedule`, `system`, and
+/// `workload` into every workload. The keys of `[quick]` are checked before.
 pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
     let mut edited = document.clone();
     let Some(DeValue::Table(quick)) = document.get("quick").map(Spanned::get_ref) else {
@@ -117,14 +117,14 @@ pub(super) fn quick<'t>(document: &DeTable<'t>) -> DeTable<'t> {
     edited
 }
 
-/// Puts every value of `above` in the place of the one of the same name; tables are merged.
+/// Replaces every value of `below` by that of the same name in `above`, and merges tables.
 fn merge_tables<'t>(below: &mut DeTable<'t>, above: &DeTable<'t>) {
     for (key, value) in above {
         let name: &str = key.get_ref();
         match (below.get_mut(name).map(Spanned::get_mut), value.get_ref()) {
             (Some(DeValue::Table(below)), DeValue::Table(above)) => merge_tables(below, above),
             _ => {
-                // A key that is there already would keep its old place.
+                // `insert` keeps the place of an existing key.
                 below.remove(name);
                 below.insert(key.clone(), value.clone());
             }

@@ -1,8 +1,9 @@
 //! A study after parsing and checking.
 //!
-//! `parse` makes one from TOML text and a `Vocabulary`; every error says file, line and column,
-//! shows the line with a caret and names the nearest valid word.
+//! `parse` reads a study from TOML text, with the names of a `Vocabulary`. Every error has file,
+//! line and column, shows the line with a caret, and suggests the nearest valid word.
 
+mod checks;
 mod environments;
 mod expand;
 mod parse;
@@ -17,15 +18,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::environment::EnvironmentSpec;
 
+pub use crate::cpus::CpuSpec;
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
 pub use vocabulary::{KnownOption, KnownPart, KnownWorkload, OptionInfo, Vocabulary};
 
-/// Every key of a study with its meaning and default, as a file that can be run.
+/// A study file that runs, with the meaning and the default of every key.
 pub const TEMPLATE: &str = include_str!("template.toml");
 
-/// Name of the baseline's second copy, the A/A control, which every study gets.
+/// Returns the name of the baseline's second copy, the A/A control of every study.
 pub fn control_name(baseline: &str) -> String {
     format!("{baseline} again")
 }
@@ -34,21 +36,21 @@ pub fn control_name(baseline: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Study {
     pub name: String,
-    /// One line: what the study asks.
+    /// The question of the study, on one line.
     pub title: String,
-    /// Name of the environment that all others are compared with.
+    /// Name of the environment with which all others are compared.
     pub baseline: String,
     pub system: SystemSpec,
     /// Name of the driver.
     pub driver: String,
     pub schedule: ScheduleSpec,
     pub cpus: CpuSpec,
-    /// In the order of the file. The A/A control is added by the campaign, not listed here.
+    /// In the order of the file, without the A/A control, which the campaign adds.
     pub environments: Vec<EnvironmentSpec>,
     pub workloads: Vec<WorkloadSpec>,
-    /// Published relations for the same question, shown beside ours with a verdict.
+    /// Published relations, which reports compare with the measured ones.
     pub published: Vec<PublishedRelation>,
-    /// Set where this is the quick part of the study (`tare weigh --quick`).
+    /// Set if this is the quick part of the study (`tare weigh --quick`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickPart>,
 }
@@ -56,12 +58,13 @@ pub struct Study {
 /// The environments and workloads that the quick part of a study leaves out.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct QuickPart {
-    /// Names of environments of the study file that are not in this part.
+    /// Names of the environments that this part leaves out.
     pub environments: Vec<String>,
-    /// Names of workloads of the study file that are not in this part.
+    /// Names of the workloads that this part leaves out.
     pub workloads: Vec<String>,
 }
 
+/// The system under test and its options.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SystemSpec {
     /// `tare-db`, ...
@@ -70,12 +73,14 @@ pub struct SystemSpec {
     pub options: Vec<(String, String)>,
 }
 
+/// How the slices of the environments alternate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ScheduleKind {
-    /// All environments up, loaded and frozen but one; short slices in random rounds.
+    /// All environments run and are loaded, and all but one are frozen. Short slices in random
+    /// order.
     Slices,
-    /// Whole runs, interleaved by round, a fresh data directory each.
+    /// Whole runs, interleaved by round, each with a fresh data directory.
     Trials,
 }
 
@@ -86,11 +91,13 @@ pub enum DataStart {
     /// The driver writes them after each start.
     #[default]
     Loaded,
-    /// The driver writes them once, in the baseline; each start begins with a copy of what that
-    /// left. Where a system's data cannot be kept, or not put into an environment, they are loaded.
+    /// The driver writes them once, in the baseline, and each start begins with a copy. If the data
+    /// cannot be saved, or not restored into an environment, the driver writes them after the
+    /// start.
     Restored,
 }
 
+/// The schedule of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ScheduleSpec {
     pub kind: ScheduleKind,
@@ -100,80 +107,57 @@ pub struct ScheduleSpec {
     pub window: Duration,
     /// Load before the window, not measured.
     pub lead_in: Duration,
-    /// At most this many rounds. A round is a round: every environment once, in random order.
+    /// Maximum number of rounds. A round runs every environment once, in random order.
     pub rounds: u32,
-    /// At least this many rounds before an early stop.
+    /// Minimum number of rounds before an early stop.
     pub rounds_min: u32,
-    /// Time for the whole study, set-up and teardown included.
+    /// Time for the whole study, including set-up and teardown.
     pub budget: Duration,
-    /// Stop early once every cost's 95 % interval is narrower than this, in percentage points from
-    /// end to end. 0 never stops early.
+    /// The study stops early once the 95 % interval of every cost is narrower than this, in
+    /// percentage points from end to end. 0 never stops early.
     pub stop_width_percent: f64,
-    /// Seed of the order, the keys and the rows. `None` takes one from the system and records it.
+    /// Seed of the order, the keys and the rows. `None` draws one and records it.
     pub seed: Option<u64>,
 }
 
-/// The CPUs of system and client. `None` lets Tare divide them by cores, caches and NUMA nodes.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuSpec {
-    pub system: Option<tare_std::cpus::CpuSet>,
-    pub client: Option<tare_std::cpus::CpuSet>,
-    /// The number of the system's CPUs, where `system` is a number and not a list.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub system_count: Option<u32>,
-    /// The only NUMA node whose CPUs are used.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub node: Option<u32>,
-    #[serde(default)]
-    pub smt: SmtUse,
-}
-
-/// The hardware threads of a core that are used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum SmtUse {
-    /// All of them.
-    #[default]
-    Use,
-    /// The first; its siblings are left idle.
-    LeaveIdle,
-}
-
+/// A workload of a study.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     pub name: String,
-    /// One that the driver knows by name (`ycsb-a`). Then its shares, columns and keys are its own,
-    /// and those below say nothing, and are 0.
+    /// Name of a predefined workload (`ycsb-a`), which has its own shares, columns and keys. The
+    /// fields for these are then unused and 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     /// Share of writes among the operations, 0 to 1; the rest are reads by key.
     pub write_share: f64,
-    /// Rows that exist before the load and that keys are drawn from.
+    /// Number of rows before the load, and range of the keys.
     pub rows: u64,
     pub columns: u32,
     pub column_bytes: u32,
     pub keys: KeyDistribution,
-    /// Connections to the system.
+    /// Number of connections to the system.
     pub connections: u32,
-    /// Requests in flight over all connections (closed loop; the limit of an open loop is far
-    /// above).
+    /// Requests in flight over all connections in a closed loop. An open loop has a far higher
+    /// limit.
     pub in_flight: u32,
     /// Fixed rate of the latency phase as a share of the baseline's capacity; 0 skips the phase.
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
-    /// What is asked, in the words of a driver that has its own, as (name, value). Then rows, keys
-    /// and connections above say nothing, and are 0.
+    /// Options of a driver that defines its own workloads, as (name, value). The fields for rows,
+    /// keys and connections are then unused and 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<(String, String)>,
 }
 
+/// The distribution of the keys of operations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum KeyDistribution {
     Uniform,
     Sequential,
-    /// As cassandra-stress's `gaussian(1..N)`: mean at half of the rows, deviation a sixth of them,
-    /// unless set (both as shares of the rows).
+    /// Both values are shares of the rows. The defaults are those of cassandra-stress's
+    /// `gaussian(1..N)`: a mean of 1/2 and a deviation of 1/6.
     Gaussian {
         mean_share: f64,
         deviation_share: f64,

@@ -1,20 +1,20 @@
-//! TOML text -> checked `Study`.
+//! Parses and checks a study in TOML.
 //!
-//! Nothing is guessed: an unknown key or value is an error with its place and the nearest valid
-//! name, and every figure has a range. Defaults are the constants below.
+//! An unknown key or value is an error with its place and the nearest valid name. Every figure has
+//! a range. The constants in [`defaults`] are the defaults.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use toml::de::DeTable;
 
-use super::vocabulary::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
+use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
+use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, SmtUse, Study,
+    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study,
     SystemSpec, WorkloadSpec, control_name, environments, expand, published,
 };
-use super::{Hint, Problem, StudyError};
-use tare_toml::{Item, Source, Table};
+use super::{Problem, StudyError};
+use tare_toml::{Source, Table};
 
 /// Values of keys that a study leaves out.
 pub mod defaults {
@@ -92,10 +92,10 @@ const WORKLOAD_KEYS: &[&str] = &[
     "rate_per_s",
 ];
 
-/// Reads and checks a study, its quick part too. `file_name` is for messages only.
+/// Reads and checks a study, including its quick part. `file_name` is for messages only.
 ///
 /// # Errors
-/// The first thing that is wrong, in the order: TOML, sweeps, top level, system, schedule,
+/// The first error, in the order: TOML, sweeps, top level, system, schedule,
 /// environments, workloads, published relations, the quick part.
 pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Study, StudyError> {
     let source = Source { file: file_name, text };
@@ -105,10 +105,10 @@ pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Stu
     Ok(whole)
 }
 
-/// Reads and checks the quick part of a study: what its table `[quick]` leaves of it.
+/// Reads and checks the quick part of a study, which its table `[quick]` defines.
 ///
 /// # Errors
-/// As [`parse`], and where the study has no such table.
+/// As [`parse`], and if the study has no such table.
 pub fn parse_quick(
     text: &str,
     file_name: &str,
@@ -121,7 +121,7 @@ pub fn parse_quick(
     part.ok_or_else(|| source.error(source.first_line(), Problem::NoQuickPart))
 }
 
-/// The document with every sweep written out.
+/// Parses the document and expands its sweeps.
 fn open(source: Source<'_>) -> Result<DeTable<'_>, StudyError> {
     expand::sweeps(source.document()?, source)
 }
@@ -171,8 +171,8 @@ fn read(
     })
 }
 
-/// The quick part of a study, if it has one: the tables of `[quick]` laid over those of the study,
-/// and only the environments and workloads that it names.
+/// Returns the quick part of a study, if it has one: the tables of `[quick]` merged into those of
+/// the study, and only the environments and workloads that `[quick]` lists.
 fn quick_part(
     document: &DeTable<'_>,
     source: Source<'_>,
@@ -209,7 +209,7 @@ fn quick_part(
     Ok(Some(part))
 }
 
-/// The names that a list of `[quick]` keeps; without the list all of them.
+/// Returns the names in a list of `[quick]`, or all names without the list.
 fn kept(
     table: &Table<'_>,
     key: &str,
@@ -227,62 +227,6 @@ fn kept(
             Ok(name.to_string())
         })
         .collect()
-}
-
-/// The `name` of a table: not empty, at most 64 characters, no control characters.
-pub(super) fn name_of<'s>(table: &Table<'s>) -> Result<(String, Item<'s>), StudyError> {
-    let item = table.need("name")?;
-    let name = item.text()?;
-    if name.trim() != name || name.is_empty() {
-        return Err(item.bad_value("a name is not empty and has no space at its ends"));
-    }
-    if name.chars().count() > 64 || name.chars().any(char::is_control) {
-        return Err(item.bad_value("a name has at most 64 characters, all of them printable"));
-    }
-    Ok((name.to_string(), item))
-}
-
-/// Remembers names and refuses the second of two equal ones.
-#[derive(Debug, Default)]
-pub(super) struct Names(BTreeMap<String, usize>);
-
-impl Names {
-    pub(super) fn add(
-        &mut self,
-        what: &str,
-        name: &str,
-        item: &Item<'_>,
-        source: Source<'_>,
-    ) -> Result<(), StudyError> {
-        let line = source.line(&item.span);
-        match self.0.insert(name.to_string(), line) {
-            None => Ok(()),
-            Some(first_line) => Err(item.error(Problem::Duplicate {
-                what: what.to_string(),
-                name: name.to_string(),
-                first_line,
-            })),
-        }
-    }
-}
-
-/// Refuses the name of an environment that does not exist.
-pub(super) fn must_exist(item: &Item<'_>, name: &str, names: &[String]) -> Result<(), StudyError> {
-    must_exist_as("environment", item, name, names)
-}
-
-/// Refuses a name that nothing of its kind has.
-pub(super) fn must_exist_as(
-    what: &'static str,
-    item: &Item<'_>,
-    name: &str,
-    names: &[String],
-) -> Result<(), StudyError> {
-    if names.iter().any(|known| known == name) {
-        return Ok(());
-    }
-    let (key, hint) = (item.key().to_string(), Hint::new(name, names));
-    Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
 fn driver<'v>(root: &Table<'_>, vocabulary: &'v Vocabulary) -> Result<&'v KnownPart, StudyError> {
@@ -306,46 +250,6 @@ fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, Study
             Ok(SystemSpec { name: first.name.clone(), options: vec![] })
         }
     }
-}
-
-/// A table that names a part under `key` (without it, the first of `known`) and has its options.
-pub(super) fn part(
-    item: &Item<'_>,
-    key: &str,
-    title: &str,
-    known: &[KnownPart],
-) -> Result<(String, Vec<(String, String)>), StudyError> {
-    let table = item.open_table(title)?;
-    let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
-    let words = match table.word(key, &names)? {
-        Some(name) => known.iter().find(|words| words.name == name),
-        None => known.first(),
-    };
-    let Some(words) = words else { return Err(table.missing(key)) };
-    let title = format!("{title} of {}", words.name);
-    Ok((words.name.clone(), options(item, &title, Some(key), &words.options)?))
-}
-
-/// The options of a table besides `key`.
-pub(super) fn options(
-    item: &Item<'_>,
-    title: &str,
-    key: Option<&str>,
-    known: &[KnownOption],
-) -> Result<Vec<(String, String)>, StudyError> {
-    let keys: Vec<&str> =
-        key.into_iter().chain(known.iter().map(|option| option.name.as_str())).collect();
-    let table = item.table(title, &keys)?;
-    let mut options = Vec::new();
-    for item in table.items().into_iter().filter(|item| Some(item.key()) != key) {
-        let value = item.words()?;
-        let option = known.iter().find(|option| option.name == item.key());
-        if let Some(option) = option.filter(|option| !option.values.is_empty()) {
-            item.known(&value, &option.values)?;
-        }
-        options.push((item.key().to_string(), value));
-    }
-    Ok(options)
 }
 
 fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
@@ -421,7 +325,7 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
     if let (Some(system), Some(client)) = (&spec.system, &spec.client) {
         let both = system.intersection(client);
         if !both.is_empty() {
-            let why = format!("CPU {both} is given to the system too; the client needs its own");
+            let why = format!("CPU {both} is also in \"system\"; the client needs its own");
             return Err(table.need("client")?.bad_value(&why));
         }
     }
@@ -448,7 +352,7 @@ fn workloads(
         table.exclusive(
             "rate_per_s",
             "latency_share",
-            "the fixed rate is given or a share of the baseline's capacity",
+            "the fixed rate is either a number or a share of the baseline's capacity",
         )?;
         let rate_per_s = table.get("rate_per_s").map(|item| item.number(1.0..=1e9)).transpose()?;
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
@@ -501,8 +405,8 @@ fn workloads(
     Ok(workloads)
 }
 
-/// The workload that a table asks for by name, if it does; then it says nothing of what that one
-/// is.
+/// Returns the predefined workload of a table, if it names one. Refuses keys that such a workload
+/// defines itself.
 fn named<'v>(
     table: &Table<'_>,
     vocabulary: &'v Vocabulary,
@@ -510,7 +414,7 @@ fn named<'v>(
     let known: Vec<String> = vocabulary.workloads.iter().map(|words| words.name.clone()).collect();
     let Some(name) = table.word("workload", &known)? else { return Ok(None) };
     for key in ["write_share", "columns", "column_bytes", "keys"] {
-        table.exclusive(key, "workload", "a workload with a name has its own")?;
+        table.exclusive(key, "workload", "a predefined workload has its own")?;
     }
     Ok(vocabulary.workloads.iter().find(|words| words.name == name))
 }

@@ -1,9 +1,9 @@
-//! Published relations between two environments, with their source, which a run can confirm or
-//! contradict ([`crate::analysis::relations`] has the rule).
+//! Reads `[[published]]`: relations between two environments that others published. A run can
+//! confirm or contradict them ([`crate::analysis::relations`] has the rule).
 
 use serde::{Deserialize, Serialize};
 
-use super::parse::{must_exist, must_exist_as};
+use super::checks::{must_exist, must_exist_as};
 use super::{Problem, StudyError};
 use tare_toml::{Item, Table};
 
@@ -11,31 +11,31 @@ use tare_toml::{Item, Table};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PublishedRelation {
     pub environment: String,
-    /// What it was compared with; `None` is the study's baseline.
+    /// The environment with which it was compared. `None` is the study's baseline.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub against: Option<String>,
-    /// The workload that it was found under; `None` is every workload of the study.
+    /// The workload of the measurement. `None` is every workload of the study.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
     #[serde(flatten)]
     pub claim: Claim,
-    /// How far a figure may be from the published one and still confirm it, in percent: points of
-    /// the baseline's throughput, or a share of a latency ratio. `None` is the claim's default.
+    /// The tolerance within which a figure confirms the published one, in percent: points of the
+    /// baseline's throughput, or a share of a latency ratio. `None` is the default of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub within_percent: Option<f64>,
     pub source: String,
-    /// The hardware that it was found on, as far as the source says.
+    /// The hardware of the measurement, if the source names it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hardware: Option<String>,
 }
 
-/// The figure, and what was found of it.
+/// The published figure and its metric.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Claim {
-    /// Loss of operations/s against the other, in percent.
+    /// Loss of operations/s against the other environment, in percent.
     #[serde(rename = "throughput_cost_percent")]
     Throughput(Expected),
-    /// Latency over the other's.
+    /// Latency divided by that of the other environment.
     #[serde(rename = "latency")]
     Latency { percentile: Percentile, ratio: Expected },
 }
@@ -47,10 +47,11 @@ pub enum Expected {
     Value(f64),
     /// Lowest and highest.
     Range(f64, f64),
-    /// Only which way it went.
+    /// The direction alone.
     Sign(Sign),
 }
 
+/// The direction of a difference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sign {
@@ -77,7 +78,7 @@ pub enum Percentile {
 impl Percentile {
     pub const ALL: [Percentile; 5] = [Self::Mean, Self::P50, Self::P95, Self::P99, Self::P999];
 
-    /// `p99.9`, as a study writes it.
+    /// Returns the name in a study: `p99.9`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mean => "mean",
@@ -101,7 +102,7 @@ const KEYS: &[&str] = &[
     "hardware",
 ];
 
-/// Every `[[published]]`. Environments and workloads are those of the whole study.
+/// Reads every `[[published]]`. `environments` and `workloads` are the names of the whole study.
 pub(super) fn read(
     root: &Table<'_>,
     environments: &[String],
@@ -122,7 +123,7 @@ fn one(
     if let Some((name, item)) = &against {
         must_exist(item, name, environments)?;
         if name == environment.text()? {
-            return Err(item.bad_value("an environment is not compared with itself"));
+            return Err(item.bad_value("an environment cannot be compared with itself"));
         }
     }
     let workload = table.text("workload")?;
@@ -145,11 +146,7 @@ fn one(
 }
 
 fn claim(table: &Table<'_>) -> Result<Claim, StudyError> {
-    table.exclusive(
-        "latency_ratio",
-        "throughput_cost_percent",
-        "a relation is about one figure",
-    )?;
+    table.exclusive("latency_ratio", "throughput_cost_percent", "a relation has one figure")?;
     table.exclusive("percentile", "throughput_cost_percent", "throughput has no percentiles")?;
     let Some(ratio) = table.get("latency_ratio") else {
         let item = table.need("throughput_cost_percent")?;
@@ -167,7 +164,7 @@ fn claim(table: &Table<'_>) -> Result<Claim, StudyError> {
     }
 }
 
-/// A number, two of them as a range, or a word.
+/// Reads a number, a range of two numbers, or a word.
 fn expected(item: &Item<'_>, low: f64, high: f64) -> Result<Expected, StudyError> {
     if let Ok(word) = item.text() {
         let words = ["loss", "none", "gain"].map(String::from);

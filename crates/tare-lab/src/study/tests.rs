@@ -58,10 +58,10 @@ name = "w"
 write_share = 1
 "#;
 
-/// `GOOD` with one text replaced by another must give this message.
+/// Checks the error for `GOOD` with one text replaced by another.
 #[track_caller]
 fn check(old: &str, new: &str, expect: &str) {
-    assert_eq!(GOOD.matches(old).count(), 1, "{old:?} must stand in the good study once");
+    assert_eq!(GOOD.matches(old).count(), 1, "{old:?} occurs not exactly once in GOOD");
     let text = GOOD.replace(old, new);
     let error = parse(&text, "s.toml", &vocabulary()).expect_err(new);
     assert_eq!(error.to_string(), expect.trim_matches('\n'), "\n{error}");
@@ -92,7 +92,7 @@ s.toml:13:12: unknown value "ycsb-b" for "workload"; did you mean "ycsb-a"?
         "write_share = 1",
         "write_share = 1\nworkload = \"ycsb-a\"",
         r#"
-s.toml:13:1: "write_share" and "workload" cannot both be set: a workload with a name has its own
+s.toml:13:1: "write_share" and "workload" cannot both be set: a predefined workload has its own
    |
 13 | write_share = 1
    | ^^^^^^^^^^^
@@ -460,7 +460,7 @@ s.toml:11:1: [[workload]] lacks the key "name"
         "write_share = 1",
         "write_share = 1\nlatency_share = 0.5\nrate_per_s = 10",
         r#"
-s.toml:15:1: "rate_per_s" and "latency_share" cannot both be set: the fixed rate is given or a share of the baseline's capacity
+s.toml:15:1: "rate_per_s" and "latency_share" cannot both be set: the fixed rate is either a number or a share of the baseline's capacity
    |
 15 | rate_per_s = 10
    | ^^^^^^^^^^"#,
@@ -509,7 +509,7 @@ s.toml:5:14: "rounds_min" is 10; it must be at most "rounds", which is 9
         "[schedule]",
         "[cpus]\nsystem = \"0-1\"\nclient = \"1\"\n[schedule]",
         r#"
-s.toml:5:10: "1" is no valid value for "client": CPU 1 is given to the system too; the client needs its own
+s.toml:5:10: "1" is no valid value for "client": CPU 1 is also in "system"; the client needs its own
   |
 5 | client = "1"
   |          ^^^"#,
@@ -568,7 +568,7 @@ fn host_layer_defaults_to_as_is() {
         read(&GOOD.replace("extends = \"native\"", "extends = \"native\"\nhost = \"tuned\""));
     let hosts: Vec<&Host> = study.environments.iter().map(|one| &one.host).collect();
     assert_eq!(hosts, [&Host::AsIs, &Host::Tuned]);
-    // A study of before the layer reads as before, and its JSON stays what it was.
+    // `as-is` is not serialized, so the JSON of older studies is unchanged.
     let json = serde_json::to_string(&study).unwrap();
     assert_eq!(json.matches("\"host\":").count(), 1, "{json}");
     assert_eq!(serde_json::from_str::<Study>(&json).unwrap(), study);
@@ -606,13 +606,13 @@ fn reads_storage_vm_and_inject_layers() {
         ("sandbox = { platform = \"kvn\" }", "kvm"),
         ("rootfs = \"redis\"", "none"),
         ("rootfs = { package = \"redis\" }", "packages"),
-        ("rootfs = { packages = \"a\", image = \"b\" }", "one thing"),
+        ("rootfs = { packages = \"a\", image = \"b\" }", "give one of"),
         ("rootfs = { packages = [\"a b\"] }", "no spaces"),
         ("inject = \"bussy\"", "busy=*"),
         ("inject = \"busy=2\"", "use one of none"),
         ("cpu = \"quota=0\"", "such as quota=1.5"),
         ("host = \"tuned=dsk\"", "disk"),
-        ("host = \"tuned=disk+\"", "a + between them"),
+        ("host = \"tuned=disk+\"", "separate groups of knobs by +"),
     ] {
         let text =
             GOOD.replace("extends = \"native\"\n", &format!("extends = \"native\"\n{bad}\n"));
@@ -676,10 +676,10 @@ workload = { rows = 1000, keys = { kind = "gaussian", mean_share = 0.4 } }
 #[test]
 fn sweep_adds_workload_for_each_value() {
     let study = read(PARTS);
-    let told: Vec<_> =
+    let found: Vec<_> =
         study.workloads.iter().map(|one| (one.name.as_str(), one.in_flight, one.rows)).collect();
     assert_eq!(
-        told,
+        found,
         [
             ("read", defaults::IN_FLIGHT, 500_000),
             ("write", defaults::IN_FLIGHT, defaults::ROWS),
@@ -709,7 +709,7 @@ fn quick_part_lists_what_it_leaves_out() {
     let part = parse_quick(text, "s.toml", &vocabulary()).unwrap();
     let names: Vec<&str> = part.environments.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(names, ["native", "other"]);
-    // It extends one that is not in the part.
+    // Inherited from an environment that is not in the part.
     assert_eq!(part.environments[1].runtime, "oci:runc");
     assert_eq!(part.title, "what? (quick part)");
     assert_eq!((part.schedule.rounds, part.schedule.budget.as_secs()), (12, 300));
@@ -757,7 +757,7 @@ fn reads_published_relations() {
     let latency = Claim::Latency { percentile: Percentile::P999, ratio: Expected::Value(8.1) };
     assert_eq!((&ratio.claim, ratio.within_percent), (&latency, Some(40.0)));
     assert_eq!(sign.claim, Claim::Throughput(Expected::Sign(Sign::Gain)));
-    // A record keeps them, and one of before has only a cost against the baseline.
+    // Relations round-trip through a record. Older records have only a cost against the baseline.
     let json = serde_json::to_string(&study).unwrap();
     assert_eq!(serde_json::from_str::<Study>(&json).unwrap(), study);
     let old = r#"{"environment": "box", "throughput_cost_percent": 69.0, "source": "s"}"#;
@@ -766,7 +766,7 @@ fn reads_published_relations() {
     assert_eq!((old.against, old.workload), (None, None));
 }
 
-/// A layer that the study cannot name fails here.
+/// Fails for a layer that a study cannot set.
 #[test]
 fn study_has_key_for_every_layer() {
     for layer in Layer::ALL {
@@ -785,7 +785,7 @@ fn study_has_key_for_every_layer() {
             Layer::Limits => "{ memory = \"1G\" }",
         };
         let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());
-        // Every layer is named, for what is not named hangs on the runtime.
+        // Sets every layer, because the defaults of the others depend on the runtime.
         let process = "\"process\"\nnetwork = \"host\"\nsecurity = \"none\"\ncgroup = \"none\"";
         let text = GOOD.replace("\"process\"", process);
         let study = read(&text.replace("extends = \"native\"\n", &line));

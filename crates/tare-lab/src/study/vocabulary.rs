@@ -1,8 +1,8 @@
-//! The names that a study may use. The program gives them, because this crate knows no runtime, no
-//! system and no driver.
+//! The names that a study may use. The caller supplies them, because this crate contains no
+//! runtime, no system and no driver.
 
-/// Valid names. One that ends in `*` stands for every name with that beginning and something after
-/// it: `oci:*`, `quota=*`.
+/// Valid names. A name that ends in `*` means every longer name with that prefix: `oci:*`,
+/// `quota=*`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     pub runtimes: Vec<String>,
@@ -16,18 +16,18 @@ pub struct Vocabulary {
     pub sandbox: Vec<KnownOption>,
     /// The first is the default.
     pub systems: Vec<KnownPart>,
-    /// The first is the default. Options are those of a workload: a driver that has some is asked
-    /// in its own words, under its name.
+    /// The first is the default. The options of a driver are those of a workload, in a table with
+    /// the driver's name.
     pub drivers: Vec<KnownPart>,
-    /// Workloads that drivers without words of their own know by name.
+    /// Predefined workloads, for drivers without options.
     pub workloads: Vec<KnownWorkload>,
 }
 
-/// A workload that has a name.
+/// A predefined workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownWorkload {
     pub name: String,
-    /// The rows that it has if the study does not say.
+    /// Default number of rows.
     pub rows: u64,
 }
 
@@ -38,20 +38,20 @@ pub struct KnownPart {
     pub options: Vec<KnownOption>,
 }
 
-/// An option and its values; without values, any text, number or flag is taken.
+/// An option and its valid values. Without values, any text, number or flag is valid.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownOption {
     pub name: String,
     pub values: Vec<String>,
 }
 
-/// One option of a system or a driver, as it says it itself.
+/// An option of a system or a driver, as its implementation describes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OptionInfo {
     pub name: &'static str,
-    /// The values that it takes; empty where any text does.
+    /// The valid values. Empty if any text is valid.
     pub values: &'static [&'static str],
-    /// One line.
+    /// The description on one line.
     pub help: &'static str,
 }
 

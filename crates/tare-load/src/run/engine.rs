@@ -97,7 +97,7 @@ pub struct LoadSpec {
 /// One load to run.
 #[derive(Clone, Debug)]
 pub struct LoadOrder<'a> {
-    pub asked: &'a LoadSpec,
+    pub spec: &'a LoadSpec,
     /// The pace, which sets the length of the measured window.
     pub pace: &'a Pace,
     pub lead_in: Duration,
@@ -241,28 +241,28 @@ impl Engine {
     pub fn populate(
         &self,
         target: &mut Target,
-        asked: &LoadSpec,
+        spec: &LoadSpec,
         seed: u64,
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LoadError> {
-        let (first, rows) = check(asked)?;
-        let [keyspace, table] = asked.workload.table.schema();
+        let (first, rows) = check(spec)?;
+        let [keyspace, table] = spec.workload.table.schema();
         for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
             target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
         }
         target.cluster.wait_for_schema(&mut target.control, Instant::now() + EXCHANGE)?;
-        target.check_table(&asked.workload)?;
-        let job = Job::populate(Arc::clone(&asked.workload), seed, first, clock::since_epoch_us());
-        let limits = limits(asked.connections, asked.in_flight.max(POPULATE_IN_FLIGHT));
+        target.check_table(&spec.workload)?;
+        let job = Job::populate(Arc::clone(&spec.workload), seed, first, clock::since_epoch_us());
+        let limits = limits(spec.connections, spec.in_flight.max(POPULATE_IN_FLIGHT));
         let timetable = WindowTimes {
             boundaries: Vec::new(),
             stop_ns: u64::MAX,
             silence_ns: nanoseconds(SILENCE_POPULATE),
             drain_ns: nanoseconds(DRAIN),
         };
-        self.connect(target, &job.statements(), asked.connections)?;
-        let table = asked.workload.table.full_name();
+        self.connect(target, &job.statements(), spec.connections)?;
+        let table = spec.workload.table.full_name();
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
         let mut follow =
             LoadObserver { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
@@ -295,21 +295,21 @@ impl Engine {
         order: &LoadOrder<'_>,
         follow: &mut LoadObserver<'_>,
     ) -> Result<Stats, LoadError> {
-        let asked = order.asked;
-        check(asked)?;
-        target.check_table(&asked.workload)?;
-        let table = asked.workload.table.full_name();
+        let spec = order.spec;
+        check(spec)?;
+        target.check_table(&spec.workload)?;
+        let table = spec.workload.table.full_name();
         let seeds = &target.row_seeds;
         let row_seed = seeds.iter().find(|(other, _)| *other == table).map(|&(_, seed)| seed);
         let job = Job::load(
-            Arc::clone(&asked.workload),
+            Arc::clone(&spec.workload),
             row_seed.unwrap_or(order.seed),
-            Operations::new(&asked.workload, order.seed, asked.part),
+            Operations::new(&spec.workload, order.seed, spec.part),
             order.verify.then(clock::since_epoch_us),
         );
-        let connections = asked.connections;
+        let connections = spec.connections;
         let limits = match order.pace {
-            Pace::Closed(_) => limits(connections, asked.in_flight),
+            Pace::Closed(_) => limits(connections, spec.in_flight),
             Pace::Open(_) => limits(connections, OPEN_IN_FLIGHT.max(connections)),
         };
         self.connect(target, &job.statements(), connections)?;
@@ -486,10 +486,10 @@ fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
 
 /// Refuses settings that the engine cannot run. Returns the first of this loader's rows and their
 /// number.
-fn check(asked: &LoadSpec) -> Result<(u64, u64), LoadError> {
+fn check(spec: &LoadSpec) -> Result<(u64, u64), LoadError> {
     let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
-    let LoadSpec { connections, in_flight, part, .. } = *asked;
-    let rows = asked.workload.rows;
+    let LoadSpec { connections, in_flight, part, .. } = *spec;
+    let rows = spec.workload.rows;
     if rows == 0 || rows > 1 << 62 {
         return refuse("number of rows", rows.to_string(), "at least 1 and at most 2^62");
     }
@@ -500,7 +500,7 @@ fn check(asked: &LoadSpec) -> Result<(u64, u64), LoadError> {
         let expected = "at least 1 and at most 16384 a connection";
         return refuse("number of requests in flight", in_flight.to_string(), expected);
     }
-    let weights: f64 = asked.workload.queries.iter().map(|query| query.weight).sum();
+    let weights: f64 = spec.workload.queries.iter().map(|query| query.weight).sum();
     if !(weights.is_finite() && weights > 0.0) {
         return refuse("weights of queries", weights.to_string(), "above 0 together");
     }

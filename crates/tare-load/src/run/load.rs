@@ -24,7 +24,7 @@ pub struct LoadConfig {
     pub access: Access,
     /// The CPUs of the load threads, one thread on each.
     pub cpus: CpuSet,
-    pub asked: LoadSpec,
+    pub spec: LoadSpec,
     pub pace: Pace,
     /// Write every row once before the load.
     pub populate: bool,
@@ -99,7 +99,7 @@ impl<'a> Session<'a> {
     ) -> Result<Self, LoadError> {
         let engine = Engine::new(&config.cpus)?;
         // Bad settings are refused before anything is sent to the server.
-        let table = config.asked.workload.table.full_name();
+        let table = config.spec.workload.table.full_name();
         let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
         if config.populate {
             let mut told = 0;
@@ -110,7 +110,7 @@ impl<'a> Session<'a> {
                     tell(&LoadEvent::Populating { table: &table, done, all });
                 }
             };
-            engine.populate(&mut target, &config.asked, config.seed, stop, &mut progress)?;
+            engine.populate(&mut target, &config.spec, config.seed, stop, &mut progress)?;
         }
         Ok(Self { config, stop, engine, target })
     }
@@ -127,7 +127,7 @@ impl<'a> Session<'a> {
             log.begin(SystemTime::now() + config.lead_in);
         }
         let order = LoadOrder {
-            asked: &config.asked,
+            spec: &config.spec,
             pace,
             lead_in: config.lead_in,
             stretch: Duration::from_secs(1),
@@ -136,7 +136,7 @@ impl<'a> Session<'a> {
         };
         let cpus = self.engine.cpus();
         let is_open = matches!(pace, Pace::Open(_));
-        let kinds = config.asked.workload.query_names();
+        let kinds = config.spec.workload.query_names();
         let mut gathering = ReportBuilder::new(pace);
         let mut stretch = |stats: &Stats| {
             let histogram = if is_open { stats.response() } else { stats.service() };
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
             LoadObserver { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
         let mut report = gathering.report(pace, &total, &kinds, cpus);
-        let reads = config.asked.workload.queries.iter().map(|query| query.kind.reads());
+        let reads = config.spec.workload.queries.iter().map(|query| query.kind.reads());
         report.verify = config.verify.then(|| Verified::of(&total, reads));
         report.log_error =
             log.map(Log::finish).and_then(Result::err).map(|error| error_line(&error));

@@ -16,7 +16,7 @@ pub(super) fn config(server: &FakeServer) -> LoadConfig {
     LoadConfig {
         access: Access::to(server.address),
         cpus: cpus(2),
-        asked: workload().asked().unwrap(),
+        spec: workload().spec().unwrap(),
         pace: Pace::Closed(Duration::from_millis(200)),
         populate: true,
         lead_in: Duration::from_millis(20),
@@ -35,7 +35,7 @@ fn open(rate_per_s: f64, length: Duration) -> Pace {
 /// Returns a load that only reads.
 fn reading(server: &FakeServer) -> LoadConfig {
     let workload = PlainLoad { write_share: 0.0, ..workload() };
-    LoadConfig { asked: workload.asked().unwrap(), ..config(server) }
+    LoadConfig { spec: workload.spec().unwrap(), ..config(server) }
 }
 
 pub(super) fn load(config: &LoadConfig) -> Result<LoadReport, LoadError> {
@@ -53,7 +53,7 @@ fn populate_writes_every_row_once_with_its_bytes() {
     load(&config).unwrap();
     let rows = server.rows();
     assert_eq!(rows.len(), 1_000);
-    let columns = &config.asked.workload.table.columns;
+    let columns = &config.spec.workload.table.columns;
     for (key, cells) in rows {
         let start = row_start(9, key);
         assert_eq!(cells.len(), 3);
@@ -159,15 +159,15 @@ fn bad_settings_are_refused() {
     );
     let nobody = refused(&|config| config.access.nodes = vec!["127.0.0.1:1".into()]);
     assert!(nobody.starts_with("127.0.0.1:1 did not answer within 0."), "{nobody}");
-    let shape = PlainLoad { columns: 0, ..workload() }.asked().unwrap_err();
+    let shape = PlainLoad { columns: 0, ..workload() }.spec().unwrap_err();
     assert_eq!(shape.to_string(), "a row of 0 columns x 20 bytes: give 1 to 1000 columns");
     assert!(refused(&|config| config.cpus = "".parse().unwrap()).contains("no CPU to run on"));
     let server = FakeServer::start(ServerBehaviour::Good);
     let refused = |change: &dyn Fn(&mut PlainLoad)| {
         let mut workload = workload();
         change(&mut workload);
-        let asked = workload.asked().unwrap();
-        load(&LoadConfig { asked, ..config(&server) }).unwrap_err().to_string()
+        let spec = workload.spec().unwrap();
+        load(&LoadConfig { spec, ..config(&server) }).unwrap_err().to_string()
     };
     assert!(refused(&|workload| workload.rows = 0).contains("number of rows is 0"));
     assert!(refused(&|workload| workload.in_flight = 0).contains("in flight is 0"));

@@ -33,7 +33,7 @@ pub(crate) fn workload() -> PlainLoad {
 }
 
 impl PlainLoad {
-    pub(crate) fn asked(&self) -> Result<LoadSpec, ShapeError> {
+    pub(crate) fn spec(&self) -> Result<LoadSpec, ShapeError> {
         let Self { write_share, rows, columns, column_bytes, connections, in_flight } = *self;
         let shape = Shape { key_type: KeyType::Bigint, columns, column_bytes };
         let workload = Arc::new(Workload::plain(shape, rows, write_share, Keys::Uniform)?);

@@ -20,7 +20,7 @@ fn writing(server: &FakeServer, recovery: Recovery) -> LoadConfig {
     let mut config = config(server);
     config.populate = false;
     let workload = PlainLoad { write_share: 1.0, ..workload() };
-    config.asked = workload.asked().unwrap();
+    config.spec = workload.spec().unwrap();
     config.lead_in = Duration::ZERO;
     config.pace = Pace::Closed(Duration::from_millis(300));
     config.access.recovery = recovery;

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Cost, Finding, Interval};
-use tare_stats::law::{Noise, Verdict, judge_difference, tells};
+use tare_stats::law::{Noise, Verdict, is_informative, judge_difference};
 use tare_stats::{Estimate, difference};
 
 use super::Side;
@@ -142,7 +142,7 @@ pub(crate) fn between(
         centre: log(cost.percent.value, metric),
         low: log(cost.percent.low, metric),
         high: log(cost.percent.high, metric),
-        blocks: cost.percent.blocks,
+        rounds: cost.percent.rounds,
     };
     let logs = difference(&estimate(from), &estimate(to))?;
     let found = logs.excludes(0.0);
@@ -150,7 +150,7 @@ pub(crate) fn between(
     let within_percent = interval.low.abs().max(interval.high.abs());
     let noise = Noise::of_two_records(noises);
     let verdict = match judge_difference(found, logs.centre, noise) {
-        Verdict::NotFound if !tells(within_percent) => Verdict::NotKnown,
+        Verdict::NotFound if !is_informative(within_percent) => Verdict::NotKnown,
         verdict => verdict,
     };
     Some(Difference {

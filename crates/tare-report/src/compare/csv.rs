@@ -46,7 +46,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             number(i.value),
             number(i.low),
             number(i.high),
-            i.blocks.to_string(),
+            i.rounds.to_string(),
             found.map(|found| found.to_string()).unwrap_or_default(),
             verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
         ];
@@ -112,5 +112,5 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
 
 /// A figure that has no interval.
 fn unbounded(value: f64) -> Interval {
-    Interval { value, low: f64::NAN, high: f64::NAN, blocks: 0 }
+    Interval { value, low: f64::NAN, high: f64::NAN, rounds: 0 }
 }

@@ -74,7 +74,7 @@ impl Ratio {
             centre: i.value.ln(),
             low: if i.low > 0.0 { i.low.ln() } else { f64::NEG_INFINITY },
             high: i.high.ln(),
-            blocks: i.blocks,
+            rounds: i.rounds,
         };
         let logs = difference(&estimate(from), &estimate(to))?;
         Some(Ratio { interval: logs.map(f64::exp).into(), found: logs.excludes(0.0) })

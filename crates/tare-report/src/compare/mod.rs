@@ -151,7 +151,7 @@ pub fn json(comparison: &Comparison<'_>) -> String {
                 study: &side.record.study.name,
                 baseline: &side.record.study.baseline,
                 started_unix_ms: side.record.header.started_unix_ms,
-                blocks: side.analysis.blocks,
+                blocks: side.analysis.rounds,
                 system_cpus: side.record.cpu_plan.system.len(),
                 price_per_hour: price.map(Price::per_hour),
                 currency: price.map(|price| price.currency.as_str()),

@@ -11,7 +11,7 @@ use crate::terminal::Style;
 const QUIET: [Option<f64>; 2] = [None, None];
 
 fn cost_of(value: f64, low: f64, high: f64) -> Cost {
-    let percent = Interval { value, low, high, blocks: 12 };
+    let percent = Interval { value, low, high, rounds: 12 };
     Cost { percent, found: low > 0.0 || high < 0.0, within_percent: low.abs().max(high.abs()) }
 }
 
@@ -49,7 +49,7 @@ fn wide_intervals_hide_a_difference_and_missing_ones_forbid_it() {
     let (a, b) = (cost_of(10.0, 0.0, 20.0), cost_of(15.0, 5.0, 25.0));
     assert!(!between(&a, &b, Metric::ServerCpu, QUIET).unwrap().cost.found);
     let mut unknown = cost_of(10.0, f64::NEG_INFINITY, f64::INFINITY);
-    unknown.percent.blocks = 1;
+    unknown.percent.rounds = 1;
     let none = between(&a, &unknown, Metric::ServerCpu, QUIET).unwrap();
     assert!(!none.cost.found && !none.cost.percent.is_bounded(), "{none:?}");
     let all = cost_of(100.0, 100.0, 100.0);

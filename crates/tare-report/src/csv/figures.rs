@@ -120,7 +120,7 @@ fn add(
         number(figure.value),
         number(figure.low),
         number(figure.high),
-        figure.blocks.to_string(),
+        figure.rounds.to_string(),
         flag(said.found),
         flag(said.claimed),
         said.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),

@@ -86,7 +86,7 @@ fn fields(slice: &Slice) -> [String; 29] {
         |h: &Option<Histogram<u64>>, q: f64| optional(h.as_ref().map(|h| h.value_at_quantile(q)));
     [
         slice.id.to_string(),
-        slice.block.to_string(),
+        slice.round.to_string(),
         slice.position.to_string(),
         slice.environment.clone(),
         slice.workload.clone(),
@@ -100,8 +100,8 @@ fn fields(slice: &Slice) -> [String; 29] {
         slice.rate_per_s.map_or_else(String::new, |rate| rate.to_string()),
         slice.system_cpu_ns.to_string(),
         sum(&slice.layer_cpu_ns),
-        optional(slice.own_account.map(|own| own.busy_ns)),
-        optional(slice.own_account.map(|own| own.idle_poll_ns)),
+        optional(slice.busy_time.map(|own| own.busy_ns)),
+        optional(slice.busy_time.map(|own| own.idle_poll_ns)),
         slice.client_cpu_ns.to_string(),
         optional(slice.throttled_ns),
         mean(&response),

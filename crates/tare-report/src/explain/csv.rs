@@ -94,7 +94,7 @@ fn fields(workload: &str, us: &Interval, row: Row<'_>) -> [String; 12] {
         figure(us.value),
         figure(us.low),
         figure(us.high),
-        us.blocks.to_string(),
+        us.rounds.to_string(),
         optional(row.of_from),
         optional(row.of_whole),
         row.verdict.to_string(),
@@ -105,7 +105,7 @@ fn fields(workload: &str, us: &Interval, row: Row<'_>) -> [String; 12] {
 fn verdict(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Costs => "costs",
-        Verdict::GivesBack => "gives_back",
+        Verdict::Saves => "gives_back",
         Verdict::WithinNoise => "within_noise",
         Verdict::NotFound => "not_found",
     }

@@ -6,7 +6,7 @@
 
 use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
-use tare_lab::analysis::{Analysis, Interval, between};
+use tare_lab::analysis::{Analysis, Interval, pair_costs};
 use tare_lab::record::{Phase, Record};
 use tare_lab::stacks::StackSlice;
 use tare_stats::law;
@@ -166,7 +166,7 @@ impl ExplanationText {
             title: format!(
                 "{}: server {busy}CPU per operation {load}, {}",
                 clean(&found.workload),
-                blocks(found.blocks)
+                blocks(found.rounds)
             ),
             headline: headline(plan, found),
             head,
@@ -204,13 +204,13 @@ fn row(share: &Share, parts: bool) -> Vec<String> {
 
 /// A gain as a figure above 0.
 fn mirrored(us: &Interval) -> Interval {
-    Interval { value: -us.value, low: -us.high, high: -us.low, blocks: us.blocks }
+    Interval { value: -us.value, low: -us.high, high: -us.low, rounds: us.rounds }
 }
 
 fn verdict(share: &Share) -> &'static str {
     match share.verdict {
         Verdict::Costs => "costs",
-        Verdict::GivesBack => "gives back",
+        Verdict::Saves => "gives back",
         Verdict::WithinNoise => "within the noise of the A/A control",
         Verdict::NotFound => "not distinguishable from zero",
     }
@@ -238,7 +238,7 @@ fn sum(found: &Explanation) -> String {
 fn whole(record: &Record, plan: &Plan, found: &Explanation) -> String {
     let name = |end: usize| plan.environments.get(end).map_or("", |one| one.environment.as_str());
     let (from, to) = (name(0), name(plan.environments.len() - 1));
-    let cost = between(record, &found.workload, to, from).and_then(|both| both.cpu);
+    let cost = pair_costs(record, &found.workload, to, from).and_then(|both| both.cpu);
     let cost = cost.map_or(String::new(), |cost| {
         format!(
             "; as a cost (paired ratios, as tare weigh has it): {}",
@@ -348,8 +348,8 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
         None => "There is no A/A control, so the noise is unknown.".to_string(),
     });
     let mut left = Vec::new();
-    if found.blocks_incomplete > 0 {
-        let (one, environments) = (blocks(found.blocks_incomplete), plan.environments.len());
+    if found.rounds_incomplete > 0 {
+        let (one, environments) = (blocks(found.rounds_incomplete), plan.environments.len());
         left.push(format!("{one} left out that lack one of the {environments} environments"));
     }
     if found.pulled > 0.0 {

@@ -26,7 +26,7 @@ fn text_names_shares_sum_noise_and_joint_steps() {
     assert!(text.is_ascii(), "{text}");
     let again: Value = serde_json::from_str(&json(&record, &analysis, &plan, &[])).unwrap();
     let found = explain(&record, &plan, &record.study.workloads[0].name).unwrap();
-    assert_eq!(again["workloads"][0]["explanation"]["blocks"], found.blocks);
+    assert_eq!(again["workloads"][0]["explanation"]["blocks"], found.rounds);
 }
 
 #[test]

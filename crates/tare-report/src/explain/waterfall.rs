@@ -67,7 +67,7 @@ pub(super) fn lines(plan: &Plan, found: &Explanation, paint: Paint) -> Vec<Strin
         let fill = match bar.share.map(|share| share.verdict) {
             None => '█',
             Some(Verdict::Costs) => '▓',
-            Some(Verdict::GivesBack) => '▒',
+            Some(Verdict::Saves) => '▒',
             Some(Verdict::WithinNoise | Verdict::NotFound) => '░',
         };
         let drawn: String = (0..width)

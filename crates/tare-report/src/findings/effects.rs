@@ -2,7 +2,7 @@
 //! that differ in it alone, or by its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
-use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_round};
+use tare_lab::analysis::{Analysis, Cost, Interval, pair_costs, server_cpu_by_round};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::Record;
 use tare_stats::estimate;
@@ -142,7 +142,7 @@ fn share(
     })?;
     let of_from = |us: f64| 100.0 * us / found.from_us.value;
     let filter = ClaimFilter::new(analysis, &found.workload, [first, last]);
-    let claim = matches!(share.verdict, Verdict::Costs | Verdict::GivesBack);
+    let claim = matches!(share.verdict, Verdict::Costs | Verdict::Saves);
     Some(Effect {
         rule,
         workload: found.workload.clone(),
@@ -154,7 +154,7 @@ fn share(
             value: share.percent_of_from,
             low: of_from(share.us.low),
             high: of_from(share.us.high),
-            blocks: share.us.blocks,
+            rounds: share.us.rounds,
         }),
         throughput: None,
         cpu_claimed: claim && filter.allows_layer(&share.us, found.noise_us),
@@ -187,7 +187,7 @@ fn pair(
         let change = ran.iter().find_map(|without| Some((without, is_one(without, with)?)));
         change.map(|(without, change)| (*without, *with, change))
     })?;
-    let found = between(record, workload, &with.name, &without.name)?;
+    let found = pair_costs(record, workload, &with.name, &without.name)?;
     let filter = ClaimFilter::new(analysis, workload, [&with.name, &without.name]);
     let claim = |metric: Metric, cost: &Option<Cost>| {
         cost.as_ref().is_some_and(|cost| {

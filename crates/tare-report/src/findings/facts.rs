@@ -220,6 +220,6 @@ pub(crate) fn interval(figure: &Figure, rounds: usize) -> Interval {
         value: figure.us,
         low: figure.low.unwrap_or(f64::NEG_INFINITY),
         high: figure.high.unwrap_or(f64::INFINITY),
-        blocks: u32::try_from(rounds).unwrap_or(u32::MAX),
+        rounds: u32::try_from(rounds).unwrap_or(u32::MAX),
     }
 }

@@ -177,7 +177,7 @@ pub fn statements_by(
     stacks: &[StackSlice],
     plan: Option<&Plan>,
 ) -> Vec<Statement> {
-    if analysis.blocks == 0 {
+    if analysis.rounds == 0 {
         return Vec::new();
     }
     let facts = Facts::new(record, analysis, stacks, plan);

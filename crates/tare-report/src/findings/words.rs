@@ -83,8 +83,8 @@ pub(super) fn loss(percent: &Interval) -> String {
 
 /// The interval of the negated figure.
 pub(super) fn mirrored(interval: &Interval) -> Interval {
-    let Interval { value, low, high, blocks } = *interval;
-    Interval { value: -value, low: -high, high: -low, blocks }
+    let Interval { value, low, high, rounds } = *interval;
+    Interval { value: -value, low: -high, high: -low, rounds }
 }
 
 /// `1 round`, `10 rounds`.
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn confidence_names_interval_blocks_distance_and_doubts() {
-        let figure = Interval { value: 3.0, low: 2.0, high: 4.0, blocks: 12 };
+        let figure = Interval { value: 3.0, low: 2.0, high: 4.0, rounds: 12 };
         let sure =
             confidence(&figure, ("us_per_operation", "µs"), "12 blocks", None, vec![3, 1, 3]);
         assert_eq!(

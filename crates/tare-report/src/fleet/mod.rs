@@ -103,7 +103,7 @@ impl Need<'_> {
             value: more(self.exact.value),
             low: more(self.exact.low),
             high: more(self.exact.high),
-            blocks: self.exact.blocks,
+            rounds: self.exact.rounds,
         }
     }
 }
@@ -150,7 +150,7 @@ fn needed(nodes: f64, percent: &Interval, metric: Metric) -> Interval {
     } else {
         (f64::NEG_INFINITY, f64::INFINITY)
     };
-    Interval { value: at(percent.value), low, high, blocks: percent.blocks }
+    Interval { value: at(percent.value), low, high, rounds: percent.rounds }
 }
 
 #[cfg(test)]
@@ -159,7 +159,7 @@ mod tests {
     use crate::fixture;
 
     fn interval(value: f64, low: f64, high: f64) -> Interval {
-        Interval { value, low, high, blocks: 12 }
+        Interval { value, low, high, rounds: 12 }
     }
 
     #[test]

@@ -236,7 +236,7 @@ fn working(fleet: &Fleet, need: &Need<'_>, metric: Metric) -> String {
         exact(need.exact.value),
         count(whole),
         count(more),
-        blocks(need.cost.percent.blocks),
+        blocks(need.cost.percent.rounds),
     )
 }
 

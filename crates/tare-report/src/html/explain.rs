@@ -105,7 +105,7 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
         let class = match bar.share.map(|share| share.verdict) {
             None => "dot base",
             Some(Verdict::Costs) => "dot loss",
-            Some(Verdict::GivesBack) => "dot gain",
+            Some(Verdict::Saves) => "dot gain",
             Some(Verdict::WithinNoise | Verdict::NotFound) => "dot none",
         };
         let figure = bar.share.map_or_else(|| micros(bar.end), |share| interval(&share.us));

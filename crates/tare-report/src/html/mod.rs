@@ -256,13 +256,13 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
             match schedule.kind {
                 ScheduleKind::Slices => format!(
                     "{}; slices of {} after {} of lead-in, random order in every block",
-                    blocks(analysis.blocks),
+                    blocks(analysis.rounds),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
                 ScheduleKind::Trials => format!(
                     "{}; whole runs of {} after {} of lead-in, interleaved by round",
-                    blocks(analysis.blocks),
+                    blocks(analysis.rounds),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
@@ -300,8 +300,8 @@ fn order(record: &Record) -> Vec<(u32, String)> {
         let what = if several { format!("{} {phase}", slice.workload) } else { phase.to_string() };
         let text = clean(&format!("{} ({what})", slice.environment));
         match order.last_mut() {
-            Some((block, texts)) if *block == slice.block => texts.push(text),
-            _ => order.push((slice.block, vec![text])),
+            Some((block, texts)) if *block == slice.round => texts.push(text),
+            _ => order.push((slice.round, vec![text])),
         }
     }
     order.into_iter().map(|(block, texts)| (block, texts.join(", "))).collect()

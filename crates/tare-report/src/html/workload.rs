@@ -256,7 +256,7 @@ impl CostRow {
         CostRow {
             environment: clean(&finding.environment),
             role: role(finding),
-            blocks: rests_on.map_or_else(|| "\u{2013}".to_string(), |i| i.blocks.to_string()),
+            blocks: rests_on.map_or_else(|| "\u{2013}".to_string(), |i| i.rounds.to_string()),
             slices: finding.slices,
             void: finding.slices_void,
             cpu: figure(&finding.server_cpu_us, micros),

@@ -92,7 +92,7 @@ impl<'a> Page<'a> {
             Kind::Gauge,
             "Blocks that were measured: each holds every environment once, in random order.",
         );
-        out.sample(&self.study(), f64::from(self.analysis.blocks));
+        out.sample(&self.study(), f64::from(self.analysis.rounds));
     }
 
     fn environments(&self, out: &mut Exposition) {
@@ -207,7 +207,7 @@ impl<'a> Page<'a> {
             Kind::Gauge,
             "Blocks that the cost and its interval rest on.",
         );
-        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.blocks)));
+        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.rounds)));
         out.family(
             "tare_noise_ratio",
             Kind::Gauge,

@@ -72,14 +72,14 @@ pub(crate) fn measure(
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let parts = Parts {
-        make: &mut make,
+        factory: &mut make,
         system: &system,
         driver: &mut driver,
         probes: vec![Box::new(world.probe())],
         clock: &world,
         plan,
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     let never = AtomicBool::new(false);

@@ -27,13 +27,13 @@ use crate::{Cost, Interval};
 pub use objections::{FAILED_SHARE_MAX, OFTEN_SHARE, Objections};
 pub use tuning::{TuningVerdict, proven};
 
-/// The widest useful bound, in percent. Two or three blocks that differ give millions.
-pub const TELLING_PERCENT_MAX: f64 = 1000.0;
+/// The widest useful bound, in percent. Two or three rounds that differ give millions.
+pub const INFORMATIVE_PERCENT_MAX: f64 = 1000.0;
 
 /// Whether the bound of a difference that was not found is narrow enough to print.
 /// `within_percent` is that of a [`Cost`].
-pub fn tells(within_percent: f64) -> bool {
-    within_percent.is_finite() && within_percent <= TELLING_PERCENT_MAX
+pub fn is_informative(within_percent: f64) -> bool {
+    within_percent.is_finite() && within_percent <= INFORMATIVE_PERCENT_MAX
 }
 
 /// The noise of one figure, from the A/A control: how much two copies of one environment differ.
@@ -55,7 +55,7 @@ impl Noise {
     /// use tare_stats::Interval;
     /// use tare_stats::law::Noise;
     ///
-    /// let control = Interval { value: -0.6, low: -2.3, high: 1.1, blocks: 40 };
+    /// let control = Interval { value: -0.6, low: -2.3, high: 1.1, rounds: 40 };
     /// assert_eq!(Noise::of_cost(Some(&control)), Noise::Within(2.3));
     /// assert_eq!(Noise::of_cost(None), Noise::NoControl);
     /// ```
@@ -93,7 +93,7 @@ impl Noise {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// The interval has no bounds, or is too wide to say anything.
+    /// The interval has no bounds, or is too wide to be informative.
     NotKnown,
     /// The interval holds zero.
     NotFound,
@@ -133,14 +133,14 @@ impl Verdict {
 /// use tare_stats::law::{Noise, Verdict, judge};
 /// use tare_stats::{Cost, Interval};
 ///
-/// let percent = Interval { value: -1.8, low: -3.2, high: -0.6, blocks: 40 };
+/// let percent = Interval { value: -1.8, low: -3.2, high: -0.6, rounds: 40 };
 /// let cost = Cost { percent, found: true, within_percent: 3.2 };
 /// assert_eq!(judge(&cost, Noise::Within(2.3)), Verdict::WithinNoise);
 /// assert_eq!(judge(&cost, Noise::Within(1.0)), Verdict::Gain);
 /// assert_eq!(judge(&cost, Noise::NoControl), Verdict::Gain);
 /// ```
 pub fn judge(cost: &Cost, noise: Noise) -> Verdict {
-    if !cost.found && !tells(cost.within_percent) {
+    if !cost.found && !is_informative(cost.within_percent) {
         return Verdict::NotKnown;
     }
     judge_difference(cost.found, cost.percent.value, noise)

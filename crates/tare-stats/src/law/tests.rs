@@ -1,7 +1,7 @@
 use super::*;
 
 fn cost(value: f64, low: f64, high: f64) -> Cost {
-    crate::Estimate { centre: value, low, high, blocks: 12 }.into()
+    crate::Estimate { centre: value, low, high, rounds: 12 }.into()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn claims_cost_beyond_noise() {
 
 #[test]
 fn claims_ratio_beyond_noise() {
-    let ratio = |value, low, high| Interval { value, low, high, blocks: 12 };
+    let ratio = |value, low, high| Interval { value, low, high, rounds: 12 };
     let control = ratio(1.02, 0.8, 1.1);
     assert_eq!(Noise::of_ratio(&control), Noise::Within(1.25));
     let check = |value: Interval, found: bool, expect: Verdict| {
@@ -70,10 +70,10 @@ fn doubts_forbid_claims() {
     assert!(contended.allow_any() && !contended.allow_throughput_gain());
     let late = Objections { rate_missed: true, ..none };
     assert!(late.allow_any() && !late.allow_latency());
-    let gain = Interval { value: -3.0, low: -4.0, high: -2.0, blocks: 12 };
+    let gain = Interval { value: -3.0, low: -4.0, high: -2.0, rounds: 12 };
     assert!(none.allow_layer(&gain, Some(1.9)) && !none.allow_layer(&gain, Some(2.1)));
     assert!(!contended.allow_layer(&gain, None));
-    let loss = Interval { value: 3.0, low: 2.0, high: 4.0, blocks: 12 };
+    let loss = Interval { value: 3.0, low: 2.0, high: 4.0, rounds: 12 };
     assert!(contended.allow_layer(&loss, Some(9.0)));
 }
 

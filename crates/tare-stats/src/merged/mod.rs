@@ -1,8 +1,8 @@
-//! Percentiles of histograms that are merged over blocks, with their intervals.
+//! Percentiles of histograms that are merged over rounds, with their intervals.
 //!
-//! Method: a block bootstrap. Whole blocks are drawn with replacement, as many as there are. Their
+//! Method: a block bootstrap. Whole rounds are drawn with replacement, as many as there are. Their
 //! histograms are merged and the percentile is read, [`RESAMPLES`] times. The operations of one
-//! block share the state of the host, so that the independent samples are the blocks. Both
+//! round share the state of the host, so that the independent samples are the rounds. Both
 //! environments of a comparison use the same draws, so that an influence of the host on both
 //! cancels. The standard error is the standard deviation of the resampled percentiles, times
 //! `sqrt(n / (n - 1))`. Student's factor for n - 1 degrees makes an interval of it, on the log
@@ -12,14 +12,14 @@
 //!
 //! Two other methods were tried and rejected (coverage in the models of the tests;
 //! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2
-//! blocks and in 80 to 90 % at 10. Student's t on the percentiles of single blocks estimates
-//! another figure, because the mean of percentiles is not the percentile of all: at 40 blocks it
+//! rounds and in 80 to 90 % at 10. Student's t on the percentiles of single rounds estimates
+//! another figure, because the mean of percentiles is not the percentile of all: at 40 rounds it
 //! holds the p99 in 3 to 36 %.
 //!
 //! Only the running totals of each bucket are kept, in one flat array. The percentile of a resample
 //! is found by a search among sums of totals, without merging histograms.
 //!
-//! Limits: a tail that comes from few blocks (a pause in one of ten) depends on few events, even
+//! Limits: a tail that comes from few rounds (a pause in one of ten) depends on few events, even
 //! with many operations. Its interval holds the truth less often than 95 %; the tests have the
 //! figures. A percentile with fewer than [`BEYOND_MIN`] operations beyond it is not reported at
 //! all.
@@ -36,100 +36,100 @@ pub const RESAMPLES: usize = 800;
 /// within a third of itself, and so is the position of the percentile in the tail.
 pub const BEYOND_MIN: u64 = 10;
 
-/// The most groups of blocks. More blocks are joined with their neighbours. At this number
+/// The most groups of rounds. More rounds are joined with their neighbours. At this number
 /// Student's factor is about that of normal noise, and more draws gain nothing.
 pub const GROUPS_MAX: usize = 100;
 
 /// A bucket of a histogram: its lowest value, its highest value, and its count.
 pub type Bucket = (u64, u64, u64);
 
-/// Histograms of several blocks with common buckets.
+/// The histograms of several rounds, with common buckets.
 #[derive(Clone, Debug, Default)]
-pub struct Blocks {
+pub struct RoundHistograms {
     /// The lowest and highest value of each bucket, in rising order.
     buckets: Vec<(f64, f64)>,
-    /// The number of values up to and in a bucket, for every block. The blocks of one bucket are
+    /// The number of values up to and in a bucket, for every round. The rounds of one bucket are
     /// adjacent.
     totals: Vec<u64>,
-    blocks: usize,
+    rounds: usize,
 }
 
-/// The number of times that each block was drawn, for every resample.
+/// The resamples of a bootstrap: how often each round was drawn in each.
 #[derive(Clone, Debug)]
-pub struct Draws {
+pub struct Resamples {
     times: Vec<u32>,
-    blocks: usize,
+    rounds: usize,
 }
 
-impl Draws {
-    /// Draws blocks. The same seed and number of blocks give the same draws.
-    pub fn new(seed: u64, blocks: usize) -> Self {
+impl Resamples {
+    /// Draws rounds. The same seed and number of rounds give the same draws.
+    pub fn new(seed: u64, rounds: usize) -> Self {
         let mut rng = Rng::new(seed);
-        let mut times = vec![0u32; blocks * RESAMPLES];
-        for row in times.chunks_exact_mut(blocks.max(1)) {
-            for _ in 0..blocks {
+        let mut times = vec![0u32; rounds * RESAMPLES];
+        for row in times.chunks_exact_mut(rounds.max(1)) {
+            for _ in 0..rounds {
                 #[expect(clippy::cast_possible_truncation, reason = "below a slice's length")]
-                let drawn = rng.below(blocks as u64) as usize;
+                let drawn = rng.below(rounds as u64) as usize;
                 row[drawn] += 1;
             }
         }
-        Self { times, blocks }
+        Self { times, rounds }
     }
 }
 
-impl Blocks {
-    /// Takes one list of buckets for each block, in any order. The buckets of all blocks must have
+impl RoundHistograms {
+    /// Takes one list of buckets for each round, in any order. The buckets of all rounds must have
     /// the same edges, like those of HdrHistograms of one precision.
-    pub fn new(blocks: &[Vec<Bucket>]) -> Self {
-        let all = blocks.iter().flatten();
+    pub fn new(rounds: &[Vec<Bucket>]) -> Self {
+        let all = rounds.iter().flatten();
         let mut edges: Vec<(u64, u64)> = all.map(|(low, high, _)| (*high, *low)).collect();
         edges.sort_unstable();
         edges.dedup_by_key(|(high, _)| *high);
-        let width = blocks.len();
+        let width = rounds.len();
         let mut totals = vec![0u64; edges.len() * width];
-        for (block, buckets) in blocks.iter().enumerate() {
+        for (round, buckets) in rounds.iter().enumerate() {
             for (_, high, count) in buckets {
                 let place = edges.partition_point(|(edge, _)| edge < high);
-                totals[place * width + block] += count;
+                totals[place * width + round] += count;
             }
         }
         for place in width..totals.len() {
             totals[place] += totals[place - width];
         }
         let buckets = edges.iter().map(|(high, low)| (*low as f64, *high as f64)).collect();
-        Self { buckets, totals, blocks: width }
+        Self { buckets, totals, rounds: width }
     }
 
     pub fn len(&self) -> usize {
-        self.blocks
+        self.rounds
     }
 
     pub fn is_empty(&self) -> bool {
         self.buckets.is_empty()
     }
 
-    /// The number of values in all blocks.
+    /// The number of values in all rounds.
     pub fn count(&self) -> u64 {
         self.row(self.buckets.len().wrapping_sub(1)).iter().sum()
     }
 
-    /// The number of values beyond a percentile of all blocks together.
+    /// The number of values beyond a percentile of all rounds together.
     pub fn beyond(&self, quantile: f64) -> u64 {
         let count = self.count();
         count - rank(quantile, count)
     }
 
-    /// A percentile of all blocks together: the highest value of its bucket, as in HdrHistogram.
+    /// A percentile of all rounds together: the highest value of its bucket, as in HdrHistogram.
     pub fn percentile(&self, quantile: f64) -> Option<f64> {
-        let (place, _) = self.find(quantile, &vec![1; self.blocks])?;
+        let (place, _) = self.find(quantile, &vec![1; self.rounds])?;
         Some(self.buckets[place].1)
     }
 
     /// The percentile in every resample. Values are assumed to be spread evenly inside a bucket, so
-    /// that blocks that differ by less than a bucket do not look equal.
-    pub fn resampled(&self, quantile: f64, draws: &Draws) -> Vec<f64> {
-        debug_assert_eq!(self.blocks, draws.blocks, "draws are of as many blocks");
-        let rows = draws.times.chunks_exact(self.blocks.max(1));
+    /// that rounds that differ by less than a bucket do not look equal.
+    pub fn resampled(&self, quantile: f64, draws: &Resamples) -> Vec<f64> {
+        debug_assert_eq!(self.rounds, draws.rounds, "draws are of as many rounds");
+        let rows = draws.times.chunks_exact(self.rounds.max(1));
         let one = |times: &[u32]| {
             let (place, share) = self.find(quantile, times)?;
             let (low, high) = self.buckets[place];
@@ -140,11 +140,11 @@ impl Blocks {
 
     /// The totals of a bucket. Empty for a bucket that does not exist.
     fn row(&self, place: usize) -> &[u64] {
-        let start = place.saturating_mul(self.blocks);
-        self.totals.get(start..start.saturating_add(self.blocks)).unwrap_or_default()
+        let start = place.saturating_mul(self.rounds);
+        self.totals.get(start..start.saturating_add(self.rounds)).unwrap_or_default()
     }
 
-    /// The bucket of a percentile, and its position in the bucket. `None` if the drawn blocks have
+    /// The bucket of a percentile, and its position in the bucket. `None` if the drawn rounds have
     /// no value.
     fn find(&self, quantile: f64, times: &[u32]) -> Option<(usize, f64)> {
         let total = |place: usize| -> u64 {
@@ -174,11 +174,11 @@ fn rank(quantile: f64, count: u64) -> u64 {
     rank.clamp(count.min(1), count)
 }
 
-/// Returns an interval around a figure from its resamples of `blocks` blocks, all on one scale. The
-/// interval has no bounds for one block, or if a resample has no value.
-pub fn around(centre: f64, resampled: &[f64], blocks: usize) -> Estimate {
-    let unbounded = Estimate::unbounded(centre, blocks);
-    let degrees = blocks.min(GROUPS_MAX).saturating_sub(1);
+/// Returns an interval around a figure from its resamples of `rounds` rounds, all on one scale. The
+/// interval has no bounds for one round, or if a resample has no value.
+pub fn around(centre: f64, resampled: &[f64], rounds: usize) -> Estimate {
+    let unbounded = Estimate::unbounded(centre, rounds);
+    let degrees = rounds.min(GROUPS_MAX).saturating_sub(1);
     if degrees == 0 || resampled.len() < 2 || resampled.iter().any(|x| !x.is_finite()) {
         return unbounded;
     }

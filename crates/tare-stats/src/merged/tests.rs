@@ -14,25 +14,25 @@ fn counted(values: impl IntoIterator<Item = u64>) -> Vec<Bucket> {
 }
 
 #[test]
-fn percentile_of_all_blocks() {
-    let blocks = Blocks::new(&[counted(1..=50), counted(51..=100), Vec::new()]);
-    assert_eq!((blocks.len(), blocks.count()), (3, 100));
+fn percentile_of_all_rounds() {
+    let rounds = RoundHistograms::new(&[counted(1..=50), counted(51..=100), Vec::new()]);
+    assert_eq!((rounds.len(), rounds.count()), (3, 100));
     for (quantile, value, beyond) in [(0.5, 50.0, 50), (0.95, 95.0, 5), (0.99, 99.0, 1)] {
-        assert_eq!(blocks.percentile(quantile), Some(value));
-        assert_eq!(blocks.beyond(quantile), beyond);
+        assert_eq!(rounds.percentile(quantile), Some(value));
+        assert_eq!(rounds.beyond(quantile), beyond);
     }
-    assert_eq!(Blocks::new(&[]).percentile(0.5), None);
-    assert_eq!(Blocks::new(&[Vec::new()]).percentile(0.5), None);
-    assert_eq!(Blocks::new(&[]).beyond(0.5), 0);
+    assert_eq!(RoundHistograms::new(&[]).percentile(0.5), None);
+    assert_eq!(RoundHistograms::new(&[Vec::new()]).percentile(0.5), None);
+    assert_eq!(RoundHistograms::new(&[]).beyond(0.5), 0);
 }
 
 #[test]
-fn no_bounds_for_one_block_or_empty_resample() {
+fn no_bounds_for_one_round_or_empty_resample() {
     let one = around(1.0, &[1.0; RESAMPLES], 1);
     assert!(one.low == f64::NEG_INFINITY && one.high == f64::INFINITY, "{one:?}");
-    let blocks = Blocks::new(&[counted([5]), Vec::new()]);
-    let resampled = blocks.resampled(0.5, &Draws::new(1, 2));
-    assert!(resampled.iter().any(|x| x.is_nan()), "the empty block was drawn twice");
+    let rounds = RoundHistograms::new(&[counted([5]), Vec::new()]);
+    let resampled = rounds.resampled(0.5, &Resamples::new(1, 2));
+    assert!(resampled.iter().any(|x| x.is_nan()), "the empty round was drawn twice");
     assert!(!around(5.0, &resampled, 2).high.is_finite());
 }
 
@@ -40,7 +40,7 @@ fn no_bounds_for_one_block_or_empty_resample() {
 fn interval_of_mean_matches_student() {
     // The resamples of the mean of the values 1 to 6.
     let values: Vec<f64> = (1..=6).map(f64::from).collect();
-    let draws = Draws::new(3, values.len());
+    let draws = Resamples::new(3, values.len());
     let mean = |times: &[u32]| -> f64 {
         times.iter().zip(&values).map(|(t, x)| f64::from(*t) * x).sum::<f64>() / 6.0
     };
@@ -53,21 +53,21 @@ fn interval_of_mean_matches_student() {
 
 #[test]
 fn same_seed_gives_same_draws() {
-    let blocks = Blocks::new(&[counted(1..=20), counted(5..=30), counted(1..=9)]);
-    let read = |seed| blocks.resampled(0.9, &Draws::new(seed, 3));
+    let rounds = RoundHistograms::new(&[counted(1..=20), counted(5..=30), counted(1..=9)]);
+    let read = |seed| rounds.resampled(0.9, &Resamples::new(seed, 3));
     assert_eq!(read(7), read(7));
     assert_ne!(read(7), read(8));
 }
 
 /// A model of response times. A value is `(1 + 0.3 x) * e^w` with an exponential x and the state w
-/// of the host for its block and environment.
+/// of the host for its round and environment.
 #[derive(Clone, Copy, Debug)]
 enum HostModel {
     /// The host varies by 5 % in each slice, and by as much for both.
     Quiet,
     /// The host varies by 15 % in each slice.
     Stormy,
-    /// In three of ten blocks 3 % of the operations take ten times as long and more.
+    /// In three of ten rounds 3 % of the operations take ten times as long and more.
     Pauses,
 }
 
@@ -76,7 +76,7 @@ const OPERATIONS: u64 = 250;
 const SCALE: f64 = 1_000.0;
 
 impl HostModel {
-    fn block(self, shared: f64, rng: &mut Rng) -> Vec<Bucket> {
+    fn round(self, shared: f64, rng: &mut Rng) -> Vec<Bucket> {
         let own = if matches!(self, Self::Stormy) { 0.15 } else { 0.05 };
         let state = (shared + own * rng.normal()).exp();
         let pauses = matches!(self, Self::Pauses) && rng.below(10) < 3;
@@ -92,37 +92,37 @@ impl HostModel {
         }))
     }
 
-    /// Nearly the percentile of infinitely many blocks.
+    /// Nearly the percentile of infinitely many rounds.
     fn truth(self, quantile: f64) -> f64 {
         let mut rng = Rng::new(99);
         let many: Vec<Vec<Bucket>> = (0..2_500)
             .map(|_| {
                 let shared = 0.05 * rng.normal();
-                self.block(shared, &mut rng)
+                self.round(shared, &mut rng)
             })
             .collect();
-        // One block, as nothing is drawn from it.
-        Blocks::new(&[many.concat()]).percentile(quantile).unwrap()
+        // One round, as nothing is drawn from it.
+        RoundHistograms::new(&[many.concat()]).percentile(quantile).unwrap()
     }
 
     /// How often the intervals of a level and of the ratio of two equal environments hold the
     /// truth.
-    fn coverage(self, quantile: f64, blocks: usize, campaigns: u32) -> [f64; 2] {
+    fn coverage(self, quantile: f64, rounds: usize, campaigns: u32) -> [f64; 2] {
         let truth = self.truth(quantile).ln();
-        let (mut rng, draws) = (Rng::new(42), Draws::new(5, blocks));
+        let (mut rng, draws) = (Rng::new(42), Resamples::new(5, rounds));
         let mut held = [0u32; 2];
         for _ in 0..campaigns {
-            let state: Vec<f64> = (0..blocks).map(|_| 0.05 * rng.normal()).collect();
+            let state: Vec<f64> = (0..rounds).map(|_| 0.05 * rng.normal()).collect();
             let mut arm = || {
-                let all: Vec<_> = state.iter().map(|w| self.block(*w, &mut rng)).collect();
-                let all = Blocks::new(&all);
+                let all: Vec<_> = state.iter().map(|w| self.round(*w, &mut rng)).collect();
+                let all = RoundHistograms::new(&all);
                 let logs = all.resampled(quantile, &draws).into_iter().map(f64::ln);
                 (all.percentile(quantile).unwrap().ln(), logs.collect::<Vec<f64>>())
             };
             let (here, there) = (arm(), arm());
             let ratios: Vec<f64> = here.1.iter().zip(&there.1).map(|(a, b)| a - b).collect();
-            let level = around(here.0, &here.1, blocks);
-            let ratio = around(here.0 - there.0, &ratios, blocks);
+            let level = around(here.0, &here.1, rounds);
+            let ratio = around(here.0 - there.0, &ratios, rounds);
             held[0] += u32::from(!level.excludes(truth));
             held[1] += u32::from(!ratio.excludes(0.0));
         }
@@ -136,13 +136,13 @@ impl HostModel {
 fn ratio_holds_truth() {
     for model in [HostModel::Quiet, HostModel::Stormy, HostModel::Pauses] {
         for quantile in [0.5, 0.99] {
-            for blocks in [3, 12] {
-                let [level, ratio] = model.coverage(quantile, blocks, 150);
-                assert!(ratio >= 0.90, "{model:?} {quantile} {blocks} blocks: {ratio}");
-                // A third of the campaigns of 3 blocks contain no pause.
+            for rounds in [3, 12] {
+                let [level, ratio] = model.coverage(quantile, rounds, 150);
+                assert!(ratio >= 0.90, "{model:?} {quantile} {rounds} rounds: {ratio}");
+                // A third of the campaigns of 3 rounds contain no pause.
                 let rare = matches!(model, HostModel::Pauses) && quantile > 0.95;
                 let least = if rare { 0.60 } else { 0.87 };
-                assert!(level >= least, "{model:?} {quantile} {blocks} blocks, level: {level}");
+                assert!(level >= least, "{model:?} {quantile} {rounds} rounds, level: {level}");
             }
         }
     }
@@ -151,17 +151,17 @@ fn ratio_holds_truth() {
 proptest! {
     /// Drawing and reading is the same as merging what was drawn.
     #[test]
-    fn resample_matches_merged_blocks(
-        blocks in proptest::collection::vec(proptest::collection::vec(0u64..40, 1..30), 1..6),
+    fn resample_matches_merged_rounds(
+        rounds in proptest::collection::vec(proptest::collection::vec(0u64..40, 1..30), 1..6),
         quantile in 0.01f64..1.0,
     ) {
-        let flat = Blocks::new(&blocks.iter().map(|b| counted(b.iter().copied())).collect::<Vec<_>>());
-        let draws = Draws::new(11, blocks.len());
+        let flat = RoundHistograms::new(&rounds.iter().map(|b| counted(b.iter().copied())).collect::<Vec<_>>());
+        let draws = Resamples::new(11, rounds.len());
         let resampled = flat.resampled(quantile, &draws);
-        for (times, read) in draws.times.chunks_exact(blocks.len()).zip(&resampled).take(50) {
+        for (times, read) in draws.times.chunks_exact(rounds.len()).zip(&resampled).take(50) {
             let mut merged: Vec<u64> = Vec::new();
-            for (times, block) in times.iter().zip(&blocks) {
-                (0..*times).for_each(|_| merged.extend(block));
+            for (times, round) in times.iter().zip(&rounds) {
+                (0..*times).for_each(|_| merged.extend(round));
             }
             merged.sort_unstable();
             let expected = merged.iter().enumerate().find(|(at, _)| {

@@ -243,7 +243,7 @@ impl Bench {
             worst = worst.max((ratio.centre - 1.0).abs());
             println!(
                 "    {name:<6} tare load / plain {:.4} [{:.4}, {:.4}], n = {}",
-                ratio.centre, ratio.low, ratio.high, ratio.blocks
+                ratio.centre, ratio.low, ratio.high, ratio.rounds
             );
         }
         Ok(worst)

@@ -84,7 +84,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
     let ratio = ratio.map(f64::exp);
     println!(
         "p99.9 while compacting over without: {:.2} [{:.2}, {:.2}], n = {}",
-        ratio.centre, ratio.low, ratio.high, ratio.blocks
+        ratio.centre, ratio.low, ratio.high, ratio.rounds
     );
     Ok(())
 }

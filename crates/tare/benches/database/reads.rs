@@ -100,7 +100,7 @@ pub(crate) fn run(size_mib: u64, seconds: u64) -> Result<()> {
             ratio.centre,
             ratio.low,
             ratio.high,
-            ratio.blocks
+            ratio.rounds
         );
     }
     println!("resident set: {} MiB", server.resident_bytes()? >> 20);

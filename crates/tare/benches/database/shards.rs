@@ -43,7 +43,7 @@ pub(crate) fn run(seconds: u64) -> Result<()> {
             faster.centre,
             faster.low.min(faster.high),
             faster.low.max(faster.high),
-            faster.blocks,
+            faster.rounds,
             median(column(of_one, |run| run.1)),
             median(column(of_two, |run| run.1)),
             (-costlier.centre).exp(),

@@ -133,7 +133,7 @@ pub(crate) fn measure_on_host(
     let writer = config.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
-        make: &mut |spec| factory.environment_of(spec, instances.count),
+        factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
         driver: &mut *driver,
         probes,
@@ -143,7 +143,7 @@ pub(crate) fn measure_on_host(
             available_bytes,
             per_environment_bytes: config.memory_per_environment(),
         }),
-        keep: Some(factory.context().work().join("kept")),
+        data_dir: Some(factory.context().work().join("kept")),
         doubts,
     };
     let ending = run_observed(config, parts, writer, stop, extra)?;
@@ -162,14 +162,14 @@ fn measure_fake(
     let host = fake::FakeHost::new(config.seed);
     let writer = config.writer(&plan, Vec::new(), &host)?;
     let parts = Parts {
-        make: &mut |spec| host.environment(spec),
+        factory: &mut |spec| host.environment(spec),
         system: &host.system(),
         driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
         clock: &host,
         plan,
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: Vec::new(),
     };
     let mut extra = ExtraRounds::default();

@@ -8,7 +8,7 @@ use bollard::models::ContainerState;
 use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, Restored,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, RestoreStats,
     Usage,
 };
 
@@ -30,7 +30,7 @@ impl Environment for Container {
         self.initial_data.set(data);
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.initial_data.restored()
     }
 

@@ -1,7 +1,8 @@
-//! Latencies at the fixed rate: merges the histograms of all slices, never averages them, and gives
-//! each percentile an interval and a ratio to the baseline's ([`tare_stats::merged`]).
+//! Latencies at the fixed rate: merges the histograms of all slices (never averages percentiles),
+//! and computes for each percentile an interval and a ratio to the baseline's
+//! ([`tare_stats::merged`]).
 //!
-//! A percentile over the baseline's is made of the rounds that both have, drawn together.
+//! A ratio uses the rounds that both have, with the same resamples for both.
 
 use std::collections::BTreeMap;
 use std::io::Cursor;
@@ -14,12 +15,13 @@ use serde::{Deserialize as FromText, Serialize};
 use super::{Interval, Latency};
 use crate::record::{Phase, Record, Slice};
 use tare_stats::Estimate;
-use tare_stats::merged::{BEYOND_MIN, Blocks, Bucket, Draws, GROUPS_MAX, around};
+use tare_stats::merged::{BEYOND_MIN, Bucket, GROUPS_MAX, Resamples, RoundHistograms, around};
 
 /// The percentiles that reports show.
 pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
 
-/// The same as shares. Divided, 99.9 would be a little more than 0.999, and one operation too far.
+/// [`PERCENTS`] as shares. 99.9 / 100 is slightly above 0.999, which would be one operation too
+/// far.
 const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// The stream of the record's seed that draws rounds.
@@ -30,40 +32,41 @@ const STREAM: u64 = 0x7461_696c;
 pub struct Percentile {
     /// One of [`PERCENTS`].
     pub percent: f64,
-    /// Operations that took longer.
+    /// Number of operations that took longer.
     pub beyond: u64,
-    /// `None` where fewer than [`BEYOND_MIN`] operations took longer: too few for a percentile.
+    /// `None` if fewer than [`BEYOND_MIN`] operations took longer, too few for a percentile.
     pub ns: Option<Interval>,
-    /// `None` for the baseline itself, and where one of the two is unknown.
+    /// `None` for the baseline itself, and if one of the two is unknown.
     pub over_baseline: Option<OverBaseline>,
 }
 
-/// A percentile beside the baseline's, both of the rounds that both have.
+/// A percentile compared with the baseline's, over the rounds that both have.
 #[derive(Clone, Debug, PartialEq, Serialize, FromText)]
 pub struct OverBaseline {
-    /// The environment's over the baseline's.
+    /// The environment's divided by the baseline's.
     pub ratio: Interval,
-    /// The environment's less the baseline's.
+    /// The environment's minus the baseline's.
     pub difference_ns: Interval,
-    /// The interval of the ratio excludes 1.
+    /// Whether the interval of the ratio excludes 1.
     pub found: bool,
 }
 
-/// Some histograms could not be read; the others could.
+/// Some histograms could not be read.
 #[derive(Clone, Debug)]
 pub(super) struct UnreadableHistograms {
     pub(super) reason: String,
     pub(super) slices: u32,
 }
 
-/// Histograms of one environment under one workload: all merged, and round by round.
+/// Histograms of one environment under one workload: all merged, and by round.
 struct Histograms {
     all: Histogram<u64>,
-    blocks: BTreeMap<u32, Vec<Bucket>>,
+    rounds: BTreeMap<u32, Vec<Bucket>>,
 }
 
 impl Histograms {
-    /// Merges one histogram of every latency slice that counts. `None` where there is none to read.
+    /// Merges the histograms of all valid latency slices. The first value is `None` if none can be
+    /// read.
     fn read(
         record: &Record,
         workload: &str,
@@ -85,10 +88,10 @@ impl Histograms {
                 .map_err(|error| error.to_string())
                 .and_then(|histogram| match &mut all {
                     None => {
-                        all = Some(Self::first(slice.block, histogram));
+                        all = Some(Self::first(slice.round, histogram));
                         Ok(())
                     }
-                    Some(all) => all.add(slice.block, &histogram),
+                    Some(all) => all.add(slice.round, &histogram),
                 });
             if let Err(reason) = outcome {
                 failed.get_or_insert(UnreadableHistograms { reason, slices: 0 }).slices += 1;
@@ -98,20 +101,20 @@ impl Histograms {
     }
 
     fn first(round: u32, mut histogram: Histogram<u64>) -> Self {
-        let blocks = BTreeMap::from([(round, buckets(&histogram))]);
+        let rounds = BTreeMap::from([(round, buckets(&histogram))]);
         histogram.auto(true);
-        Self { all: histogram, blocks }
+        Self { all: histogram, rounds }
     }
 
     fn add(&mut self, round: u32, histogram: &Histogram<u64>) -> Result<(), String> {
         self.all.add(histogram).map_err(|error| error.to_string())?;
-        self.blocks.entry(round).or_default().extend(buckets(histogram));
+        self.rounds.entry(round).or_default().extend(buckets(histogram));
         Ok(())
     }
 
-    /// The rounds with a value.
+    /// Returns the numbers of the rounds with a value.
     fn numbers(&self) -> Vec<u32> {
-        let full = self.blocks.iter().filter(|(_, buckets)| !buckets.is_empty());
+        let full = self.rounds.iter().filter(|(_, buckets)| !buckets.is_empty());
         full.map(|(round, _)| *round).collect()
     }
 
@@ -119,16 +122,17 @@ impl Histograms {
     fn drawn(&self, numbers: Vec<u32>, seed: u64) -> ResampledRounds {
         let size = numbers.len().div_ceil(GROUPS_MAX).max(1);
         let group = |numbers: &[u32]| {
-            let buckets = numbers.iter().filter_map(|number| self.blocks.get(number));
+            let buckets = numbers.iter().filter_map(|number| self.rounds.get(number));
             buckets.flatten().copied().collect::<Vec<Bucket>>()
         };
         let groups: Vec<Vec<Bucket>> = numbers.chunks(size).map(group).collect();
-        let blocks = Blocks::new(&groups);
-        let draws = Draws::new(tare_std::rng::Rng::stream(seed, STREAM).next_u64(), groups.len());
+        let rounds = RoundHistograms::new(&groups);
+        let draws =
+            Resamples::new(tare_std::rng::Rng::stream(seed, STREAM).next_u64(), groups.len());
         let one = |share: f64| ResampledPercentile {
-            beyond: blocks.beyond(share),
-            ns: blocks.percentile(share).unwrap_or(f64::NAN),
-            resampled: blocks.resampled(share, &draws),
+            beyond: rounds.beyond(share),
+            ns: rounds.percentile(share).unwrap_or(f64::NAN),
+            resampled: rounds.resampled(share, &draws),
         };
         ResampledRounds { read: SHARES.map(one), groups: groups.len(), numbers }
     }
@@ -142,7 +146,7 @@ fn buckets(histogram: &Histogram<u64>) -> Vec<Bucket> {
     histogram.iter_recorded().map(bucket).collect()
 }
 
-/// One percentile of some rounds, and of each resample of them.
+/// One percentile of some rounds, and of each of their resamples.
 struct ResampledPercentile {
     beyond: u64,
     ns: f64,
@@ -156,15 +160,15 @@ struct ResampledRounds {
 }
 
 impl ResampledRounds {
-    /// An interval with the number of rounds it rests on, which may be more than were drawn.
+    /// Returns an interval with its number of rounds, which may exceed the number of groups.
     fn interval(&self, centre: f64, resampled: &[f64], back: fn(f64) -> f64) -> Interval {
-        let blocks = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
+        let rounds = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
         let estimate = around(centre, resampled, self.groups);
-        Interval::from(Estimate { blocks, ..estimate }.map(back))
+        Interval::from(Estimate { rounds, ..estimate }.map(back))
     }
 }
 
-/// The instant from which a histogram's times count.
+/// The start of the times in a histogram.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum LatencyKind {
     /// From the intended start.
@@ -189,17 +193,17 @@ impl LatencyKind {
     }
 }
 
-/// The baseline's histograms, drawn once for all that have its rounds.
+/// The baseline's histograms, resampled once for all environments with the same rounds.
 struct Baseline {
     histograms: Histograms,
     drawn: ResampledRounds,
 }
 
-/// Latencies under one workload, beside the baseline's.
+/// Latencies under one workload, compared with the baseline's.
 pub(super) struct Latencies<'r> {
     record: &'r Record,
     workload: &'r str,
-    /// Of response and of service times.
+    /// For response and for service times.
     baselines: [(Option<Baseline>, Option<UnreadableHistograms>); 2],
 }
 
@@ -218,7 +222,7 @@ impl<'r> Latencies<'r> {
         Self { record, workload, baselines }
     }
 
-    /// What an environment's histograms say, and why some of them could not be read.
+    /// Returns an environment's latencies, and why some of its histograms could not be read.
     pub(super) fn of(
         &self,
         environment: &str,
@@ -239,7 +243,7 @@ impl<'r> Latencies<'r> {
     }
 }
 
-/// What the histograms of an environment say, beside the baseline's where there is one.
+/// Returns the latencies of an environment, compared with the baseline's if there is one.
 fn conclude(
     here: &Histograms,
     own: &ResampledRounds,
@@ -263,7 +267,7 @@ fn conclude(
     Latency { percentiles, ..summary(&here.all) }
 }
 
-/// Every percentile beside the baseline's.
+/// Compares every percentile with the baseline's.
 fn over_baseline(
     here: &Histograms,
     own: &ResampledRounds,
@@ -272,17 +276,17 @@ fn over_baseline(
 ) -> Vec<Option<OverBaseline>> {
     let both = |number: &&u32| baseline.drawn.numbers.binary_search(number).is_ok();
     let common: Vec<u32> = own.numbers.iter().filter(both).copied().collect();
-    // Nearly always both have the same rounds, and what was drawn for each alone is a pair.
+    // Nearly always both have the same rounds, so that their resamples are already paired.
     let redrawn = |of: &Histograms, drawn: &ResampledRounds| {
         (drawn.numbers != common).then(|| of.drawn(common.clone(), seed))
     };
     let redrawn = (redrawn(here, own), redrawn(&baseline.histograms, &baseline.drawn));
     let here = redrawn.0.as_ref().unwrap_or(own);
     let base = redrawn.1.as_ref().unwrap_or(&baseline.drawn);
-    here.read.iter().zip(&base.read).map(|(over, under)| beside(here, over, under)).collect()
+    here.read.iter().zip(&base.read).map(|(over, under)| compare(here, over, under)).collect()
 }
 
-fn beside(
+fn compare(
     drawn: &ResampledRounds,
     over: &ResampledPercentile,
     under: &ResampledPercentile,
@@ -294,7 +298,7 @@ fn beside(
     let logs: Vec<f64> = pairs().map(|(over, under)| (over / under).ln()).collect();
     let differences: Vec<f64> = pairs().map(|(over, under)| over - under).collect();
     let value = over.ns / under.ns;
-    // Exactly the quotient of what is shown, whatever the way to logarithms and back does to it.
+    // The exact quotient of the two figures, without rounding errors of the logarithm.
     let ratio = Interval { value, ..drawn.interval(value.ln(), &logs, f64::exp) };
     Some(OverBaseline {
         found: ratio.low > 1.0 || ratio.high < 1.0,
@@ -303,8 +307,8 @@ fn beside(
     })
 }
 
-/// Service time at capacity: histograms of the closed loop's slices that count, merged. `None`
-/// where there is none that can be read. For studies without a phase at a fixed rate.
+/// Returns the service time at capacity, from the merged histograms of all valid slices of the
+/// closed loop. `None` if none can be read. For studies without a phase at a fixed rate.
 pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -> Option<Latency> {
     let mut deserializer = Deserializer::new();
     let slices = record.slices.iter().filter(|slice| {
@@ -320,14 +324,14 @@ pub fn closed_loop_latency(record: &Record, workload: &str, environment: &str) -
     let mut merged = histograms.next()?;
     merged.auto(true);
     for histogram in histograms {
-        // One that grows by itself takes every value.
+        // A histogram with automatic resizing accepts every value.
         let _ = merged.add(&histogram);
     }
     (!merged.is_empty()).then(|| summary(&merged))
 }
 
-/// Quantiles of one slice's histogram (HdrHistogram V2), without intervals. `None` where it is
-/// empty or unreadable.
+/// Returns the latencies of one slice's histogram (HdrHistogram V2), without intervals. `None` if
+/// it is empty or unreadable.
 pub fn latency(histogram: &[u8]) -> Option<Latency> {
     let bytes = &mut Cursor::new(histogram);
     let histogram: Histogram<u64> = Deserializer::new().deserialize(bytes).ok()?;

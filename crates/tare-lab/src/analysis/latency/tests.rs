@@ -5,9 +5,9 @@ use super::*;
 use crate::analysis::{Finding, analyse, tests};
 
 /// Slices at the fixed rate of an environment: so many operations of about 100 µs, times a factor.
-fn slices(record: &mut Record, environment: &str, blocks: &[u32], operations: u32, factor: f64) {
+fn slices(record: &mut Record, environment: &str, rounds: &[u32], operations: u32, factor: f64) {
     // The same weather for all environments of a round.
-    for round in blocks {
+    for round in rounds {
         let mut rng = Rng::new(u64::from(*round));
         let weather = factor * (0.1 * rng.normal()).exp();
         let mut histogram = Histogram::<u64>::new(3).unwrap();
@@ -43,8 +43,8 @@ fn ratio_is_tighter_than_levels_under_shared_noise() {
         let (here, base) =
             (percentile(&record, "bridge", percent), percentile(&record, "native", percent));
         let over = here.over_baseline.clone().unwrap();
-        let Interval { value, low, high, blocks } = over.ratio;
-        assert!(over.found && blocks == 10 && low <= value && value <= high, "{over:?}");
+        let Interval { value, low, high, rounds } = over.ratio;
+        assert!(over.found && rounds == 10 && low <= value && value <= high, "{over:?}");
         assert!((value - 1.5).abs() < 0.01 && high / low < 1.02, "{over:?}");
         let (here, base) = (here.ns.unwrap(), base.ns.unwrap());
         assert!(here.high / here.low > 1.05, "the weather: {here:?}");
@@ -91,8 +91,8 @@ fn ratio_uses_common_rounds() {
     slices(&mut record, "bridge", &[10, 11, 12], 300, 4.5);
     let p50 = percentile(&record, "bridge", 50.0);
     let over = p50.over_baseline.unwrap();
-    assert!((over.ratio.value - 1.5).abs() < 0.01 && over.ratio.blocks == 6, "{over:?}");
-    assert_eq!(p50.ns.unwrap().blocks, 9);
+    assert!((over.ratio.value - 1.5).abs() < 0.01 && over.ratio.rounds == 6, "{over:?}");
+    assert_eq!(p50.ns.unwrap().rounds, 9);
 }
 
 #[test]
@@ -111,5 +111,5 @@ fn one_round_is_unbounded_and_many_are_grouped() {
     let many: Vec<u32> = (0..150).collect();
     slices(&mut record, "native", &many, 20, 1.0);
     let p95 = percentile(&record, "native", 95.0).ns.unwrap();
-    assert!(p95.blocks == 150 && p95.is_bounded(), "{p95:?}");
+    assert!(p95.rounds == 150 && p95.is_bounded(), "{p95:?}");
 }

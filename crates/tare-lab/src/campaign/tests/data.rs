@@ -1,4 +1,4 @@
-//! Data that is loaded once and put into every start.
+//! Data that is loaded once and restored into every start.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -6,25 +6,25 @@ use std::path::Path;
 use super::*;
 use crate::PartError;
 use crate::environment::{
-    DataSnapshot, Endpoint, Environment, Launch, LayerState, Processes, Restored, Usage,
+    DataSnapshot, Endpoint, Environment, Launch, LayerState, Processes, RestoreStats, Usage,
 };
 use crate::fake::FakeSystem;
-use crate::system::{OwnAccount, System};
+use crate::system::{BusyTime, System};
 
-/// A fake system whose data can be kept.
+/// A fake system whose data can be saved.
 struct SavingSystem {
     inner: FakeSystem,
-    keeps: bool,
-    kept: RefCell<Vec<PathBuf>>,
+    can_save: bool,
+    saved: RefCell<Vec<PathBuf>>,
 }
 
 #[derive(Debug)]
 struct FakeSnapshot;
 
 impl DataSnapshot for FakeSnapshot {
-    fn put(&self, _to: &Path) -> Result<Restored, PartError> {
+    fn restore(&self, _to: &Path) -> Result<RestoreStats, PartError> {
         let took = Duration::from_millis(3);
-        Ok(Restored { linked_bytes: 5 << 20, copied_bytes: 1 << 10, took })
+        Ok(RestoreStats { linked_bytes: 5 << 20, copied_bytes: 1 << 10, took })
     }
 }
 
@@ -42,30 +42,30 @@ impl System for SavingSystem {
     }
 
     fn can_save_data(&self) -> bool {
-        self.keeps
+        self.can_save
     }
 
-    fn keep(
+    fn save_data(
         &self,
         _at: &Endpoint,
         processes: &[u32],
         to: &Path,
     ) -> Result<Option<Rc<dyn DataSnapshot>>, PartError> {
-        assert_eq!(processes, [7], "it is told what to end");
-        self.kept.borrow_mut().push(to.into());
+        assert_eq!(processes, [7], "the process to stop");
+        self.saved.borrow_mut().push(to.into());
         Ok(Some(Rc::new(FakeSnapshot)))
     }
 
-    fn own_account(&self, data: &Path) -> Result<Option<OwnAccount>, PartError> {
-        self.inner.own_account(data)
+    fn busy_time(&self, data: &Path) -> Result<Option<BusyTime>, PartError> {
+        self.inner.busy_time(data)
     }
 }
 
-/// A fake environment into whose storage data can be put, unless its name says otherwise.
+/// A fake environment that restores data, unless its name is `sealed`.
 struct RestoringEnvironment {
     inner: Box<dyn Environment>,
     data: Option<Rc<dyn DataSnapshot>>,
-    restored: Option<Restored>,
+    restored: Option<RestoreStats>,
 }
 
 impl Environment for RestoringEnvironment {
@@ -79,12 +79,13 @@ impl Environment for RestoringEnvironment {
         }
     }
 
-    fn restored(&self) -> Option<Restored> {
+    fn restored(&self) -> Option<RestoreStats> {
         self.restored
     }
 
     fn start(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
-        self.restored = self.data.as_ref().map(|data| data.put(Path::new("data"))).transpose()?;
+        self.restored =
+            self.data.as_ref().map(|data| data.restore(Path::new("data"))).transpose()?;
         self.inner.start(launch)
     }
 
@@ -121,11 +122,12 @@ impl Environment for RestoringEnvironment {
     }
 }
 
-/// Runs a study: its record, how often each environment was loaded, and how often data was kept.
-fn run_kept(study: &Study, keeps: bool) -> (Record, Vec<String>, usize) {
+/// Runs a study, and returns its record, the loads of each environment, and how often data was
+/// saved.
+fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
-    let system = SavingSystem { inner: world.system(), keeps, kept: RefCell::default() };
+    let system = SavingSystem { inner: world.system(), can_save, saved: RefCell::default() };
     let mut driver = world.driver();
     let mut make = |spec: &EnvironmentSpec| {
         let inner = world.environment(spec)?;
@@ -133,27 +135,27 @@ fn run_kept(study: &Study, keeps: bool) -> (Record, Vec<String>, usize) {
             as Box<dyn Environment>)
     };
     let parts = Parts {
-        make: &mut make,
+        factory: &mut make,
         system: &system,
         driver: &mut driver,
         probes: vec![],
         clock: &world,
         plan: plan(),
         memory: None,
-        keep: Some("kept".into()),
+        data_dir: Some("saved".into()),
         doubts: vec![],
     };
     let mut notes = EventLog::default();
     run(parts, study, writer, &mut notes, &AtomicBool::new(false)).unwrap();
-    assert_eq!(world.up(), Vec::<String>::new(), "everything is ended");
+    assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");
     let loaded: Vec<String> = notes
         .words
         .iter()
         .filter_map(|word| word.strip_prefix("populating "))
         .map(Into::into)
         .collect();
-    let kept = system.kept.borrow().len();
-    (Record::read(&scratch.path()).unwrap(), loaded, kept)
+    let saves = system.saved.borrow().len();
+    (Record::read(&scratch.path()).unwrap(), loaded, saves)
 }
 
 fn came(record: &Record, environment: &str) -> Option<String> {
@@ -177,12 +179,12 @@ fn restoring(kind: ScheduleKind) -> Study {
 fn restores_rows_into_each_start() {
     let restored = "restored in 3.0 ms: 5.0 MiB shared by hard links, 0.0 MiB copied";
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
-        let (record, loaded, kept) = run_kept(&restoring(kind), true);
-        // The one without a way in loads its own at each start.
+        let (record, loaded, saves) = run_saved(&restoring(kind), true);
+        // `sealed` loads its own data at each start.
         let starts = if kind == ScheduleKind::Slices { 1 } else { 2 };
         let expect = ["native"].into_iter().chain(std::iter::repeat_n("sealed", starts));
         assert_eq!(loaded, expect.collect::<Vec<_>>());
-        assert_eq!(kept, 1);
+        assert_eq!(saves, 1);
         for name in ["native", "native again", "box"] {
             assert_eq!(came(&record, name).as_deref(), Some(restored), "{name}");
         }
@@ -195,12 +197,12 @@ fn restores_rows_into_each_start() {
 #[test]
 fn loads_rows_when_restore_is_impossible() {
     let everywhere = ["native", "box", "sealed", "native again"];
-    let (record, loaded, kept) = run_kept(&restoring(ScheduleKind::Slices), false);
-    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    let (record, loaded, saves) = run_saved(&restoring(ScheduleKind::Slices), false);
+    assert_eq!((loaded.as_slice(), saves), (everywhere.map(String::from).as_slice(), 0));
     assert_eq!(came(&record, "box").as_deref(), Some("loaded by the driver"));
     let mut study = restoring(ScheduleKind::Slices);
     study.schedule.data = DataStart::Loaded;
-    let (record, loaded, kept) = run_kept(&study, true);
-    assert_eq!((loaded.as_slice(), kept), (everywhere.map(String::from).as_slice(), 0));
+    let (record, loaded, saves) = run_saved(&study, true);
+    assert_eq!((loaded.as_slice(), saves), (everywhere.map(String::from).as_slice(), 0));
     assert_eq!(came(&record, "box"), None);
 }

@@ -1,5 +1,5 @@
-//! Several instances of a system in one environment: each is started, waited for, asked and
-//! accounted for.
+//! Several instances of a system in one environment: the campaign starts each, waits for it, reads
+//! its settings and its CPU time.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -8,9 +8,9 @@ use super::*;
 use crate::PartError;
 use crate::environment::{Endpoint, Environment, Launch, LayerState, Usage};
 use crate::fake::FakeSystem;
-use crate::system::{Instances, OwnAccount, System};
+use crate::system::{BusyTime, Instances, System};
 
-/// A system of two instances that says of each how often it was asked before.
+/// A system of two instances that logs its calls.
 struct TwoInstanceSystem {
     inner: FakeSystem,
     words: RefCell<Vec<String>>,
@@ -41,9 +41,9 @@ impl System for TwoInstanceSystem {
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let mut settings = self.inner.settings(at)?;
-        let asked = self.words.borrow().iter().filter(|word| *word == "settings").count();
+        let calls = self.words.borrow().iter().filter(|word| *word == "settings").count();
         self.words.borrow_mut().push("settings".into());
-        settings.push(("asked".into(), asked.to_string()));
+        settings.push(("calls".into(), calls.to_string()));
         Ok(settings)
     }
 
@@ -52,15 +52,15 @@ impl System for TwoInstanceSystem {
         Ok(None)
     }
 
-    fn own_account(&self, _data: &Path) -> Result<Option<OwnAccount>, PartError> {
+    fn busy_time(&self, _data: &Path) -> Result<Option<BusyTime>, PartError> {
         self.words.borrow_mut().push("account".into());
         let accounts = self.words.borrow().iter().filter(|word| *word == "account").count();
         let busy_ns = u64::try_from(accounts)?;
-        Ok(Some(OwnAccount { busy_ns, idle_poll_ns: 0 }))
+        Ok(Some(BusyTime { busy_ns, idle_poll_ns: 0 }))
     }
 }
 
-/// A fake environment whose system is there twice.
+/// A fake environment that runs two instances of its system.
 struct TwoInstances(Box<dyn Environment>);
 
 impl Environment for TwoInstances {
@@ -107,7 +107,7 @@ impl Environment for TwoInstances {
 }
 
 fn run_two(
-    make: &mut Make<'_>,
+    factory: &mut EnvironmentFactory<'_>,
     world: &FakeHost,
 ) -> (Result<Outcome, CampaignError>, TwoInstanceSystem, RecordFolder) {
     let scratch = RecordFolder::new();
@@ -116,14 +116,14 @@ fn run_two(
     let system = TwoInstanceSystem { inner: world.system(), words: RefCell::default() };
     let mut driver = world.driver();
     let parts = Parts {
-        make,
+        factory,
         system: &system,
         driver: &mut driver,
         probes: vec![],
         clock: world,
         plan: plan(),
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
@@ -139,18 +139,18 @@ fn accounts_for_every_instance() {
     let (outcome, system, scratch) = run_two(&mut make, &world);
     outcome.unwrap();
     let words = system.words.borrow();
-    // The environments' two CPUs are divided; both are asked before anything is measured.
+    // The two CPUs are divided, and both instances are queried before the first measurement.
     let first = ["launch 0 on 1", "launch 1 on 1", "ready", "ready", "settings", "settings"];
     assert_eq!(words[..first.len()], first);
     assert_eq!(words[first.len()..][..2], ["pending", "pending"]);
     let record = Record::read(&scratch.path()).unwrap();
     let settings = &record.environments[0].settings;
     let of = |name: &str| settings.iter().find(|(known, _)| known == name);
-    assert_eq!(of("asked").unwrap().1, "0");
-    assert_eq!(of("asked of instance 2").unwrap().1, "1");
-    assert_eq!(settings.len(), 3, "what is the same is said once: {settings:?}");
-    // Each look at the account counts one up: at the edges 1 + 2 and 3 + 4, and so on.
-    let busy = record.slices[0].own_account.unwrap().busy_ns;
+    assert_eq!(of("calls").unwrap().1, "0");
+    assert_eq!(of("calls of instance 2").unwrap().1, "1");
+    assert_eq!(settings.len(), 3, "equal settings appear once: {settings:?}");
+    // Each reading of the busy time returns 1 ns more: at the edges 1 + 2 and 3 + 4, and so on.
+    let busy = record.slices[0].busy_time.unwrap().busy_ns;
     assert_eq!(busy, 4);
 }
 

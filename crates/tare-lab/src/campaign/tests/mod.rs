@@ -14,7 +14,7 @@ use crate::record::{Opening, Phase, Record};
 use crate::study::{CpuSpec, DataStart, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
 use tare_std::cpus::CpuSet;
 
-/// A folder with a record's path in it, gone afterwards.
+/// A temporary folder for a record.
 struct RecordFolder(tempfile::TempDir);
 
 impl RecordFolder {
@@ -89,7 +89,7 @@ fn opening(study: &Study) -> Opening {
     }
 }
 
-/// EventLog each event in a word or two, and may raise the stop flag or crash.
+/// Logs each event in a few words. Can raise the stop flag or panic at an event.
 #[derive(Default)]
 struct EventLog<'n> {
     words: Vec<String>,
@@ -109,11 +109,11 @@ impl Observer for EventLog<'_> {
             Event::Populating { environment, .. } => format!("populating {environment}"),
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
             Event::RoundStarted { round, .. } => format!("round {round}"),
-            // Each is told by what follows it.
+            // Other events cover these.
             Event::SliceStarting { .. }
             | Event::ExtraRoundStarted { .. }
             | Event::Doubted { .. } => return,
-            Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.block, slice.position),
+            Event::SliceDone { slice, .. } => format!("slice {}.{}", slice.round, slice.position),
             Event::RoundDone { round, rounds_expected, .. } => {
                 format!("done {round} of {rounds_expected}")
             }
@@ -124,12 +124,12 @@ impl Observer for EventLog<'_> {
         {
             flag.store(true, Ordering::Relaxed);
         }
-        assert!(self.panic_at != Some(word.as_str()), "the test crashes here");
+        assert!(self.panic_at != Some(word.as_str()), "the test panics here");
         self.words.push(word);
     }
 }
 
-fn go(
+fn run_campaign(
     world: &FakeHost,
     study: &Study,
     writer: RecordWriter,
@@ -140,27 +140,27 @@ fn go(
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let mut parts = Parts {
-        make: &mut make,
+        factory: &mut make,
         system: &system,
         driver: &mut driver,
         probes: vec![Box::new(world.probe())],
         clock: world,
         plan: plan(),
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     change(&mut parts);
     run(parts, study, writer, observer, stop)
 }
 
-/// Runs a study from its beginning; the record is read even if the campaign failed.
+/// Runs a study from its start, and reads the record even if the campaign failed.
 fn run_study(study: &Study) -> (Result<Outcome, CampaignError>, Record, FakeHost) {
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let writer = RecordWriter::create(&scratch.path(), &opening(study)).unwrap();
     let never = AtomicBool::new(false);
-    let outcome = go(&world, study, writer, &mut NoObserver, &never, |_| {});
-    assert_eq!(world.up(), Vec::<String>::new(), "everything is ended");
+    let outcome = run_campaign(&world, study, writer, &mut NoObserver, &never, |_| {});
+    assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");
     let left: Vec<_> = std::fs::read_dir(scratch.0.path()).unwrap().collect();
     assert_eq!(left.len(), 1, "a single file: {left:?}");
     (outcome, Record::read(&scratch.path()).unwrap(), world)
@@ -184,17 +184,17 @@ fn slices_freeze_all_but_one() {
     assert!(record.header.ended_unix_ms.is_some());
     let log = world.log();
     assert_eq!(log[..3], ["start native", "start box", "start native again"]);
-    assert!(!log.iter().any(|line| line.ends_with("in company")), "{log:?}");
+    assert!(!log.iter().any(|line| line.ends_with("with others thawed")), "{log:?}");
     // Two phases, three environments with the control, 12 rounds, in the order of the schedule.
     assert_eq!(record.slices.len(), 2 * 3 * 12);
     let names = ["native", "box", "native again"];
     let cells = schedule::cells(&record.study);
     for round in 0..12 {
         let slices_in_order = schedule::round(ScheduleKind::Slices, 7, round, 3, &cells);
-        let slices = record.slices.iter().filter(|slice| slice.block == round);
-        for (turn, slice) in slices_in_order.iter().zip(slices) {
-            assert_eq!(slice.environment, names[turn.environment]);
-            assert_eq!((slice.position, slice.phase), (turn.position, turn.cell.phase));
+        let slices = record.slices.iter().filter(|slice| slice.round == round);
+        for (scheduled, slice) in slices_in_order.iter().zip(slices) {
+            assert_eq!(slice.environment, names[scheduled.environment]);
+            assert_eq!((slice.position, slice.phase), (scheduled.position, scheduled.cell.phase));
         }
     }
     assert!(record.environments[2].control && record.environments[2].ready_ns.is_some());
@@ -237,7 +237,7 @@ fn trials_restart_environments_each_round() {
     let count = |line: &str| log.iter().filter(|one| *one == line).count();
     // Once more for the baseline, whose capacity is found first.
     assert_eq!((count("start native"), count("start box"), count("stop box")), (4, 3, 3));
-    assert!(!log.iter().any(|line| line.ends_with("in company")), "{log:?}");
+    assert!(!log.iter().any(|line| line.ends_with("with others thawed")), "{log:?}");
     assert_eq!(record.slices.len(), 3 * 3 * 2);
     assert!(record.slices.iter().all(|slice| slice.void.is_none()));
     assert!(record.environments.iter().all(|one| one.teardown_ns.is_some()));
@@ -279,7 +279,7 @@ fn stop_flag_ends_campaign_cleanly() {
         let study = two();
         let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
         let mut notes = EventLog { stop: Some((&flag, at)), ..EventLog::default() };
-        let outcome = go(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
+        let outcome = run_campaign(&world, &study, writer, &mut notes, &flag, |_| {}).unwrap();
         assert_eq!(outcome.ending, Ending::Interrupted, "{at}");
         assert_eq!(world.up(), Vec::<String>::new(), "{at}");
         let record = Record::read(&scratch.path()).unwrap();
@@ -298,7 +298,7 @@ fn crash_loses_running_round_and_resumes() {
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let crash = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let mut notes = EventLog { panic_at: Some("slice 5.2"), ..EventLog::default() };
-        go(&world, &study, writer, &mut notes, &never, |_| {})
+        run_campaign(&world, &study, writer, &mut notes, &never, |_| {})
     }));
     assert!(crash.is_err());
     assert_eq!(world.up(), Vec::<String>::new(), "no environment outlives a panic");
@@ -310,7 +310,7 @@ fn crash_loses_running_round_and_resumes() {
     let rates = writer.record().header.rates.clone();
     let mut notes = EventLog::default();
     let world = FakeHost::new(2);
-    let outcome = go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    let outcome = run_campaign(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
     assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
     assert!(notes.words.contains(&"round 5".into()) && !notes.words.contains(&"round 4".into()));
     assert!(!notes.words.contains(&"calibrating".into()), "the rate is kept");
@@ -318,7 +318,7 @@ fn crash_loses_running_round_and_resumes() {
     assert_eq!(resumed.header.rates, rates);
     let order = |record: &Record| {
         let slices = record.slices.iter();
-        slices.map(|one| (one.block, one.position, one.environment.clone())).collect::<Vec<_>>()
+        slices.map(|one| (one.round, one.position, one.environment.clone())).collect::<Vec<_>>()
     };
     assert_eq!(order(&resumed), order(&whole));
 }
@@ -331,9 +331,9 @@ fn leaves_out_optional_environment_that_fails_to_start() {
     );
     let (outcome, record, _) = run_study(&study);
     let error = outcome.unwrap_err();
-    assert_eq!(error_line(&error), "cannot start \"absent\": it was told not to start");
+    assert_eq!(error_line(&error), "cannot start \"absent\": configured to fail at its start");
     let ending = record.header.ending.unwrap();
-    assert_eq!(ending, "failed: cannot start \"absent\": it was told not to start");
+    assert_eq!(ending, "failed: cannot start \"absent\": configured to fail at its start");
 
     study.environments[1].optional = true;
     for kind in [ScheduleKind::Slices, ScheduleKind::Trials] {
@@ -341,7 +341,7 @@ fn leaves_out_optional_environment_that_fails_to_start() {
         let (outcome, record, _) = run_study(&study);
         assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
         let reason = record.environments[1].left_out.as_deref();
-        assert_eq!(reason, Some("cannot start it: it was told not to start"));
+        assert_eq!(reason, Some("cannot start it: configured to fail at its start"));
         assert!(record.slices.iter().all(|slice| slice.environment != "absent"));
         assert_eq!(record.slices.len(), 12 * 2 * 3);
     }
@@ -359,7 +359,7 @@ fn lost_layer_leaves_out_or_voids() {
     // Read back again in round 10, and after each slice from then on.
     let void = |round: u32| {
         let slices = record.slices.iter().filter(|one| one.environment == "lost");
-        slices.filter(|one| one.block == round && one.void.as_deref() == Some(reason)).count()
+        slices.filter(|one| one.round == round && one.void.as_deref() == Some(reason)).count()
     };
     assert_eq!((void(9), void(10), void(11)), (0, 2, 2));
     assert_eq!(kinds(&record, "lost"), ["layer_not_in_force"]);
@@ -381,12 +381,11 @@ fn leaves_out_environment_after_repeated_failures() {
             of.filter(|one| one.void.is_some() == void).count()
         };
         assert_eq!((slices("bad", false), slices("bad", true)), (0, 3));
-        let reason =
-            "it failed 3 times in a row, the last time: cannot load it: it was told to fail";
+        let reason = "it failed 3 times in a row, the last time: cannot load it: configured to fail under load";
         assert_eq!(record.environments[2].left_out.as_deref(), Some(reason));
         assert_eq!(slices("native", false), 24);
         if kind == ScheduleKind::Slices {
-            // What it did before counts, and the doubt says that it is not there to the end.
+            // Its earlier slices count, and a doubt reports that it was left out.
             assert_eq!((slices("flaky", false), slices("flaky", true)), (3, 3));
             assert_eq!(record.environments[1].left_out, None);
             assert_eq!(kinds(&record, "flaky"), ["environment_left_out"]);
@@ -412,7 +411,7 @@ fn records_doubts_of_slices_and_environments() {
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let found = "table ip nat".to_string();
     let given = Doubt::BaselineNotClean { found };
-    go(&world, &study, writer, &mut NoObserver, &never, |parts| {
+    run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
         parts.doubts.push(given.clone());
     })
     .unwrap();
@@ -431,8 +430,9 @@ fn refuses_study_beyond_memory() {
     study.environments[1].limits.memory_bytes = Some(64 << 20);
     let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20 };
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
-    let outcome =
-        go(&world, &study, writer, &mut NoObserver, &never, |parts| parts.memory = Some(memory));
+    let outcome = run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
+        parts.memory = Some(memory)
+    });
     let error = outcome.unwrap_err().to_string();
     let expect = "3 environments at once need about 664 MiB of memory and 500 MiB are available";
     assert!(error.starts_with(expect), "{error}");
@@ -447,14 +447,14 @@ fn counts_idle_polling_and_proxies() {
     study.environments[1].network = Network::Bridge { proxy: true };
     let (_, record, _) = run_study(&study);
     for slice in record.slices.iter().filter(|one| one.environment == "native") {
-        let account = slice.own_account.unwrap();
+        let account = slice.busy_time.unwrap();
         assert!(slice.system_cpu_ns >= 100_000_000);
         assert!(slice.system_cpu_ns.abs_diff(account.busy_ns + account.idle_poll_ns) <= 2);
     }
     for slice in record.slices.iter().filter(|one| one.environment == "box") {
         let [(part, ns)] = &slice.layer_cpu_ns[..] else { panic!() };
         assert_eq!(part, "userland proxy");
-        assert!(*ns > 0 && slice.own_account.is_none());
+        assert!(*ns > 0 && slice.busy_time.is_none());
     }
 }
 
@@ -464,7 +464,7 @@ fn reports_time_left() {
     let study = two();
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let mut notes = EventLog::default();
-    go(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
+    run_campaign(&world, &study, writer, &mut notes, &never, |_| {}).unwrap();
     let expect = ["starting", "starting native", "populating native", "started native"];
     assert_eq!(notes.words[..4], expect);
     assert!(notes.words.contains(&"done 11 of 12".into()));
@@ -476,10 +476,14 @@ fn ends_environment_that_cannot_freeze() {
     let environments = [("native", "fake"), ("restless", "fake:thaw_after=5")];
     let (outcome, record, world) = run_study(&study(ScheduleKind::Slices, &environments));
     assert_eq!(outcome.unwrap().rounds, 12);
-    assert!(!world.log().iter().any(|line| line.ends_with("in company")), "{:?}", world.log());
+    assert!(
+        !world.log().iter().any(|line| line.ends_with("with others thawed")),
+        "{:?}",
+        world.log()
+    );
     let slices = record.slices.iter().filter(|one| one.environment == "restless");
     let void: Vec<bool> = slices.map(|one| one.void.is_some()).collect();
-    // One to warm up, four that count, and the one after which it ran on.
+    // One to warm up, four valid slices, and the one after which freezing failed.
     assert_eq!(void, [false, false, false, false, true]);
     assert_eq!(kinds(&record, "restless"), ["environment_left_out"]);
 }

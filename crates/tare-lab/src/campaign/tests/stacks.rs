@@ -23,14 +23,14 @@ fn run_with(
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let parts = Parts {
-        make: &mut make,
+        factory: &mut make,
         system: &system,
         driver: &mut driver,
         probes: vec![],
         clock: world,
         plan: plan(),
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: vec![],
     };
     let afterwards = ExtraRounds { rounds: 3, window: Duration::from_millis(500), ..closer };
@@ -58,15 +58,15 @@ fn samples_stacks_after_rounds_at_one_rate() {
         assert!(slice.cpu.iter().any(|one| one.part == SYSTEM && one.cpu_ns > 0));
         assert!(slice.cpu.iter().any(|one| one.part == CLIENT && one.cpu_ns > 0));
     }
-    // The rounds are as they are without stacks, and every environment was alone.
+    // The rounds are the same as without stacks, and only one environment was thawed at a time.
     let record = Record::read(&scratch.path()).unwrap();
     assert_eq!(record.slices.len(), 2 * 3 * 12);
     let log = world.log();
     let first = log.iter().position(|line| line == "sampled").unwrap();
     assert!(log[first..].iter().all(|line| !line.ends_with("closed")), "{log:?}");
-    assert!(!log.iter().any(|line| line.ends_with("in company")));
+    assert!(!log.iter().any(|line| line.ends_with("with others thawed")));
     assert_eq!(world.up(), Vec::<String>::new());
-    // Resumed, further rounds follow.
+    // A resumed study adds rounds.
     let world = FakeHost::new(1);
     run_with(&study, &world, &scratch, on_cpu(&world), &never).unwrap();
     let slices = read_stacks(&scratch.path()).unwrap();
@@ -107,7 +107,7 @@ fn failing_sampler_is_a_doubt() {
             .unwrap();
     assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, 12));
     let slices = read_stacks(&scratch.path()).unwrap();
-    assert_eq!(slices.len(), 3, "then it is given up");
+    assert_eq!(slices.len(), 3, "then the sampling ends");
     assert!(slices.iter().all(|slice| slice.void.is_some()));
     let record = Record::read(&scratch.path()).unwrap();
     let named = |one: &&DoubtRecord| matches!(&one.doubt, Doubt::ProbeFailed { probe, .. } if probe == "stacks");
@@ -128,7 +128,7 @@ fn stack_kinds_have_separate_slices() {
     }
 }
 
-/// A probe that disturbs, as far as the campaign is concerned.
+/// A probe that the campaign treats as disturbing.
 struct Tracer;
 
 impl Probe for Tracer {
@@ -159,11 +159,11 @@ fn traces_in_separate_slices() {
     let found = counters(&record);
     let calls: Vec<_> = found.iter().filter(|finding| finding.name == "calls").collect();
     assert_eq!(calls.len(), 3);
-    assert!(calls.iter().all(|one| one.phase == Phase::Traced && one.value.blocks == 3));
-    // They outlast a resume, which goes on with further rounds.
+    assert!(calls.iter().all(|one| one.phase == Phase::Traced && one.value.rounds == 3));
+    // A resume keeps them and adds rounds.
     let world = FakeHost::new(1);
     run_with(&two(), &world, &scratch, tracers(), &never).unwrap();
     let record = Record::read(&scratch.path()).unwrap();
-    let blocks: Vec<u32> = record.slices.iter().filter(traced).map(|slice| slice.block).collect();
-    assert_eq!(blocks, (0..6).flat_map(|round| [round; 3]).collect::<Vec<_>>());
+    let rounds: Vec<u32> = record.slices.iter().filter(traced).map(|slice| slice.round).collect();
+    assert_eq!(rounds, (0..6).flat_map(|round| [round; 3]).collect::<Vec<_>>());
 }

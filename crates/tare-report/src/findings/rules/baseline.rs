@@ -74,7 +74,7 @@ fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         .min_by(|a, b| (a.1.value - failed).abs().total_cmp(&(b.1.value - failed).abs()));
     let Some((control, percent)) = worst else { return Vec::new() };
     let doubts = facts.doubt_number("control_beyond_claim").into_iter().collect();
-    let n = blocks(percent.blocks);
+    let n = blocks(percent.rounds);
     vec![
         rule.say(&[("control", percent_interval(&percent))])
             .about(&control.workload, percent.value)
@@ -141,7 +141,7 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             .confidence(words::confidence(
                 &figure,
                 ("us_per_operation", "\u{b5}s"),
-                &words::rounds(figure.blocks),
+                &words::rounds(figure.rounds),
                 None,
                 doubts,
             ))

@@ -64,7 +64,7 @@ fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("sum", words::signed_us(&sum)),
         ];
         let first = interval(&found[0].difference, profile.rounds());
-        let n = words::rounds(first.blocks);
+        let n = words::rounds(first.rounds);
         let unit = ("us_per_operation", "\u{b5}s for the first");
         said.push(
             rule.say(&values)

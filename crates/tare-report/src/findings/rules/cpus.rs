@@ -201,7 +201,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("back", back),
         ];
         let unit = ("per_second", "per second");
-        let n = format!("{} slices", rate.blocks);
+        let n = format!("{} slices", rate.rounds);
         let doubts = facts.doubts(workload, &[baseline]);
         said.push(
             rule.say(&values)
@@ -267,7 +267,7 @@ fn page_faults(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             .confidence(words::confidence(
                 &difference,
                 unit,
-                &blocks(difference.blocks),
+                &blocks(difference.rounds),
                 None,
                 doubts,
             ))
@@ -304,7 +304,7 @@ fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let confidence: Confidence =
-            words::confidence(&lost, ("percent", "%"), &blocks(lost.blocks), None, doubts);
+            words::confidence(&lost, ("percent", "%"), &blocks(lost.rounds), None, doubts);
         said.push(
             rule.say(&values)
                 .about(workload, lost.value - takes(cpu.high))

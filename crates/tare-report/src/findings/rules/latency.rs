@@ -333,7 +333,7 @@ fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         };
         let least: Vec<String> = [MEDIAN, 99.0].into_iter().filter_map(smallest).collect();
         let (first, over) = told(MEDIAN).next().filter(|_| !least.is_empty())?;
-        let n = blocks(over.ratio.blocks);
+        let n = blocks(over.ratio.rounds);
         let text =
             format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
         let names: Vec<&str> = facts.compared(workload).map(|f| f.environment.as_str()).collect();
@@ -428,7 +428,7 @@ fn say(
         format!("the A/A control: {}", tails::ratio(facts.analysis, control, rise.percent))
     });
     let ratio = &rise.over.ratio;
-    let (unit, n) = (("ratio", "times"), blocks(ratio.blocks));
+    let (unit, n) = (("ratio", "times"), blocks(ratio.rounds));
     let sure = words::confidence(ratio, unit, &n, control, facts.doubts(workload, &names));
     rule.say(&values)
         .about(workload, 100.0 * (ratio.value - 1.0))

@@ -485,7 +485,7 @@ fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
         Source::Pair => noise(facts.analysis, &effect.workload, metric)
             .map(|noise| format!("beyond the A/A control's {noise:.1} %")),
     };
-    words::confidence(&figure, unit, &blocks(figure.blocks), noise, doubts)
+    words::confidence(&figure, unit, &blocks(figure.rounds), noise, doubts)
 }
 
 /// Stacks and counters that belong to an effect, as text and as evidence.

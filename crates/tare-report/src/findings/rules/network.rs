@@ -76,7 +76,7 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         said.push(
             rule.say(&values)
                 .about(workload, size)
-                .confidence(words::confidence(&us, unit, &blocks(us.blocks), None, doubts))
+                .confidence(words::confidence(&us, unit, &blocks(us.rounds), None, doubts))
                 .see([facts.costs_evidence(workload, &[environment])]),
         );
     }
@@ -153,7 +153,7 @@ fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 .confidence(words::confidence(
                     &difference,
                     unit,
-                    &blocks(difference.blocks),
+                    &blocks(difference.rounds),
                     None,
                     doubts,
                 ))

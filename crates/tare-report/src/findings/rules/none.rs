@@ -5,7 +5,7 @@ use super::super::facts::Facts;
 use super::super::{Kind, Rule, Statement, words};
 use crate::figures::micros;
 use crate::headline::{Metric, blocks, noise};
-use tare_stats::law::tells;
+use tare_stats::law::is_informative;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -74,7 +74,7 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             Source::Pair => facts.costs_evidence(workload, &[&effect.with, &effect.without]),
             Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer.name()),
         });
-        let n = blocks(first.us.map_or(0, |us| us.blocks));
+        let n = blocks(first.us.map_or(0, |us| us.rounds));
         let text = format!("95 % intervals over {n}");
         said.push(
             rule.say(&[("layers", words::list(&layers))])
@@ -115,7 +115,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             continue;
         }
         let telling = known.iter().filter_map(|(metric, least)| {
-            let least = least.filter(|least| tells(*least))?;
+            let least = least.filter(|least| is_informative(*least))?;
             Some(format!("{least:.1} % in {}", metric.of_what()))
         });
         let parts: Vec<String> = telling.collect();
@@ -127,7 +127,7 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ),
         ];
         let names: Vec<&str> = compared.iter().map(|one| one.environment.as_str()).collect();
-        let n = blocks(facts.analysis.blocks);
+        let n = blocks(facts.analysis.rounds);
         let text =
             format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
         said.push(
@@ -141,12 +141,12 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    if facts.analysis.blocks >= tare_stats::BLOCKS_MIN {
+    if facts.analysis.rounds >= tare_stats::ROUNDS_MIN {
         return Vec::new();
     }
     let doubts = facts.doubt_number("few_blocks").into_iter().collect();
     vec![
-        rule.say(&[("n", blocks(facts.analysis.blocks))])
+        rule.say(&[("n", blocks(facts.analysis.rounds))])
             .confidence(words::plainly("certain", doubts))
             .see(facts.doubt_evidence("few_blocks")),
     ]

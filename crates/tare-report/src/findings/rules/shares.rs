@@ -76,7 +76,7 @@ fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             let p = format!("p = {:.3} over all pairs", one.probability.max(0.001));
             let unit = ("us_per_operation", "\u{b5}s");
             let doubts = facts.doubts_of_explanation(&found.workload);
-            let n = blocks(one.us.blocks);
+            let n = blocks(one.us.rounds);
             let row = format!("{} with {}", one.first, one.second);
             said.push(
                 rule.say(&values)
@@ -93,7 +93,7 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(plan) = &facts.plan else { return Vec::new() };
     let mut said = Vec::new();
     for found in &facts.explanations {
-        let is_claim = |verdict: Verdict| matches!(verdict, Verdict::Costs | Verdict::GivesBack);
+        let is_claim = |verdict: Verdict| matches!(verdict, Verdict::Costs | Verdict::Saves);
         let claims = found.shares.iter().filter(|share| is_claim(share.verdict));
         let rest = found.whole_us.value - claims.map(|share| share.us.value).sum::<f64>();
         let whole = found.whole_us.value.abs();
@@ -114,7 +114,7 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ];
         let unit = ("us_per_operation", "\u{b5}s for the whole");
         let doubts = facts.doubts_of_explanation(&found.workload);
-        let n = blocks(found.whole_us.blocks);
+        let n = blocks(found.whole_us.rounds);
         said.push(
             rule.say(&values)
                 .about(&found.workload, 100.0 * rest / found.from_us.value)
@@ -177,7 +177,7 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("layers", words::list(&layers)),
         ];
         let doubts = facts.doubts(workload, &[&finding.environment]);
-        let n = blocks(cost.percent.blocks);
+        let n = blocks(cost.percent.rounds);
         let evidence: Evidence = facts.costs_evidence(workload, &[&finding.environment]);
         said.push(
             rule.say(&values)

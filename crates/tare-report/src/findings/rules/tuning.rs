@@ -102,7 +102,7 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
         ("only", only),
     ];
     let doubts = facts.doubts(&gain.workload, &[&gain.environment, &gain.against]);
-    let n = blocks(figure.blocks);
+    let n = blocks(figure.rounds);
     Some(
         rule.say(&values)
             .about(&gain.workload, figure.value)

@@ -83,6 +83,6 @@ fn drops_tail_that_the_control_shares() {
 #[test]
 fn drops_claims_without_control_interval() {
     let mut world = bridged(2.0);
-    world.record.slices.retain(|one| one.environment != "native again" || one.block == 0);
+    world.record.slices.retain(|one| one.environment != "native again" || one.round == 0);
     assert!(!speaks(&world, "bridge"));
 }

@@ -65,7 +65,7 @@ impl World {
                 let us = us * (1.0 + 0.005 * rng.normal());
                 record.slices.push(Slice {
                     id: i64::try_from(record.slices.len()).unwrap() + 1,
-                    block,
+                    round: block,
                     position: u32::try_from(position).unwrap(),
                     environment: spec.name.clone(),
                     operations: OPERATIONS,
@@ -73,7 +73,7 @@ impl World {
                     window_ns: ns(us),
                     system_cpu_ns: ns(us),
                     layer_cpu_ns: Vec::new(),
-                    own_account: None,
+                    busy_time: None,
                     client_cpu_ns: 0,
                     throttled_ns: None,
                     counters: Vec::new(),
@@ -105,7 +105,7 @@ impl World {
     /// The slices of an environment.
     pub(super) fn slices(mut self, environment: &str, change: impl Fn(u32, &mut Slice)) -> Self {
         let ours = |one: &&mut Slice| one.environment == environment;
-        self.record.slices.iter_mut().filter(ours).for_each(|one| change(one.block, one));
+        self.record.slices.iter_mut().filter(ours).for_each(|one| change(one.round, one));
         self
     }
 
@@ -175,7 +175,7 @@ impl World {
     }
 
     pub(super) fn blocks(mut self, blocks: u32) -> Self {
-        self.record.slices.retain(|one| one.block < blocks);
+        self.record.slices.retain(|one| one.round < blocks);
         self
     }
 

@@ -62,7 +62,7 @@ pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(Str
             let text = format!(
                 "{} op/s, the middle of {} blocks with its 95 % interval",
                 with_interval(&t, rate),
-                t.blocks
+                t.rounds
             );
             chart.svg.bar(x, y - 12.0, y + 12.0, "median", &text);
         }
@@ -72,8 +72,8 @@ pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(Str
 }
 
 fn dot(chart: &mut Rows, slice: &Slice, y: f64, class: &str) {
-    let jitter = f64::from((slice.block * 7) % 11) * 1.4 - 5.0;
-    let text = format!("block {}: {} op/s", slice.block, rate(per_s(slice)));
+    let jitter = f64::from((slice.round * 7) % 11) * 1.4 - 5.0;
+    let text = format!("block {}: {} op/s", slice.round, rate(per_s(slice)));
     let (x, y) = (chart.scale.x(per_s(slice)), y + jitter);
     match &slice.void {
         None => chart.svg.dot(x, y, 3.0, &format!("dot {class}"), &text),

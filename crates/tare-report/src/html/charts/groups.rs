@@ -69,7 +69,7 @@ fn rate_bar(finding: &Finding, look: SeriesStyle) -> Option<Bar<'_>> {
         value: of.value,
         ends: of.is_bounded().then_some((of.low, of.high)),
         mark: None,
-        told: format!("{text}, of {} blocks", of.blocks),
+        told: format!("{text}, of {} blocks", of.rounds),
         text,
     })
 }

@@ -94,7 +94,7 @@ pub(in crate::html) fn ladder(
         let text = format!(
             "{} {what}, 95 % interval of {} blocks{stands}",
             percent_interval(&interval),
-            interval.blocks
+            interval.rounds
         );
         let shape = if finding.control { Shape::Square } else { Shape::Circle };
         chart.svg.mark(scale.x(interval.value), y, shape, 5.0, class, &text);

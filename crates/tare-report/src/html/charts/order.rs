@@ -48,7 +48,7 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
                 (Some(why), _) => {
                     let text = format!(
                         "block {}, position {}: {}, void: {why}",
-                        slice.block, slice.position, slice.workload
+                        slice.round, slice.position, slice.workload
                     );
                     chart.svg.rect(x, y - 6.0, width, 12.0, "slice-void", &text);
                 }

@@ -35,7 +35,7 @@ impl Columns {
     fn of(drawn: &[Series<'_>], phase: Phase) -> Option<Self> {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
         for slice in drawn.iter().flat_map(|d| d.of(phase)) {
-            let start = starts.entry(slice.block).or_insert(slice.started_unix_ms);
+            let start = starts.entry(slice.round).or_insert(slice.started_unix_ms);
             *start = slice.started_unix_ms.min(*start);
         }
         if starts.len() < 2 {
@@ -185,7 +185,7 @@ pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> O
     let counts = |s: &&Slice| s.void.is_none();
     let of = |d: &Series<'_>| {
         let own: Vec<(u32, f64)> =
-            d.of(Phase::Capacity).filter(counts).map(|s| (s.block, per_s(s))).collect();
+            d.of(Phase::Capacity).filter(counts).map(|s| (s.round, per_s(s))).collect();
         own
     };
     let lines: Vec<Line<'_, '_>> =
@@ -258,7 +258,7 @@ pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<Counte
         let value = |slice: &Slice| {
             let counter = slice.counters.iter().find(|c| c.name == name)?;
             let value = form(counter.value, as_f64(slice.window_ns) / 1e9);
-            (slice.void.is_none() && value.is_finite()).then_some((slice.block, value))
+            (slice.void.is_none() && value.is_finite()).then_some((slice.round, value))
         };
         let values: Vec<Vec<(u32, f64)>> =
             drawn.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();

@@ -62,7 +62,7 @@ fn plan_over(record: &Record, arguments: &Explain) -> anyhow::Result<Plan> {
         Plan::new(from, to, &derive::are_compatible, usize::MAX, record.header.seed)?;
     let ran = record.environments.iter().filter(|one| !one.control && one.left_out.is_none());
     let known: Vec<&EnvironmentSpec> = ran.map(|one| &one.spec).collect();
-    plan.found_among(&specs, &known).map_err(|error| {
+    plan.resolve_environments(&specs, &known).map_err(|error| {
         let name = match studies::find(&study.name) {
             Some(_) => study.name.clone(),
             None => "STUDY".to_string(),

@@ -109,7 +109,7 @@ fn config(options: &Load) -> anyhow::Result<LoadConfig> {
     Ok(LoadConfig {
         access: options.access.resolve()?,
         cpus,
-        asked,
+        spec: asked,
         pace,
         populate: options.workload.populate,
         lead_in: options.pace.lead_in,

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tare_lab::analysis::{Cost, analyse_costs, between};
+use tare_lab::analysis::{Cost, analyse_costs, pair_costs};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cpu, Network, Security};
 use tare_lab::record::Record;
@@ -28,7 +28,8 @@ pub(super) fn read(
     for (layer, key) in LAYERS {
         for workload in &record.study.workloads {
             let sentences = pairs(record, layer, key, consumer).into_iter().filter_map(|pair| {
-                let found = between(record, &workload.name, &pair.without.name, &pair.with.name)?;
+                let found =
+                    pair_costs(record, &workload.name, &pair.without.name, &pair.with.name)?;
                 let of = record.study.system.name.as_str();
                 let (without, with) = (&pair.without.name, &pair.with.name);
                 let cpu = found
@@ -176,7 +177,7 @@ mod tests {
     #[test]
     fn phrases_have_the_interval_or_its_absence() {
         let cost = |value: f64, low: f64, high: f64, found: bool| Cost {
-            percent: Interval { value, low, high, blocks: 20 },
+            percent: Interval { value, low, high, rounds: 20 },
             found,
             within_percent: low.abs().max(high.abs()),
         };

@@ -99,14 +99,14 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     };
     let writer = RecordWriter::create(&here.path().join("fake.tare"), &opening).unwrap();
     let parts = Parts {
-        make: &mut |spec| host.environment(spec),
+        factory: &mut |spec| host.environment(spec),
         system: &host.system(),
         driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
         clock: &host,
         plan,
         memory: None,
-        keep: None,
+        data_dir: None,
         doubts: Vec::new(),
     };
     let mut observer = UpdateUntil { state: State::new(study), until, over: false };

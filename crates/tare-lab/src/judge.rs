@@ -2,7 +2,7 @@
 
 use tare_std::cpus::CpuSet;
 
-use super::Doubt;
+use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;
@@ -27,7 +27,7 @@ const HARDWARE: &str = "kvm";
 /// The accelerator that runs a guest's programs on the CPU itself, and its kernel as a process.
 const USER_MODE: &str = "uml";
 
-/// Facts that a slice's doubts need besides its own figures.
+/// Facts that a slice's doubts need in addition to its figures.
 #[derive(Clone, Copy, Debug)]
 pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
@@ -64,8 +64,8 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     }
     let client_ns = window * context.plan.client.len().max(1) as f64;
     let share = slice.client_cpu_ns as f64 / client_ns;
-    // An open loop polls while it waits for the next start, so its CPU time says nothing. A client
-    // that is too slow shows as a rate that was not reached.
+    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
+    // client that is too slow causes `RateNotReached`.
     if slice.rate_per_s.is_none() && share > CLIENT_SHARE {
         doubts.push(Doubt::ClientSaturated { share });
     }
@@ -161,7 +161,7 @@ mod tests {
         let counter = |name: &str, value| Counter { name: name.into(), value };
         Slice {
             id: 0,
-            block: 0,
+            round: 0,
             position: 0,
             environment: "native".into(),
             workload: "w".into(),
@@ -174,7 +174,7 @@ mod tests {
             rate_per_s: Some(10_000.0),
             system_cpu_ns: 90_000_000,
             layer_cpu_ns: vec![("userland proxy".into(), 2_000_000)],
-            own_account: None,
+            busy_time: None,
             client_cpu_ns: 50_000_000,
             throttled_ns: Some(0),
             response: vec![],

@@ -1,7 +1,6 @@
 //! Doubts: typed reasons to trust a figure less. A doubt is data: the record stores it with the
-//! slice, and reports show it with the figure and with advice. `judge` decides when one arises.
-
-pub mod judge;
+//! slice, and reports show it with the figure and with advice. [`crate::judge`] decides when a
+//! figure deserves one.
 
 use serde::{Deserialize, Serialize};
 use tare_std::units::significant;
@@ -50,8 +49,12 @@ pub enum Doubt {
     LatencyBeyondWindow { driver: String },
     /// A probe failed to read its values.
     ProbeFailed { probe: String, reason: String },
-    /// Too few rounds for a reliable interval. `blocks` is their name in the record.
-    FewBlocks { blocks: u32 },
+    /// Too few rounds for a reliable interval. The record's format calls rounds blocks.
+    #[serde(rename = "few_blocks")]
+    FewRounds {
+        #[serde(rename = "blocks")]
+        rounds: u32,
+    },
     /// This host could not run an environment of the study.
     EnvironmentLeftOut { environment: String, reason: String },
 }
@@ -79,12 +82,12 @@ impl Doubt {
             Self::CoordinatedOmission { .. } => "coordinated_omission",
             Self::LatencyBeyondWindow { .. } => "latency_beyond_window",
             Self::ProbeFailed { .. } => "probe_failed",
-            Self::FewBlocks { .. } => "few_blocks",
+            Self::FewRounds { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
         }
     }
 
-    /// Says what was observed: one sentence without its full stop, the figure first.
+    /// Returns the observation as one sentence without its full stop, the figure first.
     pub fn text(&self) -> String {
         let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
         match self {
@@ -170,9 +173,9 @@ impl Doubt {
             Self::ProbeFailed { probe, reason } => {
                 format!("probe {probe} failed: {reason}")
             }
-            Self::FewBlocks { blocks } => {
-                let plural = if *blocks == 1 { "" } else { "s" };
-                format!("{blocks} round{plural} measured: too few for a reliable interval")
+            Self::FewRounds { rounds } => {
+                let plural = if *rounds == 1 { "" } else { "s" };
+                format!("{rounds} round{plural} measured: too few for a reliable interval")
             }
             Self::EnvironmentLeftOut { environment, reason } => {
                 format!("\"{environment}\" was left out: {reason}")
@@ -180,7 +183,7 @@ impl Doubt {
         }
     }
 
-    /// Says what to do about it: one sentence without its full stop.
+    /// Returns the advice as one sentence without its full stop.
     pub fn advice(&self) -> &'static str {
         match self {
             Self::Steal { .. } => {
@@ -247,7 +250,7 @@ impl Doubt {
                  the lead-in"
             }
             Self::ProbeFailed { .. } => "doubts that need this probe are missing here",
-            Self::FewBlocks { .. } => "raise the budget or the number of rounds",
+            Self::FewRounds { .. } => "raise the budget or the number of rounds",
             Self::EnvironmentLeftOut { .. } => "`tare doctor` shows what is missing",
         }
     }
