@@ -8,8 +8,8 @@ use std::sync::Arc;
 use tare_host::journal::EntryId;
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, RestoreStats,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, Usage,
 };
 
 use super::contract;

@@ -7,11 +7,13 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use crate::cpus::SmtUse;
+
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study,
-    SystemSpec, WorkloadSpec, control_name, environments, expand, published,
+    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
+    WorkloadSpec, control_name, environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};

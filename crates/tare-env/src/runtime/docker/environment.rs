@@ -8,8 +8,8 @@ use bollard::models::ContainerState;
 use tare_host::process::{self, ProcessHandle};
 use tare_lab::PartError;
 use tare_lab::environment::{
-    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, RestoreStats,
-    Usage,
+    DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
+    RestoreStats, Usage,
 };
 
 use super::{Container, DockerError};
