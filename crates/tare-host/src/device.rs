@@ -180,6 +180,6 @@ mod tests {
         assert!(said.contains("--destroy-data-on /dev/null"), "{said}");
         let named = [PathBuf::from("/dev/null")];
         let said = check(Path::new("/dev/null"), &named, Path::new("/")).unwrap_err().to_string();
-        assert!(said.contains("no block device"), "{said}");
+        assert!(said.contains("not a block device"), "{said}");
     }
 }

@@ -209,7 +209,7 @@ mod tests {
         let script = folder.path().join("script");
         fs::write(&script, "#!/bin/sh\n").unwrap();
         let refused = Program::find(&script.to_string_lossy(), &[], &[]).unwrap_err().to_string();
-        assert!(refused.contains("no 64-bit ELF"), "{refused}");
+        assert!(refused.contains("not a 64-bit ELF"), "{refused}");
         let missing = Program::find("tare-no-such-program", &[], &[]).unwrap_err().to_string();
         assert!(missing.contains("apt-get install tare-no-such-program"), "{missing}");
         // Named files are included, whatever they hold.

@@ -113,7 +113,8 @@ fn prepare<'a>(
     let mut last: HashMap<Key, (usize, Option<usize>)> = HashMap::new();
     for (index, (item, change)) in changing.iter().enumerate() {
         let key = finder.locate(store, &change.key, &change.identity);
-        let read = key.ok_or_else(|| away(change)).and_then(|key| Ok((store.read(&key)?, key)));
+        let read =
+            key.ok_or_else(|| absent_error(change)).and_then(|key| Ok((store.read(&key)?, key)));
         let (now, key) = match read {
             Ok(read) => read,
             Err(error) => {
@@ -184,7 +185,7 @@ fn prepare<'a>(
     Ok(steps)
 }
 
-fn away(change: &Change) -> SettingError {
+fn absent_error(change: &Change) -> SettingError {
     let text = format!(
         "{} does not exist any more: its device is absent or has another number",
         companions::describe_location(&change.key)

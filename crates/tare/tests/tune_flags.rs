@@ -71,7 +71,7 @@ fn invalid_arguments_are_refused() {
     };
     refused(&["--for", "lxc"], 2, "docker, podman");
     refused(&["--for", "docker", "--image", "a;reboot"], 2, "is not an image name");
-    refused(&["--for", "docker", "--instances", "4000"], 1, "ask for at most");
+    refused(&["--for", "docker", "--instances", "4000"], 1, "use at most");
     refused(&["--for", "docker", "--from", "missing.tare"], 3, "missing.tare");
 }
 

@@ -81,7 +81,7 @@ impl Knob for ClockSource {
             return item.into_iter().collect();
         }
         let how = match is_offered(wanted) {
-            true => "apply with the option that switches the clock source too".into(),
+            true => "tare tune apply --clock switches it".into(),
             false => format!(
                 "this kernel does not offer {wanted} (it offers {offered}): search dmesg for \
                  \"clocksource\" to see why it was marked unstable"

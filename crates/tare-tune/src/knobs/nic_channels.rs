@@ -25,7 +25,7 @@ impl Knob for NicChannels {
     }
 
     fn why(&self) -> &'static str {
-        "a second queue on an interrupt CPU adds an interrupt and smaller batches, but no CPU time"
+        "a second queue on an interrupt CPU adds an interrupt and smaller batches, but no capacity"
     }
 
     fn risk(&self) -> &'static str {
