@@ -1,6 +1,6 @@
 //! A small replacement of the `tare` program for tests of environments: a TCP echo server that uses
-//! some CPU time for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A
-//! --to B`), the first process of a virtual machine (`guest`), a database's file I/O (`store
+//! some CPU time for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen
+//! A --to B`), the first process of a virtual machine (`guest`), a database's file I/O (`store
 //! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), a load's I/O on a block device (`device
 //! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
 //! STATE`, `storage-harness STATE RUNTIME KIND...`).

@@ -45,8 +45,8 @@ impl InstanceSlot {
         self.count
     }
 
-    /// Returns the port of all instances. The first instance chooses it; a single instance chooses a
-    /// port at every start.
+    /// Returns the port of all instances. The first instance chooses it; a single instance chooses
+    /// a port at every start.
     pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
         match self.shared.port.get() {
             _ if self.count == 1 => choose(),
