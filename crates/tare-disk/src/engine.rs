@@ -4,8 +4,8 @@
 //! Method: one thread, one io_uring, direct I/O. In the open loop every operation has an intended
 //! start on a fixed schedule, and its latency counts from there. A stall is thus charged to every
 //! operation that it delays. The first part of a window (the lead-in) is not counted, and a rate in
-//! bursts is counted over whole bursts (`bursts`). Limits: one thread, which a device with more than
-//! about 500,000 operations per second may saturate; its CPU use shows that.
+//! bursts is counted over whole bursts (`bursts`). Limits: one thread, which a device with more
+//! than about 500,000 operations per second may saturate; its CPU use shows that.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
-//! Measures a disk: sequential bandwidth and random I/O per second, the depth that saturates it, the
-//! latency below saturation, and a map of read latency over read and write rates.
+//! Measures a disk: sequential bandwidth and random I/O per second, the depth that saturates it,
+//! the latency below saturation, and a map of read latency over read and write rates.
 //!
 //! Method: direct I/O through io_uring on a file that is filled with random bytes. The device's
 //! counters are compared with the bytes moved.

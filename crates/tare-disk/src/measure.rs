@@ -1,5 +1,5 @@
-//! The measurement: fill the file, climb to saturation, then run rounds of every load at saturation,
-//! 50 % and 80 %, each round in another order, and then the map.
+//! The measurement: fill the file, climb to saturation, then run rounds of every load at
+//! saturation, 50 % and 80 %, each round in another order, and then the map.
 //!
 //! The budget is divided in advance: at most 20 % for the file, half of the rest for the map if it
 //! is requested, then 35 % for the climb and the rest for the rounds.

@@ -157,7 +157,8 @@ impl Environment for MultiInstance {
         Ok(sum)
     }
 
-    /// Returns no processes if one instance has none: the others alone are not the requested system.
+    /// Returns no processes if one instance has none: the others alone are not the requested
+    /// system.
     fn processes(&mut self) -> Processes {
         let parts: Vec<Processes> = self.parts.iter_mut().map(|part| part.processes()).collect();
         if parts.iter().any(|part| part.system.is_empty()) {

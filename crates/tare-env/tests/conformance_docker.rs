@@ -123,7 +123,7 @@ fn echo(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<St
         }
     };
     // A userland proxy accepts connections before the system does, and resets them.
-    let ask = || {
+    let retry = || {
         let deadline = Instant::now() + Duration::from_secs(10);
         loop {
             match once() {
@@ -134,7 +134,7 @@ fn echo(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<St
             }
         }
     };
-    netns::within(factory.client_namespace(), ask).unwrap()
+    netns::within(factory.client_namespace(), retry).unwrap()
 }
 
 fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
@@ -189,7 +189,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     environment.stop().unwrap();
     eprintln!("{name}: gone {:?}", begin.elapsed());
     environment.stop().unwrap();
-    assert!(environment.usage().is_err(), "{name} is stopped");
+    assert!(environment.usage().is_err(), "{name}: it has a usage after the stop");
     let again = environment.start(&launch()).unwrap();
     assert_eq!(echo(factory, again.address).unwrap(), "hello\n", "{name}, again");
 }

@@ -129,7 +129,8 @@ fn echo(stream: &mut TcpStream) -> bool {
     stream.write_all(b"weig").is_ok() && stream.read_exact(&mut answer).is_ok()
 }
 
-/// Runs one guest from start to stop and checks each step. Returns the read-back of its accelerator.
+/// Runs one guest from start to stop and checks each step. Returns the read-back of its
+/// accelerator.
 fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     let name = &spec.name;
     let mut environment = factory.environment(spec).unwrap();

@@ -1,6 +1,6 @@
-//! NVMe over fabrics with the target and initiator of this kernel, over TCP and soft-RoCE. Tests the
-//! behaviour of every storage layer (in force, write, sync, read, survive, leave nothing), and the
-//! loss of the target under load.
+//! NVMe over fabrics with the target and initiator of this kernel, over TCP and soft-RoCE. Tests
+//! the behaviour of every storage layer (in force, write, sync, read, survive, leave nothing), and
+//! the loss of the target under load.
 //!
 //! If this kernel lacks the modules, `in_a_guest` runs the tests inside a guest, and here they are
 //! skipped by name.

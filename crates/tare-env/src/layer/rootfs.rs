@@ -1,6 +1,6 @@
 //! The root file system of a container: read-only, with the static program bind-mounted at `/tare`
-//! and the data directory at `/data`. It holds only the files of the host's program, or the packages
-//! or image that a study sets (`crate::rootfs`).
+//! and the data directory at `/data`. It holds only the files of the host's program, or the
+//! packages or image that a study sets (`crate::rootfs`).
 
 use std::path::Path;
 

@@ -399,7 +399,9 @@ mod tests {
             format!("sha256:{digest}")
         };
         let config = format!(
-            r#"{{"architecture":"{}","os":"linux","config":{{"Entrypoint":["/usr/bin/server"],"Env":["A=b"]}},
+            r#"{{"architecture":"{}","os":"linux","docker_version":"28",
+              "config":{{"Entrypoint":["/usr/bin/server"],"Env":["A=b"],"Cmd":null,"OnBuild":null,
+                "ExposedPorts":{{"1/tcp":{{}}}},"Volumes":null,"Labels":{{"a":"b"}}}},
               "rootfs":{{"type":"layers","diff_ids":["sha256:{diff_id}"]}}}}"#,
             Arch::default()
         );
@@ -434,6 +436,8 @@ mod tests {
         layout(&image, None);
         let (made_of, config) = run().unwrap();
         assert_eq!(config.entrypoint(), &Some(vec!["/usr/bin/server".to_string()]));
+        let text = r#"{"Env":["A=b"],"Entrypoint":["/usr/bin/server"]}"#;
+        assert_eq!(serde_json::to_string(&config).unwrap(), text);
         assert!(made_of[0].starts_with("image sha256 "), "{made_of:?}");
         assert_eq!(fs::read_to_string(root.join("usr/bin/server")).unwrap(), "program");
         layout(&image, Some("0"));

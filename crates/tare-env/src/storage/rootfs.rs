@@ -1,10 +1,10 @@
-//! Data in the container's root file system: the cost of an image's layers for a database whose data
-//! has no volume.
+//! Data in the container's root file system: the cost of an image's layers for a database whose
+//! data has no volume.
 //!
-//! Method: for an OCI runtime, Tare mounts what an engine would: an overlay whose lower layer is the
-//! empty root and whose upper layer is in the state directory, by the kernel (`overlay`) or by the
-//! fuse-overlayfs program. An engine uses its own driver, which is read back from the engine; an
-//! environment that requests another driver is refused.
+//! Method: for an OCI runtime, Tare mounts what an engine would: an overlay whose lower layer is
+//! the empty root and whose upper layer is in the state directory, by the kernel (`overlay`) or by
+//! the fuse-overlayfs program. An engine uses its own driver, which is read back from the engine;
+//! an environment that requests another driver is refused.
 //!
 //! Limits: only old engines have aufs and devicemapper. `loop-lvm` and `direct-lvm` provide the
 //! thin pools of devicemapper without an engine.

@@ -40,8 +40,8 @@ pub(crate) struct System {
     pub(crate) group: Option<Cgroup>,
     /// The process of the userland proxy or of the injected delay's relay, if there is one.
     pub(crate) proxy: Option<u32>,
-    /// Processes that serve its data, by name. Their CPU time counts for the layer, even if they are
-    /// among the processes of the system.
+    /// Processes that serve its data, by name. Their CPU time counts for the layer, even if they
+    /// are among the processes of the system.
     servers: Vec<(&'static str, u32, Account)>,
     account: Account,
     proxy_account: Account,
@@ -208,8 +208,8 @@ impl System {
             }
             (layer::Cgroup::Own, None) => false,
             (layer::Cgroup::None, _) => {
-                // Where a hierarchy's root is used for Tare's own group, the paths differ from those
-                // of Tare.
+                // Where a hierarchy's root is used for Tare's own group, the paths differ from
+                // those of Tare.
                 !here.is_empty() && here.iter().all(|(_, path)| !path.contains("tare-"))
             }
         };

@@ -40,8 +40,8 @@ impl<H: SettingStore> Journalled<H> {
         Ok(Self { tuning, store })
     }
 
-    /// Makes all changes once and puts them back. Returns the items that the host refuses, each with
-    /// the reason.
+    /// Makes all changes once and puts them back. Returns the items that the host refuses, each
+    /// with the reason.
     ///
     /// # Errors
     /// When the tuning could not start, or a change was not put back.

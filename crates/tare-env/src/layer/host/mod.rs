@@ -1,9 +1,9 @@
 //! The host layer: whether the host around an environment is tuned while the environment runs.
 //!
 //! Method: all environments of a study run at once, and all but one are frozen. One with a tuned
-//! host applies the changes when it thaws and puts them back once it is frozen again. Its slices run
-//! on the tuned host, all other slices on the original one. Both alternate within every round, and
-//! the pairs of a round are compared like those of any layer.
+//! host applies the changes when it thaws and puts them back once it is frozen again. Its slices
+//! run on the tuned host, all other slices on the original one. Both alternate within every round,
+//! and the pairs of a round are compared like those of any layer.
 //!
 //! Limits: only settings that affect a running system can be weighed. The caller names the others:
 //! limits that are read once at the start, and channels, whose change takes a network device down.
@@ -128,7 +128,8 @@ impl State {
         Ok(())
     }
 
-    /// Reads every setting: those of the layer must have the planned value, the others the original.
+    /// Reads every setting: those of the layer must have the planned value, the others the
+    /// original.
     fn read_back(&self, layer: &Host) -> LayerState {
         let mut deviations = Vec::new();
         let mut tuned = 0;

@@ -397,8 +397,8 @@ impl NodeAddresses {
         Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
     }
 
-    /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments in
-    /// one network namespace. 127.0.x.x is left to other programs.
+    /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments
+    /// in one network namespace. 127.0.x.x is left to other programs.
     pub(crate) fn on_loopback(port: u16, slot: &InstanceSlot) -> Self {
         Self::of(slot, |number| {
             let [high, low] = port.to_be_bytes();

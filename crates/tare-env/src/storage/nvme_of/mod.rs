@@ -1,5 +1,5 @@
-//! `nvme-of`: a file system or the bare device on a namespace reached by NVMe over fabrics, over TCP
-//! or RDMA. The target is the kernel's (nvmet) on this host, or one on another host.
+//! `nvme-of`: a file system or the bare device on a namespace reached by NVMe over fabrics, over
+//! TCP or RDMA. The target is the kernel's (nvmet) on this host, or one on another host.
 //!
 //! Method: the target's namespace is the same block device as below `ext4` and the others, an image
 //! behind a loop device or the user's device, so they differ only by the fabric.
@@ -53,8 +53,8 @@ struct NvmeOf {
     /// Queues for I/O and commands in each, if the study sets them.
     queues: Option<u32>,
     depth: Option<u32>,
-    /// How long the kernel tries to reconnect to a lost target, and how long a target may be silent,
-    /// in s.
+    /// How long the kernel tries to reconnect to a lost target, and how long a target may be
+    /// silent, in s.
     loss_s: u32,
     keep_alive_s: u32,
     above: NamespaceUse,
@@ -114,7 +114,8 @@ impl NvmeOf {
             ("state", "live".into()),
             ("subsysnqn", self.subsystem(at).0),
         ];
-        // One more queue is for administration. The kernel's `sqsize` is the last index of the queue.
+        // One more queue is for administration. The kernel's `sqsize` is the last index of the
+        // queue.
         wanted.extend(self.queues.map(|queues| ("queue_count", (queues + 1).to_string())));
         wanted.extend(self.depth.map(|depth| ("sqsize", (depth - 1).to_string())));
         wanted.retain(|(name, value)| controller.attribute(name).as_ref() != Some(value));

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use tare_testkit::Need;
 
 use super::*;
-use crate::runtime::vm::uml;
+use crate::runtime::vm::kernel;
 
 /// The output of Debian's 6.1 on a CPU with AMX.
 const DEATH: &str = "userspace - ptrace set fp regs failed, errno = 14\n\
@@ -154,7 +154,7 @@ fn possible_host_failures_are_tried_again() {
 #[test]
 fn installed_kernel_has_a_definite_outcome() {
     let test = "installed_kernel_has_a_definite_outcome";
-    if tare_testkit::skipped(test, &[Need::Root, Need::Program(uml::PROGRAM)]) {
+    if tare_testkit::skipped(test, &[Need::Root, Need::Program(kernel::USER_MODE_PROGRAM)]) {
         return;
     }
     let kernel = Kernel::user_mode(None).unwrap();
