@@ -111,7 +111,7 @@ fn loads_add_up_and_rate_is_divided() {
         targets: Targets::default(),
     };
     let error = multi_instance.open(addresses()[0], Duration::ZERO).unwrap_err().to_string();
-    assert!(error.contains("2 instances of the system and was given 1"), "{error}");
+    assert!(error.contains("2 instances of the system, not 1"), "{error}");
     let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
     let mut seen = Vec::new();
     let workload = order(Pacing::Closed).workload;
@@ -147,5 +147,5 @@ fn windows_that_never_overlap_are_refused() {
     let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
     let error =
         multi_instance.run(target, &order(Pacing::Closed), &mut |_| {}).unwrap_err().to_string();
-    assert!(error.contains("take a longer one"), "{error}");
+    assert!(error.contains("set a longer schedule.window"), "{error}");
 }
