@@ -139,7 +139,7 @@ fn killed_study_loses_at_most_running_round() {
         let mut victim = KilledProcess::start(&path);
         let seen = wait_for(&path, slices).slices.len();
         let locked = RecordWriter::resume(&path).unwrap_err();
-        assert!(locked.to_string().contains("a study that still runs"), "{locked}");
+        assert!(locked.to_string().contains("in use by a running study"), "{locked}");
         victim.kill();
         let killed = Record::read(&path).unwrap();
         assert!(killed.slices.len() >= seen, "no committed slice is lost");
