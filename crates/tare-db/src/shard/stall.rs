@@ -228,7 +228,7 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
 impl Watchdog {
     /// Checks all shards, `period_ns` after the last call if all went well, and returns the lines
     /// to log.
-    pub(crate) fn look(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
+    pub(crate) fn check(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
         // A thread that slept much longer than it wanted was frozen or starved, and so were the
         // shards.
         let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
@@ -322,7 +322,7 @@ mod tests {
         detector.end(135 * MS);
         detector.begin(135 * MS);
         detector.end(155 * MS);
-        let lines = watchdog.look(200 * MS, 200 * MS);
+        let lines = watchdog.check(200 * MS, 200 * MS);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("shard 1 stalled for 35.0 ms"), "{lines:?}");
         assert!(lines[0].contains("storage took 30.0 ms, 15.0 ms over the limit of 20.0 ms"));
@@ -336,7 +336,7 @@ mod tests {
         detectors[0].begin(MS);
         detectors[0].tasks_ns[Task::Scan as usize] = 10 * MS;
         detectors[0].end(41 * MS);
-        let lines = watchdog.look(100 * MS, 100 * MS);
+        let lines = watchdog.check(100 * MS, 100 * MS);
         assert!(lines[0].contains("requests took 30.0 ms"), "{lines:?}");
     }
 
@@ -346,13 +346,13 @@ mod tests {
         let clock = Clock::new();
         detectors[0].begin(MS);
         detectors[0].enter(Task::Scan, clock);
-        assert!(watchdog.look(900 * MS, 900 * MS).is_empty());
-        let lines = watchdog.look(1100 * MS, 200 * MS);
+        assert!(watchdog.check(900 * MS, 900 * MS).is_empty());
+        let lines = watchdog.check(1100 * MS, 200 * MS);
         assert_eq!(lines, ["shard 0 is stuck: scan has taken 1.10 s and goes on"]);
-        assert!(watchdog.look(1200 * MS, 100 * MS).is_empty());
+        assert!(watchdog.check(1200 * MS, 100 * MS).is_empty());
         detectors[0].end(5000 * MS);
         // The main thread wanted to sleep for 100 ms and slept for 3.8 s.
-        assert!(watchdog.look(5000 * MS, 100 * MS).is_empty());
+        assert!(watchdog.check(5000 * MS, 100 * MS).is_empty());
         assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
     }
 

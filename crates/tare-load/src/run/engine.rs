@@ -138,7 +138,7 @@ impl Target {
             true => Cluster::discover(host.clone(), &mut control, deadline)?,
             false => Cluster::single(host.clone()),
         };
-        cluster.learn(&control);
+        cluster.learn_sharding(&control);
         Ok(Self {
             address: host.address,
             dialer: dialer.clone(),
@@ -159,9 +159,9 @@ impl Target {
         if self.known.iter().any(is_known) {
             return Ok(());
         }
-        let (question, deadline) = (schema::question(table), Instant::now() + EXCHANGE);
+        let (question, deadline) = (schema::columns_query(table), Instant::now() + EXCHANGE);
         let asked = self.control.query("a question about the table", &question, deadline, |rows| {
-            rows.map(|rows| schema::told(&rows))
+            rows.map(|rows| schema::server_columns(&rows))
         });
         let (address, name) = (self.address, table.full_name());
         match asked {

@@ -56,7 +56,7 @@ pub(crate) struct ServerColumn {
 
 /// Returns the query for a table's columns. Names have letters, digits and underscores only, so
 /// nothing needs an escape.
-pub(crate) fn question(table: &Table) -> String {
+pub(crate) fn columns_query(table: &Table) -> String {
     format!(
         "SELECT column_name, kind, position, clustering_order, type FROM system_schema.columns \
          WHERE keyspace_name = '{}' AND table_name = '{}'",
@@ -65,7 +65,7 @@ pub(crate) fn question(table: &Table) -> String {
 }
 
 /// Reads the columns in the answer to the query.
-pub(crate) fn told(rows: &Rows<'_>) -> Vec<ServerColumn> {
+pub(crate) fn server_columns(rows: &Rows<'_>) -> Vec<ServerColumn> {
     let told = |row: tare_cql::response::Row<'_>| {
         let mut cells = row.cells();
         let mut next = || cells.next().flatten();
@@ -139,7 +139,7 @@ mod tests {
     }
 
     /// Parses columns written as `name kind position order type`.
-    fn told(lines: &[&str]) -> Vec<ServerColumn> {
+    fn server_columns(lines: &[&str]) -> Vec<ServerColumn> {
         let line = |line: &&str| {
             let words: Vec<&str> = line.split(' ').collect();
             ServerColumn {
@@ -167,7 +167,9 @@ mod tests {
         let check = |number: usize, line: &str, expect: Option<&str>| {
             let mut lines = RIGHT;
             lines[number] = line;
-            let found = compare(&table(), &told(&lines), true).err().map(|error| error.to_string());
+            let found = compare(&table(), &server_columns(&lines), true)
+                .err()
+                .map(|error| error.to_string());
             assert_eq!(found.as_deref(), expect, "{line}");
         };
         check(0, RIGHT[0], None);
@@ -190,12 +192,12 @@ mod tests {
         check(1, "hour clustering 0 desc int", Some(descending));
         let mut lines = RIGHT;
         lines[1] = "hour clustering 0 desc int";
-        assert_eq!(compare(&table(), &told(&lines), false), Ok(()));
+        assert_eq!(compare(&table(), &server_columns(&lines), false), Ok(()));
     }
 
     #[test]
     fn query_names_the_table_exactly() {
-        let question = question(&table());
+        let question = columns_query(&table());
         assert!(question.ends_with("keyspace_name = 'ks' AND table_name = 'Things'"), "{question}");
     }
 }

@@ -221,7 +221,7 @@ impl Uring {
     pub(crate) fn read(&mut self, _: ConnId, source: Source, into: &mut Vec<u8>) -> bool {
         if let Source::Buffer { id, length } = source {
             into.extend_from_slice(self.buffers.bytes(id, length as usize));
-            self.buffers.give_back(id);
+            self.buffers.return_buffer(id);
         }
         true
     }
@@ -422,7 +422,7 @@ impl Uring {
         let length = u32::try_from(entry.result()).unwrap_or(0);
         if slot.closing {
             if let Some(id) = buffer {
-                self.buffers.give_back(id);
+                self.buffers.return_buffer(id);
             }
             self.release(number);
             return;
@@ -431,7 +431,7 @@ impl Uring {
             (Some(id), 1..) => events.push(Event::Input(conn, Source::Buffer { id, length })),
             (buffer, _) => {
                 if let Some(id) = buffer {
-                    self.buffers.give_back(id);
+                    self.buffers.return_buffer(id);
                 }
                 let passing = [Errno::NOBUFS, Errno::CANCELED, Errno::INTR, Errno::AGAIN];
                 if !passing.iter().any(|errno| entry.result() == -errno.raw_os_error()) {
@@ -664,7 +664,7 @@ impl BufferPool {
             zeroed(usize::from(BUFFERS) * BUFFER_BYTES as usize, PAGE),
         );
         let mut pool = Self { entries, bytes, tail: 0, taken: BUFFERS };
-        (0..BUFFERS).for_each(|id| pool.give_back(id));
+        (0..BUFFERS).for_each(|id| pool.return_buffer(id));
         pool
     }
 
@@ -681,7 +681,7 @@ impl BufferPool {
         );
         // JUSTIFICATION: the buffers are one raw allocation, written by the kernel.
         // SAFETY: in bounds by the check above; initialised (zeroed at first); between the
-        // completion and `give_back` the kernel does not touch it.
+        // completion and `return_buffer` the kernel does not touch it.
         unsafe {
             std::slice::from_raw_parts(
                 self.bytes.add(usize::from(id) * BUFFER_BYTES as usize),
@@ -692,7 +692,7 @@ impl BufferPool {
 
     /// Returns a buffer to the kernel.
     #[inline]
-    fn give_back(&mut self, id: u16) {
+    fn return_buffer(&mut self, id: u16) {
         self.taken -= 1;
         let index = usize::from(self.tail & (BUFFERS - 1));
         self.tail = self.tail.wrapping_add(1);
