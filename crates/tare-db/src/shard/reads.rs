@@ -12,7 +12,7 @@ use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 use crate::shard::Shard;
 
-/// Reads that resume in one turn. Their answers leave before the next ones resume.
+/// Reads that resume in one iteration. Their answers leave before the next ones resume.
 const RESUMED_MAX: usize = 16;
 
 /// The reads under way.

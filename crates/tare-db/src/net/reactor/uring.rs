@@ -1,7 +1,7 @@
 //! The io_uring engine: multishot accept and receive into provided buffers; sends and file
-//! operations are submitted together once per turn. A polling turn that finds nothing makes no
-//! system call: the kernel sets a flag in the shared ring when it has completions to deliver
-//! (`IORING_SETUP_TASKRUN_FLAG`).
+//! operations are submitted together once per iteration. A polling iteration that finds nothing
+//! makes no system call: the kernel sets a flag in the shared ring when it has completions to
+//! deliver (`IORING_SETUP_TASKRUN_FLAG`).
 //!
 //! The engine needs Linux 6.1 (`DEFER_TASKRUN`). If something is missing, the error names the step
 //! that failed, and the caller falls back to epoll.
@@ -319,7 +319,7 @@ impl Uring {
         self.operations.len() - self.free_operations.len() + self.file_threads.in_flight()
     }
 
-    pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(crate) fn poll(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
         self.release_reads();
         self.arm_wanting();
         let ready = !self.ring.completion().is_empty();
@@ -346,11 +346,11 @@ impl Uring {
         }
         // The kernel delivers about 20 at a time (`IO_LOCAL_TW_DEFAULT_MAX`).
         while self.collect(events) && self.ring.submission().taskrun() {
-            // The next turn reports an error.
+            // The next iteration reports an error.
             let _ = self.ring.submit();
         }
         if self.release_reads() {
-            // Submit now, because the disk is idle. The next turn reports an error.
+            // Submit now, because the disk is idle. The next iteration reports an error.
             let _ = self.ring.submit();
         }
         while let Some(done) = self.file_threads.take() {
@@ -621,7 +621,7 @@ impl Uring {
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            // The queue is full, so it is submitted. The next turn reports an error.
+            // The queue is full, so it is submitted. The next iteration reports an error.
             let _ = self.ring.submit();
         }
     }

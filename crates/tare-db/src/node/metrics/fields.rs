@@ -52,7 +52,7 @@ macro_rules! fields {
     };
 }
 
-/// The fields before this one are published at every turn, the others every 100 ms.
+/// The fields before this one are published at every iteration, the others every 100 ms.
 pub(super) const HOT: usize = 7;
 
 fields! {
