@@ -66,7 +66,7 @@ pub(crate) fn columns_query(table: &Table) -> String {
 
 /// Reads the columns in the answer to the query.
 pub(crate) fn server_columns(rows: &Rows<'_>) -> Vec<ServerColumn> {
-    let told = |row: tare_cql::response::Row<'_>| {
+    let column = |row: tare_cql::response::Row<'_>| {
         let mut cells = row.cells();
         let mut next = || cells.next().flatten();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -78,26 +78,26 @@ pub(crate) fn server_columns(rows: &Rows<'_>) -> Vec<ServerColumn> {
             type_name: text(next()?),
         })
     };
-    rows.iter().filter_map(told).collect()
+    rows.iter().filter_map(column).collect()
 }
 
 /// Compares the server's columns with those of a workload's table. `slices`: rows are read in the
 /// order of their clustering columns.
 pub(crate) fn compare(
     table: &Table,
-    told: &[ServerColumn],
+    server_columns: &[ServerColumn],
     slices: bool,
 ) -> Result<(), TableDifference> {
     let keys = table.partition.iter().chain(&table.clustering).map(|key| (&key.name, &key.kind));
     let columns = table.columns.iter().map(|column| (&column.name, &column.kind));
     for (name, kind) in keys.chain(columns) {
         let column = name.clone();
-        let Some(told) = told.iter().find(|told| told.name == *name) else {
+        let Some(known) = server_columns.iter().find(|known| known.name == *name) else {
             return Err(TableDifference::Missing { column });
         };
         // Some servers still call text `varchar`, as Cassandra did before 2.2.
-        if Type::scalar(&told.type_name).as_ref() != Some(kind) {
-            let (found, wanted) = (told.type_name.clone(), kind.clone());
+        if Type::scalar(&known.type_name).as_ref() != Some(kind) {
+            let (found, wanted) = (known.type_name.clone(), kind.clone());
             return Err(TableDifference::Type { column, found, wanted });
         }
     }
@@ -105,22 +105,24 @@ pub(crate) fn compare(
     let wanted =
         PrimaryKey { partition: names(&table.partition), clustering: names(&table.clustering) };
     let found = PrimaryKey {
-        partition: of_kind(told, ColumnKind::PartitionKey),
-        clustering: of_kind(told, ColumnKind::Clustering),
+        partition: of_kind(server_columns, ColumnKind::PartitionKey),
+        clustering: of_kind(server_columns, ColumnKind::Clustering),
     };
     if found != wanted {
         return Err(TableDifference::Key { found, wanted });
     }
-    let descending = told.iter().find(|told| told.descends).filter(|_| slices);
-    descending.map_or(Ok(()), |told| Err(TableDifference::Descending { column: told.name.clone() }))
+    match server_columns.iter().find(|known| known.descends) {
+        Some(known) if slices => Err(TableDifference::Descending { column: known.name.clone() }),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the names of the columns of a kind, in their order.
-fn of_kind(told: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
+fn of_kind(found: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
     let mut columns: Vec<&ServerColumn> =
-        told.iter().filter(|told| told.kind == kind.name()).collect();
-    columns.sort_by_key(|told| told.position);
-    columns.into_iter().map(|told| told.name.clone()).collect()
+        found.iter().filter(|column| column.kind == kind.name()).collect();
+    columns.sort_by_key(|column| column.position);
+    columns.into_iter().map(|column| column.name.clone()).collect()
 }
 
 #[cfg(test)]
