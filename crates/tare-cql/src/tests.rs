@@ -307,7 +307,7 @@ fn use_up_response(response: Response<'_>) {
 }
 
 #[test]
-fn all_messages_decode_and_no_cut_or_flip_panics() {
+fn messages_decode_and_damaged_ones_do_not_panic() {
     for version in Version::ALL {
         for bytes in requests(version) {
             let frame = one_frame(&bytes, Direction::Request);
@@ -383,7 +383,7 @@ fn columns_are_described_as_the_client_needs_it() {
     let reply = Reply::from(Head { version: Version::V5, stream: 1 });
     let metadata_for = |skip_metadata, result_id| {
         let settings = Settings { skip_metadata, result_id, ..Settings::DEFAULT };
-        reply.knowing(&settings, &two).columns
+        reply.metadata_for(&settings, &two).columns
     };
     assert_eq!(metadata_for(false, None), ResultMetadata::Full);
     assert_eq!(metadata_for(true, None), ResultMetadata::Omitted);

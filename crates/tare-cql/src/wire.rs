@@ -103,12 +103,25 @@ impl<'a> From<&'a [u8]> for Value<'a> {
 }
 
 /// Takes notations from the front of a message.
+///
+/// ```
+/// use tare_cql::wire::{Reader, put_short, put_string};
+///
+/// let mut bytes = Vec::new();
+/// put_short(&mut bytes, 7);
+/// put_string(&mut bytes, "ks");
+/// let mut reader = Reader::new(&bytes);
+/// assert_eq!((reader.short("count")?, reader.string("keyspace")?), (7, "ks"));
+/// assert!(reader.byte("flags").is_err());
+/// # Ok::<(), tare_cql::wire::DecodeError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reader<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Reader<'a> {
+    /// Returns a reader that starts at the front of `bytes`.
     #[inline]
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }

@@ -79,7 +79,7 @@ pub(crate) fn recover<F: Files, E: From<RecoveryError>>(
         }
     }
     let torn = reader.end(files)?;
-    reader.tidy(files, torn.as_ref())?;
+    reader.remove_unread(files, torn.as_ref())?;
     let LogReader { next_segment, expected, read: closed, .. } = reader;
     Ok(Replayed { next_segment, next_sequence: expected.max(from), closed, torn })
 }
@@ -237,7 +237,7 @@ impl LogReader {
 
     /// Removes segments that were not read, so that they are never taken for new ones, and makes
     /// the rest durable.
-    fn tidy(
+    fn remove_unread(
         &mut self,
         files: &mut impl Files,
         torn: Option<&TornTail>,

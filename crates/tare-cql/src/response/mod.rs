@@ -56,7 +56,7 @@ impl Reply {
     /// The same reply for a client that knows the columns as `settings` say.
     #[inline]
     #[must_use]
-    pub fn knowing(self, settings: &Settings<'_>, columns: &EncodedColumns) -> Self {
+    pub fn metadata_for(self, settings: &Settings<'_>, columns: &EncodedColumns) -> Self {
         let columns = match settings.result_id {
             Some(known) if known != columns.id() => ResultMetadata::Changed,
             _ if settings.skip_metadata => ResultMetadata::Omitted,

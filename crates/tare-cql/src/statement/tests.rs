@@ -373,7 +373,7 @@ fn nesting_is_limited() {
 }
 
 /// Words and marks of CQL in any order, which get deeper into the parser than arbitrary text.
-fn soup() -> impl Strategy<Value = String> {
+fn token_soup() -> impl Strategy<Value = String> {
     let words = [
         "SELECT",
         "INSERT",
@@ -452,7 +452,7 @@ proptest! {
     }
 
     #[test]
-    fn random_tokens_do_not_panic(text in soup()) {
+    fn random_tokens_do_not_panic(text in token_soup()) {
         let _ = parse(&text);
     }
 

@@ -64,7 +64,7 @@ impl Users {
 
     /// Whether the password is the user's. The check of a user who does not exist takes about as
     /// long.
-    pub(crate) fn knows(&self, user: &str, password: &[u8]) -> bool {
+    pub(crate) fn verify(&self, user: &str, password: &[u8]) -> bool {
         let there = self.0.get(user);
         let hash = there.or_else(|| self.0.values().next());
         let hash = hash.and_then(|hash| PasswordHash::new(hash).ok());

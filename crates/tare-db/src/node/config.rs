@@ -14,7 +14,7 @@ pub const PORT_DEFAULT: u16 = 9042;
 /// shorter period spreads the cost, so that every slice of a study shows it.
 pub const PERIOD_DEFAULT: Duration = Duration::from_millis(100);
 
-/// The default threshold above which a turn of a shard's loop is a stall: a little less than
+/// The default threshold above which an iteration of a shard's loop is a stall: a little less than
 /// Seastar's (`--blocked-reactor-notify-ms`, 25).
 pub const THRESHOLD_DEFAULT: Duration = Duration::from_millis(20);
 
@@ -41,7 +41,7 @@ pub struct Config {
     /// The address that serves metrics in Prometheus' format; `None` serves none. Port 0 takes a
     /// free one.
     pub metrics: Option<SocketAddr>,
-    /// A turn of a shard's loop that takes longer is a stall.
+    /// An iteration of a shard's loop that takes longer is a stall.
     pub stall_threshold: Duration,
     /// The port on which clients choose their shard: 0 takes a free one, `None` opens none. A
     /// server with one shard opens none either.

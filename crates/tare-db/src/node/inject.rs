@@ -1,8 +1,8 @@
 //! Adds known costs, so that an instrument can be checked against a truth.
 //!
 //! Method: a shard spins for the time that its operations owe, by the clock that needs no system
-//! call. It spins in turns of its loop that find no work, in pieces of 1 µs, so that answers are
-//! not delayed or batched differently: a server that is slower finds more requests waiting and
+//! call. It spins in iterations of its loop that find no work, in pieces of 1 µs, so that answers
+//! are not delayed or batched differently: a server that is slower finds more requests waiting and
 //! saves system calls, or lets its client fall asleep and pays for waking it, and then the total
 //! change is not the added cost. A server that is never idle pays in large pieces before it
 //! answers. The filter is a program for seccomp that computes without effect and then allows
@@ -24,10 +24,10 @@ pub struct Inject {
     pub filter: Option<u16>,
 }
 
-/// Time that one idle turn may spin, in ns; a request that comes meanwhile waits for it.
+/// Time that one idle iteration may spin, in ns; a request that comes meanwhile waits for it.
 const PIECE_NS: u64 = 1_000;
-/// A server that owes this much, in ns, is never idle (or never polls), and pays in turns that had
-/// work.
+/// A server that owes this much, in ns, is never idle (or never polls), and pays in iterations that
+/// had work.
 const DEBT_NS_MAX: u64 = 50_000;
 /// A payment that took this much longer than it wanted was preempted, in ns.
 const PREEMPTED_NS: u64 = 20_000;
@@ -48,8 +48,8 @@ impl Busy {
         Self { per_operation_ns, clock, operations: 0, owed_ns: 0 }
     }
 
-    /// Charges the new operations among those since the start, and spins as long as a turn may: one
-    /// that had work, or an `idle` one. Returns the time it spun, in ns.
+    /// Charges the new operations among those since the start, and spins as long as an iteration
+    /// may: one that had work, or an `idle` one. Returns the time it spun, in ns.
     pub(crate) fn pay(&mut self, operations: u64, idle: bool) -> u64 {
         let new = operations - self.operations;
         self.operations = operations;
@@ -119,16 +119,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn idle_turns_pay_in_pieces() {
+    fn idle_iterations_pay_in_pieces() {
         let mut busy = Busy::new(2_000, Clock::new());
-        assert_eq!(busy.pay(10, false), 0, "20 µs wait for an idle turn");
+        assert_eq!(busy.pay(10, false), 0, "20 µs wait for an idle iteration");
         let burnt: u64 = (0..20).map(|_| busy.pay(10, true)).sum();
         assert!(busy.owed_ns <= 0 && burnt >= 20_000, "{burnt} ns; {busy:?}");
         assert_eq!(busy.pay(10, true), 0, "nothing is owed any more");
     }
 
     #[test]
-    fn busy_server_pays_in_turns_with_work() {
+    fn busy_server_pays_in_iterations_with_work() {
         let mut busy = Busy::new(2_000, Clock::new());
         assert_eq!(busy.pay(24, false), 0);
         assert!(busy.pay(25, false) >= 50_000 && busy.owed_ns <= 0, "{busy:?}");

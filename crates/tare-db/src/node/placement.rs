@@ -72,9 +72,10 @@ pub(crate) fn place(
         Choice::No => (true, "--overprovisioned no".to_string()),
         Choice::Auto if !enough => (false, format!("{shards} shards share CPUs {cpus}")),
         Choice::Auto => match (quota, environment.ownership) {
-            (Some(quota), _) => {
-                (false, format!("polling would burn the quota of {} CPUs", two(quota.cpus())))
-            }
+            (Some(quota), _) => (
+                false,
+                format!("polling would burn the quota of {} CPUs", two_decimals(quota.cpus())),
+            ),
             (None, Ownership::Exclusive | Ownership::Presumed) => {
                 (true, environment.ownership_why.clone())
             }
@@ -111,7 +112,9 @@ impl Placement {
         };
         let found = format!("{allowed_cpus} of {online_cpus}");
         let quota = match quota {
-            Some(quota) => format!("{} CPUs ({})", two(quota.cpus()), quota.file.display()),
+            Some(quota) => {
+                format!("{} CPUs ({})", two_decimals(quota.cpus()), quota.file.display())
+            }
             None => "none".into(),
         };
         let owner = match ownership {
@@ -128,7 +131,7 @@ impl Placement {
 }
 
 /// A number with two decimals, as quotas are written.
-fn two(number: f64) -> String {
+fn two_decimals(number: f64) -> String {
     format!("{number:.2}")
 }
 
@@ -186,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_quota_bounds_the_shards_and_forbids_polling() {
+    fn quota_bounds_the_shards_and_forbids_polling() {
         let check = |allowed: &str, quota, smp, expect: (usize, bool), effect: &str| {
             let config = Config { smp, ..Config::new("d") };
             let placement = place(&config, &environment(allowed, Some(quota))).unwrap();

@@ -118,13 +118,13 @@ impl Schema<'_> {
                 self.keyspaces(*full).flat_map(|name| self.keyspace(name, false)).collect()
             }
             DescribeTarget::Keyspace { name, only } => {
-                let name = name.as_deref().or(current).ok_or_else(nowhere)?;
+                let name = name.as_deref().or(current).ok_or_else(no_keyspace)?;
                 self.known(name)?;
                 self.keyspace(name, *only)
             }
             DescribeTarget::Table(name) => vec![self.table(name, current)?],
             DescribeTarget::Other { kind, name } => {
-                let keyspace = name.keyspace.as_deref().or(current).ok_or_else(nowhere)?;
+                let keyspace = name.keyspace.as_deref().or(current).ok_or_else(no_keyspace)?;
                 let name = &name.table;
                 return Err(Failure::Invalid(format!(
                     "{kind} '{name}' not found in keyspace '{keyspace}'"
@@ -190,7 +190,7 @@ impl Schema<'_> {
     }
 
     fn table(&self, name: &TableName, current: Option<&str>) -> Result<Element, Failure> {
-        let keyspace = name.keyspace.as_deref().or(current).ok_or_else(nowhere)?;
+        let keyspace = name.keyspace.as_deref().or(current).ok_or_else(no_keyspace)?;
         self.known(keyspace)?;
         let found = self.tables(keyspace).into_iter().find(|element| element.name == name.table);
         let name = &name.table;
@@ -200,7 +200,7 @@ impl Schema<'_> {
     }
 }
 
-fn nowhere() -> Failure {
+fn no_keyspace() -> Failure {
     Failure::invalid("No keyspace specified and no current keyspace")
 }
 

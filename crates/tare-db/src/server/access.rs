@@ -89,7 +89,7 @@ impl Logins {
     }
 }
 
-/// Sends an answer to a shard. A full mailbox is emptied within a turn of its shard.
+/// Sends an answer to a shard. A full mailbox is emptied within an iteration of its shard.
 fn tell(shared: &Weak<SharedState>, shard: usize, mut message: Message) {
     while let Some(shared) = shared.upgrade() {
         match shared.mailboxes[shard].post(message) {

@@ -93,13 +93,13 @@ pub(crate) fn announce(
         Line::new("huge pages", &environment.huge_pages, "the server requests none"),
         Line::new("durability", durability, replayed),
     ]);
-    environment::table(&lines).iter().try_for_each(|line| say(log, line))?;
+    environment::table(&lines).iter().try_for_each(|line| log_line(log, line))?;
     let json = serde_json::to_vec_pretty(report).map_err(io::Error::other);
     let path = directory.file(report::FILE);
     let json = json.map_err(|source| DirectoryError::File { path: path.clone(), source })?;
     directory.write(&path, &json)?;
     if let Some(address) = report.metrics {
-        say(log, &format!("metrics on http://{address}/metrics"))?;
+        log_line(log, &format!("metrics on http://{address}/metrics"))?;
     }
     let address = SocketAddr::new(report.listen, report.port);
     let aware = report.shard_aware_port;
@@ -110,10 +110,10 @@ pub(crate) fn announce(
         (false, true) => "with TLS, without passwords",
         (false, false) => "without passwords, without TLS",
     };
-    say(log, &format!("listening on {address}{aware}, {guard}"))
+    log_line(log, &format!("listening on {address}{aware}, {guard}"))
 }
 
 /// Writes a line to the log.
-pub(crate) fn say(log: &mut dyn Write, line: &str) -> Result<(), DbError> {
+pub(crate) fn log_line(log: &mut dyn Write, line: &str) -> Result<(), DbError> {
     writeln!(log, "{line}").and_then(|()| log.flush()).map_err(|source| DbError::Log { source })
 }

@@ -33,7 +33,7 @@ use crate::shard::message::Message;
 use crate::shard::stall::{self, Detector};
 use crate::shard::{Shard, ShardSettings, ShardStart, SharedState};
 use access::{AccessControl, Logins};
-use announce::{StartupFacts, announce, report_of, say};
+use announce::{StartupFacts, announce, log_line, report_of};
 
 pub use access::AccessError;
 pub use error::DbError;
@@ -146,12 +146,12 @@ pub fn serve(
         stop.store(true, Ordering::Relaxed);
     }
     let period_ns = u64::try_from(STOP_CHECK.as_nanos()).unwrap_or(u64::MAX);
-    watchdog.look(clock.now_ns(), u64::MAX);
+    watchdog.check(clock.now_ns(), u64::MAX);
     let has_ended = |threads: &[JoinHandle<_>]| threads.iter().any(JoinHandle::is_finished);
     while !stop.load(Ordering::Relaxed) && !has_ended(&threads) {
         std::thread::sleep(STOP_CHECK);
         // The reader of the log may have closed it; the server goes on.
-        let _ = watchdog.look(clock.now_ns(), period_ns).iter().try_for_each(|l| say(log, l));
+        let _ = watchdog.check(clock.now_ns(), period_ns).iter().try_for_each(|l| log_line(log, l));
         shared.resident.measure(memory_bytes, clock.now_ns());
     }
     // When a shard ends, the others end too, because a part of the data is missing.
@@ -160,7 +160,7 @@ pub fn serve(
     let failure = join(threads, failure);
     match failure {
         Some(failure) => Err(failure),
-        None => say(log, "stopped: the log is durable"),
+        None => log_line(log, "stopped: the log is durable"),
     }
 }
 
@@ -217,7 +217,7 @@ fn wait_until_ready(threads: &[ShardThread], log: &mut dyn Write) -> Result<Read
                 readiness.replayed += recovered.entries;
                 if let Some(torn) = &recovered.torn {
                     let (file, offset) = (&torn.file, torn.offset);
-                    say(log, &format!("cut the torn tail of {file} at offset {offset}"))?;
+                    log_line(log, &format!("cut the torn tail of {file} at offset {offset}"))?;
                 }
                 readiness.chosen.get_or_insert(engine);
                 continue;

@@ -1,7 +1,7 @@
 //! When a shard lets its store flush and compact: in slices of about 100 µs, all the time while the
 //! shard is idle, and otherwise for a share of the time that the foreground has worked.
 //!
-//! A slice runs after the answers of a turn are submitted and before the requests that came
+//! A slice runs after the answers of an iteration are submitted and before the requests that came
 //! meanwhile are handled, so that it delays a request by no more than its own length.
 
 use tare_store::Urgency;

@@ -1,10 +1,10 @@
 //! Requests that clients have sent and the shard has not handled yet.
 //!
-//! Answers leave at the end of a turn. A shard that was frozen or held up finds megabytes of
-//! requests when it runs again; if one turn handled them all, the first answer would wait for all
-//! of that work. So a turn handles a bounded number of received bytes. The rest goes in rounds of
-//! one buffer for each connection, so that no connection waits for everything that another one has
-//! sent.
+//! Answers leave at the end of an iteration. A shard that was frozen or held up finds megabytes of
+//! requests when it runs again; if one iteration handled them all, the first answer would wait for
+//! all of that work. So an iteration handles a bounded number of received bytes. The rest goes in
+//! rounds of one buffer for each connection, so that no connection waits for everything that
+//! another one has sent.
 //!
 //! Only bytes in buffers can wait here (io_uring). With epoll the bytes wait in their sockets.
 
@@ -13,8 +13,9 @@ use std::collections::VecDeque;
 use super::Shard;
 use crate::net::reactor::{ConnId, Event, Source};
 
-/// Received bytes after which a turn ends: about 200 requests with a row of 300 bytes, or 2 ms.
-const TURN_BYTES_MAX: usize = 64 << 10;
+/// Received bytes after which an iteration ends: about 200 requests with a row of 300 bytes, or 2
+/// ms.
+const ITERATION_BYTES_MAX: usize = 64 << 10;
 
 /// Events of connections that wait for this round or for the next.
 #[derive(Debug, Default)]
@@ -64,14 +65,14 @@ impl Backlog {
 }
 
 impl Shard {
-    /// Handles events, as many as fit into a turn. Returns false if there were none.
+    /// Handles events, as many as fit into an iteration. Returns false if there were none.
     pub(super) fn handle(&mut self, events: &mut Vec<Event>) -> bool {
         if events.is_empty() && self.backlog.is_empty() {
             return false;
         }
         let mut bytes = 0;
         for event in events.drain(..) {
-            let waits = bytes >= TURN_BYTES_MAX || !self.backlog.is_empty();
+            let waits = bytes >= ITERATION_BYTES_MAX || !self.backlog.is_empty();
             match event {
                 Event::Input(conn, Source::Buffer { .. }) | Event::Hangup(conn) if waits => {
                     self.backlog.push(conn, event);
@@ -82,7 +83,7 @@ impl Shard {
                 }
             }
         }
-        while bytes < TURN_BYTES_MAX {
+        while bytes < ITERATION_BYTES_MAX {
             let Some(event) = self.backlog.pop() else { break };
             bytes += received(&event);
             self.event(event);

@@ -101,11 +101,11 @@ impl Conn {
 pub(crate) struct Connections {
     /// Connections by the slot of their id.
     slots: Vec<Option<Box<Conn>>>,
-    /// Connections with output to send at the end of the turn.
+    /// Connections with output to send at the end of the iteration.
     dirty: Vec<ConnId>,
     /// Connections whose input waits until there is room.
     stalled: Vec<ConnId>,
-    /// Requests that will be answered in a later turn.
+    /// Requests that will be answered in a later iteration.
     pub(crate) unanswered: u64,
     memory: ConnectionMemory,
     memory_bytes_max: usize,
@@ -169,7 +169,7 @@ impl Connections {
         }
     }
 
-    /// Has a connection's answers sent at the end of this turn.
+    /// Has a connection's answers sent at the end of this iteration.
     pub(crate) fn mark_dirty(&mut self, id: ConnId) {
         if let Some(conn) = self.get_mut(id)
             && !conn.dirty

@@ -49,7 +49,7 @@ pub(crate) fn queue() -> (SyncSender<Login>, Receiver<Login>) {
 /// a shard.
 pub(crate) fn check(users: &Users, logins: &Receiver<Login>, tell: impl Fn(usize, Message)) {
     for Login { shard, conn, reply, user, password } in logins {
-        let right = users.knows(&user, &password);
+        let right = users.verify(&user, &password);
         let result = match right {
             true => Ok(()),
             // Some scripts look for this message of Cassandra's PasswordAuthenticator.

@@ -61,8 +61,8 @@ use writes::Writes;
 
 /// A sleeping shard wakes up this often, in case a wakeup was lost.
 const SLEEP_MAX: Duration = Duration::from_secs(1);
-/// Longest turn without work that counts as polling, in ns.
-const IDLE_TURN_NS_MAX: u64 = 100_000;
+/// Longest iteration without work that counts as polling, in ns.
+const IDLE_ITERATION_NS_MAX: u64 = 100_000;
 
 /// The state that all shards share.
 #[derive(Debug)]
@@ -114,7 +114,7 @@ pub(crate) struct Shard {
     files: ShardFiles,
     engine: Engine,
     pub(crate) clock: Clock,
-    /// Begin of the turn. The seconds of the wall clock may be a tenth of a second old.
+    /// Start of the iteration. The seconds of the wall clock may be a tenth of a second old.
     pub(crate) now: Now,
     pub(crate) connections: Connections,
     backlog: Backlog,
@@ -180,8 +180,8 @@ impl Shard {
                 self.telemetry.counters.busy_ns += before - mark;
                 mark = before;
             }
-            let turned = self.engine.turn(wait, &mut events);
-            turned.map_err(|source| ReactorError::Wait { source })?;
+            let result = self.engine.poll(wait, &mut events);
+            result.map_err(|source| ReactorError::Wait { source })?;
             if asleep {
                 let after = self.clock.now_ns();
                 self.telemetry.counters.sleep_ns += after - mark;
@@ -221,9 +221,9 @@ impl Shard {
             } else {
                 self.telemetry.counters.busy_ns += burnt;
                 let mark = (mark + burnt).min(now);
-                // A turn without work takes a few µs. A longer one was preempted or frozen in the
-                // middle, and used no CPU meanwhile.
-                let polled = (now - mark).min(IDLE_TURN_NS_MAX);
+                // An iteration without work takes a few µs. A longer one was preempted or frozen in
+                // the middle, and used no CPU meanwhile.
+                let polled = (now - mark).min(IDLE_ITERATION_NS_MAX);
                 self.telemetry.counters.idle_poll_ns += polled;
                 self.telemetry.counters.sleep_ns += now - mark - polled;
             }
@@ -236,7 +236,7 @@ impl Shard {
         }
     }
 
-    /// Whether the next turn may sleep, and for how long.
+    /// Whether the next iteration may sleep, and for how long.
     fn wait(&mut self, now_ns: u64) -> Wait {
         let idle = self.reads.runnable() == 0
             && !self.reads.may_resume()

@@ -12,7 +12,7 @@ use crate::query::failure::Failure;
 use crate::query::read_task::ReadTask;
 use crate::shard::Shard;
 
-/// Reads that resume in one turn. Their answers leave before the next ones resume.
+/// Reads that resume in one iteration. Their answers leave before the next ones resume.
 const RESUMED_MAX: usize = 16;
 
 /// The reads under way.
@@ -24,13 +24,13 @@ pub(crate) struct Reads {
     waiting: Vec<(Box<ReadTask>, Pins)>,
     waiting_max: usize,
     /// Whether an operation on a file has ended since the waiting reads were checked.
-    blocks_came: bool,
+    has_new_blocks: bool,
 }
 
 impl Reads {
     /// No reads yet; at most `waiting_max` of them may wait for blocks.
     pub(crate) fn new(waiting_max: usize) -> Self {
-        Self { runnable: VecDeque::new(), waiting: Vec::new(), waiting_max, blocks_came: false }
+        Self { runnable: VecDeque::new(), waiting: Vec::new(), waiting_max, has_new_blocks: false }
     }
 
     /// Number of reads that can go on.
@@ -56,13 +56,13 @@ impl Reads {
     /// Whether waiting reads may be able to go on.
     #[inline]
     pub(super) fn may_resume(&self) -> bool {
-        self.blocks_came && !self.waiting.is_empty()
+        self.has_new_blocks && !self.waiting.is_empty()
     }
 
     /// Notes that an operation on a file has ended.
     #[inline]
-    pub(super) fn blocks_came(&mut self) {
-        self.blocks_came = true;
+    pub(super) fn file_operation_ended(&mut self) {
+        self.has_new_blocks = true;
     }
 }
 
@@ -91,7 +91,7 @@ impl Shard {
 
     /// Resumes the reads whose blocks have come. Returns whether there were any.
     pub(super) fn resume_reads(&mut self) -> bool {
-        self.reads.blocks_came = false;
+        self.reads.has_new_blocks = false;
         let mut at = 0;
         let mut resumed = 0;
         // Reads that have to wait again go to the end, where they are not ready.
@@ -101,7 +101,7 @@ impl Shard {
                 continue;
             }
             if resumed == RESUMED_MAX {
-                self.reads.blocks_came = true;
+                self.reads.has_new_blocks = true;
                 break;
             }
             let (task, pins) = self.reads.waiting.swap_remove(at);

@@ -73,7 +73,7 @@ impl Shard {
         input: &[u8],
     ) -> Result<Option<usize>, FramingError> {
         if conn.refused_bytes > 0 {
-            return Ok(conn.pass_over(input));
+            return Ok(conn.skip_refused(input));
         }
         match frame::decode(input, Direction::Request, REQUEST_BYTES_MAX)? {
             Some((frame, length)) => {
@@ -92,7 +92,7 @@ impl Shard {
         input: &[u8],
     ) -> Result<Option<usize>, FramingError> {
         let mut frames = conn.transport.take_frames();
-        if let Some(length) = conn.pass_over(frames.rest()) {
+        if let Some(length) = conn.skip_refused(frames.rest()) {
             frames.advance(length);
         }
         let taken = match frame::decode(frames.rest(), Direction::Request, REQUEST_BYTES_MAX)? {
@@ -387,7 +387,7 @@ fn keyspace_of(conn: &Conn, asked: Option<&str>) -> Option<Arc<str>> {
 #[inline]
 fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> Reply {
     match prepared.plan.result_columns() {
-        Some(columns) => reply.knowing(&parameters.settings, columns),
+        Some(columns) => reply.metadata_for(&parameters.settings, columns),
         None => reply,
     }
 }
@@ -395,7 +395,7 @@ fn describe(reply: Reply, prepared: &Prepared, parameters: &Parameters<'_>) -> R
 impl Conn {
     /// Skips bytes at the begin of `input` that belong to a request that was refused before it was
     /// complete.
-    fn pass_over(&mut self, input: &[u8]) -> Option<usize> {
+    fn skip_refused(&mut self, input: &[u8]) -> Option<usize> {
         let length = self.refused_bytes.min(input.len());
         self.refused_bytes -= length;
         (length > 0).then_some(length)

@@ -16,7 +16,7 @@ use crate::shard::message::Message;
 
 /// Messages waiting for siblings, above which all clients' requests wait.
 pub(super) const OUTBOX_MAX: usize = 1024;
-/// Messages that a shard handles in one turn of the loop.
+/// Messages that a shard handles in one iteration of the loop.
 const MESSAGES_PER_TURN: usize = 256;
 
 /// A shard's side of the queues between shards.

@@ -1,13 +1,14 @@
-//! Finds turns of a shard's loop that take too long, because all clients of the shard wait for
+//! Finds iterations of a shard's loop that take too long, because all clients of the shard wait for
 //! them.
 //!
-//! The loop measures itself: the length of a turn is known anyway, and the rarer tasks are timed
-//! one by one, so that the rest is the time of the requests. The main thread sees a turn that does
-//! not end through [`Progress`]. The time that the shard waited for a CPU comes from the scheduler
-//! (`/proc/thread-self/schedstat`: time on a CPU and time waiting for one, in ns).
+//! The loop measures itself: the length of an iteration is known anyway, and the rarer tasks are
+//! timed one by one, so that the rest is the time of the requests. The main thread sees an
+//! iteration that does not end through [`Progress`]. The time that the shard waited for a CPU comes
+//! from the scheduler (`/proc/thread-self/schedstat`: time on a CPU and time waiting for one, in
+//! ns).
 //!
-//! Limits: a turn in which the process was frozen looks long. The main thread was frozen too and
-//! sees that by its own clock, so such a turn does not count. The scheduler is read every
+//! Limits: an iteration in which the process was frozen looks long. The main thread was frozen too
+//! and sees that by its own clock, so such an iteration does not count. The scheduler is read every
 //! [`SCHEDULE_NS`], so the waiting time of a stall may be too long by that much.
 
 use std::sync::Arc;
@@ -19,7 +20,7 @@ use tare_std::units::nanoseconds;
 
 use crate::node::clock::Clock;
 
-/// A turn that has not ended after this time is reported while it lasts.
+/// An iteration that has not ended after this time is reported while it lasts.
 const ENDLESS_NS: u64 = 1_000_000_000;
 /// The main thread wakes late on a busy machine too; a shorter delay is no freeze.
 const FREEZE_NS_MIN: u64 = 50_000_000;
@@ -31,7 +32,7 @@ pub(crate) const SCHEDULE_NS: u64 = 100_000_000;
 const LINES_MAX: u32 = 5;
 const LINE_NS: u64 = 10_000_000_000;
 
-/// The tasks of a turn.
+/// The tasks of an iteration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Task {
     /// Requests of clients and siblings, and sending their answers: everything that is not timed by
@@ -58,10 +59,10 @@ impl Task {
     }
 }
 
-/// The state of a turn that the main thread can see, and the counts of stalls.
+/// The state of an iteration that the main thread can see, and the counts of stalls.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Begin of the turn, or 0 between turns.
+    /// Start of the iteration, or 0 between iterations.
     since_ns: AtomicU64,
     task: AtomicU8,
     stalls: AtomicU64,
@@ -77,14 +78,14 @@ impl Progress {
     }
 }
 
-/// A turn that took too long.
+/// An iteration that took too long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Stall {
     shard: usize,
-    /// The longest task of the turn, and its length.
+    /// The longest task of the iteration, and its length.
     task: Task,
     task_ns: u64,
-    turn_ns: u64,
+    iteration_ns: u64,
     /// Time that the shard waited for a CPU, at most.
     waited_ns: u64,
 }
@@ -97,14 +98,14 @@ pub(crate) struct Detector {
     progress: Arc<Progress>,
     reports: SyncSender<Stall>,
     begun_ns: u64,
-    /// Length of the timed tasks of this turn.
+    /// Length of the timed tasks of this iteration.
     tasks_ns: [u64; Task::ALL.len()],
     schedule: Schedule,
     next_schedule_ns: u64,
 }
 
 impl Detector {
-    /// Begins a turn.
+    /// Begins an iteration.
     #[inline]
     pub(crate) fn begin(&mut self, now_ns: u64) {
         self.begun_ns = now_ns;
@@ -125,28 +126,29 @@ impl Detector {
         self.tasks_ns[task as usize] += clock.now_ns() - begun_ns;
     }
 
-    /// Ends a turn.
+    /// Ends an iteration.
     #[inline]
     pub(crate) fn end(&mut self, now_ns: u64) {
         self.progress.since_ns.store(0, Ordering::Relaxed);
-        let turn_ns = now_ns - self.begun_ns;
-        if turn_ns > self.threshold_ns {
-            self.report(turn_ns);
+        let iteration_ns = now_ns - self.begun_ns;
+        if iteration_ns > self.threshold_ns {
+            self.report(iteration_ns);
         }
         self.tasks_ns = [0; Task::ALL.len()];
     }
 
     #[cold]
-    fn report(&mut self, turn_ns: u64) {
+    fn report(&mut self, iteration_ns: u64) {
         let before = self.schedule;
         self.schedule = Schedule::read();
         let others: u64 = self.tasks_ns.iter().sum();
-        self.tasks_ns[Task::Requests as usize] += turn_ns.saturating_sub(others);
+        self.tasks_ns[Task::Requests as usize] += iteration_ns.saturating_sub(others);
         let (task, task_ns) = longest(&self.tasks_ns);
-        let waited_ns = (self.schedule.waited_ns.saturating_sub(before.waited_ns)).min(turn_ns);
+        let waited_ns =
+            (self.schedule.waited_ns.saturating_sub(before.waited_ns)).min(iteration_ns);
         // If the queue is full, the main thread has enough stalls to report.
         let shard = self.shard;
-        let _ = self.reports.try_send(Stall { shard, task, task_ns, turn_ns, waited_ns });
+        let _ = self.reports.try_send(Stall { shard, task, task_ns, iteration_ns, waited_ns });
     }
 
     /// Reads the scheduler's account if it is time: time on a CPU and time waiting for one, in ns.
@@ -185,7 +187,8 @@ impl Schedule {
     }
 }
 
-/// The main thread's side: receives stalls, finds turns that do not end, and chooses what to log.
+/// The main thread's side: receives stalls, finds iterations that do not end, and chooses what to
+/// log.
 #[derive(Debug)]
 pub(crate) struct Watchdog {
     threshold_ns: u64,
@@ -198,7 +201,7 @@ pub(crate) struct Watchdog {
 #[derive(Debug)]
 struct Watched {
     progress: Arc<Progress>,
-    /// Begin of the turn that was reported while it lasted.
+    /// Start of the iteration that was reported while it lasted.
     reported_ns: u64,
 }
 
@@ -228,20 +231,20 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
 impl Watchdog {
     /// Checks all shards, `period_ns` after the last call if all went well, and returns the lines
     /// to log.
-    pub(crate) fn look(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
+    pub(crate) fn check(&mut self, now_ns: u64, period_ns: u64) -> Vec<String> {
         // A thread that slept much longer than it wanted was frozen or starved, and so were the
         // shards.
         let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
         self.last_ns = now_ns;
         let mut lines = Vec::new();
         for stall in self.reports.try_iter() {
-            if overslept_ns > FREEZE_NS_MIN.max(stall.turn_ns / 2) {
+            if overslept_ns > FREEZE_NS_MIN.max(stall.iteration_ns / 2) {
                 continue;
             }
             let progress = &self.shards[stall.shard].progress;
             progress.stalls.fetch_add(1, Ordering::Relaxed);
-            progress.stalled_ns.fetch_add(stall.turn_ns, Ordering::Relaxed);
-            progress.longest_ns.fetch_max(stall.turn_ns, Ordering::Relaxed);
+            progress.stalled_ns.fetch_add(stall.iteration_ns, Ordering::Relaxed);
+            progress.longest_ns.fetch_max(stall.iteration_ns, Ordering::Relaxed);
             lines
                 .extend(self.lines.allow(now_ns).map(|more| stall.line(self.threshold_ns) + &more));
         }
@@ -270,10 +273,10 @@ impl Stall {
         format!(
             "shard {} stalled for {}{waited}: {} took {}, {} over the limit of {}",
             self.shard,
-            ns(self.turn_ns),
+            ns(self.iteration_ns),
             self.task.name(),
             ns(self.task_ns),
-            ns(self.turn_ns.saturating_sub(threshold_ns)),
+            ns(self.iteration_ns.saturating_sub(threshold_ns)),
             ns(threshold_ns),
         )
     }
@@ -313,7 +316,7 @@ mod tests {
     const MS: u64 = 1_000_000;
 
     #[test]
-    fn long_turn_names_its_longest_task() {
+    fn long_iteration_names_its_longest_task() {
         let (mut detectors, mut watchdog) = detectors(2, THRESHOLD_DEFAULT);
         let detector = &mut detectors[1];
         detector.begin(100 * MS);
@@ -322,7 +325,7 @@ mod tests {
         detector.end(135 * MS);
         detector.begin(135 * MS);
         detector.end(155 * MS);
-        let lines = watchdog.look(200 * MS, 200 * MS);
+        let lines = watchdog.check(200 * MS, 200 * MS);
         assert_eq!(lines.len(), 1);
         assert!(lines[0].starts_with("shard 1 stalled for 35.0 ms"), "{lines:?}");
         assert!(lines[0].contains("storage took 30.0 ms, 15.0 ms over the limit of 20.0 ms"));
@@ -336,23 +339,23 @@ mod tests {
         detectors[0].begin(MS);
         detectors[0].tasks_ns[Task::Scan as usize] = 10 * MS;
         detectors[0].end(41 * MS);
-        let lines = watchdog.look(100 * MS, 100 * MS);
+        let lines = watchdog.check(100 * MS, 100 * MS);
         assert!(lines[0].contains("requests took 30.0 ms"), "{lines:?}");
     }
 
     #[test]
-    fn endless_turn_is_reported_once_and_a_freeze_never() {
+    fn endless_iteration_is_reported_once_and_a_freeze_never() {
         let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
         let clock = Clock::new();
         detectors[0].begin(MS);
         detectors[0].enter(Task::Scan, clock);
-        assert!(watchdog.look(900 * MS, 900 * MS).is_empty());
-        let lines = watchdog.look(1100 * MS, 200 * MS);
+        assert!(watchdog.check(900 * MS, 900 * MS).is_empty());
+        let lines = watchdog.check(1100 * MS, 200 * MS);
         assert_eq!(lines, ["shard 0 is stuck: scan has taken 1.10 s and goes on"]);
-        assert!(watchdog.look(1200 * MS, 100 * MS).is_empty());
+        assert!(watchdog.check(1200 * MS, 100 * MS).is_empty());
         detectors[0].end(5000 * MS);
         // The main thread wanted to sleep for 100 ms and slept for 3.8 s.
-        assert!(watchdog.look(5000 * MS, 100 * MS).is_empty());
+        assert!(watchdog.check(5000 * MS, 100 * MS).is_empty());
         assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
     }
 

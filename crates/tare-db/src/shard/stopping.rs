@@ -74,7 +74,7 @@ impl Shard {
             let now_ns = self.now.monotonic_ns;
             let due_ns = self.store.next_due_ns().unwrap_or(u64::MAX);
             let wait = Duration::from_nanos(due_ns.saturating_sub(now_ns)).min(SLEEP_MAX);
-            self.engine.turn(Wait::Sleep(wait), &mut events).map_err(failed)?;
+            self.engine.poll(Wait::Sleep(wait), &mut events).map_err(failed)?;
             for event in events.drain(..) {
                 if let Event::File(done) = event {
                     self.file_done(done);

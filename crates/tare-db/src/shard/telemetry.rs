@@ -13,9 +13,9 @@ const UTILISATION_NS: u64 = 1_000_000_000;
 pub(crate) struct Telemetry {
     shared: SharedCounters,
     pub(crate) counters: ShardMetrics,
-    /// Operations answered in this turn, by [`Operation`].
+    /// Operations answered in this iteration, by [`Operation`].
     answered: [u64; Operation::ALL.len()],
-    /// All counters but those that change at every turn are published again at this time.
+    /// All counters but those that change at every iteration are published again at this time.
     next_ns: u64,
     /// Begin of the time that the next utilisation is of, and `busy_ns` at that time.
     since_ns: u64,
@@ -34,13 +34,14 @@ impl Telemetry {
         }
     }
 
-    /// Counts an operation on a row of this shard that is answered in the turn in which it came.
+    /// Counts an operation on a row of this shard that is answered in the iteration in which it
+    /// came.
     #[inline]
     pub(crate) fn answered(&mut self, operation: Operation) {
         self.answered[operation as usize] += 1;
     }
 
-    /// Counts an operation that came in an earlier turn.
+    /// Counts an operation that came in an earlier iteration.
     pub(crate) fn answered_late(&mut self, clock: Clock, operation: Operation, begun_ns: u64) {
         self.shared.took(operation, clock.now_ns().saturating_sub(begun_ns), 1);
     }
@@ -62,11 +63,12 @@ impl Telemetry {
 }
 
 impl Shard {
-    /// Publishes what a turn has changed.
+    /// Publishes what an iteration has changed.
     #[inline]
     pub(super) fn publish(&mut self, begun_ns: u64, now_ns: u64) {
         let telemetry = &mut self.telemetry;
-        // An operation that was answered in the turn in which it came took as long as the turn.
+        // An operation that was answered in the iteration in which it came took as long as the
+        // iteration.
         for operation in Operation::ALL {
             let answered = std::mem::take(&mut telemetry.answered[operation as usize]);
             if answered > 0 {

@@ -138,7 +138,7 @@ impl Shard {
     /// with the same reason.
     fn completed(&mut self, completion: Completion) {
         self.background.wake();
-        self.reads.blocks_came();
+        self.reads.file_operation_ended();
         let counters = &mut self.telemetry.counters;
         counters.queue_files -= 1;
         counters.file_operations += 1;

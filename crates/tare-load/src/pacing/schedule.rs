@@ -42,6 +42,19 @@ pub enum ScheduleError {
 }
 
 /// The rate over time.
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use tare_load::pacing::{Arrivals, Schedule, Step};
+///
+/// let second = Duration::from_secs(1);
+/// let ramp = Step { from_per_s: 100.0, to_per_s: 300.0, length: second };
+/// let schedule = Schedule::new(vec![ramp, Step::steady(300.0, second)], Arrivals::Constant)?;
+/// assert_eq!(schedule.mean_per_s(), 250.0);
+/// assert!(Schedule::new(vec![Step::steady(0.0, second)], Arrivals::Constant).is_err());
+/// # Ok::<(), tare_load::pacing::ScheduleError>(())
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Schedule {
     steps: Vec<Step>,
@@ -49,6 +62,8 @@ pub struct Schedule {
 }
 
 impl Schedule {
+    /// Returns the schedule of these steps, one after the other.
+    ///
     /// # Errors
     /// If a rate is not a positive number or no time passes.
     pub fn new(steps: Vec<Step>, arrivals: Arrivals) -> Result<Self, ScheduleError> {
@@ -63,6 +78,7 @@ impl Schedule {
         Ok(Self { steps, arrivals })
     }
 
+    /// Returns the steps in their order.
     pub fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -75,6 +91,7 @@ impl Schedule {
         operations / self.steps.iter().map(length_s).sum::<f64>()
     }
 
+    /// Returns how arrivals are spread.
     pub fn arrivals(&self) -> Arrivals {
         self.arrivals
     }

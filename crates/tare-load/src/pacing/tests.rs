@@ -175,7 +175,7 @@ fn nothing_is_skipped_however_late() {
 }
 
 #[test]
-fn waking_early_learns_how_late_timers_are() {
+fn wake_early_adapts_to_timer_lateness() {
     let mut wake = WakeEarly::default();
     assert_eq!(wake.timer_ns(1_000_000), 1_000_000);
     for _ in 0..100 {
@@ -219,7 +219,7 @@ proptest! {
     }
 
     #[test]
-    fn not_taken_is_what_taking_would_have_sent(
+    fn not_taken_counts_what_would_have_been_sent(
         rate in 0.5f64..3e7, part in 0u64..3, taken in 0usize..50,
         from_ns in 0u64..1_000_000, length_ns in 0u64..1_000_000,
     ) {

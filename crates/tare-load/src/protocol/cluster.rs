@@ -178,12 +178,12 @@ impl Cluster {
             None => dialer.open(&node.host, None, deadline)?,
         };
         connection.node = u16::try_from(node_number).unwrap_or(u16::MAX);
-        self.learn(&connection);
+        self.learn_sharding(&connection);
         Ok(connection)
     }
 
     /// Learns from the first connection to a node how to reach its shards.
-    pub(crate) fn learn(&mut self, connection: &Connection) {
+    pub(crate) fn learn_sharding(&mut self, connection: &Connection) {
         let node = &mut self.nodes[usize::from(connection.node)];
         if std::mem::replace(&mut node.learned, true) {
             return;

@@ -81,7 +81,7 @@ impl Dialer {
         socket.set_nonblocking(true).map_err(fail)?;
         let session = self.tls.as_ref().map(|tls| tls.session(&host.name)).transpose()?;
         let mut connection = Connection::new(socket, address, self.version, Wire::new(session));
-        connection.shake_hands(deadline)?;
+        connection.complete_handshake(deadline)?;
         let lz4_known = connection.ask_options(deadline)?;
         if self.lz4 && !lz4_known {
             return Err(LoadError::NoLz4 { address });
@@ -152,7 +152,7 @@ fn through(
 
 impl Connection {
     /// Completes the TLS handshake, if TLS is used.
-    fn shake_hands(&mut self, deadline: Instant) -> Result<(), LoadError> {
+    fn complete_handshake(&mut self, deadline: Instant) -> Result<(), LoadError> {
         let what = "the TLS handshake";
         while self.wire.tls().is_some_and(|tls| tls.is_handshaking()) {
             self.send_all(what, deadline)?;
@@ -166,7 +166,7 @@ impl Connection {
     /// Asks for the server's options. Returns whether the server supports LZ4.
     fn ask_options(&mut self, deadline: Instant) -> Result<bool, LoadError> {
         let what = "OPTIONS";
-        self.ask(what, deadline, request::encode_options)?;
+        self.request(what, deadline, request::encode_options)?;
         let Response::Supported { options } = self.response(what)? else {
             return Err(self.unexpected(what));
         };
@@ -193,13 +193,13 @@ impl Connection {
         let options = [("CQL_VERSION", tare_cql::CQL_VERSION), ("COMPRESSION", "lz4")];
         let options = if lz4 { &options[..] } else { &options[..1] };
         let framing = Framing::after_startup(self.version, lz4);
-        self.tell(what, deadline, |out, head| request::encode_startup(out, head, options))?;
+        self.send_request(what, deadline, |out, head| request::encode_startup(out, head, options))?;
         // In version 4 Cassandra compresses this answer already; segments of version 5 begin after
         // it.
         if self.version == Version::V4 {
             self.wire.begin(framing);
         }
-        self.hear(what, deadline)?;
+        self.receive_answer(what, deadline)?;
         let authenticator = match self.response(what)? {
             Response::Ready => None,
             Response::Authenticate { class } => Some(class.to_string()),
@@ -211,7 +211,7 @@ impl Connection {
         let Some(login) = login else { return Err(LoadError::Login { address, authenticator }) };
         let what = "the login";
         let token = format!("\0{}\0{}", login.user, login.password);
-        self.ask(what, deadline, |out, head| {
+        self.request(what, deadline, |out, head| {
             request::encode_auth_response(out, head, Some(token.as_bytes()));
         })?;
         match self.response(what) {
@@ -236,7 +236,7 @@ impl Connection {
         deadline: Instant,
         take: impl FnOnce(Option<Rows<'_>>) -> T,
     ) -> Result<T, LoadError> {
-        self.ask(what, deadline, |out, head| {
+        self.request(what, deadline, |out, head| {
             request::encode_query(out, head, statement, &Settings::DEFAULT, &[]);
         })?;
         let taken = match self.response(what)? {
@@ -259,7 +259,7 @@ impl Connection {
         self.prepared.statements.clear();
         for text in statements {
             let what = "PREPARE";
-            self.ask(what, deadline, |out, head| request::encode_prepare(out, head, text))?;
+            self.request(what, deadline, |out, head| request::encode_prepare(out, head, text))?;
             let statement = match self.response(what) {
                 Ok(Response::Prepared(prepared)) => Statement::new(text.clone(), &prepared),
                 Ok(_) => return Err(self.unexpected(what)),
@@ -276,18 +276,18 @@ impl Connection {
     }
 
     /// Sends one request on stream 0 and waits until its whole answer is in `input`.
-    fn ask(
+    fn request(
         &mut self,
         what: &'static str,
         deadline: Instant,
         encode: impl FnOnce(&mut Vec<u8>, Head),
     ) -> Result<(), LoadError> {
-        self.tell(what, deadline, encode)?;
-        self.hear(what, deadline)
+        self.send_request(what, deadline, encode)?;
+        self.receive_answer(what, deadline)
     }
 
     /// Sends one request on stream 0.
-    fn tell(
+    fn send_request(
         &mut self,
         what: &'static str,
         deadline: Instant,
@@ -300,7 +300,7 @@ impl Connection {
     }
 
     /// Waits until a whole answer is in `input`.
-    fn hear(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
+    fn receive_answer(&mut self, what: &'static str, deadline: Instant) -> Result<(), LoadError> {
         loop {
             match Self::frame_at(&self.input) {
                 Ok(Some(_)) => return Ok(()),

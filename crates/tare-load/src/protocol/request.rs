@@ -136,7 +136,7 @@ impl Job {
     /// Returns which of the statements an operation executes.
     #[inline]
     pub(crate) fn statement(&self, operation: Operation) -> usize {
-        self.ask(operation).1
+        self.kind_and_statement(operation).1
     }
 
     /// Returns the token of the partition that an operation touches, for routing.
@@ -166,7 +166,7 @@ impl Job {
 
     /// Returns what the request of an operation does, and by which statement.
     #[inline]
-    fn ask(&self, operation: Operation) -> (RequestKind, usize) {
+    fn kind_and_statement(&self, operation: Operation) -> (RequestKind, usize) {
         let Some(query) = self.query(operation) else { return (RequestKind::Row, 0) };
         let writes = || match query.columns {
             0 => (RequestKind::Row, 0),
@@ -194,22 +194,22 @@ impl Job {
         head: impl Into<Head>,
         out: &mut Vec<u8>,
     ) -> bool {
-        let (ask, statement) = self.ask(operation);
+        let (kind, statement) = self.kind_and_statement(operation);
         let Some(statement) = prepared.statements.get(statement) else { return false };
         let mut settings = statement.settings();
         if let (Some(check), false) =
-            (&self.check, matches!(ask, RequestKind::Read | RequestKind::Range))
+            (&self.check, matches!(kind, RequestKind::Read | RequestKind::Range))
         {
             let time_us = operation.version.max(check.begin_us);
             settings.timestamp_us = Some(time_us.cast_signed());
-            if matches!(ask, RequestKind::Delete) {
+            if matches!(kind, RequestKind::Delete) {
                 check.versions.note(operation.row, operation.version, WriteState::DeleteSent);
             }
         }
         let table = &self.workload.table;
         let (place, start) = (self.place(operation), row_start(self.row_seed, operation.row));
         let values = request::execute(out, head, &statement.id, &settings);
-        match ask {
+        match kind {
             RequestKind::Row => {
                 let values = self.put_key(values, place, true);
                 self.put_columns(values, 0..table.columns.len(), start, operation.version).finish();
@@ -275,8 +275,8 @@ impl Job {
         operation: Operation,
         frame: &Frame<'_>,
     ) -> Result<AnswerOutcome, Failure> {
-        let (ask, _) = self.ask(operation);
-        match (Response::decode(frame), ask) {
+        let (kind, _) = self.kind_and_statement(operation);
+        match (Response::decode(frame), kind) {
             (
                 Ok(Response::Void),
                 RequestKind::Row | RequestKind::Columns(_) | RequestKind::Delete,

@@ -138,7 +138,7 @@ impl Target {
             true => Cluster::discover(host.clone(), &mut control, deadline)?,
             false => Cluster::single(host.clone()),
         };
-        cluster.learn(&control);
+        cluster.learn_sharding(&control);
         Ok(Self {
             address: host.address,
             dialer: dialer.clone(),
@@ -159,17 +159,17 @@ impl Target {
         if self.known.iter().any(is_known) {
             return Ok(());
         }
-        let (question, deadline) = (schema::question(table), Instant::now() + EXCHANGE);
+        let (question, deadline) = (schema::columns_query(table), Instant::now() + EXCHANGE);
         let asked = self.control.query("a question about the table", &question, deadline, |rows| {
-            rows.map(|rows| schema::told(&rows))
+            rows.map(|rows| schema::server_columns(&rows))
         });
         let (address, name) = (self.address, table.full_name());
         match asked {
-            Ok(Some(told)) if told.is_empty() => {
+            Ok(Some(columns)) if columns.is_empty() => {
                 return Err(LoadError::NoTable { address, table: name });
             }
-            Ok(Some(told)) => {
-                schema::compare(table, &told, slices).map_err(|difference| {
+            Ok(Some(columns)) => {
+                schema::compare(table, &columns, slices).map_err(|difference| {
                     let difference = Box::new(difference);
                     LoadError::OtherTable { address, table: name, difference }
                 })?;
@@ -210,7 +210,7 @@ impl Engine {
             access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
         let mut candidates = hosts.iter().cycle();
         // The deadline may cut the last attempt short; that is not the reason to report.
-        let mut told = None;
+        let mut failed = None;
         loop {
             let host = candidates.next().ok_or(LoadError::NoNode)?;
             // A hanging attempt, such as at a frozen server, must not use up the time of the
@@ -222,12 +222,12 @@ impl Engine {
                 Err(error) => error,
             };
             let cut_short = attempt == end && error.is_time_out();
-            if told.is_none() || !cut_short {
-                told = Some((host.address, error));
+            if failed.is_none() || !cut_short {
+                failed = Some((host.address, error));
             }
             if Instant::now() >= end || stop.load(Ordering::Relaxed) {
                 let waited_s = begin.elapsed().as_secs_f64();
-                let (address, error) = told.ok_or(LoadError::NoNode)?;
+                let (address, error) = failed.ok_or(LoadError::NoNode)?;
                 return Err(LoadError::NotReady { address, waited_s, source: Box::new(error) });
             }
             // Short pauses at first, because a starting server is waited for here; longer ones

@@ -10,7 +10,7 @@ pub(crate) struct StatsMerger {
     /// Stretches that some threads have not handed over yet, and how many threads have.
     pending: Vec<(Stats, usize)>,
     /// How many stretches have been reported.
-    told: usize,
+    reported: usize,
     total: Option<Stats>,
     tail: Option<Stats>,
 }
@@ -20,45 +20,45 @@ impl StatsMerger {
         Self { threads, ..Self::default() }
     }
 
-    /// Takes the counts of one thread. Calls `tell` with each complete stretch.
-    pub(crate) fn take(&mut self, chunk: StretchCounts, tell: &mut dyn FnMut(&Stats)) {
+    /// Takes the counts of one thread. Calls `report` with each complete stretch.
+    pub(crate) fn take(&mut self, chunk: StretchCounts, report: &mut dyn FnMut(&Stats)) {
         match chunk {
             StretchCounts::Tail(stats) => add(&mut self.tail, &stats),
             StretchCounts::Stretch(number, stats) => {
-                while self.told + self.pending.len() <= number {
+                while self.reported + self.pending.len() <= number {
                     self.pending.push((Stats::new(), 0));
                 }
-                let (sum, threads) = &mut self.pending[number - self.told];
+                let (sum, threads) = &mut self.pending[number - self.reported];
                 sum.merge(&stats);
                 *threads += 1;
                 // The newest stretch is kept back, because the tail may belong to it.
                 while self.pending.len() > 1 && self.pending[0].1 == self.threads {
-                    self.tell_first(tell);
+                    self.report_first(report);
                 }
             }
         }
     }
 
-    fn tell_first(&mut self, tell: &mut dyn FnMut(&Stats)) {
+    fn report_first(&mut self, report: &mut dyn FnMut(&Stats)) {
         let (stats, _) = self.pending.remove(0);
-        tell(&stats);
-        self.told += 1;
+        report(&stats);
+        self.reported += 1;
         add(&mut self.total, &stats);
         // These gaps have been reported; keeping them would take memory with time.
         self.total.iter_mut().for_each(|total| total.gaps.clear());
     }
 
     /// Reports the rest and returns the sum.
-    pub(crate) fn finish(mut self, tell: &mut dyn FnMut(&Stats)) -> Stats {
+    pub(crate) fn finish(mut self, report: &mut dyn FnMut(&Stats)) -> Stats {
         while self.pending.len() > 1 {
-            self.tell_first(tell);
+            self.report_first(report);
         }
         let tail = self.tail.take().unwrap_or_default();
         if let Some((last, _)) = self.pending.first_mut() {
             let (begin_ns, end_ns) = (last.begin_ns, last.end_ns);
             last.merge(&tail);
             (last.begin_ns, last.end_ns) = (begin_ns, end_ns);
-            self.tell_first(tell);
+            self.report_first(report);
         }
         self.total.unwrap_or(Stats { begin_ns: 0, end_ns: 0, ..tail })
     }

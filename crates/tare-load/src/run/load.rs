@@ -76,10 +76,10 @@ pub struct Interval<'a> {
 pub fn run(
     config: &LoadConfig,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(&LoadEvent<'_>),
+    on_event: &mut dyn FnMut(&LoadEvent<'_>),
 ) -> Result<LoadReport, LoadError> {
     let log = config.hdr_file.as_deref().map(Log::create).transpose()?;
-    Session::open(config, stop, tell)?.run(&config.pace, log, tell)
+    Session::open(config, stop, on_event)?.run(&config.pace, log, on_event)
 }
 
 /// Connections to a system whose rows have been written.
@@ -95,19 +95,19 @@ impl<'a> Session<'a> {
     pub(crate) fn open(
         config: &'a LoadConfig,
         stop: &'a AtomicBool,
-        tell: &mut dyn FnMut(&LoadEvent<'_>),
+        on_event: &mut dyn FnMut(&LoadEvent<'_>),
     ) -> Result<Self, LoadError> {
         let engine = Engine::new(&config.cpus)?;
         // Bad settings are refused before anything is sent to the server.
         let table = config.spec.workload.table.full_name();
         let mut target = engine.open(&config.access, config.connect_deadline, stop)?;
         if config.populate {
-            let mut told = 0;
+            let mut reported = 0;
             let mut progress = |done, all| {
                 let tenth = done * 10 / all;
-                if tenth > told {
-                    told = tenth;
-                    tell(&LoadEvent::Populating { table: &table, done, all });
+                if tenth > reported {
+                    reported = tenth;
+                    on_event(&LoadEvent::Populating { table: &table, done, all });
                 }
             };
             engine.populate(&mut target, &config.spec, config.seed, stop, &mut progress)?;
@@ -120,7 +120,7 @@ impl<'a> Session<'a> {
         &mut self,
         pace: &Pace,
         mut log: Option<Log>,
-        tell: &mut dyn FnMut(&LoadEvent<'_>),
+        on_event: &mut dyn FnMut(&LoadEvent<'_>),
     ) -> Result<LoadReport, LoadError> {
         let config = self.config;
         if let Some(log) = &mut log {
@@ -144,7 +144,7 @@ impl<'a> Session<'a> {
             if let Some(log) = &mut log {
                 log.stretch(begin, stats, &kinds);
             }
-            tell(&LoadEvent::Interval(Interval {
+            on_event(&LoadEvent::Interval(Interval {
                 end: begin + Duration::from_nanos(stats.window_ns()),
                 throughput_per_s: ratio(stats.operations as f64, stats.window_ns() as f64 / 1e9)
                     .unwrap_or(0.0),

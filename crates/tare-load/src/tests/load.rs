@@ -181,7 +181,7 @@ fn bad_settings_are_refused() {
 }
 
 #[test]
-fn an_interrupted_load_reports_what_there_was() {
+fn interrupted_load_is_reported() {
     let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.pace = Pace::Closed(Duration::from_secs(3_600));
@@ -199,7 +199,7 @@ fn an_interrupted_load_reports_what_there_was() {
 }
 
 #[test]
-fn events_and_log_tell_every_second() {
+fn events_and_log_have_every_second() {
     let server = FakeServer::start(ServerBehaviour::Good);
     let folder = tempfile::tempdir().unwrap();
     let mut config = config(&server);
@@ -235,7 +235,7 @@ fn events_and_log_tell_every_second() {
 }
 
 #[test]
-fn a_schedule_in_steps_is_told_in_steps() {
+fn stepped_schedule_is_reported_by_step() {
     let server = FakeServer::start(ServerBehaviour::Good);
     let length = Duration::from_millis(300);
     let ramp = Step { from_per_s: 1_000.0, to_per_s: 3_000.0, length };
@@ -254,7 +254,7 @@ fn a_schedule_in_steps_is_told_in_steps() {
 }
 
 #[test]
-fn a_server_that_falls_silent_is_time_without_service() {
+fn silent_server_counts_as_time_without_service() {
     let server = FakeServer::start(ServerBehaviour::SilentAfter(1_500));
     let mut config = config(&server);
     config.pace = open(1_000.0, Duration::from_millis(1_500));
@@ -274,7 +274,7 @@ fn a_server_that_falls_silent_is_time_without_service() {
 }
 
 #[test]
-fn a_full_disk_ends_the_log_and_not_the_load() {
+fn full_disk_ends_the_log_but_not_the_load() {
     let server = FakeServer::start(ServerBehaviour::Good);
     let mut config = config(&server);
     config.hdr_file = Some("/dev/full".into());

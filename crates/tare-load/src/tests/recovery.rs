@@ -47,7 +47,7 @@ fn forgotten_statements_are_prepared_again() {
 }
 
 #[test]
-fn attempts_without_an_answer_are_made_again_if_asked_for() {
+fn unanswered_attempts_are_retried_if_requested() {
     let timeout = Some(Duration::from_millis(20));
     let report = recovered(ServerBehaviour::Drops, Recovery { timeout, ..Recovery::default() });
     assert_eq!(kinds(&report), ["timed out"], "{report:?}");
@@ -62,7 +62,7 @@ fn attempts_without_an_answer_are_made_again_if_asked_for() {
 }
 
 #[test]
-fn a_second_attempt_may_be_answered_where_the_first_is_not() {
+fn second_attempt_can_be_answered_instead_of_the_first() {
     let speculative = Some(Duration::from_millis(5));
     let report = recovered(ServerBehaviour::Drops, Recovery { speculative, ..Recovery::default() });
     let recovery = report.recovery;
@@ -99,7 +99,7 @@ fn reconnected(recovery: Recovery) -> LoadReport {
 }
 
 #[test]
-fn connections_that_break_are_made_again() {
+fn broken_connections_are_replaced() {
     let recovery = Recovery { reconnect: true, ..Recovery::default() };
     let report = reconnected(recovery);
     assert_eq!(kinds(&report), ["connection closed"], "{report:?}");

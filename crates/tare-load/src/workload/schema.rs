@@ -56,7 +56,7 @@ pub(crate) struct ServerColumn {
 
 /// Returns the query for a table's columns. Names have letters, digits and underscores only, so
 /// nothing needs an escape.
-pub(crate) fn question(table: &Table) -> String {
+pub(crate) fn columns_query(table: &Table) -> String {
     format!(
         "SELECT column_name, kind, position, clustering_order, type FROM system_schema.columns \
          WHERE keyspace_name = '{}' AND table_name = '{}'",
@@ -65,8 +65,8 @@ pub(crate) fn question(table: &Table) -> String {
 }
 
 /// Reads the columns in the answer to the query.
-pub(crate) fn told(rows: &Rows<'_>) -> Vec<ServerColumn> {
-    let told = |row: tare_cql::response::Row<'_>| {
+pub(crate) fn server_columns(rows: &Rows<'_>) -> Vec<ServerColumn> {
+    let column = |row: tare_cql::response::Row<'_>| {
         let mut cells = row.cells();
         let mut next = || cells.next().flatten();
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -78,26 +78,26 @@ pub(crate) fn told(rows: &Rows<'_>) -> Vec<ServerColumn> {
             type_name: text(next()?),
         })
     };
-    rows.iter().filter_map(told).collect()
+    rows.iter().filter_map(column).collect()
 }
 
 /// Compares the server's columns with those of a workload's table. `slices`: rows are read in the
 /// order of their clustering columns.
 pub(crate) fn compare(
     table: &Table,
-    told: &[ServerColumn],
+    server_columns: &[ServerColumn],
     slices: bool,
 ) -> Result<(), TableDifference> {
     let keys = table.partition.iter().chain(&table.clustering).map(|key| (&key.name, &key.kind));
     let columns = table.columns.iter().map(|column| (&column.name, &column.kind));
     for (name, kind) in keys.chain(columns) {
         let column = name.clone();
-        let Some(told) = told.iter().find(|told| told.name == *name) else {
+        let Some(known) = server_columns.iter().find(|known| known.name == *name) else {
             return Err(TableDifference::Missing { column });
         };
         // Some servers still call text `varchar`, as Cassandra did before 2.2.
-        if Type::scalar(&told.type_name).as_ref() != Some(kind) {
-            let (found, wanted) = (told.type_name.clone(), kind.clone());
+        if Type::scalar(&known.type_name).as_ref() != Some(kind) {
+            let (found, wanted) = (known.type_name.clone(), kind.clone());
             return Err(TableDifference::Type { column, found, wanted });
         }
     }
@@ -105,22 +105,24 @@ pub(crate) fn compare(
     let wanted =
         PrimaryKey { partition: names(&table.partition), clustering: names(&table.clustering) };
     let found = PrimaryKey {
-        partition: of_kind(told, ColumnKind::PartitionKey),
-        clustering: of_kind(told, ColumnKind::Clustering),
+        partition: of_kind(server_columns, ColumnKind::PartitionKey),
+        clustering: of_kind(server_columns, ColumnKind::Clustering),
     };
     if found != wanted {
         return Err(TableDifference::Key { found, wanted });
     }
-    let descending = told.iter().find(|told| told.descends).filter(|_| slices);
-    descending.map_or(Ok(()), |told| Err(TableDifference::Descending { column: told.name.clone() }))
+    match server_columns.iter().find(|known| known.descends) {
+        Some(known) if slices => Err(TableDifference::Descending { column: known.name.clone() }),
+        _ => Ok(()),
+    }
 }
 
 /// Returns the names of the columns of a kind, in their order.
-fn of_kind(told: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
+fn of_kind(found: &[ServerColumn], kind: ColumnKind) -> Vec<String> {
     let mut columns: Vec<&ServerColumn> =
-        told.iter().filter(|told| told.kind == kind.name()).collect();
-    columns.sort_by_key(|told| told.position);
-    columns.into_iter().map(|told| told.name.clone()).collect()
+        found.iter().filter(|column| column.kind == kind.name()).collect();
+    columns.sort_by_key(|column| column.position);
+    columns.into_iter().map(|column| column.name.clone()).collect()
 }
 
 #[cfg(test)]
@@ -139,7 +141,7 @@ mod tests {
     }
 
     /// Parses columns written as `name kind position order type`.
-    fn told(lines: &[&str]) -> Vec<ServerColumn> {
+    fn server_columns(lines: &[&str]) -> Vec<ServerColumn> {
         let line = |line: &&str| {
             let words: Vec<&str> = line.split(' ').collect();
             ServerColumn {
@@ -167,7 +169,9 @@ mod tests {
         let check = |number: usize, line: &str, expect: Option<&str>| {
             let mut lines = RIGHT;
             lines[number] = line;
-            let found = compare(&table(), &told(&lines), true).err().map(|error| error.to_string());
+            let found = compare(&table(), &server_columns(&lines), true)
+                .err()
+                .map(|error| error.to_string());
             assert_eq!(found.as_deref(), expect, "{line}");
         };
         check(0, RIGHT[0], None);
@@ -190,12 +194,12 @@ mod tests {
         check(1, "hour clustering 0 desc int", Some(descending));
         let mut lines = RIGHT;
         lines[1] = "hour clustering 0 desc int";
-        assert_eq!(compare(&table(), &told(&lines), false), Ok(()));
+        assert_eq!(compare(&table(), &server_columns(&lines), false), Ok(()));
     }
 
     #[test]
     fn query_names_the_table_exactly() {
-        let question = question(&table());
+        let question = columns_query(&table());
         assert!(question.ends_with("keyspace_name = 'ks' AND table_name = 'Things'"), "{question}");
     }
 }

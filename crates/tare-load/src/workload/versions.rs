@@ -128,7 +128,7 @@ mod tests {
     proptest! {
         /// Every claim about a row is its latest noted version.
         #[test]
-        fn nothing_false_is_claimed(
+        fn expected_versions_are_correct(
             entries in 1u64..20, notes in prop::collection::vec((0u64..40, 1u64..1_000), 0..200),
         ) {
             let versions = Versions::with_entries(entries, 7);

@@ -136,7 +136,7 @@ impl Compaction {
                 self.output.finish();
             }
             Ok(Progress::Paused | Progress::Missing) => self.output.collect(),
-            Err(_) => self.spoil(),
+            Err(_) => self.abort_for_input(),
         }
     }
 
@@ -146,7 +146,7 @@ impl Compaction {
         for cursor in &mut self.opening {
             match cursor.open(i64::MIN, &[], &mut self.windows) {
                 Ok(step) => all &= step == Step::Ready,
-                Err(_) => return self.spoil(),
+                Err(_) => return self.abort_for_input(),
             }
         }
         if all {
@@ -155,7 +155,7 @@ impl Compaction {
         }
     }
 
-    fn spoil(&mut self) {
+    fn abort_for_input(&mut self) {
         self.aborted.get_or_insert(AbortReason::Input);
     }
 
@@ -192,7 +192,7 @@ impl Compaction {
         // After a short read the block is damaged.
         let bytes = chunk.as_ref().map_or(&[][..], |chunk| &chunk.bytes()[..length]);
         if result.is_err() || self.windows.feed(input, bytes).is_err() {
-            self.spoil();
+            self.abort_for_input();
         }
     }
 

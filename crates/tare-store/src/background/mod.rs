@@ -281,7 +281,7 @@ impl Background {
     /// The urgency of a slice, given the fill level of the active memtable, 0 to 1. A flush should
     /// have written everything when the next memtable is half full, because syncing takes time too.
     pub(crate) fn urgency(&self, view: &StoreView<'_>, filled: f64) -> Urgency {
-        if self.is_left_alone(view.now) {
+        if self.waits_for_space(view.now) {
             return Urgency::None;
         }
         if let Some(flush) = self.flush.as_ref().filter(|flush| flush.can_step()) {
@@ -306,7 +306,7 @@ impl Background {
 
     /// Does one slice of work. Returns false if there was nothing to do.
     pub(crate) fn step(&mut self, view: &StoreView<'_>) -> bool {
-        if self.is_left_alone(view.now) {
+        if self.waits_for_space(view.now) {
             return false;
         }
         self.retry_ns = None;
@@ -327,7 +327,7 @@ impl Background {
     }
 
     /// Whether the disk is full and it is too early to try again.
-    fn is_left_alone(&self, now: Now) -> bool {
+    fn waits_for_space(&self, now: Now) -> bool {
         self.retry_ns.is_some_and(|retry_ns| now.monotonic_ns < retry_ns)
     }
 
@@ -377,7 +377,7 @@ impl Background {
         if let Some(op) = self.next_removal() {
             return Some(op);
         }
-        if self.is_left_alone(now) {
+        if self.waits_for_space(now) {
             return None;
         }
         if let Some(op) = self.flush.as_mut().and_then(Flush::next_op) {

@@ -13,7 +13,7 @@ fn block(length: usize) -> Rc<Block> {
 }
 
 /// Requests a block and inserts it if it is missing. Returns whether it was there.
-fn ask(cache: &mut Cache, page: u32, length: usize) -> bool {
+fn request(cache: &mut Cache, page: u32, length: usize) -> bool {
     let found = cache.get(at(page)).is_some();
     if !found {
         cache.insert(at(page), block(length));
@@ -33,13 +33,13 @@ fn scan_does_not_evict_blocks_in_use() {
     let mut cache = cache();
     for _ in 0..4 {
         (0..500).for_each(|page| {
-            ask(&mut cache, page, LENGTH);
+            request(&mut cache, page, LENGTH);
         });
     }
     for page in 1000..20_000 {
-        ask(&mut cache, page, LENGTH);
+        request(&mut cache, page, LENGTH);
         // A scan may request a block twice.
-        ask(&mut cache, page, LENGTH);
+        request(&mut cache, page, LENGTH);
     }
     let kept = (0..500).filter(|&page| cache.contains(at(page))).count();
     assert!(kept > 480, "{kept} of 500");
@@ -55,7 +55,7 @@ fn skewed_use_hits_more_often_than_fifo() {
         let spread = rng.next_f64();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 10,000")]
         let page = (spread * spread * spread * spread * 10_000.0) as u32;
-        hits += u32::from(ask(&mut cache, page, LENGTH));
+        hits += u32::from(request(&mut cache, page, LENGTH));
         if fifo.contains(&page) {
             fifo_hits += 1;
         } else {
@@ -77,12 +77,12 @@ fn held_blocks_stay_and_forgotten_ones_go() {
     cache.insert(at(7), block(LENGTH));
     let held = Rc::clone(cache.get(at(7)).unwrap());
     for page in 100..5000 {
-        ask(&mut cache, page, LENGTH);
+        request(&mut cache, page, LENGTH);
     }
     assert!(cache.contains(at(7)));
     drop(held);
     for page in 100..9000 {
-        ask(&mut cache, page, LENGTH);
+        request(&mut cache, page, LENGTH);
     }
     assert!(!cache.contains(at(7)));
     let other = BlockAt { file: 2, ..at(7) };

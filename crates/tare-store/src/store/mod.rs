@@ -203,7 +203,7 @@ impl Store {
             Owner::Flush | Owner::Compaction | Owner::Manifest | Owner::TableRemoval => {
                 match self.background.complete(completion, now) {
                     Ok(edits) if edits.is_empty() => self.go_on_closing(),
-                    Ok(edits) => self.put_in_force(edits),
+                    Ok(edits) => self.apply_edits(edits),
                     Err(why) => return Err(self.log.poison(why).into()),
                 }
             }
@@ -211,7 +211,7 @@ impl Store {
         Ok(())
     }
 
-    fn put_in_force(&mut self, mut edits: Vec<Edit>) {
+    fn apply_edits(&mut self, mut edits: Vec<Edit>) {
         for edit in &mut edits {
             for &file in &edit.remove {
                 self.table_files

@@ -122,7 +122,7 @@ impl Store {
                 worked = true;
                 let completion = files.carry_out(op);
                 let edits = self.background.complete(completion, self.now);
-                self.put_in_force(edits.map_err(|why| OpenError::Flush { why })?);
+                self.apply_edits(edits.map_err(|why| OpenError::Flush { why })?);
             }
             if !worked {
                 let why = self.background.full().unwrap_or("nothing can be done").to_string();

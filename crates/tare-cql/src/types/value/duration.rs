@@ -22,6 +22,15 @@ pub struct Duration {
 impl Duration {
     /// Parses `1y2mo3w4d5h6m7s8ms9us10ns` or ISO 8601 (`P1Y2M3DT4H5M6S`, `P2W`), each with an
     /// optional leading minus. Units must not repeat.
+    ///
+    /// ```
+    /// use tare_cql::types::Duration;
+    ///
+    /// let expected = Duration { months: 14, days: 3, nanoseconds: 0 };
+    /// assert_eq!(Duration::parse("1y2mo3d"), Some(expected));
+    /// assert_eq!(Duration::parse("P1Y2M3D"), Some(expected));
+    /// assert_eq!(Duration::parse("1x"), None);
+    /// ```
     pub fn parse(text: &str) -> Option<Self> {
         let (negative, rest) = match text.strip_prefix('-') {
             Some(rest) => (true, rest),

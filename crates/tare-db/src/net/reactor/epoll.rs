@@ -177,7 +177,7 @@ impl Epoll {
         self.file_threads.in_flight() < FILE_OPS_MAX
     }
 
-    pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(crate) fn poll(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
         let timeout = match wait {
             Wait::Poll => Duration::ZERO,
             Wait::Sleep(timeout) => timeout,

@@ -35,8 +35,8 @@ pub(crate) struct ConnId {
 #[derive(Debug)]
 pub(crate) enum Event {
     Accepted(OwnedFd),
-    /// Bytes have come. [`Engine::read`] fetches them: from a socket before the next turn, from
-    /// buffers in their order.
+    /// Bytes have come. [`Engine::read`] fetches them: from a socket before the next iteration,
+    /// from buffers in their order.
     Input(ConnId, Source),
     /// The kernel has all that was sent, so that the connection can send again.
     Sent(ConnId),
@@ -57,7 +57,7 @@ pub(crate) enum Source {
     Buffer { id: u16, length: u32 },
 }
 
-/// How long a turn may wait for events.
+/// How long an iteration may wait for events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wait {
     /// Not at all.
@@ -159,7 +159,7 @@ delegate! {
     /// Carries out an operation on a file. An operation that cannot begin ends here.
     fn file(&mut self, work: FileWork) -> Option<FileDone>;
     /// Submits new operations and collects events.
-    fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
+    fn poll(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()>;
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ impl Host {
         let clock = Clock::new();
         while self.ended.len() < count {
             assert!(clock.now_ns() < PATIENCE_NS, "operations do not end");
-            self.engine.turn(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
+            self.engine.poll(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
             for event in events.drain(..) {
                 if let Event::File(done) = event {
                     self.ended.push(self.files.done(done));
@@ -177,7 +177,7 @@ fn engine_is_sending_until_the_kernel_has_every_byte() {
         let (mut events, mut sent) = (Vec::new(), false);
         let clock = Clock::new();
         while !sent && clock.now_ns() < PATIENCE_NS {
-            host.engine.turn(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
+            host.engine.poll(Wait::Sleep(Duration::from_secs(1)), &mut events).unwrap();
             sent = events.drain(..).any(|event| matches!(event, Event::Sent(of) if of == id));
         }
         assert!(sent && !host.engine.is_sending(id));

@@ -1,7 +1,7 @@
 //! The io_uring engine: multishot accept and receive into provided buffers; sends and file
-//! operations are submitted together once per turn. A polling turn that finds nothing makes no
-//! system call: the kernel sets a flag in the shared ring when it has completions to deliver
-//! (`IORING_SETUP_TASKRUN_FLAG`).
+//! operations are submitted together once per iteration. A polling iteration that finds nothing
+//! makes no system call: the kernel sets a flag in the shared ring when it has completions to
+//! deliver (`IORING_SETUP_TASKRUN_FLAG`).
 //!
 //! The engine needs Linux 6.1 (`DEFER_TASKRUN`). If something is missing, the error names the step
 //! that failed, and the caller falls back to epoll.
@@ -221,7 +221,7 @@ impl Uring {
     pub(crate) fn read(&mut self, _: ConnId, source: Source, into: &mut Vec<u8>) -> bool {
         if let Source::Buffer { id, length } = source {
             into.extend_from_slice(self.buffers.bytes(id, length as usize));
-            self.buffers.give_back(id);
+            self.buffers.return_buffer(id);
         }
         true
     }
@@ -319,7 +319,7 @@ impl Uring {
         self.operations.len() - self.free_operations.len() + self.file_threads.in_flight()
     }
 
-    pub(crate) fn turn(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
+    pub(crate) fn poll(&mut self, wait: Wait, events: &mut Vec<Event>) -> io::Result<()> {
         self.release_reads();
         self.arm_wanting();
         let ready = !self.ring.completion().is_empty();
@@ -346,11 +346,11 @@ impl Uring {
         }
         // The kernel delivers about 20 at a time (`IO_LOCAL_TW_DEFAULT_MAX`).
         while self.collect(events) && self.ring.submission().taskrun() {
-            // The next turn reports an error.
+            // The next iteration reports an error.
             let _ = self.ring.submit();
         }
         if self.release_reads() {
-            // Submit now, because the disk is idle. The next turn reports an error.
+            // Submit now, because the disk is idle. The next iteration reports an error.
             let _ = self.ring.submit();
         }
         while let Some(done) = self.file_threads.take() {
@@ -422,7 +422,7 @@ impl Uring {
         let length = u32::try_from(entry.result()).unwrap_or(0);
         if slot.closing {
             if let Some(id) = buffer {
-                self.buffers.give_back(id);
+                self.buffers.return_buffer(id);
             }
             self.release(number);
             return;
@@ -431,7 +431,7 @@ impl Uring {
             (Some(id), 1..) => events.push(Event::Input(conn, Source::Buffer { id, length })),
             (buffer, _) => {
                 if let Some(id) = buffer {
-                    self.buffers.give_back(id);
+                    self.buffers.return_buffer(id);
                 }
                 let passing = [Errno::NOBUFS, Errno::CANCELED, Errno::INTR, Errno::AGAIN];
                 if !passing.iter().any(|errno| entry.result() == -errno.raw_os_error()) {
@@ -621,7 +621,7 @@ impl Uring {
             if unsafe { self.ring.submission().push(&entry) }.is_ok() {
                 return;
             }
-            // The queue is full, so it is submitted. The next turn reports an error.
+            // The queue is full, so it is submitted. The next iteration reports an error.
             let _ = self.ring.submit();
         }
     }
@@ -664,7 +664,7 @@ impl BufferPool {
             zeroed(usize::from(BUFFERS) * BUFFER_BYTES as usize, PAGE),
         );
         let mut pool = Self { entries, bytes, tail: 0, taken: BUFFERS };
-        (0..BUFFERS).for_each(|id| pool.give_back(id));
+        (0..BUFFERS).for_each(|id| pool.return_buffer(id));
         pool
     }
 
@@ -681,7 +681,7 @@ impl BufferPool {
         );
         // JUSTIFICATION: the buffers are one raw allocation, written by the kernel.
         // SAFETY: in bounds by the check above; initialised (zeroed at first); between the
-        // completion and `give_back` the kernel does not touch it.
+        // completion and `return_buffer` the kernel does not touch it.
         unsafe {
             std::slice::from_raw_parts(
                 self.bytes.add(usize::from(id) * BUFFER_BYTES as usize),
@@ -692,7 +692,7 @@ impl BufferPool {
 
     /// Returns a buffer to the kernel.
     #[inline]
-    fn give_back(&mut self, id: u16) {
+    fn return_buffer(&mut self, id: u16) {
         self.taken -= 1;
         let index = usize::from(self.tail & (BUFFERS - 1));
         self.tail = self.tail.wrapping_add(1);

@@ -84,7 +84,7 @@ fn cgroup_version_1_is_read() {
 }
 
 #[test]
-fn the_tightest_memory_limit_counts() {
+fn tightest_memory_limit_counts() {
     let tree = Tree::new(&[
         UNIFIED,
         ("proc/self/cgroup", "0::/a/b\n"),

@@ -20,7 +20,7 @@ pub(crate) fn tune() {
 }
 
 /// Makes the allocator return its free memory. This blocks all its arenas for milliseconds.
-pub(super) fn give_back() {
+pub(super) fn trim() {
     #[cfg(target_env = "gnu")]
     {
         // JUSTIFICATION: malloc_trim(3) has no safe interface.

@@ -154,7 +154,7 @@ impl Resident {
         let trimmed_ns = self.trimmed_ns.load(Ordering::Relaxed);
         if excess > TRIM_BYTES && now_ns.saturating_sub(trimmed_ns) > TRIM_NS {
             self.trimmed_ns.store(now_ns, Ordering::Relaxed);
-            heap::give_back();
+            heap::trim();
         }
     }
 

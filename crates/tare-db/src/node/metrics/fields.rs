@@ -52,18 +52,18 @@ macro_rules! fields {
     };
 }
 
-/// The fields before this one are published at every turn, the others every 100 ms.
+/// The fields before this one are published at every iteration, the others every 100 ms.
 pub(super) const HOT: usize = 7;
 
 fields! {
-    busy_ns, "busy", Seconds, "Time in turns of the loop with work, by the clock, so that it includes time in which others had the CPU";
-    idle_poll_ns, "idle_poll", Seconds, "Time in turns without work, while polling";
-    sleep_ns, "sleep", Seconds, "Time in the call that waits, when not polling; the kernel also sends and receives in that call, so the load of a sleeping server is the CPU time of its threads";
+    busy_ns, "busy", Seconds, "Wall-clock time of loop iterations with work; it includes time in which other threads had the CPU";
+    idle_poll_ns, "idle_poll", Seconds, "Time of loop iterations without work, while polling";
+    sleep_ns, "sleep", Seconds, "Time in the system call that waits, when not polling; the kernel also sends and receives in this call, so the CPU time of the threads shows the load of a sleeping server";
     writes, "writes", Counter, "Rows written for clients of this shard";
     reads, "reads", Counter, "SELECT statements answered for clients of this shard";
     errors, "errors", Counter, "Requests answered with an error";
     connections, "connections", Gauge, "Open connections";
-    utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of at least the last second in which the loop was busy";
+    utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of the last second or more in which the loop was busy";
     cpu_wait_ns, "cpu_wait", Seconds, "Time that the shard's thread was ready to run and waited for a CPU";
     cpu_ns, "cpu", Seconds, "CPU time of the shard's thread";
     refused_connections, "refused_connections", Counter, "Connections closed at once because there were too many";
@@ -78,8 +78,8 @@ fields! {
     queue_files, "queue_file_operations", Gauge, "Operations on files under way";
     file_operations, "file_operations", Counter, "Operations on files that have ended";
     file_errors, "file_errors", Counter, "Operations on files that have failed";
-    stalls, "stalls", Counter, "Turns of the loop that took longer than --stall-threshold";
-    stalled_ns, "stalled", Seconds, "Time in turns that were stalls";
+    stalls, "stalls", Counter, "Loop iterations that took longer than --stall-threshold";
+    stalled_ns, "stalled", Seconds, "Time of loop iterations that were stalls";
     stall_ns_max, "stall_longest_seconds", GaugeSeconds, "The longest stall";
     memory_bytes_max, "memory_limit_bytes", Gauge, "The shard's part of --memory";
     memtable_bytes, "memtable_bytes", Gauge, "Bytes of the active memtable";

@@ -8,8 +8,8 @@ pub const BUCKETS: usize = 48;
 /// Words of a histogram: the buckets, the one above them, the sum.
 pub(super) const WORDS: usize = BUCKETS + 2;
 
-/// The timed operations, on the shard that owns the row: from the begin of the turn in which a
-/// request is taken to the end of the turn in which it is answered.
+/// The timed operations, on the shard that owns the row: from the start of the iteration in which a
+/// request is taken to the end of the iteration in which it is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     Write,

@@ -10,8 +10,8 @@
 //!           + 1536 :  latencies of reads, likewise
 //! ```
 //!
-//! Each field is stored by itself (a relaxed 64-bit store), so the fields of one shard may be a
-//! turn apart; those after the first seven are up to 100 ms old.
+//! Each field is stored by itself (a relaxed 64-bit store), so the fields of one shard may be an
+//! iteration apart; those after the first seven are up to 100 ms old.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -119,7 +119,7 @@ fn parts(words: &[u64]) -> Option<Parts> {
 pub(crate) struct SharedCounters(&'static [AtomicU64]);
 
 impl SharedCounters {
-    /// Publishes the fields that change at every turn.
+    /// Publishes the fields that change at every iteration.
     #[inline]
     pub(crate) fn store_hot(self, now: &ShardMetrics) {
         self.put(&now.to_words()[..fields::HOT]);

@@ -20,7 +20,7 @@ pub struct ServerInfo {
 /// Name and help of the histograms of latencies.
 const LATENCY: (&str, &str) = (
     "tare_db_latency_seconds",
-    "Time from the begin of the turn in which a request was taken to the end of the turn in which it was answered, on the shard that owns the row",
+    "Time from the start of the loop iteration that takes a request to the end of the iteration that answers it, on the shard that owns the row",
 );
 /// Gauges of the whole process: name, help.
 const PROCESS: [(&str, &str); 3] = [
@@ -100,15 +100,15 @@ pub fn page() -> String {
 const PAGE_HEAD: &str = "\
 # Metrics of the reference database
 
-*Written by a test from the program's own list (`TARE_GOLDEN=write cargo test -p tare-db metrics`).*
+*A test generates this page from the program's list (`TARE_GOLDEN=write cargo test -p tare-db metrics`).*
 
-`tare db --metrics ADDRESS:PORT` serves them over HTTP at `/metrics`, in the text format of Prometheus. The
-address has to be a loopback one unless `--insecure` is given: there is no authentication. All but the
+`tare db --metrics ADDRESS:PORT` serves these metrics over HTTP at `/metrics`, in the text format of Prometheus. There
+is no authentication, so the address must be a loopback address unless `--insecure` is given. All metrics except the
 first three have the label `shard`; the histogram also has `operation` (`read`, `write`).
 
-The same counters are in the file `metrics` of the data directory, as shared memory, where `tare weigh` reads them
+The file `metrics` of the data directory has the same counters in shared memory, where `tare weigh` reads them
 without disturbing the server.
 
-| metric | type | what |
+| metric | type | meaning |
 |---|---|---|
 ";

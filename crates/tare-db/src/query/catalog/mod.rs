@@ -58,8 +58,8 @@ impl Table {
         self.columns().map(|column| column.number).max().unwrap_or(0).checked_add(1)
     }
 
-    /// Whether the table has counters. No statement can write to it; `query::schema_change` explains
-    /// why it can exist.
+    /// Whether the table has counters. No statement can write to it; `query::schema_change`
+    /// explains why it can exist.
     pub(crate) fn has_counters(&self) -> bool {
         self.regular.iter().any(|column| column.kind == Type::Counter)
     }

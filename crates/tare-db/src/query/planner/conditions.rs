@@ -120,7 +120,7 @@ impl ParsedConditions {
                 let condition = condition.ok_or_else(|| Failure::invalid(message))?;
                 match self.keys[position].replace(condition) {
                     None => Ok(()),
-                    Some(_) => Err(twice(name)),
+                    Some(_) => Err(restricted_twice(name)),
                 }
             }
             ColumnRole::Clustering(position) => {
@@ -240,11 +240,11 @@ impl ParsedConditions {
         let mut next = 0;
         for (first, condition) in &self.equal {
             if *first < next {
-                return Err(twice(name(*first)));
+                return Err(restricted_twice(name(*first)));
             }
             if let Some(slice) = sliced.filter(|slice| slice <= first) {
                 return Err(match slice == *first {
-                    true => twice(name(*first)),
+                    true => restricted_twice(name(*first)),
                     false => Failure::Invalid(format!(
                         "Clustering column \"{}\" cannot be restricted (preceding column \"{}\" \
                          is restricted by a non-EQ relation)",
@@ -260,7 +260,7 @@ impl ParsedConditions {
         }
         match sliced {
             Some(slice) if slice > next => return Err(preceding(name(slice), name(next))),
-            Some(slice) if slice < next => return Err(twice(name(slice))),
+            Some(slice) if slice < next => return Err(restricted_twice(name(slice))),
             _ => {}
         }
         if sliced.is_some() && purpose == Purpose::Rows {
@@ -294,7 +294,7 @@ impl ParsedConditions {
     }
 }
 
-fn twice(name: &str) -> Failure {
+fn restricted_twice(name: &str) -> Failure {
     Failure::Invalid(format!(
         "{name} cannot be restricted by more than one relation if it includes an Equal"
     ))

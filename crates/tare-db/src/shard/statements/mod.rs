@@ -63,7 +63,8 @@ impl Shard {
         self.writes.next_timestamp(self.clock)
     }
 
-    /// Seconds since the Unix epoch at the begin of the turn, unless the request sets the time.
+    /// Seconds since the Unix epoch at the start of the iteration, unless the request sets the
+    /// time.
     #[inline]
     pub(crate) fn now_s(&self, settings: &Settings<'_>) -> u32 {
         match settings.now_s {

@@ -86,14 +86,14 @@ pub fn find_max(
     config: &LoadConfig,
     search: &Search,
     stop: &AtomicBool,
-    tell: &mut dyn FnMut(&LoadEvent<'_>),
+    on_event: &mut dyn FnMut(&LoadEvent<'_>),
 ) -> Result<SearchReport, LoadError> {
-    let mut session = Session::open(config, stop, tell)?;
+    let mut session = Session::open(config, stop, on_event)?;
     let mut closed_loop_per_s = None;
     let first_per_s = match search.first_per_s {
         Some(rate) => rate,
         None => {
-            let closed = session.run(&Pace::Closed(search.window), None, tell)?;
+            let closed = session.run(&Pace::Closed(search.window), None, on_event)?;
             closed_loop_per_s = Some(closed.throughput_per_s);
             (closed.throughput_per_s / 2.0).max(RATE_MIN)
         }
@@ -101,9 +101,9 @@ pub fn find_max(
     let mut run = |rate_per_s: f64, confirms: bool| {
         let steps = vec![Step::steady(rate_per_s, search.window)];
         let schedule = Schedule::new(steps, search.arrivals)?;
-        let report = session.run(&Pace::Open(schedule), None, tell)?;
+        let report = session.run(&Pace::Open(schedule), None, on_event)?;
         let tried = judge(&search.slo, rate_per_s, confirms, &report);
-        tell(&LoadEvent::Tried(&tried));
+        on_event(&LoadEvent::Tried(&tried));
         Ok::<_, LoadError>(tried)
     };
     let mut found = SearchState::default();

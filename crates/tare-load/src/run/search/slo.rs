@@ -16,6 +16,14 @@ pub struct Limit {
 }
 
 /// Limits that must all be kept.
+///
+/// ```
+/// use tare_load::search::{Limit, Slo};
+///
+/// let slo = Slo::new(vec![Limit { percentile: 99.0, limit_ns: 10_000_000 }]).expect("one limit");
+/// assert_eq!(slo.limits().len(), 1);
+/// assert_eq!(Slo::new(Vec::new()), None);
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Slo(Vec<Limit>);
 
@@ -26,6 +34,7 @@ impl Slo {
         (!limits.is_empty() && limits.iter().all(is_percentile)).then_some(Self(limits))
     }
 
+    /// Returns the limits in their order.
     pub fn limits(&self) -> &[Limit] {
         &self.0
     }

@@ -30,7 +30,7 @@ fn impossible_slo_ends_soon() {
 }
 
 #[test]
-fn an_interrupted_search_keeps_its_runs() {
+fn interrupted_search_keeps_its_runs() {
     let stop = AtomicBool::new(true);
     let tried = SearchRun {
         rate_per_s: 1.0,
@@ -48,7 +48,7 @@ fn an_interrupted_search_keeps_its_runs() {
 
 proptest! {
     #[test]
-    fn the_interval_holds_the_limit(
+    fn interval_contains_the_limit(
         capacity in 10.0f64..1e6, first in 0.01f64..20.0, seed in 0u64..1_000,
         noise in prop::sample::select(vec![0.0, 0.02, 0.05]),
     ) {

@@ -17,7 +17,9 @@ impl Worker<'_> {
         }
         let progress = match self.connections[index].receive() {
             Ok(progress) => progress,
-            Err(error) => return self.lose(index, ErrorKind::Malformed, &error.to_string()),
+            Err(error) => {
+                return self.drop_connection(index, ErrorKind::Malformed, &error.to_string());
+            }
         };
         let now_ns = clock::now_ns();
         let taken = self.take_answers(index, now_ns);
@@ -25,11 +27,15 @@ impl Worker<'_> {
             self.settle();
         }
         if let Err(reason) = taken {
-            return self.lose(index, ErrorKind::Malformed, &reason);
+            return self.drop_connection(index, ErrorKind::Malformed, &reason);
         }
         match progress {
             Progress::Ended => {
-                return self.lose(index, ErrorKind::ConnectionClosed, "closed by the server");
+                return self.drop_connection(
+                    index,
+                    ErrorKind::ConnectionClosed,
+                    "closed by the server",
+                );
             }
             // The edge-triggered queue will not report it again, and other connections come first.
             Progress::More => self.again.push(index),
@@ -133,14 +139,14 @@ impl Worker<'_> {
         };
         connection.consume(offset);
         if let Some(intended_ns) = served_ns {
-            self.served(intended_ns, now_ns);
+            self.note_success(intended_ns, now_ns);
         }
         result
     }
 
     /// Gives a connection up, and orders a new one if that is wanted.
     #[cold]
-    pub(super) fn lose(&mut self, index: usize, kind: ErrorKind, reason: &str) {
+    pub(super) fn drop_connection(&mut self, index: usize, kind: ErrorKind, reason: &str) {
         let connection = &mut self.connections[index];
         if !connection.alive {
             return;
@@ -164,7 +170,11 @@ impl Worker<'_> {
         for index in 0..self.connections.len() {
             // Nobody awaits answers to attempts that were given up.
             if self.connections[index].is_awaiting() {
-                self.lose(index, ErrorKind::NoAnswer, "no answer after the load had ended");
+                self.drop_connection(
+                    index,
+                    ErrorKind::NoAnswer,
+                    "no answer after the load had ended",
+                );
             }
         }
         self.drop_retries();

@@ -351,7 +351,7 @@ impl<'a> Worker<'a> {
     /// Notes that operations succeeded now. The one that should have started first was due at
     /// `intended_ns`.
     #[inline]
-    fn served(&mut self, intended_ns: u64, now_ns: u64) {
+    fn note_success(&mut self, intended_ns: u64, now_ns: u64) {
         let unserved_ns = self.unserved_ns.take();
         if now_ns < self.shared.served_ns.load(Ordering::Relaxed) + SERVED_NS {
             return;
@@ -366,7 +366,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Notes that an operation failed that should have started at `intended_ns`.
-    fn unserved(&mut self, intended_ns: u64) {
+    fn note_failure(&mut self, intended_ns: u64) {
         let earliest_ns = self.unserved_ns.unwrap_or(u64::MAX).min(intended_ns);
         self.unserved_ns = Some(earliest_ns);
     }
@@ -487,14 +487,14 @@ impl<'a> Worker<'a> {
             }
         }
         if connection.flush(now_ns) == Progress::Ended {
-            self.lose(index, ErrorKind::ConnectionClosed, "cannot send");
+            self.drop_connection(index, ErrorKind::ConnectionClosed, "cannot send");
         }
     }
 
     /// Waits for answers, at most until the next boundary or due operation.
     fn wait(&mut self, events: &mut Vec<Event>) -> Result<(), LoadError> {
         let now_ns = clock::now_ns();
-        let mut until_ns = (now_ns + ATTENTION_NS).min(self.recoverer.look_ns(now_ns));
+        let mut until_ns = (now_ns + ATTENTION_NS).min(self.recoverer.next_check_ns(now_ns));
         if let Some(&boundary_ns) = self.timetable.boundaries.get(self.crossed) {
             until_ns = until_ns.min(boundary_ns);
         }

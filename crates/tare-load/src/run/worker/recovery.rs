@@ -57,7 +57,7 @@ impl RecoveryState {
 
     /// Returns when the thread must check again, at the latest.
     #[inline]
-    pub(super) fn look_ns(&self, now_ns: u64) -> u64 {
+    pub(super) fn next_check_ns(&self, now_ns: u64) -> u64 {
         let redialling = self.redialer.as_ref().is_some_and(Redialer::is_busy);
         let redial_ns = if redialling { now_ns + REDIAL_NS } else { u64::MAX };
         self.sweep_ns.min(redial_ns)
@@ -117,7 +117,7 @@ impl Worker<'_> {
     fn count(&mut self, slot: &Slot, kind: ErrorKind, message: &str) {
         self.in_flight -= 1;
         self.stats.error(kind, message, 1);
-        self.unserved(slot.intended_ns);
+        self.note_failure(slot.intended_ns);
         if self.job.is_populating() {
             self.shared.done.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         }
@@ -202,7 +202,7 @@ impl Worker<'_> {
         for index in 0..self.connections.len() {
             if self.connections[index].given_up > GIVEN_UP_MAX {
                 let reason = format!("more than {GIVEN_UP_MAX} requests were never answered");
-                self.lose(index, ErrorKind::NoAnswer, &reason);
+                self.drop_connection(index, ErrorKind::NoAnswer, &reason);
             }
         }
         if self.stopped_ns.is_none() {

@@ -16,7 +16,7 @@ fn bytes(column: &Column, row: u64, version: u64) -> Vec<u8> {
 }
 
 #[test]
-fn values_compress_as_asked() {
+fn values_compress_as_requested() {
     for share in [0.2, 0.33, 0.5, 0.75, 1.0] {
         for make in [blob, text] {
             for size in [

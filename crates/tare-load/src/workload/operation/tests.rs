@@ -88,7 +88,7 @@ fn parts_are_read() {
 }
 
 #[test]
-fn an_update_writes_each_column_in_turn() {
+fn updates_choose_all_columns_equally() {
     let text = "[table]\nkeyspace = 'k'\nname = 't'\nrows = 10\n[[partition]]\nname = 'p'\n\
                 type = 'int'\n[[column]]\nname = 'c'\ncount = 3\ntype = 'blob'\n\
                 [[query]]\nkind = 'update'\ncolumns = 1\n";
