@@ -53,16 +53,16 @@ impl Pages {
         let side =
             |which: usize| Side::of(slices, StackKind::OnCpu, "write", &slices[which].environment);
         let profile = Profile::new(side(0), side(1)).unwrap();
-        self.add(name, &crate::stacks::flamegraph(title, title, &profile), expected);
+        self.add(name, &crate::html::flamegraph(title, title, &profile), expected);
     }
 
-    /// Whether there was nothing to complain about, and what was said.
-    fn look(self) -> (bool, String) {
+    /// Whether there was nothing to complain about, and what was output.
+    fn run_browser(self) -> (bool, String) {
         let list = self.folder.path().join("pages.json");
         std::fs::write(&list, Value::from(self.list).to_string()).unwrap();
-        let said = self.folder.path().join("said");
+        let output = self.folder.path().join("output");
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
-        let log = std::fs::File::create(&said).unwrap();
+        let log = std::fs::File::create(&output).unwrap();
         let mut command = Command::new(run);
         // The browser's profile goes with the folder, even if its driver is killed.
         command.arg(list).stderr(log).env("TMPDIR", self.folder.path());
@@ -75,12 +75,12 @@ impl Pages {
             assert!(started.elapsed() < TIME_MAX, "the browser is not done after {TIME_MAX:?}");
             std::thread::sleep(Duration::from_millis(50));
         };
-        (status.success(), std::fs::read_to_string(said).unwrap())
+        (status.success(), std::fs::read_to_string(output).unwrap())
     }
 
     fn are_good(self) {
-        let (good, said) = self.look();
-        assert!(good, "{said}");
+        let (good, output) = self.run_browser();
+        assert!(good, "{output}");
     }
 }
 
@@ -95,7 +95,7 @@ impl Drop for Ended {
 }
 
 /// Whether the tools are there. The test is reported as skipped if not.
-fn can_look(test: &str) -> bool {
+fn has_browser(test: &str) -> bool {
     let chromium = std::env::var("TARE_CHROMIUM").unwrap_or_else(|_| "chromium".into());
     for tool in [chromium.as_str(), "node", "npm"] {
         let there = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
@@ -109,7 +109,7 @@ fn can_look(test: &str) -> bool {
 
 #[test]
 fn browser_finds_nothing_to_complain_about() {
-    if !can_look("browser_finds_nothing_to_complain_about") {
+    if !has_browser("browser_finds_nothing_to_complain_about") {
         return;
     }
     let some = json!(["desk-light", "phone-dark"]);
@@ -124,7 +124,7 @@ fn browser_finds_nothing_to_complain_about() {
     pages.record("two-workloads", fixture::two_workloads(), light.clone());
     pages.record("running", fixture::running(), dark.clone());
     pages.record("empty", fixture::empty(), dark);
-    let (explained, _) = fixture::ladder();
+    let (explained, _) = fixture::explained_by_layer();
     let analysis = analyse(&explained);
     pages.record("explained", (explained, analysis), json!({ "views": some }));
     pages.flame_graph("flame", "quick", &stacks, json!({}));
@@ -138,7 +138,7 @@ fn browser_finds_nothing_to_complain_about() {
 
 #[test]
 fn browser_shows_hostile_names_as_text() {
-    if !can_look("browser_shows_hostile_names_as_text") {
+    if !has_browser("browser_shows_hostile_names_as_text") {
         return;
     }
     let never = json!(["img", "h1 ~ h1", "u", "i", "b", "[onload]", "[onerror]", "[src]"]);
@@ -170,7 +170,7 @@ fn browser_shows_hostile_names_as_text() {
 /// Each fault is found, so that silence means something.
 #[test]
 fn browser_complains_about_what_is_wrong() {
-    if !can_look("browser_complains_about_what_is_wrong") {
+    if !has_browser("browser_complains_about_what_is_wrong") {
         return;
     }
     let page = "<!doctype html><html lang=en><meta name=viewport content='width=device-width'>\
@@ -182,8 +182,8 @@ fn browser_complains_about_what_is_wrong() {
     let mut pages = Pages::new();
     let expected = json!({ "views": ["desk-light"], "never": ["canvas"], "texts": ["not there"] });
     pages.add("wrong", page, expected);
-    let (good, said) = pages.look();
-    assert!(!good, "{said}");
+    let (good, output) = pages.run_browser();
+    assert!(!good, "{output}");
     for complaint in [
         "the page is 20",
         "chart \"empty\" has 0 visible shapes",
@@ -200,7 +200,7 @@ fn browser_complains_about_what_is_wrong() {
         "has canvas: ",
         "does not say: not there",
     ] {
-        assert!(said.contains(complaint), "no {complaint:?} in\n{said}");
+        assert!(output.contains(complaint), "no {complaint:?} in\n{output}");
     }
 }
 

@@ -10,7 +10,7 @@ use tare_lab::record::{Phase, Record};
 use tare_std::units::significant;
 
 use crate::figures::clean;
-use crate::terminal::{Paint, RowsApart, Style, paragraph, rows_apart};
+use crate::layout::{Paint, RowsApart, Style, paragraph, rows_apart};
 
 /// What one environment's counter says.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -112,12 +112,12 @@ impl Cell {
             return Self { value, ..Self::default() };
         };
         let class = if finding.stands_out { "differs" } else { "none" };
-        Self { value, below: said(difference, finding.found), class }
+        Self { value, below: difference_text(difference, finding.found), class }
     }
 }
 
 /// `+0.52 [0.50, 0.54]`, or that none was found. Never a bare 0.
-pub(crate) fn said(difference: &Interval, found: bool) -> String {
+pub(crate) fn difference_text(difference: &Interval, found: bool) -> String {
     if !difference.is_bounded() {
         return "not known yet".to_string();
     }
@@ -218,11 +218,14 @@ mod tests {
     #[test]
     fn a_difference_that_was_not_found_is_never_zero() {
         let interval = |low, high| Interval { value: (low + high) / 2.0, low, high, blocks: 12 };
-        assert_eq!(said(&interval(-0.5, 0.25), false), "none found (\u{b1}0.500)");
-        assert_eq!(said(&interval(1.0, 3.0), true), "+2.00 [1.00, 3.00]");
-        assert_eq!(said(&interval(-3.0, -1.0), true), "\u{2212}2.00 [\u{2212}3.00, \u{2212}1.00]");
+        assert_eq!(difference_text(&interval(-0.5, 0.25), false), "none found (\u{b1}0.500)");
+        assert_eq!(difference_text(&interval(1.0, 3.0), true), "+2.00 [1.00, 3.00]");
+        assert_eq!(
+            difference_text(&interval(-3.0, -1.0), true),
+            "\u{2212}2.00 [\u{2212}3.00, \u{2212}1.00]"
+        );
         let one = interval(f64::NEG_INFINITY, f64::INFINITY);
-        assert_eq!(said(&one, false), "not known yet");
+        assert_eq!(difference_text(&one, false), "not known yet");
     }
 
     #[test]

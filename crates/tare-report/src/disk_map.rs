@@ -75,7 +75,7 @@ impl DiskMap {
         for cell in &self.cells {
             let x = LEFT + f64::from(cell.read_percent) / STEP_PERCENT * SIDE;
             let y = TOP + (FIELDS - 1.0 - f64::from(cell.write_percent) / STEP_PERCENT) * SIDE;
-            let (fill, said) = match cell.p95_ns {
+            let (fill, latency) = match cell.p95_ns {
                 Some(ns) => (colour(scale(ns, low, high)), nanoseconds(ns)),
                 None => ("#ffffff".to_string(), "too few reads".to_string()),
             };
@@ -83,7 +83,7 @@ impl DiskMap {
             // Writing to a string does not fail.
             let _ = writeln!(
                 svg,
-                "<g><title>reads {} %, writes {} %: {said}{behind}</title><rect x=\"{x:.1}\" \
+                "<g><title>reads {} %, writes {} %: {latency}{behind}</title><rect x=\"{x:.1}\" \
                  y=\"{y:.1}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"{fill}\" \
                  stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
                 cell.read_percent, cell.write_percent

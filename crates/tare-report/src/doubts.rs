@@ -293,7 +293,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
-        Doubt::FewBlocks { blocks } => format!("only {}", crate::headline::blocks(*blocks)),
+        Doubt::FewBlocks { blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::ProbeFailed { .. }

@@ -1,10 +1,19 @@
 //! Figures as people read them: percentages with intervals, rates, times, dates. One place, so that
 //! the terminal, the page and the headline never say the same figure in two ways.
 
+use tare_lab::analysis::claims::CostOf;
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_lab::record::{EnvironmentRecord, Record};
 use tare_stats::law::{Verdict, tells};
 use tare_std::units::{nanoseconds, significant};
+
+/// The costs of a finding with the names of their fields in JSON and CSV.
+pub(crate) const COST_FIELDS: [(&str, CostOf); 4] = [
+    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
+    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
+    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
+    ("throughput_cost", |f| f.throughput_cost.as_ref()),
+];
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
 pub fn percent(value: f64) -> String {
@@ -97,6 +106,11 @@ pub fn rate(per_s: f64) -> String {
         x if x < 999.5e3 => format!("{}k", significant(per_s / 1e3, 3)),
         _ => format!("{}M", significant(per_s / 1e6, 3)),
     }
+}
+
+/// `1 round`, `10 rounds`.
+pub(crate) fn rounds(count: u32) -> String {
+    if count == 1 { "1 round".to_string() } else { format!("{count} rounds") }
 }
 
 /// Microseconds with three digits.

@@ -10,7 +10,7 @@ use tare_lab::analysis::{Analysis, Cost, Finding, Interval, claims};
 use tare_lab::record::Record;
 use tare_stats::law::{Verdict, tells};
 
-use crate::figures::{clean, percent_interval};
+use crate::figures::{clean, percent_interval, rounds};
 
 pub use tare_lab::analysis::Metric;
 
@@ -26,7 +26,7 @@ pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric)
 }
 
 /// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few
-/// blocks can be a hundred times as wide as the costs; they are cut so that the rest stays
+/// rounds can be a hundred times as wide as the costs; the scale cuts them so that the rest stays
 /// readable.
 pub(crate) fn extent<'a>(
     costs: impl Iterator<Item = &'a Cost>,
@@ -62,7 +62,7 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
         return "Nothing has been measured yet.".to_string();
     }
     let lead = if record.header.ended_unix_ms.is_none() {
-        format!("Not finished, after {}: ", blocks(analysis.blocks))
+        format!("Not finished, after {}: ", rounds(analysis.blocks))
     } else {
         String::new()
     };
@@ -126,10 +126,6 @@ fn unsigned(text: String) -> String {
     text.replace('+', "")
 }
 
-pub(crate) fn blocks(count: u32) -> String {
-    if count == 1 { "1 block".to_string() } else { format!("{count} blocks") }
-}
-
 fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
     let widest = |metric: Metric| {
         compared
@@ -166,7 +162,7 @@ fn control_clause(analysis: &Analysis) -> String {
     if !analysis.findings.iter().any(|f| f.control) {
         "there is no A/A control, so the noise is unknown".to_string()
     } else if noise.is_empty() {
-        "the A/A control has too few blocks to show the noise".to_string()
+        "the A/A control has too few rounds to show the noise".to_string()
     } else {
         format!("the A/A control stays within {}", noise.join(" and "))
     }
@@ -204,7 +200,7 @@ mod tests {
         let (record, analysis) = fixture::empty();
         assert_eq!(headline(&record, &analysis), "Nothing has been measured yet.");
         let (record, analysis) = fixture::running();
-        assert!(headline(&record, &analysis).starts_with("Not finished, after 4 blocks: "));
+        assert!(headline(&record, &analysis).starts_with("Not finished, after 4 rounds: "));
     }
 
     #[test]

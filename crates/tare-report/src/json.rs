@@ -6,27 +6,20 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tare_lab::ablation::Plan;
-use tare_lab::analysis::claims::{self, CostOf};
+use tare_lab::analysis::claims;
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::Study;
 
 use crate::explain;
+use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
 use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
-
-/// The costs of a finding, by their fields.
-pub(crate) const COSTS: [(&str, CostOf); 4] = [
-    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
-    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
-    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
-    ("throughput_cost", |f| f.throughput_cost.as_ref()),
-];
 
 /// What to do with the raw histograms, which are most of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -167,7 +160,7 @@ fn counter(finding: &CounterFinding) -> Value {
 /// slices each touched. The control has no verdict.
 fn finding(analysis: &Analysis, finding: &Finding) -> Value {
     let mut value = json!(finding);
-    for (name, of) in COSTS {
+    for (name, of) in COST_FIELDS {
         if of(finding).is_some() {
             value[name]["verdict"] = json!(claims::verdict_of(analysis, finding, of));
         }

@@ -10,10 +10,13 @@
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod cost_chart;
 pub mod counters;
 pub mod csv;
+mod csv_table;
 pub mod disk_map;
 mod doubts;
+mod escape;
 pub mod explain;
 mod figures;
 pub mod findings;
@@ -22,11 +25,12 @@ mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
-pub mod ladder;
+mod layout;
 pub mod markdown;
 pub mod prometheus;
 pub mod prove;
 mod relations;
+mod run_conditions;
 pub mod stacks;
 mod tails;
 pub mod terminal;

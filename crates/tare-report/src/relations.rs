@@ -135,8 +135,8 @@ pub(crate) fn summary(rows: &[Row]) -> String {
     let count = |name: &str| rows.iter().filter(|row| row.verdict == name).count();
     let names = ["confirmed", "contradicted", "not testable here"];
     let counts = names.map(|name| (count(name), name));
-    let told = counts.iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+    let shown = counts.iter().filter(|(count, _)| *count > 0);
+    shown.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
 }
 
 /// The loss of throughput that was published for an environment against the baseline under a
@@ -169,9 +169,9 @@ mod tests {
     fn every_relation_has_a_row_and_verdict() {
         let (record, _) = fixture::quick();
         let rows = rows(&record);
-        let told: Vec<_> = rows.iter().map(|row| (row.published.as_str(), row.verdict)).collect();
+        let found: Vec<_> = rows.iter().map(|row| (row.published.as_str(), row.verdict)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("69 % lost (±\u{a0}5)", "contradicted"),
                 ("11 % lost (±\u{a0}5)", "confirmed"),
@@ -194,10 +194,10 @@ mod tests {
         });
         let verdicts: Vec<_> = rows(&record).iter().map(|row| row.verdict).collect();
         assert_eq!(verdicts[1], "not testable here");
-        let told = crate::figures::left_out(&record);
-        let told: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+        let left_out = crate::figures::left_out(&record);
+        let left_out: Vec<_> = left_out.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
-            told,
+            left_out,
             ["gvisor", "1 environment of the whole study", "2 workloads of the whole study"]
         );
     }

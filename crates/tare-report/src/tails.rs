@@ -59,7 +59,7 @@ pub(crate) fn bounds(ns: &Interval) -> String {
 }
 
 /// A percentile as text, or [`NOT_ENOUGH`].
-pub(crate) fn told(percentile: &Percentile) -> String {
+pub(crate) fn percentile_text(percentile: &Percentile) -> String {
     percentile.ns.as_ref().map_or_else(|| NOT_ENOUGH.to_string(), time)
 }
 

@@ -107,19 +107,6 @@ const EXCEPTIONS: &[Exception] = &[
     ("tare-load", &["run::load", "run::search"], "a search runs loads"),
     ("tare-probe", &["stacks::subsystem", "stacks::waits"], "a subsystem names what it waits for"),
     (
-        "tare-report",
-        &[
-            "compare", "counters", "csv", "explain", "findings", "fleet", "html", "json",
-            "markdown", "prove", "stacks", "terminal",
-        ],
-        "pages and texts share their findings",
-    ),
-    (
-        "tare-report",
-        &["findings::effects", "findings::facts", "findings::rules"],
-        "pages and texts share their findings",
-    ),
-    (
         "tare-store",
         &["background", "cache", "fetch", "memtable", "read", "store"],
         "the store lends itself to its parts",

@@ -14,7 +14,7 @@ use crate::doubts::DoubtGroups;
 use crate::figures::rate;
 use crate::fleet::Price;
 use crate::headline::{Metric, noise};
-use crate::terminal::fixed_rate;
+use crate::run_conditions::fixed_rate;
 
 /// Doubts of a record that a warning names; the rest is counted.
 const DOUBTS_NAMED: usize = 4;

@@ -11,8 +11,8 @@ use tare_stats::{Estimate, difference};
 use super::Side;
 use super::costs::{common, in_each};
 use crate::fleet::Price;
+use crate::run_conditions::fixed_rate;
 use crate::tails;
-use crate::terminal::fixed_rate;
 
 const SECONDS_PER_HOUR: f64 = 3_600.0;
 /// Fixed rates that differ by less are one rate.

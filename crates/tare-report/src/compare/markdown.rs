@@ -1,8 +1,8 @@
 //! A comparison in GitHub-flavoured Markdown. What comes from a record shows as text.
 
 use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
+use crate::escape::markdown as escape;
 use crate::figures::shorten;
-use crate::markdown::escape;
 
 /// Characters of one record's value in the table of facts.
 const VALUE: usize = 80;

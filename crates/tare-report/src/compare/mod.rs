@@ -1,13 +1,13 @@
-//! Two or more records side by side: what the same environment costs in each, what each machine
-//! does per CPU and per money, and what makes the comparison lie.
+//! Two or more records compared: the cost of the same environment in each, the operations of each
+//! machine per CPU and per unit of money, and warnings where the comparison is unsafe.
 //!
 //! The records are independent of each other. A cost is a ratio to its own record's baseline, so
-//! two costs are compared as the ratio of these ratios, in log space, which takes out how fast
-//! either machine is. Absolute figures are compared as ratios too. The intervals are Welch's
+//! two costs are compared as the ratio of these ratios, in log space, which cancels the speed of
+//! the machines. Absolute figures are compared as ratios too. The intervals are Welch's
 //! (`tare_stats::difference`; docs/concepts/cost.md).
 //!
-//! Limits: the interval of an absolute figure holds for the sitting that it was measured in; two
-//! sittings on one host differ by more than that.
+//! Limits: the interval of an absolute figure holds for its own run; two runs on one host differ by
+//! more.
 
 mod conditions;
 mod costs;
@@ -30,9 +30,9 @@ use crate::figures::utc;
 use crate::fleet::Price;
 use crate::headline::headline;
 
+pub use self::csv::csv;
 pub use conditions::{Fact, Warning, WarningKind};
 pub use costs::{CostRow, Difference};
-pub use csv::csv;
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};

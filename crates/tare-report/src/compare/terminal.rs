@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
 use crate::figures::shorten;
 use crate::headline::headline;
-use crate::terminal::{Paint, Style, paragraph};
+use crate::layout::{Paint, Style, paragraph};
 
 /// Characters of a name in a table.
 const NAME: usize = 34;

@@ -6,7 +6,7 @@ use super::costs::between;
 use super::*;
 use crate::fixture::{self, Machine};
 use crate::headline::Metric;
-use crate::terminal::Style;
+use crate::layout::Style;
 
 const QUIET: [Option<f64>; 2] = [None, None];
 

@@ -12,15 +12,16 @@ use tare_lab::stacks::StackSlice;
 use tare_stats::law;
 
 use crate::doubts::DoubtGroups;
+use crate::figures::rounds;
 use crate::figures::{clean, interval_or_noise, percent, shorten};
 use crate::findings;
-use crate::headline::blocks;
-use crate::terminal::{Paint, Style, grid, inside, paragraph};
+use crate::layout::{Paint, Style, grid, paragraph};
+use crate::run_conditions;
 
 mod csv;
 pub(crate) mod waterfall;
 
-pub use csv::csv;
+pub use self::csv::csv;
 
 /// Version of the schema of [`json()`]. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -166,7 +167,7 @@ impl ExplanationText {
             title: format!(
                 "{}: server {busy}CPU per operation {load}, {}",
                 clean(&found.workload),
-                blocks(found.blocks)
+                rounds(found.blocks)
             ),
             headline: headline(plan, found),
             head,
@@ -178,17 +179,17 @@ impl ExplanationText {
 }
 
 fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation, paint: Paint) {
-    let told = ExplanationText::new(record, plan, found);
-    out.push(paint.bold(&paint.plain(&told.title)));
-    out.extend(wrap(&told.headline, paint));
+    let text = ExplanationText::new(record, plan, found);
+    out.push(paint.bold(&paint.plain(&text.title)));
+    out.extend(wrap(&text.headline, paint));
     out.push(String::new());
     out.extend(waterfall::lines(plan, found, paint));
     out.push(String::new());
-    let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
-    out.extend(grid(&head, &told.rows, paint.0).lines().map(str::to_string));
-    out.extend(told.sums.iter().flat_map(|line| wrap(line, paint)));
+    let head: Vec<&str> = text.head.iter().map(String::as_str).collect();
+    out.extend(grid(&head, &text.rows, paint.0).lines().map(str::to_string));
+    out.extend(text.sums.iter().flat_map(|line| wrap(line, paint)));
     out.push(String::new());
-    out.extend(told.notes.iter().flat_map(|line| wrap(line, paint)));
+    out.extend(text.notes.iter().flat_map(|line| wrap(line, paint)));
 }
 
 fn row(share: &Share, parts: bool) -> Vec<String> {
@@ -331,7 +332,7 @@ pub(crate) fn method(record: &Record, plan: &Plan) -> String {
         Some(ending) => text.push_str(&format!(" Ended: {}.", clean(ending))),
         None => text.push_str(" Not finished."),
     }
-    if let Some(guest) = inside(record) {
+    if let Some(guest) = run_conditions::guest(record) {
         text.push_str(&format!(" Measured inside a guest: {}.", clean(&guest)));
     }
     text
@@ -349,7 +350,7 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
     });
     let mut left = Vec::new();
     if found.blocks_incomplete > 0 {
-        let (one, environments) = (blocks(found.blocks_incomplete), plan.environments.len());
+        let (one, environments) = (rounds(found.blocks_incomplete), plan.environments.len());
         left.push(format!("{one} left out that lack one of the {environments} environments"));
     }
     if found.pulled > 0.0 {

@@ -4,7 +4,7 @@ use tare_lab::ablation::{Explanation, Plan, Share, Verdict};
 
 use super::{interval, micros};
 use crate::figures::{clean, shorten};
-use crate::terminal::{Paint, columns, pad};
+use crate::layout::{Paint, columns, pad};
 
 /// Columns of a bar at most, and of a name.
 const BAR_COLUMNS: usize = 60;

@@ -8,7 +8,7 @@ use tare_lab::record::Record;
 use tare_stats::estimate;
 
 use super::claim_filter::ClaimFilter;
-use super::rules::layers::{Ends, LAYERS, LayerRule};
+use super::layer_changes::{Ends, LAYERS, LayerChange};
 use crate::headline::{Metric, is_claim, noise};
 
 /// The source of an effect.
@@ -23,7 +23,7 @@ pub(crate) enum Source {
 /// A layer's effect under one workload: `to` less `from`.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
-    pub(crate) rule: &'static LayerRule,
+    pub(crate) kind: &'static LayerChange,
     pub(crate) workload: String,
     /// Name of the environment with the layer, and of the one without.
     pub(crate) with: String,
@@ -92,16 +92,16 @@ pub(super) fn effects(
         .collect();
     for workload in &record.study.workloads {
         let explained = plan.zip(explanations.iter().find(|one| one.workload == workload.name));
-        for rule in LAYERS {
+        for kind in LAYERS {
             let effect = match explained {
-                Some((plan, found)) => share(record, analysis, plan, found, rule),
+                Some((plan, found)) => share(record, analysis, plan, found, kind),
                 None => None,
             };
-            let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
+            let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, kind));
             all.extend(effect);
         }
         // Where both parts have an effect of their own, drop their sum.
-        let of = |one: &Effect, id: &str| one.workload == workload.name && one.rule.id == id;
+        let of = |one: &Effect, id: &str| one.workload == workload.name && one.kind.rule == id;
         let parts = ["io_uring_lost", "seccomp_filter"];
         if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {
             all.retain(|one| !of(one, "seccomp_and_io_uring"));
@@ -122,7 +122,7 @@ fn share(
     analysis: &Analysis,
     plan: &Plan,
     found: &Explanation,
-    rule: &'static LayerRule,
+    kind: &'static LayerChange,
 ) -> Option<Effect> {
     let end = |at: usize| plan.environments.get(at).map_or("", |one| one.environment.as_str());
     let (first, last) = (end(0), end(plan.environments.len().saturating_sub(1)));
@@ -135,7 +135,7 @@ fn share(
                     to: &change.to,
                     engines: [engine(record, first), engine(record, last)],
                 };
-                change.layer == rule.layer && (rule.is)(&ends)
+                change.layer == kind.layer && (kind.matches)(&ends)
             }
             _ => false,
         })
@@ -144,7 +144,7 @@ fn share(
     let filter = ClaimFilter::new(analysis, &found.workload, [first, last]);
     let claim = matches!(share.verdict, Verdict::Costs | Verdict::GivesBack);
     Some(Effect {
-        rule,
+        kind,
         workload: found.workload.clone(),
         with: plan.to.clone(),
         without: plan.from.clone(),
@@ -170,7 +170,7 @@ fn pair(
     analysis: &Analysis,
     workload: &str,
     ran: &[&EnvironmentSpec],
-    rule: &'static LayerRule,
+    kind: &'static LayerChange,
 ) -> Option<Effect> {
     let is_one = |without: &EnvironmentSpec, with: &EnvironmentSpec| {
         let changes = changes(without, with);
@@ -180,7 +180,7 @@ fn pair(
             to: &change.to,
             engines: [engine(record, &without.name), engine(record, &with.name)],
         };
-        let is = change.layer == rule.layer && (rule.is)(&ends);
+        let is = change.layer == kind.layer && (kind.matches)(&ends);
         is.then(|| format!("{} \u{2192} {}", change.from, change.to))
     };
     let (without, with, change) = ran.iter().find_map(|with| {
@@ -203,7 +203,7 @@ fn pair(
         .filter(|us| us.is_finite())
         .collect();
     Some(Effect {
-        rule,
+        kind,
         workload: workload.to_string(),
         with: with.name.clone(),
         without: without.name.clone(),

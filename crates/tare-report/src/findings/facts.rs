@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The environment with the largest claimed cost in CPU, or else in throughput.
-    pub(crate) fn dearest(&self, workload: &str) -> Option<&Finding> {
+    pub(crate) fn costliest(&self, workload: &str) -> Option<&Finding> {
         Metric::ALL.into_iter().find_map(|metric| {
             let value = |f: &Finding| metric.cost(f).map_or(0.0, |cost| cost.percent.value);
             let claims = self.compared(workload);

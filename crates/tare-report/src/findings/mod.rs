@@ -12,6 +12,7 @@
 mod claim_filter;
 pub(crate) mod effects;
 pub(crate) mod facts;
+mod layer_changes;
 mod reference;
 mod rules;
 mod show;
@@ -37,7 +38,8 @@ pub enum Kind {
     /// A cost and its source.
     Cost,
     /// A change that reduced a cost.
-    Returned,
+    #[serde(rename = "returned")]
+    Gain,
     /// A reason to trust a figure less.
     Caution,
     /// An effect that was looked for and not found.
@@ -51,7 +53,7 @@ pub struct Rule {
     pub title: &'static str,
     pub kind: Kind,
     /// The data that the rule reads.
-    pub looks_at: &'static str,
+    pub data: &'static str,
     /// When the rule reports, in words.
     pub condition: &'static str,
     /// The sentence: the figure first, then a few words of advice. Parts in braces are filled in.
@@ -64,7 +66,7 @@ pub struct Rule {
     pub expected: &'static str,
     /// The source of the expected figure; empty where there is none.
     pub expected_from: &'static str,
-    speak: fn(&Rule, &Facts<'_>) -> Vec<Statement>,
+    apply: fn(&Rule, &Facts<'_>) -> Vec<Statement>,
 }
 
 /// Every rule, grouped by subject.
@@ -122,7 +124,7 @@ pub struct Statement {
 
 impl Rule {
     /// A statement with the rule's templates filled in.
-    fn say(&self, values: &[(&str, String)]) -> Statement {
+    fn statement(&self, values: &[(&str, String)]) -> Statement {
         let expected = words::fill(self.expected, values);
         let details = words::fill(self.details, values);
         Statement {
@@ -142,7 +144,7 @@ impl Rule {
 }
 
 impl Statement {
-    fn about(mut self, workload: &str, size: f64) -> Self {
+    fn with_effect(mut self, workload: &str, size: f64) -> Self {
         self.workload = Some(crate::figures::clean(workload));
         self.size = if size.is_finite() { size.abs() } else { 0.0 };
         self
@@ -153,7 +155,7 @@ impl Statement {
         self
     }
 
-    fn see(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+    fn with_evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
         self
     }
@@ -181,8 +183,9 @@ pub fn statements_by(
         return Vec::new();
     }
     let facts = Facts::new(record, analysis, stacks, plan);
-    let mut said: Vec<Statement> = all().flat_map(|rule| (rule.speak)(rule, &facts)).collect();
+    let mut statements: Vec<Statement> =
+        all().flat_map(|rule| (rule.apply)(rule, &facts)).collect();
     // The sort is stable: statements of one kind and size keep the order of the table.
-    said.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.size.total_cmp(&a.size)));
-    said
+    statements.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.size.total_cmp(&a.size)));
+    statements
 }

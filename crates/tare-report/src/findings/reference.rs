@@ -10,7 +10,7 @@ fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Void => "void",
         Kind::Cost => "cost",
-        Kind::Returned => "gain",
+        Kind::Gain => "gain",
         Kind::Caution => "caution",
         Kind::Nothing => "nothing found",
     }
@@ -43,10 +43,10 @@ fn page() -> String {
             writeln!(page, "| [`{0}`](#{0}) | {1} | {2} |", rule.id, kind(rule.kind), rule.title);
     }
     for rule in all() {
-        let Rule { id, title, looks_at, condition, sentence, details, advice, expected, .. } = rule;
+        let Rule { id, title, data, condition, sentence, details, advice, expected, .. } = rule;
         let _ = write!(
             page,
-            "\n## `{id}`\n**{title}.** Kind: {}.\n\n- **Data:** {looks_at}.\n- **Reported when:** {condition}.\n\
+            "\n## `{id}`\n**{title}.** Kind: {}.\n\n- **Data:** {data}.\n- **Reported when:** {condition}.\n\
              - **Sentence:** {}\n",
             kind(rule.kind),
             code(sentence),

@@ -2,8 +2,8 @@
 //! data.
 
 use super::Statement;
-use crate::markdown::escape;
-use crate::terminal::{Paint, paragraph};
+use crate::escape::markdown as escape;
+use crate::layout::{Paint, paragraph};
 
 /// The lines below the sentence of a statement: a label and its text.
 pub(crate) fn details(statement: &Statement) -> Vec<(&'static str, String)> {

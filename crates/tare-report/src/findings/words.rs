@@ -87,11 +87,6 @@ pub(super) fn mirrored(interval: &Interval) -> Interval {
     Interval { value: -value, low: -high, high: -low, blocks }
 }
 
-/// `1 round`, `10 rounds`.
-pub(super) fn rounds(count: u32) -> String {
-    if count == 1 { "1 round".to_string() } else { format!("{count} rounds") }
-}
-
 /// A share of 0 to 1 as percent.
 pub(super) fn share(share: f64) -> String {
     format!("{} %", tare_std::units::significant(share * 100.0, 2))
@@ -153,7 +148,7 @@ pub(super) fn confidence(
 }
 
 /// Confidence in a statement that has no figure with an interval.
-pub(super) fn plainly(text: impl Into<String>, mut doubts: Vec<usize>) -> Confidence {
+pub(super) fn without_interval(text: impl Into<String>, mut doubts: Vec<usize>) -> Confidence {
     doubts.sort_unstable();
     doubts.dedup();
     let mut parts = vec![text.into()];

@@ -7,9 +7,10 @@ use tare_stats::law::Verdict;
 
 use super::{Fleet, Need, Period, Price, needs};
 use crate::doubts::DoubtGroups;
-use crate::figures::{CostFormat, clean, cost, noise, rate, shorten};
-use crate::headline::{Metric, blocks, headline};
-use crate::terminal::{Paint, Style, facts, grid, paragraph};
+use crate::figures::{CostFormat, clean, cost, noise, rate, rounds, shorten};
+use crate::headline::{Metric, headline};
+use crate::layout::{Paint, Style, grid, paragraph};
+use crate::run_conditions::run_line;
 
 /// Characters of a name.
 const NAME: usize = 28;
@@ -24,7 +25,7 @@ pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style)
     };
     say(&mut out, &format!("{}: {}", record.study.name, opening(fleet, record)), "");
     out.extend(
-        paragraph(&paint.plain(&facts(record, analysis)), "", style.width)
+        paragraph(&paint.plain(&run_line(record, analysis)), "", style.width)
             .iter()
             .map(|line| paint.dim(line)),
     );
@@ -236,7 +237,7 @@ fn working(fleet: &Fleet, need: &Need<'_>, metric: Metric) -> String {
         exact(need.exact.value),
         count(whole),
         count(more),
-        blocks(need.cost.percent.blocks),
+        rounds(need.cost.percent.blocks),
     )
 }
 

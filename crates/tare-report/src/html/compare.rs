@@ -4,7 +4,7 @@ use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Cost, Interval};
 
-use super::shell::{self, PageLayout};
+use super::document::{self, Document};
 use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::compare::{
     Comparison, ComparisonTable, CostRow, Figures, METHOD, letter, money, sentences, tables,
@@ -20,12 +20,12 @@ const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /// The page of a comparison.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
-    shell::render("compare.html", View::new(comparison))
+    document::render("compare.html", View::new(comparison))
 }
 
 #[derive(Serialize)]
 struct View {
-    shell: PageLayout,
+    document: Document,
     records: Vec<RecordView>,
     found: Vec<String>,
     warnings: Vec<String>,
@@ -83,7 +83,7 @@ impl View {
         let letters: Vec<String> = (0..of.sides.len()).map(letter).collect();
         let title = format!("{} records compared", of.sides.len());
         View {
-            shell: PageLayout::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
+            document: Document::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             records: (0..of.sides.len()).map(|at| RecordView::new(of, at)).collect(),
             found: sentences(of),
             warnings: of.warnings.iter().map(|warning| clean(&warning.text)).collect(),
@@ -172,14 +172,14 @@ impl ChartRows {
     fn new(
         id: &str,
         title: &str,
-        said: &[String],
+        texts: &[String],
         scale: Scale,
         rows: usize,
         records: usize,
     ) -> ChartRows {
         let height = count(rows) * (LABEL + count(records) * LANE) + AXIS;
         let description =
-            format!("One row per environment, one mark per record. {}", said.join(". "));
+            format!("One row per environment, one mark per record. {}", texts.join(". "));
         ChartRows { svg: Svg::new(id, height, title, &clean(&description)), scale, records, row: 0 }
     }
 
@@ -233,7 +233,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
     let each = |row: &CostRow<'_>, at: usize, cost: &Cost| {
         format!("{} {}", letter(at), interval_or_noise(cost, row.verdicts[at]))
     };
-    let said: Vec<String> = rows
+    let texts: Vec<String> = rows
         .iter()
         .map(|row| {
             let records = row.costs.iter().enumerate();
@@ -244,7 +244,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
         .collect();
     let id = format!("{name}-{id}");
     let mut chart =
-        ChartRows::new(&id, title, &said, Scale::linear(low, high), rows.len(), of.sides.len());
+        ChartRows::new(&id, title, &texts, Scale::linear(low, high), rows.len(), of.sides.len());
     chart.axis(rows.len(), &|tick| format!("{}\u{202f}%", percent(tick).replace(".0", "")), unit);
     for row in rows {
         let top = chart.label(row.environment);
@@ -284,7 +284,7 @@ fn bars(
         return None;
     }
     let each = |at: usize, i: &Interval| format!("{} {}", letter(at), with_interval(i, rate));
-    let said: Vec<String> = rows
+    let texts: Vec<String> = rows
         .iter()
         .map(|row| {
             let records = row.records.iter().enumerate();
@@ -294,7 +294,7 @@ fn bars(
         })
         .collect();
     let mut chart =
-        ChartRows::new(id, title, &said, Scale::linear(0.0, most), rows.len(), of.sides.len());
+        ChartRows::new(id, title, &texts, Scale::linear(0.0, most), rows.len(), of.sides.len());
     chart.axis(rows.len(), &rate, unit);
     for row in rows {
         let top = chart.label(row.environment);

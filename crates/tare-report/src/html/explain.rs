@@ -59,15 +59,15 @@ impl ExplainView {
 
 impl WorkloadView {
     fn new(record: &Record, plan: &Plan, found: &Explanation, index: usize) -> Self {
-        let told = ExplanationText::new(record, plan, found);
+        let text = ExplanationText::new(record, plan, found);
         let chart = chart(plan, found, &format!("waterfall-{index}"));
         Self {
-            title: told.title,
-            headline: told.headline,
+            title: text.title,
+            headline: text.headline,
             chart: Some(Value::from_safe_string(chart)),
-            head: told.head,
-            rows: told.rows,
-            sentences: told.sums.into_iter().chain(told.notes).collect(),
+            head: text.head,
+            rows: text.rows,
+            sentences: text.sums.into_iter().chain(text.notes).collect(),
         }
     }
 }
@@ -79,14 +79,14 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     let (low, high) = extent(&bars);
     let scale = Scale::linear(low, high);
     let bottom = bars.iter().map(|_| LABEL + LANE).sum::<f64>();
-    let said: Vec<String> = bars
+    let texts: Vec<String> = bars
         .iter()
         .map(|bar| match bar.share {
             Some(share) => format!("{}: {} \u{b5}s", bar.name, interval(&share.us)),
             None => format!("{}: {} \u{b5}s", bar.name, micros(bar.end)),
         })
         .collect();
-    let description = format!("A bar for each layer. {}", said.join(". "));
+    let description = format!("A bar for each layer. {}", texts.join(". "));
     let title = "Where the cost comes from, \u{b5}s of server CPU per operation";
     let mut svg = Svg::new(id, bottom + AXIS, title, &description);
     for tick in scale.ticks(5) {
@@ -101,7 +101,7 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     };
     svg.text(100.0, bottom + 30.0, TextAnchor::End, "tick", unit);
     let mut top = 0.0;
-    for (bar, said) in bars.iter().zip(&said) {
+    for (bar, text) in bars.iter().zip(&texts) {
         let class = match bar.share.map(|share| share.verdict) {
             None => "dot base",
             Some(Verdict::Costs) => "dot loss",
@@ -113,7 +113,7 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
         svg.text(100.0, top + 15.0, TextAnchor::End, "figure", &figure);
         let (from, to) = (scale.x(bar.start.min(bar.end)), scale.x(bar.start.max(bar.end)));
         // A share of nothing is still to be seen.
-        svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, said);
+        svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, text);
         if let Some(share) = bar.share.filter(|share| share.us.is_bounded()) {
             let middle = top + LABEL + (LANE - 4.0) / 2.0;
             let (low, high) =

@@ -26,7 +26,7 @@ impl FindingView {
             text: sentence(statement, several).replace(" %", "\u{a0}%"),
             class: match statement.kind {
                 Kind::Void | Kind::Cost => "loss",
-                Kind::Returned => "gain",
+                Kind::Gain => "gain",
                 Kind::Caution | Kind::Nothing => "none",
             },
             details: details(statement),

@@ -8,10 +8,11 @@
 mod charts;
 mod compare;
 mod diff;
+mod document;
 mod explain;
 mod findings;
 mod host;
-mod shell;
+
 mod stacks;
 pub(crate) mod svg;
 mod workload;
@@ -25,13 +26,13 @@ use tare_lab::study::ScheduleKind;
 
 use crate::counters;
 use crate::doubts::DoubtGroups;
-use crate::figures::{clean, command, in_order, left_out, span, utc};
-use crate::headline::{blocks, capital, headline};
+use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
+use crate::headline::{capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
-use crate::terminal::inside;
+use crate::run_conditions::guest;
+use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
-use shell::{PageLayout, Part};
 use stacks::StacksView;
 use workload::WorkloadView;
 
@@ -40,7 +41,7 @@ pub use stacks::flamegraph;
 
 /// The page of a record and of its stack slices ([`tare_lab::record::read_stacks`]; none is well).
 pub fn page(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
-    shell::render("page.html", View::new(record, analysis, stacks))
+    document::render("page.html", View::new(record, analysis, stacks))
 }
 
 /// What tuning the host gained.
@@ -108,7 +109,7 @@ impl PublishedView {
 
 #[derive(Serialize)]
 struct View {
-    shell: PageLayout,
+    document: Document,
     title: String,
     name: String,
     headline: String,
@@ -164,12 +165,12 @@ impl View {
             .filter_map(|(id, workload)| WorkloadView::new(id, record, analysis, workload, &marks))
             .collect();
         let stacks_view = StacksView::new(record, stacks);
-        let mut parts = vec![Part::Plots];
+        let mut parts = vec![Asset::Plots];
         if stacks_view.is_some() {
-            parts.push(Part::FlameGraph);
+            parts.push(Asset::FlameGraph);
         }
         View {
-            shell: PageLayout::new(
+            document: Document::new(
                 clean(&format!("{}: {}", record.study.name, record.study.title)),
                 clean(&record.header.tare_version),
                 &parts,
@@ -256,13 +257,13 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
             match schedule.kind {
                 ScheduleKind::Slices => format!(
                     "{}; slices of {} after {} of lead-in, random order in every block",
-                    blocks(analysis.blocks),
+                    rounds(analysis.blocks),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
                 ScheduleKind::Trials => format!(
                     "{}; whole runs of {} after {} of lead-in, interleaved by round",
-                    blocks(analysis.blocks),
+                    rounds(analysis.blocks),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
@@ -271,7 +272,7 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
         ("Ran", format!("{}, {took}{ending}", utc(header.started_unix_ms))),
     ]
     .into_iter()
-    .chain(inside(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
+    .chain(guest(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
     .map(|(key, value)| (key.to_string(), clean(&value)))
     .collect()
 }
@@ -347,7 +348,7 @@ mod tests {
     #[test]
     #[expect(clippy::print_stderr, reason = "a time is said, never asserted")]
     fn a_thousand_blocks_of_fifty_environments_stay_small() {
-        let (record, analysis) = fixture::many_blocks();
+        let (record, analysis) = fixture::many_rounds();
         let started = std::time::Instant::now();
         let page = page(&record, &analysis, &[]);
         eprintln!("{} slices: {:?}, {} bytes", record.slices.len(), started.elapsed(), page.len());

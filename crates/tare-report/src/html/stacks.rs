@@ -10,7 +10,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::charts::as_data;
-use super::shell::{self, PageLayout, Part};
+use super::document::{self, Asset, Document};
 use crate::figures::{clean, in_order};
 use crate::stacks::{Figure, Profile, Row, Side, change, flame_data, method, sampled};
 use tare_std::units::significant;
@@ -204,7 +204,7 @@ fn subsystem<'r>(
 
 impl Cell {
     fn new(row: &Row) -> Self {
-        Self { value: us(row.to.us), below: said(row), class: class(&row.difference) }
+        Self { value: us(row.to.us), below: difference_text(row), class: class(&row.difference) }
     }
 }
 
@@ -219,7 +219,7 @@ fn us(value: f64) -> String {
 }
 
 /// `+2.62 [1.26, 3.98], new`, or that none was found. Never a bare 0.
-fn said(row: &Row) -> String {
+fn difference_text(row: &Row) -> String {
     let Figure { us: value, low, high } = row.difference;
     let sign = if value > 0.0 { "+" } else { "" };
     let (Some(low), Some(high)) = (low, high) else {
@@ -255,7 +255,7 @@ impl Functions {
                 subsystem: clean(row.subsystem.as_deref().unwrap_or_default()),
                 from: us(row.from.us),
                 to: us(row.to.us),
-                difference: said(&row),
+                difference: difference_text(&row),
                 class: class(&row.difference),
             });
         Self { to: clean(&profile.to.environment), rows: rows.collect() }
@@ -265,7 +265,7 @@ impl Functions {
 /// A page of one pair alone.
 #[derive(Serialize)]
 struct FlamePage {
-    shell: PageLayout,
+    document: Document,
     title: String,
     workload: String,
     samples: u64,
@@ -280,7 +280,7 @@ pub fn flamegraph(title: &str, workload: &str, profile: &Profile) -> String {
     let set = Set { baseline: profile.from.clone(), profiles: vec![profile.clone()] };
     let version = env!("CARGO_PKG_VERSION").to_string();
     let view = FlamePage {
-        shell: PageLayout::new(title.clone(), version, &[Part::FlameGraph]),
+        document: Document::new(title.clone(), version, &[Asset::FlameGraph]),
         title,
         workload: clean(workload),
         samples: profile.from.samples + profile.to.samples,
@@ -288,5 +288,5 @@ pub fn flamegraph(title: &str, workload: &str, profile: &Profile) -> String {
         graph: Graph::new(vec![String::new()], &[flame_data(profile)]),
         table: set.table(String::new(), String::new()),
     };
-    shell::render("flame_page.html", view)
+    document::render("flame_page.html", view)
 }

@@ -166,9 +166,9 @@ impl Svg {
 
     /// What is drawn until [`Self::end_group`] belongs to one environment: the page's script hides
     /// it with its legend entry and puts `name` in front of what its marks say.
-    pub(super) fn begin_group(&mut self, environment: usize, look: &str, name: &str) {
+    pub(super) fn begin_group(&mut self, environment: usize, style: &str, name: &str) {
         self.write(format_args!(
-            r#"<g data-e="{environment}" data-look="{look}" data-name="{}">"#,
+            r#"<g data-e="{environment}" data-style="{style}" data-name="{}">"#,
             escape(name)
         ));
     }

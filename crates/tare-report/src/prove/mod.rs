@@ -13,7 +13,7 @@ use tare_lab::record::Record;
 use tare_stats::law::{TuningVerdict, Verdict};
 
 use crate::figures::{CostFormat, clean, cost as cost_text};
-use crate::terminal::{Paint, Style, grid, paragraph};
+use crate::layout::{Paint, Style, grid, paragraph};
 
 /// Section of a record's host facts that `tare tune prove` writes.
 pub const FACTS: &str = "tune";

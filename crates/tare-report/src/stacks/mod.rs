@@ -11,7 +11,6 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub use crate::html::flamegraph;
 pub use figures::{Figure, NOT_SAMPLED, Profile, Row, Side};
 pub(crate) use flame::data as flame_data;
 pub use table::{as_json as json, overview, pair};

@@ -5,7 +5,7 @@ use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::figures::{Figure, Profile, Row, Side};
 use crate::figures::clean;
-use crate::terminal::{Style, grid, paragraph};
+use crate::layout::{Style, grid, paragraph};
 
 /// Functions in the terminal's table.
 const FUNCTIONS_MAX: usize = 25;

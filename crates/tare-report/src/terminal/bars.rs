@@ -3,10 +3,9 @@
 
 use tare_lab::analysis::{Analysis, Cost, Finding};
 
-use super::Paint;
-use super::text::{columns, pad};
 use crate::figures::{has_place, percent, shorten};
 use crate::headline::{Metric, claimed, extent, telling_noise};
+use crate::layout::{Paint, columns, pad};
 
 pub(super) struct Bars<'a> {
     rows: Vec<(&'a Finding, &'a Cost)>,

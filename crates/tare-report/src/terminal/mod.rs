@@ -7,53 +7,29 @@
 //! characters. Escape sequences appear only when colour is asked for.
 
 mod bars;
-mod grid;
 mod tails;
-mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Finding, Interval};
-use tare_lab::environment::INSIDE;
-use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
-use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
 use crate::doubts::DoubtGroups;
 use crate::figures::{
-    CostFormat, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc,
-    with_interval,
+    CostFormat, cost, latency, left_out, micros, rate, share, shorten, with_interval,
 };
 use crate::findings;
-use crate::headline::{Metric, blocks, headline};
+use crate::headline::{Metric, headline};
+use crate::layout::{Paint, columns, numbered, pad};
 use crate::prove::Proof;
 use crate::relations;
+use crate::run_conditions::{run_line, workload_line};
 use bars::Bars;
-pub use grid::{RowsApart, grid, rows_apart};
-use text::numbered;
-pub use text::paragraph;
-pub(crate) use text::{Paint, columns, pad};
 
-/// How to write for a terminal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Style {
-    /// Use ANSI colours.
-    pub colour: bool,
-    /// Columns that a line may take; below 80 lines may wrap.
-    pub width: u16,
-    /// Keep to ASCII: `|-o-|` instead of `├─●─┤`. Other characters in names become `?`.
-    pub ascii: bool,
-}
-
-impl Style {
-    /// With Unicode figures.
-    pub fn new(colour: bool, width: u16) -> Style {
-        Style { colour, width, ascii: false }
-    }
-}
+pub use crate::layout::{RowsApart, Style, grid, paragraph, rows_apart};
 
 /// The final report. `stacks` of the record, where it has any, let more be said of causes.
 pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style: Style) -> String {
@@ -68,7 +44,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             continue;
         }
         out.push(String::new());
-        for line in paragraph(&paint.plain(&conditions(record, workload)), "", paint.0.width) {
+        for line in paragraph(&paint.plain(&workload_line(record, workload)), "", paint.0.width) {
             out.push(paint.bold(&line));
         }
         tables(&mut out, analysis, &findings, &marks, paint);
@@ -119,21 +95,21 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
         if several { format!("{name} ({})", shorten(&paint.plain(&f.workload), 12)) } else { name }
     };
     let shown: Vec<&Finding> = analysis.findings.iter().filter(|f| !f.baseline).collect();
-    let widest = shown.iter().map(|f| text::columns(&name(f))).max().unwrap_or(0);
+    let widest = shown.iter().map(|f| columns(&name(f))).max().unwrap_or(0);
     let mut lines = Vec::new();
     for finding in shown {
         let one = |label: &str, metric: Metric| {
             let (of, verdict) = (metric.cost(finding), verdict(analysis, finding, metric));
             let figure =
                 of.map_or_else(|| "-".to_string(), |of| cost(of, verdict, CostFormat::Short));
-            let padded = text::pad(&paint.plain(&figure), 26);
+            let padded = pad(&paint.plain(&figure), 26);
             let claimed = verdict.is_some_and(Verdict::is_claim);
             format!("{label} {}", paint.cost(&padded, of, claimed))
         };
         let cpu = one("CPU", Metric::ServerCpu);
         let throughput = one("throughput", Metric::Throughput);
         let tag = if finding.control { paint.dim("A/A") } else { String::new() };
-        let line = format!("{}  {cpu}  {throughput}  {tag}", text::pad(&name(finding), widest));
+        let line = format!("{}  {cpu}  {throughput}  {tag}", pad(&name(finding), widest));
         lines.push(line.trim_end().to_string());
     }
     lines
@@ -142,65 +118,13 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
 fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
     let title = format!("{}: {}", record.study.name, record.study.title);
     out.extend(paragraph(&paint.plain(&title), "", paint.0.width));
-    let facts = facts(record, analysis);
-    for line in paragraph(&paint.plain(&facts), "", paint.0.width) {
+    for line in paragraph(&paint.plain(&run_line(record, analysis)), "", paint.0.width) {
         out.push(paint.dim(&line));
     }
     out.push(String::new());
     for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
         out.push(paint.bold(&line));
     }
-}
-
-/// What was measured on which CPUs, how long, when, and with which seed. Names in it are not
-/// cleaned.
-pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
-    let header = &record.header;
-    let length = header.ended_unix_ms.map_or_else(
-        || "not finished".to_string(),
-        |end| span(end.saturating_sub(header.started_unix_ms)),
-    );
-    format!(
-        "{}{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
-        inside(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
-        record.study.system.name,
-        cpus(&record.cpu_plan.system.to_string()),
-        cpus(&record.cpu_plan.all.to_string()),
-        cpus(&record.cpu_plan.client.to_string()),
-        blocks(analysis.blocks),
-        header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
-        header.seed,
-        utc(header.started_unix_ms),
-        header.tare_version,
-    )
-}
-
-/// The guest of Tare's own that the study ran inside of, if it did: its kernel, and what runs its
-/// instructions. Not cleaned.
-pub(crate) fn inside(record: &Record) -> Option<String> {
-    let facts = record.host.iter().filter(|fact| fact.section == INSIDE);
-    let facts: Vec<String> = facts.map(|fact| format!("{} {}", fact.key, fact.value)).collect();
-    (!facts.is_empty()).then(|| facts.join(", "))
-}
-
-fn cpus(list: &str) -> &str {
-    if list.is_empty() { "none" } else { list }
-}
-
-/// What was asked of the system in both phases.
-pub(crate) fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
-    let at = fixed_rate(record, &workload.name)
-        .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
-    let asked = match workload.options.is_empty() {
-        true => format!("{} in flight", workload.in_flight),
-        false => clean(&options_text(&workload.options)),
-    };
-    format!("Workload {}: capacity with {asked}, closed loop{at}", clean(&workload.name))
-}
-
-/// The rate of the latency phase in operations/s, once it is known.
-pub(crate) fn fixed_rate(record: &Record, workload: &str) -> Option<f64> {
-    record.header.rates.iter().find(|(name, _)| name == workload).map(|(_, rate)| *rate)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -298,11 +222,11 @@ fn tables(
             out.push(String::new());
             out.push("Response time at the fixed rate, from the intended start:".to_string());
         }
-        let mut drawn = table(columns, analysis, findings, marks, detail, paint);
-        if natural_width(&drawn) > usize::from(paint.0.width) {
-            drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
+        let mut lines = table(columns, analysis, findings, marks, detail, paint);
+        if natural_width(&lines) > usize::from(paint.0.width) {
+            lines.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
         }
-        for line in drawn.lines() {
+        for line in lines.lines() {
             out.push(coloured(line.trim_end(), analysis, findings, detail, paint));
         }
     }
@@ -484,11 +408,11 @@ fn published(out: &mut Vec<String>, record: &Record, paint: Paint) {
     let lines = rows.iter().map(|row| {
         let under = if several { format!(", {}", row.workload) } else { String::new() };
         let why = row.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        let told = format!(
+        let line = format!(
             "{}{under}: published {}, here {}: {}{why}",
             row.relation, row.published, row.here, row.verdict
         );
-        (String::new(), told)
+        (String::new(), line)
     });
     section(out, paint, &title, lines);
 }

@@ -3,9 +3,8 @@
 
 use tare_lab::analysis::{Analysis, Finding};
 
-use super::text::columns;
-use super::{Paint, grid, paragraph};
-use crate::tails::{READING, ratio, table, told};
+use crate::layout::{Paint, columns, grid, paragraph};
+use crate::tails::{READING, percentile_text, ratio, table};
 
 /// Columns between two cells of [`grid`].
 const GAP: usize = 3;
@@ -19,7 +18,7 @@ pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) ->
         out.extend(paragraph(&paint.plain(caption), "", paint.0.width));
         out.extend(grid(&head, rows, paint.0).lines().map(str::to_string));
     };
-    let (head, rows) = table(findings, |_, one| told(one));
+    let (head, rows) = table(findings, |_, one| percentile_text(one));
     if !rows.is_empty() && width(&rows) <= usize::from(paint.0.width) {
         add("Response time at the fixed rate, with its 95 % interval:", &head, &rows);
     }

@@ -1,8 +1,10 @@
+use tare_lab::environment::INSIDE;
+
 use super::*;
 use crate::fixture;
 
 fn widest(text: &str) -> usize {
-    text.lines().map(text::columns).max().unwrap_or(0)
+    text.lines().map(columns).max().unwrap_or(0)
 }
 
 #[test]

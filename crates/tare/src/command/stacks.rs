@@ -10,7 +10,8 @@ use tare_lab::record::{Record, read_stacks};
 use tare_lab::stacks::{ExtraRounds, StackKind, StackSlice};
 use tare_probe::Roots;
 use tare_probe::stacks::Perf;
-use tare_report::stacks::{Profile, Side, flamegraph, json, overview, pair};
+use tare_report::html::flamegraph;
+use tare_report::stacks::{Profile, Side, json, overview, pair};
 use tare_std::cpus::CpuSet;
 
 use super::report;

@@ -5,7 +5,7 @@ mod code;
 mod cpus;
 mod doubts;
 mod latency;
-pub(super) mod layers;
+mod layers;
 mod network;
 mod none;
 mod shares;

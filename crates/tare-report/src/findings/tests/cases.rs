@@ -1,4 +1,4 @@
-//! The table: a rule, a record that makes it speak, one that keeps it silent.
+//! The table: a rule, a record that makes it apply, one that keeps it silent.
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;

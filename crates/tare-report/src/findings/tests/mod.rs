@@ -34,7 +34,7 @@ fn every_rule_reports_its_case_only() {
         let texts = |all: &[Statement]| -> Vec<String> {
             all.iter().map(|one| format!("{}: {}", one.rule, one.text)).collect()
         };
-        assert_eq!(of(&one), 1, "{rule} should speak once: {:#?}", texts(&one));
+        assert_eq!(of(&one), 1, "{rule} should apply once: {:#?}", texts(&one));
         let none = said(&silent());
         assert_eq!(of(&none), 0, "{rule} should be silent: {:#?}", texts(&none));
     }
@@ -131,7 +131,7 @@ fn every_layer_has_a_rule_or_a_reason() {
             }
             _ => None,
         };
-        let has_rule = super::rules::layers::LAYERS.iter().any(|rule| rule.layer == layer);
+        let has_rule = super::layer_changes::LAYERS.iter().any(|rule| rule.layer == layer);
         assert_eq!(has_rule, reason.is_none(), "{layer}");
     }
 }

@@ -14,13 +14,13 @@ const LANE: f64 = 30.0;
 
 /// Every block's throughput as a dot (or, of very many, their histogram), the figure with its
 /// interval as a bar. The second value says whether there is a histogram.
-pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(String, bool)> {
-    let slices = || drawn.iter().flat_map(|d| d.of(Phase::Capacity));
+pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(String, bool)> {
+    let slices = || series.iter().flat_map(|d| d.of(Phase::Capacity));
     let high = slices().map(per_s).fold(0.0f64, f64::max);
     if high <= 0.0 {
         return None;
     }
-    let description = drawn
+    let description = series
         .iter()
         .filter_map(|d| {
             let figure = d.finding.throughput_per_s.as_ref()?;
@@ -30,15 +30,15 @@ pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(Str
         .join(". ");
     let title = "Throughput per environment, every block a dot";
     let mut chart =
-        Rows::new(id, (title, &description), Scale::linear(0.0, high), drawn.len(), LANE);
+        Rows::new(id, (title, &description), Scale::linear(0.0, high), series.len(), LANE);
     let scale = chart.scale;
     chart.axis(
-        drawn.len(),
+        series.len(),
         &|tick| if tick == 0.0 { "0".into() } else { trim_rate(tick) },
         "operations per second, closed loop",
     );
     let mut folded = false;
-    for one in drawn {
+    for one in series {
         let throughput = one.finding.throughput_per_s;
         let figure = throughput
             .as_ref()
@@ -48,10 +48,10 @@ pub(in crate::html) fn throughput(drawn: &[Series<'_>], id: &str) -> Option<(Str
         let own: Vec<&Slice> = one.of(Phase::Capacity).collect();
         if own.len() > DOTS_MAX {
             folded = true;
-            histogram(&mut chart, &own, y, high, &format!("dot {}", one.look.class));
+            histogram(&mut chart, &own, y, high, &format!("dot {}", one.style.class));
         } else {
             for slice in own {
-                dot(&mut chart, slice, y, one.look.class);
+                dot(&mut chart, slice, y, one.style.class);
             }
         }
         if let Some(t) = throughput {

@@ -69,12 +69,12 @@ type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 /// interval of each percentile and a faint line from the smallest to the largest value in a single
 /// block.
 pub(in crate::html) fn percentiles(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<String> {
     const PITCH: f64 = 11.0;
-    let shown: Vec<Shown<'_, '_>> = drawn
+    let shown: Vec<Shown<'_, '_>> = series
         .iter()
         .zip(responses)
         .filter_map(|(d, r)| {
@@ -83,13 +83,13 @@ pub(in crate::html) fn percentiles(
         })
         .collect();
     let (low, high) = extent(&shown)?;
-    let said = |latency: &Latency, row: Row| match interval(latency, row) {
+    let time_text = |latency: &Latency, row: Row| match interval(latency, row) {
         Some(i) => format!("{} {}", row.0, time(&i)),
         None => format!("{} {}", row.0, nanoseconds(figure(latency, row))),
     };
     let description = shown
         .iter()
-        .map(|(d, l, _)| format!("{}: {}", d.name(), ROWS.map(|row| said(l, row)).join(", ")))
+        .map(|(d, l, _)| format!("{}: {}", d.name(), ROWS.map(|row| time_text(l, row)).join(", ")))
         .collect::<Vec<_>>()
         .join(". ");
     let lane = as_f64(shown.len()) * PITCH + 8.0;
@@ -104,11 +104,11 @@ pub(in crate::html) fn percentiles(
         for (index, (one, latency, responses)) in shown.iter().enumerate() {
             let of = figure(latency, row);
             let (x, y) = (scale.x(of), top + as_f64(index) * PITCH);
-            let look = one.look;
+            let style = one.style;
             one.begin(&mut chart.svg);
             chart.svg.line(scale.x(low * 0.9), y, x, y, "stem");
             let count = thousands(latency.count);
-            let mut text = format!("{}, of {count} operations", said(latency, row));
+            let mut text = format!("{}, of {count} operations", time_text(latency, row));
             if row
                 .2
                 .is_some_and(|percent| latency.percentile(percent).is_some_and(|p| p.ns.is_none()))
@@ -116,7 +116,13 @@ pub(in crate::html) fn percentiles(
                 text.push_str("; no interval: too few of them took longer");
             }
             if let Some((from, to)) = spread(*responses, row) {
-                chart.svg.line(scale.x(from), y, scale.x(to), y, &format!("spread {}", look.class));
+                chart.svg.line(
+                    scale.x(from),
+                    y,
+                    scale.x(to),
+                    y,
+                    &format!("spread {}", style.class),
+                );
                 let blocks = responses.map_or(0, |r| r.by_block.len());
                 let (from, to) = (nanoseconds(from), nanoseconds(to));
                 text.push_str(&format!("; {from} to {to} in single blocks ({blocks})"));
@@ -124,16 +130,16 @@ pub(in crate::html) fn percentiles(
             if let Some(i) = interval(latency, row) {
                 let inside = |ns: f64| scale.x(ns.clamp(low, high));
                 let (from, to) = (inside(i.low), inside(i.high));
-                chart.svg.line(from, y, to, y, &format!("interval {}", look.class));
+                chart.svg.line(from, y, to, y, &format!("interval {}", style.class));
                 for (end, ns) in [(from, i.low), (to, i.high)] {
                     // An end that is cut off has no cap.
                     if (low..=high).contains(&ns) {
-                        let class = format!("end {}", look.class);
+                        let class = format!("end {}", style.class);
                         chart.svg.line(end, y - 4.0, end, y + 4.0, &class);
                     }
                 }
             }
-            chart.svg.mark(x, y, look.shape, 4.5, look.class, &text);
+            chart.svg.mark(x, y, style.shape, 4.5, style.class, &text);
             chart.svg.end_group();
         }
     }
@@ -142,14 +148,14 @@ pub(in crate::html) fn percentiles(
 
 /// The whole distribution: latency over how rare it is, the x axis in nines.
 pub(in crate::html) fn distribution(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Plot> {
     const HEIGHT: f64 = 430.0;
     const FLOOR: f64 = HEIGHT - 40.0;
     let curves: Vec<(&Series<'_>, &Responses)> =
-        drawn.iter().zip(responses).filter_map(|(d, r)| r.as_ref().map(|r| (d, r))).collect();
+        series.iter().zip(responses).filter_map(|(d, r)| r.as_ref().map(|r| (d, r))).collect();
     let points: Vec<_> = curves.iter().map(|(_, r)| curve(&r.merged)).collect();
     let all = || points.iter().flatten();
     let low = all().map(|p| p.latency_ns).reduce(f64::min)?;
@@ -197,18 +203,18 @@ pub(in crate::html) fn distribution(
     }
     let mut lines = Vec::new();
     for ((one, responses), points) in curves.iter().zip(&points) {
-        let look = one.look;
+        let style = one.style;
         let line: Vec<(f64, f64)> =
             points.iter().map(|p| (x.x(p.nines), at(p.latency_ns))).collect();
         one.begin(&mut svg);
-        svg.polyline(&line, &format!("curve {}", look.class), "");
+        svg.polyline(&line, &format!("curve {}", style.class), "");
         if let Some((end_x, end_y)) = line.last() {
             let text = format!(
                 "maximum {} of {} operations",
                 nanoseconds(as_f64(responses.merged.max())),
                 thousands(responses.merged.len())
             );
-            svg.mark(*end_x, *end_y, look.shape, 4.5, look.class, &text);
+            svg.mark(*end_x, *end_y, style.shape, 4.5, style.class, &text);
         }
         svg.end_group();
         let known: BTreeMap<u64, f64> =

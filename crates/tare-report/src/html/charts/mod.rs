@@ -1,13 +1,13 @@
-//! The charts of the page, one file for each question. All are drawn from the record and its
+//! The charts of the page, one file for each question. All are series from the record and its
 //! analysis alone.
 //!
-//! A chart with few marks is an SVG alone ([`ladder`], [`throughput`], [`percentiles`], [`order`]):
+//! A chart with few marks is an SVG alone ([`costs`], [`throughput`], [`percentiles`], [`order`]):
 //! it prints, needs no script and is read out. A dense one is a [`Plot`]: such an SVG, and the same
 //! figures for the script that draws them so that they can be read off and zoomed.
 
+mod costs;
 mod dots;
 pub(super) mod groups;
-mod ladder;
 mod latency;
 mod order;
 mod plot;
@@ -20,8 +20,8 @@ use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
+pub(super) use costs::costs;
 pub(super) use dots::throughput;
-pub(super) use ladder::ladder;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
 pub(super) use plot::{Plot, as_data};
@@ -29,7 +29,7 @@ pub(super) use time::{
     CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
 };
 
-/// How an environment is drawn everywhere on the page.
+/// How an environment is series everywhere on the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SeriesStyle {
     /// Class of the style sheet: `base`, `control`, or `c1` to `c6`.
@@ -49,7 +49,7 @@ const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// Looks in the order of the findings: the baseline and its control keep theirs.
 pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {
     let mut next = 0;
-    let look = |finding: &&Finding| {
+    let style = |finding: &&Finding| {
         if finding.baseline {
             return SeriesStyle { class: "base", shape: Shape::Circle };
         }
@@ -62,16 +62,16 @@ pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {
             shape: Shape::nth(next + (next - 1) / 6),
         }
     };
-    findings.iter().map(look).collect()
+    findings.iter().map(style).collect()
 }
 
-/// An environment under a workload: what was concluded, how it is drawn, and its slices.
+/// An environment under a workload: what was concluded, how it is series, and its slices.
 #[derive(Debug)]
 pub(super) struct Series<'r> {
     /// Its number in the legends.
     pub(super) e: usize,
     pub(super) finding: &'r Finding,
-    pub(super) look: SeriesStyle,
+    pub(super) style: SeriesStyle,
     pub(super) slices: Vec<&'r Slice>,
 }
 
@@ -82,7 +82,7 @@ impl<'r> Series<'r> {
             .iter()
             .zip(series_styles(findings))
             .enumerate()
-            .map(|(e, (finding, look))| Series { e, finding, look, slices: Vec::new() })
+            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
             .collect();
         let places: std::collections::HashMap<&str, usize> =
             findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
@@ -105,7 +105,7 @@ impl<'r> Series<'r> {
     }
 
     fn begin(&self, svg: &mut Svg) {
-        svg.begin_group(self.e, &self.look.name(), self.name());
+        svg.begin_group(self.e, &self.style.name(), self.name());
     }
 }
 

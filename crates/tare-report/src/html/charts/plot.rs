@@ -39,13 +39,13 @@ pub(super) struct Line<'d, 'r> {
 
 impl Line<'_, '_> {
     pub(super) fn as_json(&self) -> serde_json::Value {
-        let look = self.of.look;
+        let style = self.of.style;
         let mut line = json!({
             "e": self.of.e.to_string(),
             "name": crate::figures::clean(self.of.name()),
-            "look": look.class,
-            "shape": look.shape.name(),
-            "swatch": look.name(),
+            "style": style.class,
+            "shape": style.shape.name(),
+            "swatch": style.name(),
             "y": digits(&self.y),
         });
         if let Some((low, high)) = &self.extremes {

@@ -32,9 +32,9 @@ struct Columns {
 
 impl Columns {
     /// `None` without a slice of the phase, or with one block: there is no "over time" in it.
-    fn of(drawn: &[Series<'_>], phase: Phase) -> Option<Self> {
+    fn of(series: &[Series<'_>], phase: Phase) -> Option<Self> {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
-        for slice in drawn.iter().flat_map(|d| d.of(phase)) {
+        for slice in series.iter().flat_map(|d| d.of(phase)) {
             let start = starts.entry(slice.block).or_insert(slice.started_unix_ms);
             *start = slice.started_unix_ms.min(*start);
         }
@@ -42,7 +42,7 @@ impl Columns {
             return None;
         }
         let first = *starts.values().min()?;
-        let most = (POINTS_MAX / drawn.len().max(1)).clamp(100, COLUMNS_MAX);
+        let most = (POINTS_MAX / series.len().max(1)).clamp(100, COLUMNS_MAX);
         let per_column = starts.len().div_ceil(most);
         let (mut x, mut place) = (Vec::new(), HashMap::new());
         for (number, (block, start)) in starts.iter().enumerate() {
@@ -135,7 +135,7 @@ fn still(
     let end = columns.x.last().copied().unwrap_or(1.0);
     let (x, y) = (Scale::linear(0.0, end).after(10.0), Scale::linear(0.0, high * 1.05));
     let at = |value: f64| FLOOR - y.share(value) * (FLOOR - 16.0);
-    let said: Vec<String> = lines
+    let texts: Vec<String> = lines
         .iter()
         .filter_map(|line| {
             let mut known: Vec<f64> = line.y.iter().flatten().copied().collect();
@@ -146,7 +146,7 @@ fn still(
             Some(format!("{name}: {} to {}, median {}", form(*first), form(*last), form(middle)))
         })
         .collect();
-    let mut svg = Svg::new(id, HEIGHT, title, &said.join(". "));
+    let mut svg = Svg::new(id, HEIGHT, title, &texts.join(". "));
     for tick in y.ticks(4) {
         svg.line(0.0, at(tick), 100.0, at(tick), if tick == 0.0 { "zero" } else { "grid" });
         svg.text(0.0, at(tick) - 3.0, TextAnchor::Start, "tick", &form(tick));
@@ -156,7 +156,7 @@ fn still(
     }
     svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", axis);
     for line in lines {
-        let look = line.of.look;
+        let style = line.of.style;
         line.of.begin(&mut svg);
         let places = columns.x.iter().zip(&line.y);
         let mut stretch: Vec<(f64, f64)> = Vec::new();
@@ -164,7 +164,7 @@ fn still(
             match value {
                 Some(value) => stretch.push((x.x(*second), at(*value))),
                 None if stretch.len() > 1 => {
-                    svg.polyline(&stretch, &format!("curve {}", look.class), "");
+                    svg.polyline(&stretch, &format!("curve {}", style.class), "");
                     stretch.clear();
                 }
                 None => stretch.clear(),
@@ -172,7 +172,7 @@ fn still(
         }
         let last = columns.x.iter().zip(&line.y).rev().find_map(|(x, y)| y.map(|y| (x, y)));
         if let Some((second, value)) = last {
-            svg.mark(x.x(*second), at(value), look.shape, 4.5, look.class, "");
+            svg.mark(x.x(*second), at(value), style.shape, 4.5, style.class, "");
         }
         svg.end_group();
     }
@@ -180,8 +180,8 @@ fn still(
 }
 
 /// Operations per second of every block.
-pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> Option<Noted> {
-    let columns = Columns::of(drawn, Phase::Capacity)?;
+pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> Option<Noted> {
+    let columns = Columns::of(series, Phase::Capacity)?;
     let counts = |s: &&Slice| s.void.is_none();
     let of = |d: &Series<'_>| {
         let own: Vec<(u32, f64)> =
@@ -189,7 +189,7 @@ pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> O
         own
     };
     let lines: Vec<Line<'_, '_>> =
-        drawn.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
+        series.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
     let words = ("Throughput over time", "time since the first slice");
     let form = |value: f64| format!("{} op/s", trim_rate((value * 10.0).round() / 10.0));
     chart(id, words, ("rate", &form), &columns, &lines)
@@ -197,12 +197,12 @@ pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> O
 
 /// p99 of response time of every block, at the fixed rate.
 pub(in crate::html) fn p99_over_time(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Noted> {
-    let columns = Columns::of(drawn, Phase::Latency)?;
-    let lines: Vec<Line<'_, '_>> = drawn
+    let columns = Columns::of(series, Phase::Latency)?;
+    let lines: Vec<Line<'_, '_>> = series
         .iter()
         .zip(responses)
         .filter_map(|(d, r)| {
@@ -241,10 +241,10 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
 }
 
 /// The counters of [`over_time`], of every block at capacity: one choice each.
-pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<CountersOverTime> {
-    let columns = Columns::of(drawn, Phase::Capacity)?;
+pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<CountersOverTime> {
+    let columns = Columns::of(series, Phase::Capacity)?;
     let mut names: Vec<&str> = Vec::new();
-    for slice in drawn.iter().filter_map(|d| d.of(Phase::Capacity).next()) {
+    for slice in series.iter().filter_map(|d| d.of(Phase::Capacity).next()) {
         for counter in &slice.counters {
             if over_time(&counter.name).is_some() && !names.contains(&counter.name.as_str()) {
                 names.push(&counter.name);
@@ -261,11 +261,11 @@ pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<Counte
             (slice.void.is_none() && value.is_finite()).then_some((slice.block, value))
         };
         let values: Vec<Vec<(u32, f64)>> =
-            drawn.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();
+            series.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();
         if values.iter().flatten().all(|(_, value)| *value == 0.0) {
             continue;
         }
-        let lines: Vec<serde_json::Value> = drawn
+        let lines: Vec<serde_json::Value> = series
             .iter()
             .zip(&values)
             .map(|(d, own)| columns.line(d, own.iter().copied()).as_json())

@@ -34,7 +34,7 @@ const tare = (() => {
     tip.replaceChildren();
     for (const row of rows) {
       const line = make("div", {}, tip);
-      if (row.look) line.append(swatch(row.look));
+      if (row.style) line.append(swatch(row.style));
       line.append(row.text);
       if (row.strong) line.className = "strong";
     }
@@ -54,14 +54,14 @@ const tare = (() => {
 
   // The swatch of an environment, as the server drew it for the legend.
   const swatches = new Map();
-  const swatch = (look) => {
-    const known = swatches.get(look);
+  const swatch = (style) => {
+    const known = swatches.get(style);
     return known ? known.cloneNode(true) : document.createTextNode("");
   };
 
   const tell = (mark) => {
-    const look = mark.closest("[data-look]")?.dataset.look;
-    showTip([{ text: mark.getAttribute("aria-label"), look }], mark.getBoundingClientRect());
+    const style = mark.closest("[data-style]")?.dataset.style;
+    showTip([{ text: mark.getAttribute("aria-label"), style }], mark.getBoundingClientRect());
   };
 
   // Marks: each has a <title>, which becomes the tooltip. One of a chart is in the order of tabs;
@@ -126,8 +126,8 @@ const tare = (() => {
     const workload = list.closest("[data-workload]").dataset.workload;
     const all = [...list.children].map((item) => item.dataset.e);
     for (const item of [...list.children]) {
-      const { e, look } = item.dataset;
-      swatches.set(look, item.querySelector("svg"));
+      const { e, style } = item.dataset;
+      swatches.set(style, item.querySelector("svg"));
       const button = make("button", { type: "button", "aria-pressed": "true", "data-e": e });
       item.removeAttribute("data-e");
       button.title = "Hide or show in all charts; with Shift: only this one";

@@ -114,7 +114,7 @@
       // Positions of what belongs to an environment, for the legend.
       const owner = [null];
       for (const line of lines) {
-        const colour = styleOf(line.look);
+        const colour = styleOf(line.style);
         const shown = !off.has(line.e);
         if (line.low) {
           const first = data.length;
@@ -128,7 +128,7 @@
         const filter = nines ? () => [last, ...source.x.flatMap((x, index) => (x % 1 === 0 && index < last && line.y[index] != null ? [index] : []))] : null;
         series.push({
           label: line.name, show: shown, stroke: colour, width: 2, spanGaps: nines,
-          dash: DASHES[line.look.split(" ")[0]], fill: null,
+          dash: DASHES[line.style.split(" ")[0]], fill: null,
           points: few || nines ? { ...points(line.shape, filter), fill: colour } : { show: false },
         });
         data.push(line.y);
@@ -174,7 +174,7 @@
       for (const line of values.slice(0, 14)) {
         const spread = line.low && line.low[at] !== line.high[at] ? ` (${figure(u.unit, line.low[at])} to ${figure(u.unit, line.high[at])})` : "";
         const count = line.n ? `, ${line.n[at] ?? ""}` : "";
-        rows.push({ text: `${line.name}: ${figure(u.unit, line.y[at])}${source.unit_of ?? ""}${spread}${count}`, look: line.swatch });
+        rows.push({ text: `${line.name}: ${figure(u.unit, line.y[at])}${source.unit_of ?? ""}${spread}${count}`, style: line.swatch });
       }
       if (values.length > 14) rows.push({ text: `and ${values.length - 14} more` });
       if (values.length === 0) return;

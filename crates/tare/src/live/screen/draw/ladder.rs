@@ -2,7 +2,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_report::ladder::{Ladder, LadderRow, Verdict};
+use tare_report::cost_chart::{CostChart, CostChartRow, Verdict};
 use tare_report::{Metric, clean, percent};
 
 use super::Scene;
@@ -76,8 +76,8 @@ pub(super) fn short(scene: &Scene<'_>, area: Rect, buffer: &mut Buffer) {
 }
 
 impl Scene<'_> {
-    fn rung(&self, environment: &Environment) -> Option<&LadderRow> {
-        let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+    fn rung(&self, environment: &Environment) -> Option<&CostChartRow> {
+        let mut rungs = self.ladder.iter().flat_map(|ladder| &ladder.rows);
         rungs.find(|rung| rung.environment == environment.name)
     }
 
@@ -93,7 +93,7 @@ impl Scene<'_> {
     }
 }
 
-fn words_of(rung: &LadderRow) -> String {
+fn words_of(rung: &CostChartRow) -> String {
     let tag = if rung.control { "A/A " } else { "" };
     format!("{tag}{}", rung.text)
 }
@@ -114,7 +114,7 @@ fn heading(scene: &Scene<'_>) -> String {
     format!("{of}{what}{noise}")
 }
 
-fn axis(ladder: &Ladder, scale: u16) -> String {
+fn axis(ladder: &CostChart, scale: u16) -> String {
     let mut axis: Vec<char> = vec![' '; usize::from(scale)];
     let mut put = |text: &str, at: usize| {
         let length = text.chars().count();
@@ -130,7 +130,7 @@ fn axis(ladder: &Ladder, scale: u16) -> String {
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
+fn bar(ladder: &CostChart, rung: &CostChartRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;
@@ -159,7 +159,7 @@ fn bar(ladder: &Ladder, rung: &LadderRow, scale: u16) -> Vec<char> {
     clippy::cast_sign_loss,
     reason = "clamped to the columns of the scale"
 )]
-fn column(ladder: &Ladder, percent: f64, scale: u16) -> usize {
+fn column(ladder: &CostChart, percent: f64, scale: u16) -> usize {
     let last = f64::from(scale.saturating_sub(1));
     let share = (percent - ladder.low) / (ladder.high - ladder.low);
     (share * last).round().clamp(0.0, last) as usize

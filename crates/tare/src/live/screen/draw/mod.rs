@@ -16,7 +16,7 @@ use std::time::Duration;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use tare_report::ladder::{Ladder, Verdict};
+use tare_report::cost_chart::{CostChart, Verdict};
 
 use super::state::{Environment, State, View};
 use text::{put, rule};
@@ -71,7 +71,7 @@ struct Scene<'a> {
     /// Since the study began.
     now: Duration,
     theme: Theme,
-    ladder: Option<Ladder>,
+    ladder: Option<CostChart>,
     /// Environments in the order of the study, by their index.
     rows: Vec<usize>,
     /// Columns of the names.
@@ -84,7 +84,7 @@ impl<'a> Scene<'a> {
         let ladder = state
             .analysis
             .as_ref()
-            .map(|analysis| tare_report::ladder::ladder(analysis, workload, state.metric));
+            .map(|analysis| tare_report::cost_chart::cost_chart(analysis, workload, state.metric));
         let rows = (0..state.environments.len()).collect();
         let names = state.environments.iter().map(|one| text::columns(&text::name(one)));
         let names = names.max().unwrap_or(0).clamp(8, (width / 3).clamp(8, 32));
@@ -109,7 +109,7 @@ impl<'a> Scene<'a> {
     /// Higher comes first where not all fit.
     fn rank(&self, index: usize) -> f64 {
         let name = &self.state.environments[index].name;
-        let rungs = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        let rungs = self.ladder.iter().flat_map(|ladder| &ladder.rows);
         match rungs.into_iter().find(|rung| rung.environment == *name) {
             Some(rung) if rung.control => f64::INFINITY,
             Some(rung) if rung.verdict == Verdict::Baseline => f64::MIN,

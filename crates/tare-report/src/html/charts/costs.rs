@@ -13,15 +13,15 @@ use crate::relations;
 
 /// Dot and interval per environment, zero, the band of the A/A control, and published costs of
 /// another machine as hollow diamonds (for throughput, which is what they were published for).
-pub(in crate::html) fn ladder(
+pub(in crate::html) fn costs(
     record: &Record,
     analysis: &Analysis,
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     metric: Metric,
     id: &str,
 ) -> Option<String> {
     let rows: Vec<&Series<'_>> =
-        drawn.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
+        series.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
     let workload = &rows.first()?.finding.workload;
     let noise = telling_noise(analysis, workload, metric);
     let published = |finding: &Finding| {
@@ -41,14 +41,14 @@ pub(in crate::html) fn ladder(
             ("Cost in throughput", "% of the baseline's throughput lost", "throughput lost")
         }
     };
-    let mut said: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for row in &rows {
         if let Some(c) = metric.cost(row.finding) {
             let verdict = verdict(analysis, row.finding, metric);
-            said.push(format!("{}: {}", row.name(), cost(c, verdict, CostFormat::Full)));
+            texts.push(format!("{}: {}", row.name(), cost(c, verdict, CostFormat::Full)));
         }
     }
-    let description = format!("One row per environment. {}", said.join(". "));
+    let description = format!("One row per environment. {}", texts.join(". "));
     let mut chart =
         Rows::new(id, (title, &description), Scale::linear(low, high), rows.len(), 22.0);
     let (bottom, scale) = (chart.bottom(rows.len()), chart.scale);

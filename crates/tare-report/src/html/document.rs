@@ -1,6 +1,6 @@
 //! What every page of Tare is made in: the document around it, its style and its templates.
 //!
-//! A page is a template that extends `shell.html` and a view that holds a [`PageLayout`] under the
+//! A page is a template that extends `shell.html` and a view that holds a [`Document`] under the
 //! name `shell`. Templates are part of the program and take no code from a record.
 
 use base64::Engine;
@@ -25,7 +25,7 @@ const FLAME: [&str; 2] = [include_str!("flame.css"), include_str!("script/flame.
 
 /// What a page has that needs code of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Asset {
     /// Dense charts.
     Plots,
     FlameGraph,
@@ -37,7 +37,7 @@ macro_rules! templates {
 
 /// Every template, by the name that others include it by.
 const TEMPLATES: [(&str, &str); 22] = templates![
-    "shell.html",
+    "document.html",
     "macros.html",
     "page.html",
     "compare.html",
@@ -63,7 +63,7 @@ const TEMPLATES: [(&str, &str); 22] = templates![
 
 /// What the document around a page needs.
 #[derive(Debug, Serialize)]
-pub(super) struct PageLayout {
+pub(super) struct Document {
     title: String,
     version: String,
     styles: Vec<Value>,
@@ -72,16 +72,16 @@ pub(super) struct PageLayout {
     script_sources: Value,
 }
 
-impl PageLayout {
+impl Document {
     /// `title` and `version` are text without control characters.
-    pub(super) fn new(title: String, version: String, parts: &[Part]) -> Self {
+    pub(super) fn new(title: String, version: String, parts: &[Asset]) -> Self {
         let mut styles = vec![STYLE];
         let mut scripts = vec![PAGE];
-        if parts.contains(&Part::Plots) {
+        if parts.contains(&Asset::Plots) {
             styles.push(UPLOT[0]);
             scripts.extend([UPLOT[1], PLOTS]);
         }
-        if parts.contains(&Part::FlameGraph) {
+        if parts.contains(&Asset::FlameGraph) {
             styles.push(FLAME[0]);
             scripts.push(FLAME[1]);
         }

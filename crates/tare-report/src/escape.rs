@@ -15,7 +15,7 @@ use crate::figures::clean;
 const PARTED: &str = "&#8203;";
 
 /// The text on one line, for a paragraph or a cell of a table.
-pub(crate) fn escape(text: &str) -> String {
+pub(crate) fn markdown(text: &str) -> String {
     let chars: Vec<char> = clean(text).chars().collect();
     let mut out = String::with_capacity(chars.len() * 2);
     for (index, c) in chars.iter().copied().enumerate() {
@@ -93,7 +93,7 @@ mod tests {
             ("\u{202e}abc", "\u{fffd}abc"),
             ("\u{5e9}\u{1f9a9}", "\u{5e9}\u{1f9a9}"),
         ] {
-            assert_eq!(escape(text), expected, "{text:?}");
+            assert_eq!(markdown(text), expected, "{text:?}");
         }
     }
 }

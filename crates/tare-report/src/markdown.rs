@@ -4,8 +4,6 @@
 //! Words and rounding are those of the terminal ([`crate::terminal`]). What comes from a record is
 //! made to show as text (`escape`): neither markup nor a mention of somebody.
 
-mod escape;
-
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Cost, Finding};
@@ -15,15 +13,15 @@ use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
 use crate::doubts::DoubtGroups;
+use crate::escape::markdown as escape;
 use crate::explain::{self, ExplanationText};
 use crate::figures::{CostFormat, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
 use crate::headline::{Metric, headline, noise};
 use crate::prove::{self, Proof};
 use crate::relations;
+use crate::run_conditions::{run_line, workload_line};
 use crate::tails;
-use crate::terminal::{conditions, facts};
-pub(crate) use escape::escape;
 
 /// Characters of a name in a table. The headline has it whole.
 const NAME: usize = 40;
@@ -58,7 +56,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
         if !findings.is_empty() {
-            blocks.push(escape(&conditions(record, workload)) + ".");
+            blocks.push(escape(&workload_line(record, workload)) + ".");
             blocks.push(table(analysis, &findings, &marks));
             blocks.push(control_line(analysis, workload, &findings));
         }
@@ -109,11 +107,11 @@ fn explanation(record: &Record) -> Vec<String> {
             blocks.push(escape(&explain::nothing_yet(&workload.name)));
             continue;
         };
-        let told = ExplanationText::new(record, &plan, &found);
-        blocks.push(format!("{}. {}", escape(&told.title), escape(&told.headline)));
-        let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
-        blocks.push(plain_table(&head, &told.rows));
-        blocks.extend(told.sums.iter().chain(&told.notes).map(|text| escape(text)));
+        let text = ExplanationText::new(record, &plan, &found);
+        blocks.push(format!("{}. {}", escape(&text.title), escape(&text.headline)));
+        let head: Vec<&str> = text.head.iter().map(String::as_str).collect();
+        blocks.push(plain_table(&head, &text.rows));
+        blocks.extend(text.sums.iter().chain(&text.notes).map(|text| escape(text)));
     }
     blocks
 }
@@ -177,7 +175,7 @@ fn row(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> [String; 
 
 fn p99(finding: &Finding) -> String {
     let Some(response) = &finding.response else { return "-".to_string() };
-    response.percentile(99.0).map_or_else(|| latency(response.p99_ns), tails::told)
+    response.percentile(99.0).map_or_else(|| latency(response.p99_ns), tails::percentile_text)
 }
 
 fn p99_over_baseline(analysis: &Analysis, finding: &Finding) -> String {
@@ -223,7 +221,7 @@ fn conditions_line(record: &Record, analysis: &Analysis) -> String {
         let fact = record.host.iter().find(|f| f.section == *section && f.key == *key)?;
         Some(format!("; {word}{}", fact.value))
     });
-    escape(&(facts(record, analysis) + &host.collect::<String>()))
+    escape(&(run_line(record, analysis) + &host.collect::<String>()))
 }
 
 #[cfg(test)]
