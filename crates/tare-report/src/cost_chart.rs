@@ -112,8 +112,8 @@ mod tests {
     }
 
     #[test]
-    fn single_block_has_no_interval() {
-        let (_, analysis) = fixture::single_block();
+    fn single_round_has_no_interval() {
+        let (_, analysis) = fixture::single_round();
         let one = cost_chart(&analysis, "write", Metric::Throughput);
         assert!(one.rows.iter().any(|row| row.text.contains("not known yet")), "{one:?}");
         assert!(one.low.is_finite() && one.high.is_finite());

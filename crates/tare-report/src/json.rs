@@ -231,7 +231,7 @@ mod tests {
     #[test]
     fn it_is_json_with_histograms_only_when_asked() {
         for (record, analysis) in
-            [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()]
+            [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_round()]
         {
             let without: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
             assert_eq!(without["schema_version"], SCHEMA_VERSION);

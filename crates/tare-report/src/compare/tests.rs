@@ -206,7 +206,7 @@ fn latencies_at_other_rates_and_money_in_other_currencies_are_not_compared() {
 
 #[test]
 fn records_of_any_kind_can_be_compared() {
-    let all = [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()];
+    let all = [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_round()];
     let named: Vec<Named> =
         all.into_iter().map(|(record, analysis)| ("x".to_string(), record, analysis)).collect();
     for records in [&named[..], &named[..1], &named[1..2], &named[..0]] {

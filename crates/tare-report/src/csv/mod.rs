@@ -162,7 +162,7 @@ mod tests {
             of("native", "server_cpu_cost").is_none() && of(hostile, "throughput_cost").is_some()
         );
         // One block: the figure, and no bounds.
-        let (_, single) = fixture::single_block();
+        let (_, single) = fixture::single_round();
         let rows = parse(&figures(&single));
         let p50 = rows.iter().find(|row| row[3] == "response_p50_over_baseline").unwrap();
         assert!(!p50[5].is_empty() && p50[7].is_empty(), "{p50:?}");

@@ -6,11 +6,10 @@ use crate::findings::{Evidence, Kind, Statement, details, sentence};
 
 #[derive(Serialize)]
 pub(super) struct FindingView {
-    /// Anchor of the finding, so that a link can point to it.
+    /// Id of the element, for links.
     anchor: String,
     rule: &'static str,
-    title: &'static str,
-    text: String,
+    sentence: String,
     /// `loss`, `gain` or `none`, as costs are.
     class: &'static str,
     details: Vec<(&'static str, String)>,
@@ -22,8 +21,7 @@ impl FindingView {
         Self {
             anchor: format!("finding-{}", index + 1),
             rule: statement.rule,
-            title: statement.title,
-            text: sentence(statement, several).replace(" %", "\u{a0}%"),
+            sentence: sentence(statement, several).replace(" %", "\u{a0}%"),
             class: match statement.kind {
                 Kind::Void | Kind::Cost => "loss",
                 Kind::Gain => "gain",

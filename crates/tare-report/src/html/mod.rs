@@ -319,7 +319,7 @@ mod tests {
             fixture::quick(),
             fixture::two_workloads(),
             fixture::running(),
-            fixture::single_block(),
+            fixture::single_round(),
             fixture::empty(),
             fixture::hostile(),
         ] {

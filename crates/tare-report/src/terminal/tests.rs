@@ -69,7 +69,7 @@ fn strangers_do_not_reach_the_terminal() {
 
 #[test]
 fn unfinished_and_tiny_records_render() {
-    for (record, analysis) in [fixture::empty(), fixture::running(), fixture::single_block()] {
+    for (record, analysis) in [fixture::empty(), fixture::running(), fixture::single_round()] {
         for width in [0, 20, 80, 160] {
             let text = render(&record, &analysis, &[], Style::new(true, width));
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");

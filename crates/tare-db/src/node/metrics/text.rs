@@ -100,7 +100,7 @@ pub fn page() -> String {
 const PAGE_HEAD: &str = "\
 # Metrics of the reference database
 
-*Written by a test from the program's own list (`TARE_GOLDEN=write cargo test -p tare-db metrics`).*
+*Written by a test from the program's own list (`SNAPSHOTS=overwrite cargo test -p tare-db metrics`).*
 
 `tare db --metrics ADDRESS:PORT` serves them over HTTP at `/metrics`, in the text format of Prometheus. The
 address has to be a loopback one unless `--insecure` is given: there is no authentication. All but the

@@ -27,7 +27,7 @@ pub(super) type Place = (&'static str, f64, fn(&mut EnvironmentSpec));
 impl World {
     /// The first is the baseline; its control is added. Throughput falls as the CPU cost rises.
     pub(super) fn of(places: &[Place]) -> Self {
-        let (template, _) = fixture::single_block();
+        let (template, _) = fixture::single_round();
         let native = &template.environments[0].spec;
         let spec = |(name, us, change): &Place| {
             let mut spec = native.clone();
@@ -39,7 +39,7 @@ impl World {
     }
 
     pub(super) fn with(specs: &[(EnvironmentSpec, f64)]) -> Self {
-        let (mut record, _) = fixture::single_block();
+        let (mut record, _) = fixture::single_round();
         let baseline = specs[0].0.clone();
         let like = record.slices.iter().find(|one| one.phase == Phase::Capacity).unwrap().clone();
         let place = record.environments[0].clone();
@@ -90,7 +90,7 @@ impl World {
 
     /// An explanation of `to` over the first place, by a cost for each set of layers.
     pub(super) fn explained(to: fn(&mut EnvironmentSpec), us: fn(&EnvironmentSpec) -> f64) -> Self {
-        let (template, _) = fixture::single_block();
+        let (template, _) = fixture::single_round();
         let from = template.environments[0].spec.clone();
         let mut last = EnvironmentSpec { name: "box".into(), ..from.clone() };
         to(&mut last);
