@@ -145,7 +145,7 @@ fn number(value: f64) -> String {
     if value < 0.0 { format!("\u{2212}{text}") } else { text }
 }
 
-const READING: &str = "Each counter per operation (a level as it is), over all blocks; the \
+const READING: &str = "Each counter per operation (a level as it is), over all rounds; the \
                        difference from the baseline is paired inside each block, with its 95 % \
                        interval. docs/reference/probes.md says what each counter is.";
 

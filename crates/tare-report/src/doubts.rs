@@ -348,7 +348,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::CoordinatedOmission { .. } => "Latency omits waiting",
         Doubt::LatencyBeyondWindow { .. } => "Latency covers more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",
-        Doubt::FewBlocks { .. } => "Too few blocks",
+        Doubt::FewBlocks { .. } => "Too few rounds",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
     }
 }

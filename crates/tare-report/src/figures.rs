@@ -30,7 +30,7 @@ pub fn percent(value: f64) -> String {
     }
 }
 
-/// `+69.1 % [66.2, 71.9]`; says so where one block allows no interval.
+/// `+69.1 % [66.2, 71.9]`, or `+69.1 % [no interval]` for a single round.
 pub(crate) fn percent_interval(interval: &Interval) -> String {
     let value = percent(interval.value);
     if interval.low.is_finite() && interval.high.is_finite() {
@@ -42,7 +42,7 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
 }
 
 /// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a
-/// point; a single block has no interval and does not.
+/// point; a single round has no interval and does not.
 pub(crate) fn has_place(cost: &Cost) -> bool {
     let Interval { value, blocks, .. } = cost.percent;
     value.is_finite() && (cost.found || tells(cost.within_percent) || blocks < 2)
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_interval() {
+    fn one_round_has_no_interval() {
         let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, blocks: 1 };
         assert_eq!(percent_interval(&one), "+3.0 % [no interval]");
         assert_eq!(with_interval(&one, micros), "3.00 [no interval]");

@@ -15,8 +15,8 @@ pub(crate) struct Point {
 /// Response times of one environment at the fixed rate, over the slices that count.
 pub(crate) struct Responses {
     pub(crate) merged: Histogram<u64>,
-    /// Of each slice its block, and average, p95, p99 and p99.9 in ns.
-    pub(crate) by_block: Vec<(u32, [f64; 4])>,
+    /// Of each slice its round, and average, p95, p99 and p99.9 in ns.
+    pub(crate) by_round: Vec<(u32, [f64; 4])>,
 }
 
 /// Unpacks the response times of an environment's slices. `None` if there are none to be read.
@@ -25,7 +25,7 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
         slice.phase == Phase::Latency && slice.void.is_none() && !slice.response.is_empty()
     };
     let mut merged: Option<Histogram<u64>> = None;
-    let mut by_block = Vec::new();
+    let mut by_round = Vec::new();
     let mut decoder = Deserializer::new();
     for slice in slices.filter(counts) {
         // A histogram that cannot be decoded is left out of the picture; the table's figures come
@@ -38,7 +38,7 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
         }
         #[expect(clippy::cast_precision_loss, reason = "a picture")]
         let at = |quantile| histogram.value_at_quantile(quantile) as f64;
-        by_block.push((slice.block, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
+        by_round.push((slice.block, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
         match merged.as_mut() {
             None => {
                 let mut first = histogram;
@@ -51,7 +51,7 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
             }
         }
     }
-    merged.map(|merged| Responses { merged, by_block })
+    merged.map(|merged| Responses { merged, by_round })
 }
 
 /// The curve of a histogram, up to the quantile that its count can still tell: beyond
@@ -82,8 +82,8 @@ mod tests {
     fn slices_are_merged_and_the_curve_rises() {
         let (record, _) = fixture::quick();
         let native = record.slices.iter().filter(|s| s.environment == "native");
-        let Responses { merged: histogram, by_block } = responses(native).unwrap();
-        assert_eq!(by_block.len(), 12);
+        let Responses { merged: histogram, by_round } = responses(native).unwrap();
+        assert_eq!(by_round.len(), 12);
         let one = record.slices.iter().filter(|s| {
             s.environment == "native" && s.phase == Phase::Latency && s.workload == "write"
         });

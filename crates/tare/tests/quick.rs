@@ -37,7 +37,7 @@ fn the_quick_part_says_that_it_is_one_and_what_others_published_has_a_verdict() 
     let told = stdout(&run_in(here.path(), ["report", "q.tare"]));
     for part in [
         "(quick part)",
-        "Published relations beside ours: 1 confirmed, 1 contradicted",
+        "Published relations and ours: 1 confirmed, 1 contradicted",
         "3 environments of the whole study: 3 % CPU, a proxy,",
     ] {
         assert!(told.contains(part), "{part:?} in {told}");

@@ -1,6 +1,6 @@
 //! What each machine does: throughput, per CPU, per money, and the ratios between machines.
 //!
-//! Method: a figure of a record has the interval of its blocks; dividing by CPUs or by a price,
+//! Method: a figure of a record has the interval of its rounds; dividing by CPUs or by a price,
 //! which are exact, divides the bounds too. Two records' figures are compared as a ratio, in log
 //! space.
 

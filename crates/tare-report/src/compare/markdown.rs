@@ -17,7 +17,7 @@ pub fn markdown(comparison: &Comparison<'_>) -> String {
     blocks.push(records.collect::<Vec<_>>().join("\n"));
     list(&mut blocks, "Found:", sentences(comparison));
     let warnings = comparison.warnings.iter().map(|warning| warning.text.clone()).collect();
-    list(&mut blocks, "Before you believe it:", warnings);
+    list(&mut blocks, "Warnings:", warnings);
     for sheet in tables(comparison) {
         blocks.push(format!("**{}**", escape(&sheet.title)));
         blocks.push(table(&sheet));

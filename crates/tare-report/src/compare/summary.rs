@@ -47,7 +47,7 @@ fn of_metric(comparison: &Comparison<'_>, at: usize, metric: Metric) -> Option<S
     match all {
         0 => None,
         _ if !within.is_finite() => {
-            Some(format!("{name} against A, cost in {what}: too few blocks to tell"))
+            Some(format!("{name} against A, cost in {what}: too few rounds to tell"))
         }
         _ => Some(format!(
             "{name} against A, cost in {what}: no difference found (within {within:.1} %)"

@@ -27,7 +27,7 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
     }
     list(&mut out, paint, "Found", sentences(comparison));
     let warnings = comparison.warnings.iter().map(|warning| warning.text.clone()).collect();
-    list(&mut out, paint, "Before you believe it", warnings);
+    list(&mut out, paint, "Warnings", warnings);
     for sheet in tables(comparison) {
         out.push(String::new());
         out.push(paint.bold(&paint.plain(&sheet.title)));

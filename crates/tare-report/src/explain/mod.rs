@@ -65,9 +65,9 @@ pub(crate) fn question(plan: &Plan) -> String {
     format!("Where does the cost of \"{to}\" against \"{from}\" come from?")
 }
 
-/// The text while no block is complete.
+/// The text while no round is complete.
 pub(crate) fn nothing_yet(workload: &str) -> String {
-    format!("{}: no result yet, because no block has measured every environment.", clean(workload))
+    format!("{}: no result yet, because no round has measured every environment.", clean(workload))
 }
 
 /// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.

@@ -43,7 +43,7 @@ pub(crate) fn extent(bars: &[Bar<'_>]) -> (f64, f64) {
     let (low, high) =
         levels().fold((f64::INFINITY, 0.0f64), |(low, high), us| (low.min(us), high.max(us)));
     let spread = (high - low).max(high * 1e-3);
-    // Intervals are to be seen whole, unless very few blocks make them wider than all the rest.
+    // Intervals are to be seen whole, unless very few rounds make them wider than all the rest.
     let shares = || bars.iter().filter_map(|bar| Some((bar.start, bar.share?.us)));
     let ends = shares().flat_map(|(start, us)| [start + us.low, start + us.high]);
     let (lowest, highest) = ends
@@ -84,7 +84,7 @@ pub(super) fn lines(plan: &Plan, found: &Explanation, paint: Paint) -> Vec<Strin
     lines
 }
 
-/// Blocks of different darkness have their like in ASCII too.
+/// Block characters of different darkness; each has an ASCII form.
 fn glyph(fill: char, paint: Paint) -> char {
     match fill {
         fill if !paint.0.ascii => fill,

@@ -25,7 +25,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) counters: Vec<CounterFinding>,
     /// The plan of an explained record.
     pub(crate) plan: Option<Plan>,
-    /// One explanation for each workload that has a complete block.
+    /// One explanation for each workload that has a complete round.
     pub(crate) explanations: Vec<Explanation>,
     pub(crate) proof: Option<Proof>,
     pub(crate) marks: DoubtGroups,

@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_bounds_nothing() {
+    fn one_round_has_no_bounds() {
         let one = interval(20.0, f64::NEG_INFINITY, 100.0);
         let found = needed(60.0, &one, Metric::Throughput);
         assert_eq!((found.value, found.is_bounded()), (75.0, false));

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_and_none_say_so() {
+    fn one_round_and_none_are_marked() {
         let one = text("nodes=6", fixture::single_round());
         assert!(one.contains("not known yet") && !one.contains("NaN"), "{one}");
         assert!(text("nodes=6", fixture::empty()).contains("Nothing has been measured yet."));

@@ -309,7 +309,7 @@ fn bars(
     }
     Some(ChartView {
         title: format!("{title}: {}", clean(workload)),
-        note: "At capacity, closed loop, with its 95\u{a0}% interval over the blocks of its own sitting.",
+        note: "At capacity, closed loop, with its 95\u{a0}% interval over the rounds of its own sitting.",
         svg: Value::from_safe_string(chart.svg.finish()),
     })
 }

@@ -256,7 +256,7 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
             "Schedule",
             match schedule.kind {
                 ScheduleKind::Slices => format!(
-                    "{}; slices of {} after {} of lead-in, random order in every block",
+                    "{}; slices of {} after {} of lead-in, random order in every round",
                     rounds(analysis.blocks),
                     ms(schedule.window),
                     ms(schedule.lead_in)
@@ -288,7 +288,7 @@ impl DoubtView {
     }
 }
 
-/// The order inside each block, as text.
+/// The order inside each round, as text.
 fn order(record: &Record) -> Vec<(u32, String)> {
     let several = record.study.workloads.len() > 1;
     let mut order: Vec<(u32, Vec<String>)> = Vec::new();
@@ -343,18 +343,18 @@ mod tests {
         }
     }
 
-    /// `cargo test --release --package tare-report a_thousand_blocks -- --nocapture` says how long
+    /// `cargo test --release --package tare-report page_of_many_rounds -- --nocapture` says how long
     /// it takes.
     #[test]
     #[expect(clippy::print_stderr, reason = "a time is said, never asserted")]
-    fn a_thousand_blocks_of_fifty_environments_stay_small() {
+    fn page_of_many_rounds_stays_small() {
         let (record, analysis) = fixture::many_rounds();
         let started = std::time::Instant::now();
         let page = page(&record, &analysis, &[]);
         eprintln!("{} slices: {:?}, {} bytes", record.slices.len(), started.elapsed(), page.len());
         assert!(page.len() < 20_000_000, "{} bytes", page.len());
-        assert!(page.contains("blocks share a column"), "and says what it left out");
-        assert!(page.contains("too many blocks for a dot each"));
+        assert!(page.contains("rounds share a column"), "and says what it left out");
+        assert!(page.contains("too many rounds for a dot each"));
         if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
             std::fs::write(path, &page).unwrap();
         }

@@ -90,7 +90,7 @@ impl<'a> Page<'a> {
         out.family(
             "tare_study_blocks",
             Kind::Gauge,
-            "Blocks that were measured: each holds every environment once, in random order.",
+            "Rounds that were measured: each holds every environment once, in random order.",
         );
         out.sample(&self.study(), f64::from(self.analysis.blocks));
     }
@@ -184,7 +184,7 @@ impl<'a> Page<'a> {
         out.family(
             "tare_cost_ratio",
             Kind::Gauge,
-            "Loss against the baseline as a share of 1, paired in each block; above 0 is a loss. of: server_cpu (per operation, ratio - 1) or throughput (1 - ratio). 95 % interval by bound. Read it with tare_cost_found.",
+            "Loss against the baseline as a share of 1, paired in each round; above 0 is a loss. of: server_cpu (per operation, ratio - 1) or throughput (1 - ratio). 95 % interval by bound. Read it with tare_cost_found.",
         );
         self.each_cost(|labels, _, _, cost| bounds(out, labels, &cost.percent, 1e-2));
         let flag = |flag: bool| if flag { 1.0 } else { 0.0 };
@@ -205,7 +205,7 @@ impl<'a> Page<'a> {
         out.family(
             "tare_cost_blocks",
             Kind::Gauge,
-            "Blocks that the cost and its interval rest on.",
+            "Rounds that the cost and its interval rest on.",
         );
         self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.blocks)));
         out.family(

@@ -1,5 +1,5 @@
 //! The gain of host tuning, from a record alone: every environment with a tuned host against the
-//! one that differs in nothing else, paired within the blocks.
+//! one that differs in nothing else, paired within the rounds.
 //!
 //! [`tare_lab::analysis::tuning`] finds the gains, and [`tare_stats::law`] decides what is proven.
 
@@ -187,7 +187,7 @@ pub(crate) fn caption(proof: &Proof) -> String {
                 .to_string()
         }
         Some(gain) => format!(
-            "Against \"{}\" on the host as found, paired within the blocks; below 0 is a gain.",
+            "Against \"{}\" on the host as found, paired within the rounds; below 0 is a gain.",
             clean(&gain.against)
         ),
     }

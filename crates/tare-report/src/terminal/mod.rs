@@ -1,10 +1,9 @@
-//! A record as terminal text: the table of costs and latencies, a picture of the intervals, the
-//! arithmetic, the doubts.
+//! A record as terminal text: the table of costs and latencies, a chart of the intervals, the
+//! findings, the arithmetic and the doubts.
 //!
-//! Layout: everything in one table where the width allows it; else costs and latencies in two; else
-//! the same in fewer words, then without the intervals of the absolute figures, then without the
-//! client's CPU. Text of strangers loses its control
-//! characters. Escape sequences appear only when colour is asked for.
+//! Layout: one table if it fits the width; else costs and latencies in two tables; then in fewer
+//! words, without the intervals of the absolute figures, and without the client's CPU. Text from a
+//! record loses its control characters. Escape sequences appear only with colour.
 
 mod bars;
 mod tails;
@@ -31,7 +30,7 @@ use bars::Bars;
 
 pub use crate::layout::{RowsApart, Style, grid, paragraph, rows_apart};
 
-/// The final report. `stacks` of the record, where it has any, let more be said of causes.
+/// The final report. Findings about code need the `stacks` of the record; they may be empty.
 pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style: Style) -> String {
     let paint = Paint(style);
     let marks = DoubtGroups::of(record, analysis);
@@ -86,7 +85,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
     text
 }
 
-/// One compact line per environment for the live view.
+/// One compact line per environment, for a running study.
 pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
     let paint = Paint(style);
     let several = analysis.findings.iter().any(|f| f.workload != analysis.findings[0].workload);
@@ -177,12 +176,12 @@ const ALL: [Column; 12] = [
     Doubts,
 ];
 
-/// How much a table says in its cells.
+/// The form of a table's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Detail {
-    /// Words of a cost that was not found.
+    /// Form of a cost that was not found.
     words: CostFormat,
-    /// Absolute figures with their intervals, and a blank more between columns.
+    /// Whether absolute figures have their intervals, and columns a wider gap.
     intervals: bool,
 }
 
@@ -279,7 +278,7 @@ fn alignment(column: Column) -> CellAlignment {
     }
 }
 
-/// The two lines of a column's head.
+/// The two lines of a column's heading.
 fn head(column: Column, detail: Detail) -> [&'static str; 2] {
     match (column, detail.intervals) {
         (Environment, _) => ["", "environment"],
@@ -351,7 +350,7 @@ fn cell(
     }
 }
 
-/// Colours a line of a table: the costs by what they say, the control as a whole.
+/// Colours a line of a table: each cost by its verdict, the control as a whole.
 fn coloured(
     line: &str,
     analysis: &Analysis,
@@ -397,14 +396,14 @@ fn section(
     }
 }
 
-/// What others published beside ours: the verdicts, then a line for each.
+/// The published relations: the count of each verdict, then one line per relation.
 fn published(out: &mut Vec<String>, record: &Record, paint: Paint) {
     let rows = relations::rows(record);
     if rows.is_empty() {
         return;
     }
     let several = record.study.workloads.len() > 1;
-    let title = format!("Published relations beside ours: {}", relations::summary(&rows));
+    let title = format!("Published relations and ours: {}", relations::summary(&rows));
     let lines = rows.iter().map(|row| {
         let under = if several { format!(", {}", row.workload) } else { String::new() };
         let why = row.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
@@ -430,17 +429,17 @@ fn doubts(out: &mut Vec<String>, marks: &DoubtGroups, paint: Paint) {
 
 fn reading(analysis: &Analysis) -> Vec<(String, String)> {
     let mut notes = vec![
-        "A cost is what the environment loses against the baseline, from ratios paired inside each block, with its 95 % interval. Above 0 is a loss.",
+        "cost: the loss against the baseline, from ratios paired within each round, with its 95 % interval; above 0 is a loss.",
         "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
     ];
     if analysis.findings.iter().any(|f| f.control) {
-        notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed, and reads \"within noise\".");
+        notes.push("A/A: a second copy of the baseline. Its cost is noise; no smaller cost is claimed (\"within noise\").");
     }
     if analysis.findings.iter().any(|f| f.client_cpu_share.is_some()) {
-        notes.push("client: its CPU time per operation where there is room, and the share of its CPUs that it used, at capacity.");
+        notes.push("client: its CPU time per operation (if the width allows) and the used share of its CPUs, at capacity.");
     }
     if analysis.findings.iter().any(|f| f.server_cpu_is_busy_time) {
-        notes.push("Where the system polls, its idle polling is subtracted by its own account (busy time).");
+        notes.push("The idle polling that a system reports is subtracted (busy time).");
     }
     notes.into_iter().map(|note| (String::new(), note.to_string())).collect()
 }

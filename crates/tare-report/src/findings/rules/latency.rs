@@ -291,7 +291,7 @@ fn stands_out<'a>(
     Some((found, found.difference.filter(|difference| difference.low > 0.0)?))
 }
 
-/// A process that the layer adds and that works at the fixed rate, in every block.
+/// A process that the layer adds and that works at the fixed rate, in every round.
 fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let slices: Vec<_> = facts
         .record

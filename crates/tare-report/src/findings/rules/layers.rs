@@ -8,7 +8,7 @@ use super::super::{Confidence, Evidence, Kind, Rule, Statement, words};
 use crate::figures::{clean, percent, percent_interval, rounds};
 use crate::headline::{Metric, noise};
 
-const DATA: &str = "two environments that differ in this layer alone, paired within the blocks; \
+const DATA: &str = "two environments that differ in this layer alone, paired within the rounds; \
     where the record was explained, the layer's Shapley share; also stacks by subsystem and counters \
     of the same environments";
 const DETAILS: &str = "{measured} ({where}).{beside}";

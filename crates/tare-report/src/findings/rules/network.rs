@@ -102,7 +102,7 @@ fn advice(part: &str) -> [&'static str; 2] {
     }
 }
 
-/// The most expensive process that a layer adds, in µs per operation at capacity over blocks.
+/// The most expensive process that a layer adds, in µs per operation at capacity over rounds.
 fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(String, Interval)> {
     let slices = facts.record.slices.iter().filter(|slice| {
         slice.environment == environment

@@ -36,10 +36,10 @@ pub(super) const RULES: &[Rule] = &[
     },
     Rule {
         id: "few_blocks",
-        title: "Too few blocks",
+        title: "Too few rounds",
         kind: Kind::Caution,
-        data: "the number of blocks with a pair",
-        condition: "there are fewer than 7 blocks",
+        data: "the number of rounds with a pair",
+        condition: "there are fewer than 7 rounds",
         sentence: "Only {n}: the intervals are valid but wide. Measure longer.",
         details: "",
         advice: "Use a larger --budget or more --rounds; tare weigh --resume FILE.tare continues this record.",

@@ -35,7 +35,7 @@ pub(super) const RULES: &[Rule] = &[
         condition: "the whole is a claim, and the claimed shares miss more than a tenth of it and more than the control's noise",
         sentence: "Unattributed: {rest} of {whole} CPU per operation between {from} and {to}. Measure longer.",
         details: "no single layer of these exceeds the noise: {layers}.",
-        advice: "Run tare explain with a larger --budget: the intervals of these shares narrow with the number of blocks.",
+        advice: "Run tare explain with a larger --budget: the intervals of these shares narrow with the number of rounds.",
         expected: "",
         expected_from: "",
         apply: not_attributed,

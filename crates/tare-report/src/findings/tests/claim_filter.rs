@@ -35,12 +35,12 @@ fn drops_gain_on_busy_machine() {
 fn drops_gain_within_noise() {
     // The control is 3 % off and wanders; the box gains 5.5 % and wanders, too.
     let wandering = |us: f64| {
-        let world = bridged(us).slices("native again", |block, slice| {
-            slice.system_cpu_ns += ns(0.15 * f64::from(block % 5));
+        let world = bridged(us).slices("native again", |round, slice| {
+            slice.system_cpu_ns += ns(0.15 * f64::from(round % 5));
             slice.window_ns = slice.system_cpu_ns;
         });
-        world.slices("box", |block, slice| {
-            slice.system_cpu_ns += ns(0.35 * f64::from(block % 5));
+        world.slices("box", |round, slice| {
+            slice.system_cpu_ns += ns(0.35 * f64::from(round % 5));
             slice.window_ns = slice.system_cpu_ns;
         })
     };

@@ -12,7 +12,7 @@ use tare_std::rng::Rng;
 
 use crate::fixture;
 
-const BLOCKS: u32 = 12;
+const ROUNDS: u32 = 12;
 const OPERATIONS: u64 = 10_000;
 
 /// A record and its stacks.
@@ -60,7 +60,7 @@ impl World {
         let mut all = specs.to_vec();
         all.push((again, specs[0].1));
         let mut rng = Rng::new(5);
-        for block in 0..BLOCKS {
+        for block in 0..ROUNDS {
             for (position, (spec, us)) in all.iter().enumerate() {
                 let us = us * (1.0 + 0.005 * rng.normal());
                 record.slices.push(Slice {

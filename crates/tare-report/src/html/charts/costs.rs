@@ -92,7 +92,7 @@ pub(in crate::html) fn costs(
         }
         let stands = if claim { "" } else { "; does not stand out of the noise" };
         let text = format!(
-            "{} {what}, 95 % interval of {} blocks{stands}",
+            "{} {what}, 95 % interval of {} rounds{stands}",
             percent_interval(&interval),
             interval.blocks
         );

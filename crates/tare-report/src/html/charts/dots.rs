@@ -1,4 +1,4 @@
-//! Throughput per environment with every block's.
+//! Throughput per environment with every round's.
 
 use tare_lab::record::{Phase, Slice};
 
@@ -6,13 +6,13 @@ use super::{Rows, Series, as_f64, per_s, trim_rate};
 use crate::figures::{rate, with_interval};
 use crate::html::svg::{Scale, Shape};
 
-/// Blocks of one environment above which dots would cover one another: they become a histogram.
+/// Rounds of one environment above which dots would cover one another: they become a histogram.
 const DOTS_MAX: usize = 150;
 /// Columns of that histogram over the whole scale.
 const COLUMNS: usize = 120;
 const LANE: f64 = 30.0;
 
-/// Every block's throughput as a dot (or, of very many, their histogram), the figure with its
+/// Every round's throughput as a dot (or, of very many, their histogram), the figure with its
 /// interval as a bar. The second value says whether there is a histogram.
 pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(String, bool)> {
     let slices = || series.iter().flat_map(|d| d.of(Phase::Capacity));
@@ -28,7 +28,7 @@ pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(St
         })
         .collect::<Vec<_>>()
         .join(". ");
-    let title = "Throughput per environment, every block a dot";
+    let title = "Throughput per environment, every round a dot";
     let mut chart =
         Rows::new(id, (title, &description), Scale::linear(0.0, high), series.len(), LANE);
     let scale = chart.scale;
@@ -60,7 +60,7 @@ pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(St
             }
             let x = scale.x(t.value);
             let text = format!(
-                "{} op/s, the middle of {} blocks with its 95 % interval",
+                "{} op/s, the middle of {} rounds with its 95 % interval",
                 with_interval(&t, rate),
                 t.blocks
             );
@@ -73,7 +73,7 @@ pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(St
 
 fn dot(chart: &mut Rows, slice: &Slice, y: f64, class: &str) {
     let jitter = f64::from((slice.block * 7) % 11) * 1.4 - 5.0;
-    let text = format!("block {}: {} op/s", slice.block, rate(per_s(slice)));
+    let text = format!("round {}: {} op/s", slice.block, rate(per_s(slice)));
     let (x, y) = (chart.scale.x(per_s(slice)), y + jitter);
     match &slice.void {
         None => chart.svg.dot(x, y, 3.0, &format!("dot {class}"), &text),
@@ -84,7 +84,7 @@ fn dot(chart: &mut Rows, slice: &Slice, y: f64, class: &str) {
     }
 }
 
-/// How many blocks that count fell into each column of the scale.
+/// How many rounds that count fell into each column of the scale.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,
@@ -101,7 +101,7 @@ fn histogram(chart: &mut Rows, slices: &[&Slice], y: f64, high: f64, class: &str
     for (column, count) in counts.into_iter().enumerate().filter(|(_, count)| *count > 0) {
         let (from, to) = (as_f64(column) * wide, as_f64(column + 1) * wide);
         let tall = (LANE - 4.0) * as_f64(count) / as_f64(most);
-        let text = format!("{count} blocks of {} to {} op/s", rate(from), rate(to));
+        let text = format!("{count} rounds of {} to {} op/s", rate(from), rate(to));
         let (x, end) = (chart.scale.x(from), chart.scale.x(to));
         chart.svg.rect(x, y + LANE / 2.0 - tall, end - x, tall, class, &text);
     }

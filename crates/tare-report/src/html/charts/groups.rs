@@ -69,7 +69,7 @@ fn rate_bar(finding: &Finding, style: SeriesStyle) -> Option<Bar<'_>> {
         value: of.value,
         ends: of.is_bounded().then_some((of.low, of.high)),
         mark: None,
-        tooltip: format!("{text}, of {} blocks", of.blocks),
+        tooltip: format!("{text}, of {} rounds", of.blocks),
         text,
     })
 }

@@ -12,7 +12,7 @@ use crate::html::svg::{Scale, Svg, TextAnchor};
 use crate::tails::time;
 use tare_std::units::{nanoseconds, thousands};
 
-/// A row: its name, its place in [`Responses::by_block`], and the percentile that it is.
+/// A row: its name, its place in [`Responses::by_round`], and the percentile that it is.
 type Row = (&'static str, usize, Option<f64>);
 
 /// The rows of figure 2 of "The Cost of Containerization for Your Scylla".
@@ -23,7 +23,7 @@ const ROWS: [Row; 4] = [
     ("p99.9", 3, Some(99.9)),
 ];
 
-/// The figure of a row over all blocks.
+/// The figure of a row over all rounds.
 fn figure(latency: &Latency, (_, at, _): Row) -> f64 {
     [latency.mean_ns, as_f64(latency.p95_ns), as_f64(latency.p99_ns), as_f64(latency.p999_ns)][at]
 }
@@ -33,14 +33,14 @@ fn interval(latency: &Latency, (_, _, percent): Row) -> Option<Interval> {
     latency.percentile(percent?)?.ns.filter(Interval::is_bounded)
 }
 
-/// The smallest and the largest value of a row in a single block.
+/// The smallest and the largest value of a row in a single round.
 fn spread(responses: Option<&Responses>, (_, at, _): Row) -> Option<(f64, f64)> {
-    let values = || responses.into_iter().flat_map(|r| r.by_block.iter().map(|(_, of)| of[at]));
+    let values = || responses.into_iter().flat_map(|r| r.by_round.iter().map(|(_, of)| of[at]));
     let low = values().reduce(f64::min)?;
     Some((low, values().fold(low, f64::max)))
 }
 
-/// The ends of the scale: every figure and single block, and every interval as far as it is not so
+/// The ends of the scale: every figure and single round, and every interval as far as it is not so
 /// wide that it would press the rest together.
 fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     let all = || shown.iter().flat_map(|one| ROWS.map(|row| (one, row)));
@@ -67,7 +67,7 @@ type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 
 /// Response time at the fixed rate: one row per percentile, one lane per environment, with the
 /// interval of each percentile and a faint line from the smallest to the largest value in a single
-/// block.
+/// round.
 pub(in crate::html) fn percentiles(
     series: &[Series<'_>],
     responses: &[Option<Responses>],
@@ -123,9 +123,9 @@ pub(in crate::html) fn percentiles(
                     y,
                     &format!("spread {}", style.class),
                 );
-                let blocks = responses.map_or(0, |r| r.by_block.len());
+                let blocks = responses.map_or(0, |r| r.by_round.len());
                 let (from, to) = (nanoseconds(from), nanoseconds(to));
-                text.push_str(&format!("; {from} to {to} in single blocks ({blocks})"));
+                text.push_str(&format!("; {from} to {to} in single rounds ({blocks})"));
             }
             if let Some(i) = interval(latency, row) {
                 let inside = |ns: f64| scale.x(ns.clamp(low, high));

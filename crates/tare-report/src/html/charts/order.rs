@@ -20,7 +20,7 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
         id,
         (
             "Order of slices",
-            "When each environment was under load. In every block each environment runs once per phase, in random order.",
+            "When each environment was under load. In every round each environment runs once per phase, in random order.",
         ),
         Scale::linear(0.0, seconds),
         names.len(),
@@ -47,7 +47,7 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
                 (None, Phase::Latency | Phase::Traced) => latency.push((x, width)),
                 (Some(why), _) => {
                     let text = format!(
-                        "block {}, position {}: {}, void: {why}",
+                        "round {}, position {}: {}, void: {why}",
                         slice.block, slice.position, slice.workload
                     );
                     chart.svg.rect(x, y - 6.0, width, 12.0, "slice-void", &text);

@@ -30,7 +30,7 @@ pub(in crate::html) fn as_data(json: &serde_json::Value) -> Value {
 /// A value for each position of a chart, where there is one.
 pub(super) type Column = Vec<Option<f64>>;
 
-/// One environment's line: `y`, and where several blocks share a column their extremes.
+/// One environment's line: `y`, and where several rounds share a column their extremes.
 pub(super) struct Line<'d, 'r> {
     pub(super) of: &'d Series<'r>,
     pub(super) y: Column,

@@ -1,7 +1,7 @@
-//! Over time: throughput, p99, and what the disk and the interrupts did, block by block.
+//! Over time: throughput, p99, and what the disk and the interrupts did, round by round.
 //!
-//! A point is one block of one environment, at the moment when the block began; a void slice is a
-//! gap. Of very many blocks several share a column: its line is their median, and their smallest
+//! A point is one round of one environment, at the moment when the round began; a void slice is a
+//! gap. Of very many rounds several share a column: its line is their median, and their smallest
 //! and largest values are a band around it, so that nothing that happened is smoothed away.
 
 use std::collections::{BTreeMap, HashMap};
@@ -25,7 +25,7 @@ const POINTS_MAX: usize = 10_000;
 struct Columns {
     /// When each began, in seconds since the first slice of the workload.
     x: Vec<f64>,
-    /// The column of each block.
+    /// The column of each round.
     place: HashMap<u32, usize>,
     per_column: usize,
 }
@@ -58,7 +58,7 @@ impl Columns {
         Some(Self { x, place, per_column })
     }
 
-    /// An environment's values by block as a line.
+    /// An environment's values by round as a line.
     fn line<'d, 'r>(
         &self,
         of: &'d Series<'r>,
@@ -89,10 +89,10 @@ impl Columns {
     /// What a column is, for the page.
     fn note(&self) -> String {
         if self.per_column == 1 {
-            "One point a block.".to_string()
+            "One point a round.".to_string()
         } else {
             format!(
-                "{} blocks share a column: the line is their median, the band their smallest and largest.",
+                "{} rounds share a column: the line is their median, the band their smallest and largest.",
                 self.per_column
             )
         }
@@ -179,7 +179,7 @@ fn still(
     svg.finish()
 }
 
-/// Operations per second of every block.
+/// Operations per second of every round.
 pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> Option<Noted> {
     let columns = Columns::of(series, Phase::Capacity)?;
     let counts = |s: &&Slice| s.void.is_none();
@@ -195,7 +195,7 @@ pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> 
     chart(id, words, ("rate", &form), &columns, &lines)
 }
 
-/// p99 of response time of every block, at the fixed rate.
+/// p99 of response time of every round, at the fixed rate.
 pub(in crate::html) fn p99_over_time(
     series: &[Series<'_>],
     responses: &[Option<Responses>],
@@ -207,7 +207,7 @@ pub(in crate::html) fn p99_over_time(
         .zip(responses)
         .filter_map(|(d, r)| {
             r.as_ref()
-                .map(|r| columns.line(d, r.by_block.iter().map(|(block, at)| (*block, at[2]))))
+                .map(|r| columns.line(d, r.by_round.iter().map(|(block, at)| (*block, at[2]))))
         })
         .collect();
     let words = ("99th percentile of response time, over time", "time since the first slice");
@@ -240,7 +240,7 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
     })
 }
 
-/// The counters of [`over_time`], of every block at capacity: one choice each.
+/// The counters of [`over_time`], of every round at capacity: one choice each.
 pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<CountersOverTime> {
     let columns = Columns::of(series, Phase::Capacity)?;
     let mut names: Vec<&str> = Vec::new();

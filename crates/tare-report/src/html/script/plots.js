@@ -166,7 +166,7 @@
       chart.lines = lines;
     };
 
-    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${clock(x)}${source.per_column > 1 ? `, ${source.per_column} blocks from here` : ""}`);
+    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${clock(x)}${source.per_column > 1 ? `, ${source.per_column} rounds from here` : ""}`);
     const tell = (u, aloud) => {
       const off = tare.offIn(workload);
       const rows = [{ text: place(u.data[0][at]), strong: true }];
