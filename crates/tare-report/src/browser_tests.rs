@@ -1,5 +1,5 @@
-//! The pages in headless Chromium: `tests/browser` at the top of the repository looks at them at
-//! the width of a desk and of a phone, light and dark. Here the pages are made.
+//! Checks the pages in headless Chromium by `tests/browser` at the top of the repository, at the
+//! width of a desktop and of a phone, light and dark. This module writes the pages.
 //!
 //! `TARE_SHOTS=DIR cargo test --package tare-report browser` keeps the pages and screenshots.
 
@@ -16,14 +16,14 @@ use crate::compare::Comparison;
 use crate::fixture;
 use crate::stacks::{Profile, Side};
 
-/// The suite has a limit of its own below this one.
+/// The time limit; the suite's own limit is lower.
 const TIME_MAX: Duration = Duration::from_secs(480);
-/// What the page of a long record may take.
+/// Most bytes of the page of a long record.
 const PAGE_BYTES_MAX: usize = 20_000_000;
 
 const NASTY: &str = "</script><script>alert(1)</script>{{data}}<img src=x onerror=alert(2)>";
 
-/// Pages and what is expected of each, in a folder of their own.
+/// Pages in a folder, and the expectations on each.
 struct Pages {
     folder: tempfile::TempDir,
     list: Vec<Value>,
@@ -56,7 +56,7 @@ impl Pages {
         self.add(name, &crate::html::flamegraph(title, title, &profile), expected);
     }
 
-    /// Whether there was nothing to complain about, and what was output.
+    /// Whether the browser had no complaint, and its output.
     fn run_browser(self) -> (bool, String) {
         let list = self.folder.path().join("pages.json");
         std::fs::write(&list, Value::from(self.list).to_string()).unwrap();
@@ -64,7 +64,7 @@ impl Pages {
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
         let log = std::fs::File::create(&output).unwrap();
         let mut command = Command::new(run);
-        // The browser's profile goes with the folder, even if its driver is killed.
+        // The browser's profile is removed with the folder, even if its driver is killed.
         command.arg(list).stderr(log).env("TMPDIR", self.folder.path());
         let mut browser = Ended(command.spawn().unwrap());
         let started = Instant::now();
@@ -84,7 +84,7 @@ impl Pages {
     }
 }
 
-/// A process that does not outlive its test. The browser ends with it.
+/// A process that is killed at the end of its test, and the browser with it.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -94,7 +94,7 @@ impl Drop for Ended {
     }
 }
 
-/// Whether the tools are there. The test is reported as skipped if not.
+/// Whether the tools are installed. If not, the test is skipped.
 fn has_browser(test: &str) -> bool {
     let chromium = std::env::var("TARE_CHROMIUM").unwrap_or_else(|_| "chromium".into());
     for tool in [chromium.as_str(), "node", "npm"] {
@@ -108,8 +108,8 @@ fn has_browser(test: &str) -> bool {
 }
 
 #[test]
-fn browser_finds_nothing_to_complain_about() {
-    if !has_browser("browser_finds_nothing_to_complain_about") {
+fn pages_pass_in_the_browser() {
+    if !has_browser("pages_pass_in_the_browser") {
         return;
     }
     let some = json!(["desk-light", "phone-dark"]);
@@ -167,10 +167,10 @@ fn browser_shows_hostile_names_as_text() {
     pages.are_good();
 }
 
-/// Each fault is found, so that silence means something.
+/// Tests that the browser finds each kind of fault.
 #[test]
-fn browser_complains_about_what_is_wrong() {
-    if !has_browser("browser_complains_about_what_is_wrong") {
+fn browser_finds_every_fault() {
+    if !has_browser("browser_finds_every_fault") {
         return;
     }
     let page = "<!doctype html><html lang=en><meta name=viewport content='width=device-width'>\

@@ -1,6 +1,6 @@
 //! A record and its analysis as JSON. The schema is documented in
-//! `docs/reference/record-json.md`; a golden test guards it, and [`SCHEMA_VERSION`] rises when a
-//! field changes its meaning or goes.
+//! `docs/reference/record-json.md` and checked by a golden test. [`SCHEMA_VERSION`] rises when a
+//! field changes its meaning or is removed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -21,7 +21,7 @@ use crate::prove::Proof;
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// What to do with the raw histograms, which are most of a record.
+/// Whether to write the raw histograms, which are most of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Histograms {
     Omit,
@@ -43,16 +43,16 @@ pub fn render_with(
 ) -> String {
     let mut document = parts(record, analysis, histograms);
     document["statements"] = json!(findings::statements(record, analysis, stacks));
-    // Only where the study says what others published.
+    // Only if the study has published relations.
     let relations = tare_lab::analysis::relations(record);
     if !relations.is_empty() {
         document["published_relations"] = json!(relations);
     }
-    // Only where the record is that of an explanation.
+    // Only for records of `tare explain`.
     if let Some(plan) = Plan::of_record(record) {
         document["explanation"] = explain::value(record, &plan);
     }
-    // Only where a study tunes the host.
+    // Only if the study tunes the host.
     if let Some(proof) = Proof::of(record, analysis) {
         document["host_tuning"] = json!(proof);
     }
@@ -142,7 +142,7 @@ fn environment(environment: &EnvironmentRecord, counters: &[CounterFinding]) -> 
     })
 }
 
-/// A counter without the environment that it stands under.
+/// A counter without its environment, which contains it.
 fn counter(finding: &CounterFinding) -> Value {
     json!({
         "name": finding.name,
@@ -156,8 +156,8 @@ fn counter(finding: &CounterFinding) -> Value {
     })
 }
 
-/// A finding as it is, with the verdict of each cost, and its doubts as objects that say how many
-/// slices each touched. The control has no verdict.
+/// A finding with the verdict of each cost, and its doubts as objects with the number of affected
+/// slices. The control has no verdicts.
 fn finding(analysis: &Analysis, finding: &Finding) -> Value {
     let mut value = json!(finding);
     for (name, of) in COST_FIELDS {
@@ -229,7 +229,7 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn it_is_json_with_histograms_only_when_asked() {
+    fn histograms_are_optional() {
         for (record, analysis) in
             [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_round()]
         {
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive_as_they_are() {
+    fn names_are_unchanged() {
         let (record, analysis) = fixture::hostile();
         let value: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
         assert_eq!(value["environments"][3]["name"], record.environments[3].spec.name);

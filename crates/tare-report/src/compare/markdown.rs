@@ -1,4 +1,4 @@
-//! A comparison in GitHub-flavoured Markdown. What comes from a record shows as text.
+//! A comparison in GitHub-flavoured Markdown, with text from records escaped.
 
 use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
 use crate::escape::markdown as escape;

@@ -50,7 +50,7 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
     list(&mut out, paint, "Hosts and studies differ in", differing.collect());
     if !comparison.equal.is_empty() {
         out.push(
-            paint.plain(&format!("  and are alike in {} facts (--json)", comparison.equal.len())),
+            paint.plain(&format!("  and are equal in {} facts (--json)", comparison.equal.len())),
         );
     }
     out.join("\n") + "\n"
@@ -81,7 +81,7 @@ fn table(sheet: &ComparisonTable, paint: Paint) -> String {
     table.set_header(sheet.head.iter().enumerate().map(|(index, text)| cell(index, text)));
     let mut last = "";
     for row in &sheet.rows {
-        // What stands in the row above is not said again.
+        // A name equal to the one above is not repeated.
         let name = row.first().map_or("", |entry| entry.text.as_str());
         let same = name == std::mem::replace(&mut last, name);
         let text = |(index, entry): (usize, &super::Entry)| match same && index == 0 {

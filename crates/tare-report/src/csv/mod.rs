@@ -46,7 +46,7 @@ const COLUMNS: [&str; 29] = [
 ];
 
 /// The slices in the order in which they ran, a header line first. Counters follow the fixed
-/// columns, one column each. Lines end in CR LF. A figure that a slice does not have is empty.
+/// columns, one column each. Lines end in CR LF. A missing figure is empty.
 pub fn render(record: &Record) -> String {
     let counters: BTreeSet<&str> =
         record.slices.iter().flat_map(|s| &s.counters).map(|c| c.name.as_str()).collect();
@@ -161,7 +161,7 @@ mod tests {
         assert!(
             of("native", "server_cpu_cost").is_none() && of(hostile, "throughput_cost").is_some()
         );
-        // One block: the figure, and no bounds.
+        // One round gives a figure without bounds.
         let (_, single) = fixture::single_round();
         let rows = parse(&figures(&single));
         let p50 = rows.iter().find(|row| row[3] == "response_p50_over_baseline").unwrap();

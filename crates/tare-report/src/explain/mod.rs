@@ -1,8 +1,8 @@
-//! A cost in shares by layer: a waterfall, the table of shares, the sum, the interactions, the
-//! doubts; as terminal text and as JSON.
+//! A cost by layer: a waterfall, the table of shares, their sum, interactions and doubts, as terminal
+//! text and as JSON.
 //!
 //! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the
-//! control; a share whose interval holds 0 is "not distinguishable from zero".
+//! control; a share whose interval contains 0 is "not distinguishable from zero".
 
 use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
@@ -113,11 +113,11 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
     };
     match (found.whole, claims.first()) {
         (Verdict::NotFound | Verdict::WithinNoise, None) => format!(
-            "No cost of \"{to}\" against \"{from}\" stands out of the noise: {}.",
+            "No cost of \"{to}\" against \"{from}\" is beyond the noise: {}.",
             micros_interval(whole)
         ),
         (_, None) => format!(
-            "\"{to}\" takes {amount} {way} than \"{from}\", and no single layer's cost stands out of \
+            "\"{to}\" takes {amount} {way} than \"{from}\", and no single layer's cost is beyond \
              the noise."
         ),
         (_, Some(most)) => {
@@ -137,7 +137,7 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
 /// An explanation as text, for the terminal and the page.
 #[derive(Debug)]
 pub(crate) struct ExplanationText {
-    /// What was measured.
+    /// The workload, the figure and the rounds.
     pub(crate) title: String,
     pub(crate) headline: String,
     /// The table of shares.
@@ -145,7 +145,7 @@ pub(crate) struct ExplanationText {
     pub(crate) rows: Vec<Vec<String>>,
     /// The sum and both ends.
     pub(crate) sums: Vec<String>,
-    /// Interactions, the noise, what was left out.
+    /// Interactions, the noise, and what was not measured.
     pub(crate) notes: Vec<String>,
 }
 
@@ -203,7 +203,7 @@ fn row(share: &Share, parts: bool) -> Vec<String> {
     row
 }
 
-/// A gain as a figure above 0.
+/// Negates an interval, so that a gain is above 0.
 fn mirrored(us: &Interval) -> Interval {
     Interval { value: -us.value, low: -us.high, high: -us.low, blocks: us.blocks }
 }
@@ -211,7 +211,7 @@ fn mirrored(us: &Interval) -> Interval {
 fn verdict(share: &Share) -> &'static str {
     match share.verdict {
         Verdict::Costs => "costs",
-        Verdict::GivesBack => "gives back",
+        Verdict::GivesBack => "gains",
         Verdict::WithinNoise => "within the noise of the A/A control",
         Verdict::NotFound => "not distinguishable from zero",
     }
@@ -235,7 +235,7 @@ fn sum(found: &Explanation) -> String {
     format!("The shares add up: {text} = {} µs per operation{off}.", micros(whole))
 }
 
-/// Both ends and their difference, and what the same is as a cost of `tare weigh`.
+/// Both ends, their difference, and the same difference as a cost of `tare weigh`.
 fn whole(record: &Record, plan: &Plan, found: &Explanation) -> String {
     let name = |end: usize| plan.environments.get(end).map_or("", |one| one.environment.as_str());
     let (from, to) = (name(0), name(plan.environments.len() - 1));
@@ -388,7 +388,7 @@ fn wrap(text: &str, paint: Paint) -> Vec<String> {
     paragraph(&paint.plain(text), "", paint.0.width)
 }
 
-/// Two decimals, as a sum needs them. Below 0 with a true minus.
+/// Two decimals, so that sums agree, with a true minus below 0.
 pub(crate) fn micros(us: f64) -> String {
     let text = format!("{:.2}", us.abs());
     if us < 0.0 && text != "0.00" { format!("\u{2212}{text}") } else { text }

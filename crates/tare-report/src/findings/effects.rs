@@ -1,5 +1,5 @@
-//! The effect of a single layer, where the record separates it from the others: by two environments
-//! that differ in it alone, or by its share in an explanation.
+//! The effect of a single layer, if the record separates it from the others: from two environments
+//! that differ in it alone, or from its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
 use tare_lab::analysis::{Analysis, Cost, Interval, between, server_cpu_by_round};
@@ -30,21 +30,21 @@ pub(crate) struct Effect {
     pub(crate) without: String,
     /// `host → bridge`.
     pub(crate) change: String,
-    /// Server CPU per operation, µs.
+    /// Server CPU per operation in µs.
     pub(crate) us: Option<Interval>,
-    /// The same as paired ratios; of a share, without an interval.
+    /// Server CPU as paired ratios; a share has no interval.
     pub(crate) percent: Option<Interval>,
     pub(crate) throughput: Option<Interval>,
     /// Whether the loss or gain in CPU, and in throughput, may be claimed.
     pub(crate) cpu_claimed: bool,
     pub(crate) throughput_claimed: bool,
-    /// The interval excludes 0.
+    /// Whether the interval excludes 0.
     pub(crate) found: bool,
     pub(crate) source: Source,
 }
 
 impl Effect {
-    /// A claimed loss in one figure, and no claimed gain in the other.
+    /// Whether one figure is a claimed loss, and none a claimed gain.
     pub(crate) fn costs(&self) -> bool {
         self.signs().contains(&1) && !self.signs().contains(&-1)
     }
@@ -53,7 +53,7 @@ impl Effect {
         self.signs().contains(&-1) && !self.signs().contains(&1)
     }
 
-    /// A claimed loss in one figure and a claimed gain in the other.
+    /// Whether one figure is a claimed loss and the other a claimed gain.
     pub(crate) fn mixed(&self) -> bool {
         self.signs().contains(&-1) && self.signs().contains(&1)
     }
@@ -67,7 +67,7 @@ impl Effect {
         [sign(self.cpu_claimed, &self.percent), sign(self.throughput_claimed, &self.throughput)]
     }
 
-    /// Percent, for the order of statements.
+    /// The larger claimed figure in percent, for the order of statements.
     pub(crate) fn size(&self) -> f64 {
         let of = |claimed: bool, figure: &Option<Interval>| {
             figure.filter(|_| claimed).map_or(0.0, |figure| figure.value.abs())
@@ -76,7 +76,7 @@ impl Effect {
     }
 }
 
-/// Every effect that the record shows, at most one for each rule and workload.
+/// Every effect in the record, at most one for each kind of change and workload.
 pub(super) fn effects(
     record: &Record,
     analysis: &Analysis,
@@ -100,7 +100,7 @@ pub(super) fn effects(
             let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, kind));
             all.extend(effect);
         }
-        // Where both parts have an effect of their own, drop their sum.
+        // If both parts have their own effects, drop their sum.
         let of = |one: &Effect, id: &str| one.workload == workload.name && one.kind.rule == id;
         let parts = ["io_uring_lost", "seccomp_filter"];
         if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {

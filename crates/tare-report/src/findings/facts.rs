@@ -23,7 +23,7 @@ pub(crate) struct Facts<'a> {
     pub(crate) analysis: &'a Analysis,
     pub(crate) stacks: &'a [StackSlice],
     pub(crate) counters: Vec<CounterFinding>,
-    /// The plan of an explained record.
+    /// The plan of the explanation, if there is one.
     pub(crate) plan: Option<Plan>,
     /// One explanation for each workload that has a complete round.
     pub(crate) explanations: Vec<Explanation>,

@@ -1,4 +1,4 @@
-//! Records side by side as one self-contained page, in the style of a record's page.
+//! A comparison of records as one self-contained page, in the style of a record's page.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -160,7 +160,7 @@ fn charts(of: &Comparison<'_>) -> Vec<ChartView> {
     charts
 }
 
-/// A chart of a row for each environment with a lane for each record.
+/// A chart with one row per environment and one lane per record.
 struct ChartRows {
     svg: Svg,
     scale: Scale,
@@ -212,7 +212,7 @@ impl ChartRows {
     }
 }
 
-/// Dot and interval of each record's cost.
+/// Draws the dot and interval of each record's cost.
 fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Option<ChartView> {
     let rows: Vec<_> =
         of.costs.iter().filter(|row| row.metric == metric && row.workload == workload).collect();
@@ -263,7 +263,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
     })
 }
 
-/// A bar and its interval for each record.
+/// Draws a bar with its interval for each record.
 fn bars(
     of: &Comparison<'_>,
     workload: &str,
@@ -309,7 +309,7 @@ fn bars(
     }
     Some(ChartView {
         title: format!("{title}: {}", clean(workload)),
-        note: "At capacity, closed loop, with its 95\u{a0}% interval over the rounds of its own sitting.",
+        note: "At capacity, closed loop, with its 95\u{a0}% interval over the rounds of its own run.",
         svg: Value::from_safe_string(chart.svg.finish()),
     })
 }

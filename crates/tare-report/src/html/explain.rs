@@ -1,5 +1,4 @@
-//! Where a cost comes from: the waterfall and the table of shares, for records that `tare explain`
-//! made.
+//! A cost by layer: the waterfall and the table of shares, for records of `tare explain`.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -11,7 +10,7 @@ use crate::explain::waterfall::{bars, extent};
 use crate::explain::{ExplanationText, interval, method, micros, nothing_yet, question};
 use crate::figures::shorten;
 
-/// Heights in pixels: the words of a row, its bar, the axis.
+/// Heights in pixels: the label of a row, its bar, the axis.
 const LABEL: f64 = 20.0;
 const LANE: f64 = 20.0;
 const AXIS: f64 = 34.0;
@@ -72,8 +71,8 @@ impl WorkloadView {
     }
 }
 
-/// The waterfall: each bar begins where the last ended, with its interval as a line through its
-/// end.
+/// Draws the waterfall: each bar starts at the end of the one before, with its interval as a line
+/// through its end.
 fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     let bars = bars(plan, found);
     let (low, high) = extent(&bars);
@@ -112,7 +111,7 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
         svg.text(0.0, top + 15.0, TextAnchor::Start, "label", &shorten(&bar.name, 30));
         svg.text(100.0, top + 15.0, TextAnchor::End, "figure", &figure);
         let (from, to) = (scale.x(bar.start.min(bar.end)), scale.x(bar.start.max(bar.end)));
-        // A share of nothing is still to be seen.
+        // A share of 0 is still visible.
         svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, text);
         if let Some(share) = bar.share.filter(|share| share.us.is_bounded()) {
             let middle = top + LABEL + (LANE - 4.0) / 2.0;

@@ -1,4 +1,4 @@
-//! The findings ([`crate::findings`]), each with links to its evidence.
+//! The section of the findings ([`crate::findings`]), each with links to its evidence.
 
 use serde::Serialize;
 
@@ -10,7 +10,7 @@ pub(super) struct FindingView {
     anchor: String,
     rule: &'static str,
     sentence: String,
-    /// `loss`, `gain` or `none`, as costs are.
+    /// `loss`, `gain` or `none`, like the class of a cost.
     class: &'static str,
     details: Vec<(&'static str, String)>,
     evidence: Vec<Evidence>,

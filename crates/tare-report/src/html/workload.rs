@@ -31,20 +31,20 @@ pub(super) struct WorkloadView {
     throughput_costs: Option<Value>,
     noise: Option<String>,
     throughput: Option<Value>,
-    /// Its dots are too many and became histograms.
+    /// Whether histograms replace the dots.
     folded: bool,
     throughput_over_time: Option<Noted>,
     percentiles: Option<Value>,
     distribution: Option<Plot>,
     p99_over_time: Option<Noted>,
     counters_over_time: Option<CountersOverTime>,
-    /// Of one slice.
+    /// Length of a slice.
     window: String,
     costs: Vec<CostRow>,
     latencies: Vec<LatencyRow>,
-    /// Some of them are set beside the baseline's.
+    /// Whether any latency has a ratio to the baseline's.
     over: bool,
-    /// Some of what is published is marked in the chart of throughput.
+    /// Whether the chart of throughput has published costs.
     published: bool,
     busy_time: bool,
 }
@@ -86,14 +86,14 @@ struct CostRow {
     doubts: Vec<usize>,
 }
 
-/// A figure and, on a line below it, its interval.
+/// A figure with its interval on the line below.
 #[derive(Serialize)]
 struct Stacked {
     value: String,
     below: String,
 }
 
-/// A cost and how it is shown: `loss`, `gain` or `none`.
+/// A cost and its class: `loss`, `gain` or `none`.
 #[derive(Serialize)]
 struct CostView {
     text: Stacked,
@@ -107,7 +107,7 @@ struct LatencyRow {
     /// Mean, percentiles, maximum, and the number of operations.
     response: Option<Vec<Stacked>>,
     service: Option<Vec<Stacked>>,
-    /// The percentiles of the response time over the baseline's; empty where there are none.
+    /// Percentiles of the response time over the baseline's, which may be empty.
     over: Vec<CostView>,
     doubts: Vec<usize>,
 }
@@ -181,7 +181,7 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         None => "not measured".to_string(),
     };
     if !workload.options.is_empty() {
-        // A driver with words of its own was asked in them, and not for rows.
+        // Some drivers have their own options instead of rows.
         let asked = options_text(&workload.options);
         return vec![
             (format!("Asked of {}", record.study.driver), asked),
@@ -321,7 +321,7 @@ impl LatencyRow {
             environment: clean(&finding.environment),
             role: role(finding),
             response: finding.response.as_ref().map(|of| columns(of, true)),
-            // Without intervals, for which there is no room: they are in the JSON.
+            // The table has no room for these intervals; the JSON has them.
             service: finding.service.as_ref().map(|of| columns(of, false)),
             over: if compared { PERCENTS.map(over).into() } else { Vec::new() },
             doubts: marks.numbers(&finding.environment, &finding.workload),

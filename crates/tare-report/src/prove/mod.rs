@@ -1,5 +1,5 @@
-//! The gain of host tuning, from a record alone: every environment with a tuned host against the
-//! one that differs in nothing else, paired within the rounds.
+//! The gain of host tuning in a record: every environment with a tuned host against the one that
+//! differs in nothing else, paired within the rounds.
 //!
 //! [`tare_lab::analysis::tuning`] finds the gains, and [`tare_stats::law`] decides what is proven.
 
@@ -33,11 +33,11 @@ pub struct RemainingCost {
     pub cpu_verdict: Option<Verdict>,
     pub throughput: Option<Cost>,
     pub throughput_verdict: Option<Verdict>,
-    /// Neither cost is a claim.
+    /// Whether neither cost is a claim.
     pub nothing: bool,
     /// Layers that still differ from the baseline's.
     pub layers: Vec<String>,
-    /// The sentence.
+    /// The sentence for reports.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ pub struct RemainingCost {
 #[derive(Clone, Debug, Serialize)]
 pub struct Proof {
     pub gains: Vec<Gain>,
-    /// Groups that are proven to help: rule 3.
+    /// Groups that are proven to help.
     pub proven: Vec<String>,
     /// Settings that were planned and not weighed, with the reason.
     pub not_weighed: Vec<(String, String)>,

@@ -1,5 +1,5 @@
-//! The intervals as a picture: one line per environment on a common scale, with zero and the band
-//! of the A/A control.
+//! A chart of the intervals: one line per environment on a common scale, with zero and the band of
+//! the A/A control.
 
 use tare_lab::analysis::{Analysis, Cost, Finding};
 

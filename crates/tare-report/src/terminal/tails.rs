@@ -1,5 +1,5 @@
-//! Percentiles of response time with their intervals: as times where the width allows it, and over
-//! the baseline's.
+//! Percentiles of response time with their intervals: as times if the width allows, and over the
+//! baseline's.
 
 use tare_lab::analysis::{Analysis, Finding};
 
@@ -9,7 +9,7 @@ use crate::tails::{READING, percentile_text, ratio, table};
 /// Columns between two cells of [`grid`].
 const GAP: usize = 3;
 
-/// Both tables of one workload; nothing where the record has no such intervals.
+/// Both tables of one workload, or nothing if the record has no such intervals.
 pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     let mut add = |caption: &str, head: &[String], rows: &[Vec<String>]| {
@@ -32,7 +32,7 @@ pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) ->
     out
 }
 
-/// Columns that a table takes when no cell is wrapped.
+/// The width of a table without wrapped cells.
 fn width(rows: &[Vec<String>]) -> usize {
     let cells = rows.first().map_or(0, Vec::len);
     let widest =

@@ -26,7 +26,7 @@ fn wide_terminals_get_one_table_and_narrow_ones_two() {
         let text = render(&record, &analysis, &[], Style::new(false, width));
         text.lines().filter(|line| line.trim_start().starts_with("environment")).count()
     };
-    // And those of the percentiles: with their intervals where there is room, over the baseline's.
+    // The tables of percentiles: times if the width allows, and over the baseline's.
     assert_eq!(tables(240), 1 + 2);
     assert_eq!(tables(140), 2 + 2);
     assert_eq!(tables(100), 2 + 1);

@@ -1,4 +1,4 @@
-//! Doubts that affect so much of a record that they are among its conclusions.
+//! Doubts that affect so many slices that they are findings.
 
 use tare_lab::analysis::Finding;
 use tare_lab::doubt::Doubt;

@@ -114,7 +114,7 @@ pub(super) const RULES: &[Rule] = &[
         advice: "Use more rounds, a longer window or a higher rate_per_s.",
         expected: "",
         expected_from: "",
-        apply: not_told,
+        apply: not_reported,
     },
 ];
 
@@ -131,7 +131,7 @@ const fn cause(
         kind: Kind::Caution,
         data: BESIDE,
         condition,
-        sentence: "{percentile} latency: {ratio} in {environment} while {seen}. A likely cause, not proven.",
+        sentence: "{percentile} latency: {ratio} in {environment} while {seen}. Likely cause, not proven.",
         details: "{here} against {there} in {baseline} at the same rate.",
         advice,
         expected: "",
@@ -149,7 +149,7 @@ struct Rise<'f> {
 }
 
 impl Rise<'_> {
-    /// Whether its whole interval lies above the median's.
+    /// Whether its interval is above the median's.
     fn beyond_median(&self) -> bool {
         over_baseline(self.finding, MEDIAN)
             .is_some_and(|median| self.over.ratio.low > median.ratio.high)
@@ -317,24 +317,24 @@ fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
 
 fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(index, workload): (usize, &str)| {
-        let told = |percent: f64| {
+        let ratios = |percent: f64| {
             facts.compared(workload).filter_map(move |f| Some((f, over_baseline(f, percent)?)))
         };
         let claims = |percent: &f64| {
-            told(*percent).any(|(f, _)| claimed(facts.analysis, f, *percent).is_some())
+            ratios(*percent).any(|(f, _)| claimed(facts.analysis, f, *percent).is_some())
         };
         if PERCENTS.iter().any(claims) {
             return None;
         }
         // A claim exceeds the half-width of its own interval and the control's.
         let smallest = |percent: f64| {
-            let halves = told(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
+            let halves = ratios(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
             let own = halves.reduce(f64::max)?;
             let least = own.max(noise(facts.analysis, workload, percent).unwrap_or(1.0));
             least.is_finite().then(|| format!("{} times the {}", factor(least), name(percent)))
         };
         let least: Vec<String> = [MEDIAN, 99.0].into_iter().filter_map(smallest).collect();
-        let (first, over) = told(MEDIAN).next().filter(|_| !least.is_empty())?;
+        let (first, over) = ratios(MEDIAN).next().filter(|_| !least.is_empty())?;
         let n = rounds(over.ratio.blocks);
         let text =
             format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
@@ -349,7 +349,7 @@ fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     facts.workloads().filter_map(of).collect()
 }
 
-fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+fn not_reported(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(index, workload): (usize, &str)| {
         let ours = || facts.analysis.findings.iter().filter(move |f| f.workload == workload);
         let lacking = |percent: f64| {
@@ -361,7 +361,7 @@ fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let fewest = few.iter().min_by_key(|f| percentile(f, percent).map(|one| one.beyond))?;
         let count = fewest.response.as_ref()?.count;
         let beyond = percentile(fewest, percent)?.beyond;
-        debug_assert!(beyond < BEYOND_MIN, "else it would be told");
+        debug_assert!(beyond < BEYOND_MIN, "or it would be reported");
         let all = few.len() == ours().filter(|f| f.response.is_some()).count();
         let places = match (all, few.as_slice()) {
             (true, _) => "any environment".to_string(),

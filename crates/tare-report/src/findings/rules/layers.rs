@@ -1,4 +1,4 @@
-//! The cost of a single layer, where the record separates it from the others.
+//! The cost of a single layer, if the record separates it from the others.
 
 use tare_lab::analysis::Interval;
 

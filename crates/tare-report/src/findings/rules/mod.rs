@@ -1,4 +1,4 @@
-//! The rules, grouped by what they are about.
+//! The rules, grouped by subject.
 
 mod baseline;
 mod code;

@@ -47,12 +47,12 @@ pub(super) const RULES: &[Rule] = &[
 fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
-        let told_apart = |effect: &Effect| {
+        let separated = |effect: &Effect| {
             effect.workload == workload
                 && ["published_by_proxy", "sandbox", "injected", "virtual_machine"]
                     .contains(&effect.kind.rule)
         };
-        if facts.effects.iter().any(told_apart) {
+        if facts.effects.iter().any(separated) {
             continue;
         }
         // Report the first environment, in the order of the study, that has such a process.

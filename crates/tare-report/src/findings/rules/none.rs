@@ -1,4 +1,4 @@
-//! Effects that were looked for and not found, and the smallest that would have been detected.
+//! Effects that were not found, and the smallest that would have been detected.
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;

@@ -1,4 +1,4 @@
-//! For every rule a record that triggers it, and one that does not.
+//! Tests every rule with a record that triggers it and one that does not.
 
 mod cases;
 mod claim_filter;
@@ -100,7 +100,7 @@ fn statements_are_ordered_by_kind_and_size() {
 }
 
 #[test]
-fn hostile_names_are_neither_templates_nor_controls() {
+fn hostile_names_are_plain_text() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
         ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".parse().unwrap()),

@@ -1,4 +1,4 @@
-//! What each environment costs: a dot and an interval a row.
+//! The cost of each environment: one row with a dot and its interval.
 
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Finding};
@@ -11,8 +11,8 @@ use crate::headline::{Metric, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
 
-/// Dot and interval per environment, zero, the band of the A/A control, and published costs of
-/// another machine as hollow diamonds (for throughput, which is what they were published for).
+/// Draws the dot and interval of each environment, zero, and the band of the A/A control. Published
+/// costs of throughput are hollow diamonds.
 pub(in crate::html) fn costs(
     record: &Record,
     analysis: &Analysis,
@@ -90,9 +90,9 @@ pub(in crate::html) fn costs(
                 chart.svg.line(end, y - 5.0, end, y + 5.0, &format!("end {class}"));
             }
         }
-        let stands = if claim { "" } else { "; does not stand out of the noise" };
+        let note = if claim { "" } else { "; not beyond the noise" };
         let text = format!(
-            "{} {what}, 95 % interval of {} rounds{stands}",
+            "{} {what}, 95 % interval of {} rounds{note}",
             percent_interval(&interval),
             interval.blocks
         );

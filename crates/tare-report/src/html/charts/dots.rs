@@ -1,4 +1,4 @@
-//! Throughput per environment with every round's.
+//! Throughput per environment: the figure and every round.
 
 use tare_lab::record::{Phase, Slice};
 
@@ -6,14 +6,14 @@ use super::{Rows, Series, as_f64, per_s, trim_rate};
 use crate::figures::{rate, with_interval};
 use crate::html::svg::{Scale, Shape};
 
-/// Rounds of one environment above which dots would cover one another: they become a histogram.
+/// Rounds of one environment above which a histogram replaces the dots, which would overlap.
 const DOTS_MAX: usize = 150;
 /// Columns of that histogram over the whole scale.
 const COLUMNS: usize = 120;
 const LANE: f64 = 30.0;
 
-/// Every round's throughput as a dot (or, of very many, their histogram), the figure with its
-/// interval as a bar. The second value says whether there is a histogram.
+/// Draws the throughput of every round as a dot, or of many rounds as a histogram, and the figure
+/// with its interval as a bar. The second value is whether it drew a histogram.
 pub(in crate::html) fn throughput(series: &[Series<'_>], id: &str) -> Option<(String, bool)> {
     let slices = || series.iter().flat_map(|d| d.of(Phase::Capacity));
     let high = slices().map(per_s).fold(0.0f64, f64::max);
@@ -84,7 +84,7 @@ fn dot(chart: &mut Rows, slice: &Slice, y: f64, class: &str) {
     }
 }
 
-/// How many rounds that count fell into each column of the scale.
+/// Counts the valid rounds in each column of the scale.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,8 +1,6 @@
-//! Workloads side by side: a group of bars for each, a bar for each environment. What a study of
-//! many ways to store asks first: random reads, random writes, sequential ones, each on everything.
-//!
-//! Bars of a group are to one scale, which is the group's own: operations of 4 KiB and of 1 MiB do
-//! not share one. The baseline's bar ends at a line through its group.
+//! Workloads compared: one group of bars per workload, one bar per environment. Each group has its
+//! own scale, because operations of 4 KiB and of 1 MiB have none in common. A line through the group
+//! marks the end of the baseline's bar.
 
 use tare_lab::analysis::{Finding, Interval, Latency, closed_loop_latency};
 use tare_lab::record::Record;
@@ -18,7 +16,7 @@ const ROW: f64 = 33.0;
 const GAP: f64 = 18.0;
 const BAR: f64 = 11.0;
 
-/// One bar: how long it is, its interval, a second mark, and the figure in words.
+/// One bar: its length, its interval, a second mark, and its texts.
 struct Bar<'f> {
     finding: &'f Finding,
     style: SeriesStyle,
@@ -29,7 +27,7 @@ struct Bar<'f> {
     tooltip: String,
 }
 
-/// Operations per second at capacity, with their intervals.
+/// Draws operations per second at capacity with their intervals.
 pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) -> Option<String> {
     let title = "Throughput of every environment, workload by workload";
     draw(title, id, groups, &|findings| {
@@ -41,8 +39,8 @@ pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) ->
     })
 }
 
-/// Latency: the mean as a bar, p99 as a mark. Response time at the fixed rate; where none was
-/// measured (`closed`), service time in the closed loop.
+/// Draws latency: the mean as a bar, p99 as a mark. It is response time at the fixed rate, or
+/// service time in the closed loop if no rate was measured (`closed`).
 pub(in crate::html) fn latency(
     record: &Record,
     groups: &[(&str, Vec<&Finding>)],

@@ -1,4 +1,4 @@
-//! Latency at the fixed rate: by percentile, and the whole distribution.
+//! Latency at the fixed rate: by percentile, and as a distribution.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::html::svg::{Scale, Svg, TextAnchor};
 use crate::tails::time;
 use tare_std::units::{nanoseconds, thousands};
 
-/// A row: its name, its place in [`Responses::by_round`], and the percentile that it is.
+/// A row: its name, its index in [`Responses::by_round`], and its percentile.
 type Row = (&'static str, usize, Option<f64>);
 
 /// The rows of figure 2 of "The Cost of Containerization for Your Scylla".
@@ -28,7 +28,7 @@ fn figure(latency: &Latency, (_, at, _): Row) -> f64 {
     [latency.mean_ns, as_f64(latency.p95_ns), as_f64(latency.p99_ns), as_f64(latency.p999_ns)][at]
 }
 
-/// Its interval, where it has one with bounds.
+/// The interval of a row, if it has bounds.
 fn interval(latency: &Latency, (_, _, percent): Row) -> Option<Interval> {
     latency.percentile(percent?)?.ns.filter(Interval::is_bounded)
 }
@@ -40,8 +40,8 @@ fn spread(responses: Option<&Responses>, (_, at, _): Row) -> Option<(f64, f64)> 
     Some((low, values().fold(low, f64::max)))
 }
 
-/// The ends of the scale: every figure and single round, and every interval as far as it is not so
-/// wide that it would press the rest together.
+/// The ends of the scale: every figure and single round, and the intervals unless they are so wide
+/// that the rest would become unreadable.
 fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     let all = || shown.iter().flat_map(|one| ROWS.map(|row| (one, row)));
     let values = || {
@@ -60,14 +60,13 @@ fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     ))
 }
 
-/// A factor that an interval may reach beyond everything that was measured.
+/// The factor by which an interval may exceed every measured value.
 const ROOM: f64 = 2.0;
 
 type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 
-/// Response time at the fixed rate: one row per percentile, one lane per environment, with the
-/// interval of each percentile and a faint line from the smallest to the largest value in a single
-/// round.
+/// Draws response time at the fixed rate: one row per percentile, one lane per environment, with
+/// the interval of each percentile and a faint line over the range of the single rounds.
 pub(in crate::html) fn percentiles(
     series: &[Series<'_>],
     responses: &[Option<Responses>],
@@ -146,7 +145,7 @@ pub(in crate::html) fn percentiles(
     Some(chart.svg.finish())
 }
 
-/// The whole distribution: latency over how rare it is, the x axis in nines.
+/// Draws the distribution: latency by percentile, the x axis in nines.
 pub(in crate::html) fn distribution(
     series: &[Series<'_>],
     responses: &[Option<Responses>],
@@ -196,7 +195,7 @@ pub(in crate::html) fn distribution(
         svg.text(at_x, FLOOR + 15.0, TextAnchor::Middle, "tick", &label);
     }
     svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", "percentile, one step per nine");
-    // Positions above 0 sort like their bits.
+    // Floats above 0 sort like their bits.
     let mut places: BTreeMap<u64, f64> = BTreeMap::new();
     for point in all() {
         places.insert(point.nines.to_bits(), point.nines);

@@ -1,8 +1,8 @@
-//! Over time: throughput, p99, and what the disk and the interrupts did, round by round.
+//! Charts over time: throughput, p99, and counters of disk and interrupts, by round.
 //!
-//! A point is one round of one environment, at the moment when the round began; a void slice is a
-//! gap. Of very many rounds several share a column: its line is their median, and their smallest
-//! and largest values are a band around it, so that nothing that happened is smoothed away.
+//! A point is one round of one environment, at the start of the round; a void slice is a gap. Many
+//! rounds share columns: the line is their median, with a band from the smallest to the largest
+//! value, so that no outlier disappears.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,14 +16,14 @@ use super::{Series, as_f64, per_s, short_time, trim_rate};
 use crate::histogram::Responses;
 use crate::html::svg::{Scale, Svg, TextAnchor};
 
-/// Columns of a chart over time: more could not be told apart on a screen.
+/// Most columns of a chart over time; a screen cannot show more.
 const COLUMNS_MAX: usize = 400;
-/// With this many environments, the whole is kept small by fewer columns.
+/// Most points of a chart. A chart of many environments gets fewer columns.
 const POINTS_MAX: usize = 10_000;
 
 /// The columns of a chart over time.
 struct Columns {
-    /// When each began, in seconds since the first slice of the workload.
+    /// Start of each column, in seconds since the first slice of the workload.
     x: Vec<f64>,
     /// The column of each round.
     place: HashMap<u32, usize>,
@@ -31,7 +31,7 @@ struct Columns {
 }
 
 impl Columns {
-    /// `None` without a slice of the phase, or with one block: there is no "over time" in it.
+    /// `None` with fewer than two rounds of the phase.
     fn of(series: &[Series<'_>], phase: Phase) -> Option<Self> {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
         for slice in series.iter().flat_map(|d| d.of(phase)) {
@@ -51,7 +51,7 @@ impl Columns {
             }
             place.insert(*block, x.len() - 1);
         }
-        // A clock that was set back must not turn the axis around.
+        // If the clock was set back, the axis must still rise.
         for at in 1..x.len() {
             x[at] = x[at].max(x[at - 1] + 1e-3);
         }
@@ -86,10 +86,10 @@ impl Columns {
         self.x.iter().map(|x| number(*x)).collect()
     }
 
-    /// What a column is, for the page.
+    /// The note on what a column holds.
     fn note(&self) -> String {
         if self.per_column == 1 {
-            "One point a round.".to_string()
+            "One point per round.".to_string()
         } else {
             format!(
                 "{} rounds share a column: the line is their median, the band their smallest and largest.",
@@ -99,7 +99,7 @@ impl Columns {
     }
 }
 
-/// A chart, and what to know of its columns.
+/// A chart and the note on its columns.
 pub(in crate::html) type Noted = (Plot, String);
 
 fn chart(
@@ -179,7 +179,7 @@ fn still(
     svg.finish()
 }
 
-/// Operations per second of every round.
+/// Draws operations per second of every round.
 pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> Option<Noted> {
     let columns = Columns::of(series, Phase::Capacity)?;
     let counts = |s: &&Slice| s.void.is_none();
@@ -195,7 +195,7 @@ pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> 
     chart(id, words, ("rate", &form), &columns, &lines)
 }
 
-/// p99 of response time of every round, at the fixed rate.
+/// Draws p99 of response time of every round, at the fixed rate.
 pub(in crate::html) fn p99_over_time(
     series: &[Series<'_>],
     responses: &[Option<Responses>],
@@ -214,16 +214,15 @@ pub(in crate::html) fn p99_over_time(
     chart(id, words, ("ns", &short_time), &columns, &lines)
 }
 
-/// A counter's value in a slice, and the seconds of the slice, as a figure.
+/// Computes a figure from a counter's value in a slice and the seconds of the slice.
 type Form = fn(f64, f64) -> f64;
 
-/// What is worth looking at over time: what the disk and the interrupts did, and who else was
-/// there.
+/// The unit and form of a counter that is drawn over time: disk, interrupts and other load.
 fn over_time(name: &str) -> Option<(&'static str, Form)> {
     let as_it_is: Form = |value, _| value;
     let per_second: Form = |value, seconds| value / seconds;
     let cpus: Form = |value, seconds| value / 1e9 / seconds;
-    // Of its histogram there are dozens: they are in the table.
+    // The dozens of counters of the disk's histogram are in the table only.
     let disk = name.starts_with("disk_") && !name.contains("_up_to_");
     let interrupts = name.ends_with("_interrupt_share") || name == "interrupts";
     let others = ["softirq_ns", "steal_ns", "cpu_pressure_some_ns", "io_pressure_some_ns"];
@@ -240,7 +239,7 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
     })
 }
 
-/// The counters of [`over_time`], of every round at capacity: one choice each.
+/// The counters of [`over_time`] in every round at capacity. The reader chooses one.
 pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<CountersOverTime> {
     let columns = Columns::of(series, Phase::Capacity)?;
     let mut names: Vec<&str> = Vec::new();
@@ -292,10 +291,10 @@ pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<Count
     Some(CountersOverTime { rows, data: as_data(&data), note: columns.note() })
 }
 
-/// The counters over time: a table of their spread, and the figures for the script.
+/// Counters over time: a table of their ranges, and the figures for the script.
 #[derive(Debug, Serialize)]
 pub(in crate::html) struct CountersOverTime {
-    /// A counter, and for each environment its median and extremes.
+    /// A counter with its median and extremes in each environment.
     rows: Vec<(String, Vec<String>)>,
     data: Value,
     note: String,
