@@ -368,7 +368,7 @@ impl Warnings<'_, '_> {
                 };
                 let each: Vec<String> = rates.iter().enumerate().filter_map(each).collect();
                 let text = format!(
-                    "workload {} ran at different fixed rates ({}): latencies cannot be compared; give the study a rate_per_s",
+                    "workload {} ran at different fixed rates ({}): latencies cannot be compared; set rate_per_s in the study",
                     row.workload,
                     each.join(", ")
                 );

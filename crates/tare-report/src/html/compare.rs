@@ -10,7 +10,7 @@ use crate::compare::{
     Comparison, ComparisonTable, CostRow, Figures, METHOD, letter, money, sentences, tables,
 };
 use crate::figures::{clean, interval_or_noise, percent, rate, shorten, with_interval};
-use crate::headline::{Metric, extent, headline};
+use crate::headline::{Metric, capital, extent, headline};
 
 /// Pixels of a row's label, of one record's lane in it, and of the axis below.
 const LABEL: f64 = 20.0;
@@ -86,7 +86,7 @@ impl View {
             document: Document::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             records: (0..of.sides.len()).map(|at| RecordView::new(of, at)).collect(),
             found: sentences(of),
-            warnings: of.warnings.iter().map(|warning| clean(&warning.text)).collect(),
+            warnings: of.warnings.iter().map(|warning| capital(&clean(&warning.text))).collect(),
             charts: charts(of),
             sheets: tables(of).iter().map(TableView::new).collect(),
             method: METHOD,
@@ -224,10 +224,10 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
         Metric::ServerCpu => (
             "cpu",
             "Cost in server CPU per operation",
-            "% more CPU per operation than the own baseline",
+            "% more CPU per operation than its own baseline",
         ),
         Metric::Throughput => {
-            ("lost", "Throughput lost", "% of the own baseline's throughput lost")
+            ("lost", "Throughput lost", "% of its own baseline's throughput lost")
         }
     };
     let each = |row: &CostRow<'_>, at: usize, cost: &Cost| {

@@ -1,7 +1,9 @@
 //! The section of the findings ([`crate::findings`]), each with links to its evidence.
 
+use minijinja::Value;
 use serde::Serialize;
 
+use super::svg::escape;
 use crate::findings::{Evidence, Kind, Statement, details, sentence};
 
 #[derive(Serialize)]
@@ -12,7 +14,7 @@ pub(super) struct FindingView {
     sentence: String,
     /// `loss`, `gain` or `none`, like the class of a cost.
     class: &'static str,
-    details: Vec<(&'static str, String)>,
+    details: Vec<(&'static str, Value)>,
     evidence: Vec<Evidence>,
 }
 
@@ -27,10 +29,22 @@ impl FindingView {
                 Kind::Gain => "gain",
                 Kind::Caution | Kind::Nothing => "none",
             },
-            details: details(statement),
+            details: details(statement)
+                .into_iter()
+                .map(|(label, text)| (label, with_whole_options(&text)))
+                .collect(),
             evidence: statement.evidence.clone(),
         }
     }
+}
+
+/// Escapes a text and keeps a line from breaking inside an option such as `--network`.
+fn with_whole_options(text: &str) -> Value {
+    let word = |word: &str| match word.starts_with("--") {
+        true => format!("<span class=\"whole\">{}</span>", escape(word)),
+        false => escape(word),
+    };
+    Value::from_safe_string(text.split(' ').map(word).collect::<Vec<_>>().join(" "))
 }
 
 pub(super) fn views(statements: &[Statement], several: bool) -> Vec<FindingView> {
