@@ -1,7 +1,7 @@
 //! Counters per operation of each environment against the baseline.
 //!
-//! The page has one table per workload and phase, with a column per environment; the terminal has one
-//! table per environment. Colours do not rate counters, because more of one may be good or bad.
+//! The page has one table per workload and phase, with a column per environment; the terminal has
+//! one table per environment. Colours do not rate counters, because more of one may be good or bad.
 
 use serde::Serialize;
 use tare_lab::analysis::{CounterFinding, Interval, counters};

@@ -2,7 +2,8 @@
 //! list below. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this module adds a
 //! heading and a short form for the terminal.
 //!
-//! The order is by affected slices times gravity. A doubt about the whole record affects all slices.
+//! The order is by affected slices times gravity. A doubt about the whole record affects all
+//! slices.
 
 use tare_lab::analysis::Analysis;
 use tare_lab::doubt::Doubt;
@@ -66,8 +67,8 @@ impl DoubtGroup {
         lines.into_iter().map(line).collect()
     }
 
-    /// The short form: the worst doubt, then the environments by affected slices. Doubts that differ
-    /// only in size share a line.
+    /// The short form: the worst doubt, then the environments by affected slices. Doubts that
+    /// differ only in size share a line.
     pub(crate) fn brief(&self) -> Vec<String> {
         let mut groups: Vec<(&Doubt, Vec<&DoubtOccurrence>)> = Vec::new();
         for seen in &self.seen {

@@ -1,11 +1,11 @@
 //! Escapes untrusted text for GitHub-flavoured Markdown.
 //!
-//! Three layers interpret text: CommonMark with GitHub's extensions
-//! (tables, autolinks), which backslashes and entities escape
-//! (<https://github.github.com/gfm/#backslash-escapes>); GitHub's mathematics, which a dollar sign
-//! in its own element escapes (docs.github.com, "Writing mathematical expressions"); and
-//! GitHub's filters on the resulting text, which ignore backslashes: a mention of a user, a reference
-//! to an issue, an emoji by name. A zero-width space breaks these.
+//! Three layers interpret text: CommonMark with GitHub's extensions (tables, autolinks), which
+//! backslashes and entities escape (<https://github.github.com/gfm/#backslash-escapes>); GitHub's
+//! mathematics, which a dollar sign in its own element escapes (docs.github.com, "Writing
+//! mathematical expressions"); and GitHub's filters on the resulting text, which ignore
+//! backslashes: a mention of a user, a reference to an issue, an emoji by name. A zero-width space
+//! breaks these.
 //!
 //! Limits: the number of a commit may become a link; several blanks show as one.
 

@@ -1,8 +1,8 @@
-//! A record in GitHub-flavoured Markdown, for a pull request: the headline, the findings, a table of
-//! costs and the A/A control for each workload, the doubts and the conditions.
+//! A record in GitHub-flavoured Markdown, for a pull request: the headline, the findings, a table
+//! of costs and the A/A control for each workload, the doubts and the conditions.
 //!
-//! Words and rounding are those of the terminal ([`crate::terminal`]). Text from a record is escaped
-//! ([`crate::escape`]), so that it becomes neither markup nor a mention of a user.
+//! Words and rounding are those of the terminal ([`crate::terminal`]). Text from a record is
+//! escaped, so that it becomes neither markup nor a mention of a user.
 
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims::verdict;

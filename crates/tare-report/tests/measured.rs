@@ -1,6 +1,6 @@
 //! Measures a record with known costs in the lab's fake world, reads it back from its file, and
-//! writes every format. Unlike the unit tests, which use invented records, these test the records that
-//! the campaign writes.
+//! writes every format. Unlike the unit tests, which use invented records, these test the records
+//! that the campaign writes.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 

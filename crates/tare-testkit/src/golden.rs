@@ -4,8 +4,8 @@ use std::path::Path;
 
 use snapbox::Data;
 
-/// Compares a text with a file, except for CR before LF. With `SNAPSHOTS=overwrite` in the environment
-/// it writes the file instead.
+/// Compares a text with a file, except for CR before LF. With `SNAPSHOTS=overwrite` in the
+/// environment it writes the file instead.
 ///
 /// # Panics
 /// If they differ; the message shows the lines that do.

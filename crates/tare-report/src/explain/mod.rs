@@ -1,5 +1,5 @@
-//! A cost by layer: a waterfall, the table of shares, their sum, interactions and doubts, as terminal
-//! text and as JSON.
+//! A cost by layer: a waterfall, the table of shares, their sum, interactions and doubts, as
+//! terminal text and as JSON.
 //!
 //! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the
 //! control; a share whose interval contains 0 is "not distinguishable from zero".

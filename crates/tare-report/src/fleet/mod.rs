@@ -1,13 +1,13 @@
-//! The cost for a fleet: the nodes that an environment needs for the work of a given number of nodes
-//! in the baseline, and the price of the difference per year.
+//! The cost for a fleet: the nodes that an environment needs for the work of a given number of
+//! nodes in the baseline, and the price of the difference per year.
 //!
 //! Method: an environment that loses the share `l` of its throughput needs `nodes / (1 - l)` nodes
 //! for the work of `nodes`; one that takes `r` times the server CPU per operation needs
 //! `nodes x r`. Both rise with the cost, so the bounds of a cost give the bounds of the nodes.
 //! Nodes are rounded up, and prices are of whole nodes.
 //!
-//! Limits: the fleet is assumed to be limited by the measured figure, and every node to lose as much
-//! as this host. A year has 365 days; all nodes have one price.
+//! Limits: the fleet is assumed to be limited by the measured figure, and every node to lose as
+//! much as this host. A year has 365 days; all nodes have one price.
 
 mod parse;
 mod table;

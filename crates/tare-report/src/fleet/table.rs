@@ -1,5 +1,5 @@
-//! The fleet as terminal text: for each workload a table by throughput and one by CPU, the arithmetic
-//! of the largest cost, and the doubts.
+//! The fleet as terminal text: for each workload a table by throughput and one by CPU, the
+//! arithmetic of the largest cost, and the doubts.
 
 use tare_lab::analysis::{Analysis, Interval};
 use tare_lab::record::Record;

@@ -1,5 +1,5 @@
-//! A record as one self-contained HTML page that needs no network. Scripts draw the dense charts and
-//! the flame graphs; without them static charts and tables show the same figures.
+//! A record as one self-contained HTML page that needs no network. Scripts draw the dense charts
+//! and the flame graphs; without them static charts and tables show the same figures.
 //!
 //! The templates (`page.html` and `sections/`) escape every value by minijinja's auto-escape; the
 //! charts are SVG from a writer that escapes every text (`svg`). Colours are Okabe and Ito's, which
@@ -345,7 +345,8 @@ mod tests {
         }
     }
 
-    /// `cargo test --release --package tare-report page_of_many_rounds -- --nocapture` prints the time.
+    /// `cargo test --release --package tare-report page_of_many_rounds -- --nocapture` prints the
+    /// time.
     #[test]
     #[expect(clippy::print_stderr, reason = "the time is printed, not tested")]
     fn page_of_many_rounds_stays_small() {

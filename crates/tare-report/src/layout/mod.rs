@@ -91,7 +91,7 @@ pub(crate) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
 pub(crate) struct Paint(pub(crate) Style);
 
 impl Paint {
-    /// The text without control characters, in ASCII where the style says so.
+    /// The text without control characters, in ASCII if the style requires it.
     pub(crate) fn plain(self, text: &str) -> String {
         let text = clean(text);
         if !self.0.ascii || text.is_ascii() {

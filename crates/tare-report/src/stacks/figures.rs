@@ -7,8 +7,8 @@
 //! sampled". So the subsystems add up to the CPU time per operation of system, layer and client
 //! without idle polling, which is the figure of `weigh` at the fixed rate.
 //!
-//! Stacks of waits (off-CPU) are times, which are only divided by the operations of the slice. Their
-//! sum is not a cost, because threads without work wait too.
+//! Stacks of waits (off-CPU) are times, which are only divided by the operations of the slice.
+//! Their sum is not a cost, because threads without work wait too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -82,8 +82,8 @@ pub(super) struct Weights {
 }
 
 /// Whether a system may be polling in this stack: in its own code, or entering, inside or leaving a
-/// call of epoll that does not wait. (A ring is polled without a call.) The samples do not show which
-/// polls found work.
+/// call of epoll that does not wait. (A ring is polled without a call.) The samples do not show
+/// which polls found work.
 fn may_poll(folded: &str) -> bool {
     let mut frames = folded.split(';').rev().peekable();
     let mut kernel = Vec::new();

@@ -19,7 +19,7 @@ pub(super) const RULES: &[Rule] = &[
         title: "Process added by a layer",
         kind: Kind::Cost,
         data: "the CPU time of the processes that a layer adds outside the system (a userland proxy, a sentry), at capacity, \
-                   by block",
+                   by round",
         condition: "its CPU time per operation is above 0, and no two environments separate its layer",
         sentence: "{part}: {figure} CPU per operation in {environment}. {action}",
         details: "",

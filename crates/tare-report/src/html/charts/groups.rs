@@ -1,6 +1,6 @@
 //! Workloads compared: one group of bars per workload, one bar per environment. Each group has its
-//! own scale, because operations of 4 KiB and of 1 MiB have none in common. A line through the group
-//! marks the end of the baseline's bar.
+//! own scale, because operations of 4 KiB and of 1 MiB have none in common. A line through the
+//! group marks the end of the baseline's bar.
 
 use tare_lab::analysis::{Finding, Interval, Latency, closed_loop_latency};
 use tare_lab::record::Record;

@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::Series;
 
-/// A dense chart on the page. The script replaces the static SVG, which is for print and for readers
-/// without scripts.
+/// A dense chart on the page. The script replaces the static SVG, which is for print and for
+/// readers without scripts.
 #[derive(Debug, Serialize)]
 pub(in crate::html) struct Plot {
     still: Value,
