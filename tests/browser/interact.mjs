@@ -48,7 +48,7 @@ async function theme(tab, expect) {
 }
 
 async function marks(tab, expect) {
-  const selector = "svg.chart .told[tabindex='0']";
+  const selector = "svg.chart .has-tip[tabindex='0']";
   const spot = await tab.run(middle, selector);
   if (!spot) return;
   await tab.settle();
@@ -59,7 +59,7 @@ async function marks(tab, expect) {
   const label = () => tab.run(() => document.activeElement.getAttribute("aria-label"));
   const before = await label();
   await tab.press("End");
-  expect(await label() !== before || await tab.run(() => document.querySelectorAll("svg.chart .told").length === 1), "End does not go to the last mark");
+  expect(await label() !== before || await tab.run(() => document.querySelectorAll("svg.chart .has-tip").length === 1), "End does not go to the last mark");
   expect((await tab.run(tip))?.text, "the last mark says nothing");
   await tab.press("Escape");
   expect(await tab.run(tip) === null, "Escape leaves the tooltip");
@@ -104,7 +104,7 @@ async function plots(tab, expect) {
     expect(first?.text, `the plot "${name}" says nothing by keyboard`);
     expect(!first?.outside, `the tooltip of "${name}" leaves the window`);
     await tab.press("ArrowRight");
-    expect(await tab.run(() => document.querySelector(".said").textContent.trim() !== ""), `the plot "${name}" is not read aloud`);
+    expect(await tab.run(() => document.querySelector(".spoken").textContent.trim() !== ""), `the plot "${name}" is not read aloud`);
     await tab.press("Escape");
   }
 }

@@ -1,9 +1,9 @@
 //! `cargo bench -p tare-report --bench page_bench`
 //!
-//! How long a long record takes to become a page: ten hours of 1,000 trials in 50 environments,
-//! measured in the lab's fake world and kept in a file. Prints what reading the file, the analysis
-//! and the page take, five times, and the size of the page. The promise is less than 2 s together,
-//! and less than 20 MB. As a test (`cargo test --bench page_bench`) it draws a short record once.
+//! The time from a long record to its page: ten hours of 1,000 trials in 50 environments, measured
+//! in the lab's fake world. Prints the times of reading the file, the analysis and the page, five
+//! times, and the size of the page. The promise is less than 2 s in all, and less than 20 MB. As a
+//! test (`cargo test --bench page_bench`) it writes the page of a short record once.
 #![allow(clippy::print_stdout, reason = "a bench prints its figures")]
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the bench")]
 

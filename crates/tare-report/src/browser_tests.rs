@@ -1,5 +1,5 @@
-//! The pages in headless Chromium: `tests/browser` at the top of the repository looks at them at
-//! the width of a desk and of a phone, light and dark. Here the pages are made.
+//! Checks the pages in headless Chromium by `tests/browser` at the top of the repository, at the
+//! width of a desktop and of a phone, light and dark. This module writes the pages.
 //!
 //! `TARE_SHOTS=DIR cargo test --package tare-report browser` keeps the pages and screenshots.
 
@@ -16,14 +16,14 @@ use crate::compare::Comparison;
 use crate::fixture;
 use crate::stacks::{Profile, Side};
 
-/// The suite has a limit of its own below this one.
+/// The time limit; the suite's own limit is lower.
 const TIME_MAX: Duration = Duration::from_secs(480);
-/// What the page of a long record may take.
+/// Most bytes of the page of a long record.
 const PAGE_BYTES_MAX: usize = 20_000_000;
 
 const NASTY: &str = "</script><script>alert(1)</script>{{data}}<img src=x onerror=alert(2)>";
 
-/// Pages and what is expected of each, in a folder of their own.
+/// Pages in a folder, and the expectations on each.
 struct Pages {
     folder: tempfile::TempDir,
     list: Vec<Value>,
@@ -53,18 +53,18 @@ impl Pages {
         let side =
             |which: usize| Side::of(slices, StackKind::OnCpu, "write", &slices[which].environment);
         let profile = Profile::new(side(0), side(1)).unwrap();
-        self.add(name, &crate::stacks::flamegraph(title, title, &profile), expected);
+        self.add(name, &crate::html::flamegraph(title, title, &profile), expected);
     }
 
-    /// Whether there was nothing to complain about, and what was said.
-    fn look(self) -> (bool, String) {
+    /// Whether the browser had no complaint, and its output.
+    fn run_browser(self) -> (bool, String) {
         let list = self.folder.path().join("pages.json");
         std::fs::write(&list, Value::from(self.list).to_string()).unwrap();
-        let said = self.folder.path().join("said");
+        let output = self.folder.path().join("output");
         let run = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/browser/run");
-        let log = std::fs::File::create(&said).unwrap();
+        let log = std::fs::File::create(&output).unwrap();
         let mut command = Command::new(run);
-        // The browser's profile goes with the folder, even if its driver is killed.
+        // The browser's profile is removed with the folder, even if its driver is killed.
         command.arg(list).stderr(log).env("TMPDIR", self.folder.path());
         let mut browser = Ended(command.spawn().unwrap());
         let started = Instant::now();
@@ -75,16 +75,16 @@ impl Pages {
             assert!(started.elapsed() < TIME_MAX, "the browser is not done after {TIME_MAX:?}");
             std::thread::sleep(Duration::from_millis(50));
         };
-        (status.success(), std::fs::read_to_string(said).unwrap())
+        (status.success(), std::fs::read_to_string(output).unwrap())
     }
 
     fn are_good(self) {
-        let (good, said) = self.look();
-        assert!(good, "{said}");
+        let (good, output) = self.run_browser();
+        assert!(good, "{output}");
     }
 }
 
-/// A process that does not outlive its test. The browser ends with it.
+/// A process that is killed at the end of its test, and the browser with it.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -94,8 +94,8 @@ impl Drop for Ended {
     }
 }
 
-/// Whether the tools are there. The test is reported as skipped if not.
-fn can_look(test: &str) -> bool {
+/// Whether the tools are installed. If not, the test is skipped.
+fn has_browser(test: &str) -> bool {
     let chromium = std::env::var("TARE_CHROMIUM").unwrap_or_else(|_| "chromium".into());
     for tool in [chromium.as_str(), "node", "npm"] {
         let there = Command::new("sh").args(["-c", "command -v \"$0\"", tool]).output();
@@ -108,8 +108,8 @@ fn can_look(test: &str) -> bool {
 }
 
 #[test]
-fn browser_finds_nothing_to_complain_about() {
-    if !can_look("browser_finds_nothing_to_complain_about") {
+fn pages_pass_in_the_browser() {
+    if !has_browser("pages_pass_in_the_browser") {
         return;
     }
     let some = json!(["desk-light", "phone-dark"]);
@@ -124,7 +124,7 @@ fn browser_finds_nothing_to_complain_about() {
     pages.record("two-workloads", fixture::two_workloads(), light.clone());
     pages.record("running", fixture::running(), dark.clone());
     pages.record("empty", fixture::empty(), dark);
-    let (explained, _) = fixture::ladder();
+    let (explained, _) = fixture::explained_by_layer();
     let analysis = analyse(&explained);
     pages.record("explained", (explained, analysis), json!({ "views": some }));
     pages.flame_graph("flame", "quick", &stacks, json!({}));
@@ -138,7 +138,7 @@ fn browser_finds_nothing_to_complain_about() {
 
 #[test]
 fn browser_shows_hostile_names_as_text() {
-    if !can_look("browser_shows_hostile_names_as_text") {
+    if !has_browser("browser_shows_hostile_names_as_text") {
         return;
     }
     let never = json!(["img", "h1 ~ h1", "u", "i", "b", "[onload]", "[onerror]", "[src]"]);
@@ -167,10 +167,10 @@ fn browser_shows_hostile_names_as_text() {
     pages.are_good();
 }
 
-/// Each fault is found, so that silence means something.
+/// Tests that the browser finds each kind of fault.
 #[test]
-fn browser_complains_about_what_is_wrong() {
-    if !can_look("browser_complains_about_what_is_wrong") {
+fn browser_finds_every_fault() {
+    if !has_browser("browser_finds_every_fault") {
         return;
     }
     let page = "<!doctype html><html lang=en><meta name=viewport content='width=device-width'>\
@@ -182,8 +182,8 @@ fn browser_complains_about_what_is_wrong() {
     let mut pages = Pages::new();
     let expected = json!({ "views": ["desk-light"], "never": ["canvas"], "texts": ["not there"] });
     pages.add("wrong", page, expected);
-    let (good, said) = pages.look();
-    assert!(!good, "{said}");
+    let (good, output) = pages.run_browser();
+    assert!(!good, "{output}");
     for complaint in [
         "the page is 20",
         "chart \"empty\" has 0 visible shapes",
@@ -200,7 +200,7 @@ fn browser_complains_about_what_is_wrong() {
         "has canvas: ",
         "does not say: not there",
     ] {
-        assert!(said.contains(complaint), "no {complaint:?} in\n{said}");
+        assert!(output.contains(complaint), "no {complaint:?} in\n{output}");
     }
 }
 

@@ -1,8 +1,7 @@
-//! "Counters per operation": what each environment did more or less of than the baseline.
+//! Counters per operation of each environment against the baseline.
 //!
-//! The page has one table for each workload and phase with a column for each environment; the
-//! terminal, where that has no room, a table for each environment. No colour says good or bad: more
-//! of a counter may be either.
+//! The page has one table per workload and phase, with a column per environment; the terminal has
+//! one table per environment. Colours do not rate counters, because more of one may be good or bad.
 
 use serde::Serialize;
 use tare_lab::analysis::{CounterFinding, Interval, counters};
@@ -10,26 +9,26 @@ use tare_lab::record::{Phase, Record};
 use tare_std::units::significant;
 
 use crate::figures::clean;
-use crate::terminal::{Paint, RowsApart, Style, paragraph, rows_apart};
+use crate::layout::{Paint, RowsApart, Style, paragraph, rows_apart};
 
-/// What one environment's counter says.
+/// One environment's value of a counter.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub(crate) struct Cell {
     value: String,
     /// The difference from the baseline; empty for the baseline itself.
     below: String,
-    /// `differs`, or `none` where no difference stands out.
+    /// `differs`, or `none` for a difference within the noise.
     class: &'static str,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub(crate) struct Row {
     name: String,
-    /// Not per operation.
+    /// Whether it is a level, which is not per operation.
     level: bool,
     /// One for each environment.
     cells: Vec<Cell>,
-    /// In some environment a difference stands out.
+    /// Whether any environment differs beyond the noise.
     differs: bool,
 }
 
@@ -41,11 +40,11 @@ pub(crate) struct Table {
     /// The baseline first.
     environments: Vec<String>,
     rows: Vec<Row>,
-    /// What to know before a difference is believed.
+    /// How many differences are expected by chance.
     note: String,
 }
 
-/// Every table of a record; none where it has no counters.
+/// Every table of a record; empty if it has no counters.
 pub(crate) fn tables(record: &Record) -> Vec<Table> {
     let found = counters(record);
     let apart =
@@ -60,7 +59,7 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
             names.push(&finding.environment);
         }
     }
-    // An environment may lack the first counters and come late.
+    // An environment without the first counters comes late in the list.
     let places: Vec<&str> =
         crate::figures::in_order(record).iter().map(|e| e.spec.name.as_str()).collect();
     let place = |name: &str| places.iter().position(|known| *known == name);
@@ -88,20 +87,20 @@ fn table(record: &Record, part: &[CounterFinding]) -> Table {
     }
 }
 
-/// How many differences are to be expected from nothing, and how many the control shows.
+/// The number of differences expected by chance, and the number in the control.
 fn note(record: &Record, part: &[CounterFinding]) -> String {
     let control = record.environments.iter().find(|e| e.control).map(|e| e.spec.name.as_str());
     let of_control = |f: &&CounterFinding| Some(f.environment.as_str()) == control;
     let compared = |f: &&CounterFinding| f.difference.is_some();
     let tried = part.iter().filter(compared).filter(of_control).count();
-    let by_chance = "One interval in twenty misses the truth, so that a few differences are chance";
+    let by_chance = "One interval in twenty misses the true value, so a few differences are chance";
     if tried == 0 {
         return format!("{by_chance}.");
     }
     let found = part.iter().filter(of_control).filter(|f| f.found).count();
     format!(
-        "{by_chance}: the A/A control shows {found} in {tried} counters. What does not exceed the \
-         control's own difference does not stand out."
+        "{by_chance}: the A/A control shows {found} in {tried} counters. A difference within the \
+         control's own is grey."
     )
 }
 
@@ -112,12 +111,12 @@ impl Cell {
             return Self { value, ..Self::default() };
         };
         let class = if finding.stands_out { "differs" } else { "none" };
-        Self { value, below: said(difference, finding.found), class }
+        Self { value, below: difference_text(difference, finding.found), class }
     }
 }
 
-/// `+0.52 [0.50, 0.54]`, or that none was found. Never a bare 0.
-pub(crate) fn said(difference: &Interval, found: bool) -> String {
+/// `+0.52 [0.50, 0.54]`, or `none found (±0.5)`, never a bare 0.
+pub(crate) fn difference_text(difference: &Interval, found: bool) -> String {
     if !difference.is_bounded() {
         return "not known yet".to_string();
     }
@@ -130,7 +129,7 @@ pub(crate) fn said(difference: &Interval, found: bool) -> String {
     format!("{sign}{} [{}, {}]", number(value), number(low), number(high))
 }
 
-/// Three digits, whatever the size: `0.00123`, `4.6e-5`, `812`, `1.24M`.
+/// Three digits at any size: `0.00123`, `4.6e-5`, `812`, `1.24M`.
 fn number(value: f64) -> String {
     let size = value.abs();
     let text = match size {
@@ -145,9 +144,9 @@ fn number(value: f64) -> String {
     if value < 0.0 { format!("\u{2212}{text}") } else { text }
 }
 
-const READING: &str = "Each counter per operation (a level as it is), over all blocks; the \
-                       difference from the baseline is paired inside each block, with its 95 % \
-                       interval. docs/reference/probes.md says what each counter is.";
+const READING: &str = "Each counter per operation (a level as it is), over all rounds; the \
+                       difference from the baseline is paired within each round, with its 95 % \
+                       interval. docs/reference/probes.md describes each counter.";
 
 /// The counters of a record as terminal text.
 pub fn terminal(record: &Record, style: Style) -> String {
@@ -171,7 +170,7 @@ pub fn terminal(record: &Record, style: Style) -> String {
     out.join("\n") + "\n"
 }
 
-/// One environment beside the baseline.
+/// The table of one environment and the baseline.
 fn environment(table: &Table, at: usize, style: Style) -> String {
     let here = |row: &&Row| !row.cells[at].value.is_empty();
     let shown: Vec<&Row> = table.rows.iter().filter(here).collect();
@@ -202,7 +201,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_three_digits_whatever_their_size() {
+    fn numbers_have_three_digits() {
         for (value, text) in [
             (0.0, "0"),
             (0.000_046, "4.6e-5"),
@@ -216,13 +215,16 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_that_was_not_found_is_never_zero() {
+    fn difference_not_found_is_never_zero() {
         let interval = |low, high| Interval { value: (low + high) / 2.0, low, high, rounds: 12 };
-        assert_eq!(said(&interval(-0.5, 0.25), false), "none found (\u{b1}0.500)");
-        assert_eq!(said(&interval(1.0, 3.0), true), "+2.00 [1.00, 3.00]");
-        assert_eq!(said(&interval(-3.0, -1.0), true), "\u{2212}2.00 [\u{2212}3.00, \u{2212}1.00]");
+        assert_eq!(difference_text(&interval(-0.5, 0.25), false), "none found (\u{b1}0.500)");
+        assert_eq!(difference_text(&interval(1.0, 3.0), true), "+2.00 [1.00, 3.00]");
+        assert_eq!(
+            difference_text(&interval(-3.0, -1.0), true),
+            "\u{2212}2.00 [\u{2212}3.00, \u{2212}1.00]"
+        );
         let one = interval(f64::NEG_INFINITY, f64::INFINITY);
-        assert_eq!(said(&one, false), "not known yet");
+        assert_eq!(difference_text(&one, false), "not known yet");
     }
 
     #[test]

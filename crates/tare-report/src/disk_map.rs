@@ -1,10 +1,8 @@
-//! The map of `tare disk --map`: read latency over read and write rates, as a picture that needs
-//! nothing else.
+//! The map of `tare disk --map`: read latency over read and write rates as a self-contained SVG.
 //!
 //! Colours are Cividis (Nuñez, Anderton, Renslow, "Optimizing colormaps with consideration for
-//! color vision deficiency", PLOS ONE 2018), which grows in lightness and reads the same with and
-//! without red-green blindness; the scale is logarithmic. A disk that fell behind is marked by a
-//! dot too.
+//! color vision deficiency", PLOS ONE 2018), whose lightness grows steadily and looks the same
+//! with red-green blindness; the scale is logarithmic. A dot marks a disk that fell behind.
 
 use std::fmt::Write;
 
@@ -12,24 +10,24 @@ use tare_std::units::{nanoseconds, significant};
 
 use crate::html::svg::escape;
 
-/// One field.
+/// One cell of the map.
 #[derive(Clone, Copy, Debug)]
 pub struct DiskCell {
     pub read_percent: u32,
     pub write_percent: u32,
-    /// ns; absent where too few reads were made.
+    /// In ns; `None` after too few reads.
     pub p95_ns: Option<f64>,
-    /// Operations were due and not begun.
+    /// Whether operations were due and not started.
     pub overloaded: bool,
 }
 
-/// The map, and what 100 % of it is.
+/// The map and its scale.
 #[derive(Clone, Debug)]
 pub struct DiskMap {
     pub title: String,
     pub read_per_s: f64,
     pub write_bytes_per_s: f64,
-    /// Reads at 0 % are a probe at this share.
+    /// The share at which reads probe the disk where the map has 0 %.
     pub probe_percent: f64,
     pub write_block_bytes: u32,
     pub cell_s: f64,
@@ -43,7 +41,7 @@ const STEP_PERCENT: f64 = 5.0;
 const FIELDS: f64 = 21.0;
 const BARS: u32 = 48;
 
-/// Cividis at equal distances.
+/// Cividis at equal steps.
 const CIVIDIS: [[f64; 3]; 9] = [
     [0.0, 34.0, 78.0],
     [18.0, 53.0, 112.0],
@@ -57,7 +55,7 @@ const CIVIDIS: [[f64; 3]; 9] = [
 ];
 
 impl DiskMap {
-    /// A picture by itself.
+    /// The map as an SVG file.
     pub fn svg(&self) -> String {
         let (low, high) = self.range();
         let size = SIDE * FIELDS;
@@ -75,15 +73,15 @@ impl DiskMap {
         for cell in &self.cells {
             let x = LEFT + f64::from(cell.read_percent) / STEP_PERCENT * SIDE;
             let y = TOP + (FIELDS - 1.0 - f64::from(cell.write_percent) / STEP_PERCENT) * SIDE;
-            let (fill, said) = match cell.p95_ns {
+            let (fill, latency) = match cell.p95_ns {
                 Some(ns) => (colour(scale(ns, low, high)), nanoseconds(ns)),
                 None => ("#ffffff".to_string(), "too few reads".to_string()),
             };
             let behind = if cell.overloaded { ", the disk fell behind" } else { "" };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(
                 svg,
-                "<g><title>reads {} %, writes {} %: {said}{behind}</title><rect x=\"{x:.1}\" \
+                "<g><title>reads {} %, writes {} %: {latency}{behind}</title><rect x=\"{x:.1}\" \
                  y=\"{y:.1}\" width=\"{SIDE}\" height=\"{SIDE}\" fill=\"{fill}\" \
                  stroke=\"#ffffff\" stroke-width=\"0.5\"/>",
                 cell.read_percent, cell.write_percent
@@ -104,7 +102,7 @@ impl DiskMap {
         svg
     }
 
-    /// The same as a page.
+    /// The map as an HTML page.
     pub fn html(&self) -> String {
         format!(
             "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
@@ -116,7 +114,7 @@ impl DiskMap {
         )
     }
 
-    /// The least and the greatest latency; a decade around it if all are equal.
+    /// The smallest and largest latency, or a decade around a single one.
     fn range(&self) -> (f64, f64) {
         let known = || self.cells.iter().filter_map(|cell| cell.p95_ns);
         let low = known().fold(f64::INFINITY, f64::min);

@@ -1,9 +1,9 @@
-//! Doubts as a report shows them: each kind has one number, which marks the figures; its text
-//! follows once below them. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this
-//! module adds a heading and the short form for one line of a terminal.
+//! Doubts in reports: each kind has a number, which marks the affected figures, and one entry in a
+//! list below. Text and advice come from [`Doubt::text`] and [`Doubt::advice`]; this module adds a
+//! heading and a short form for the terminal.
 //!
-//! Order: affected slices times gravity, so a doubt about every slice comes before one about two. A
-//! doubt about the whole record affects all slices.
+//! The order is by affected slices times gravity. A doubt about the whole record affects all
+//! slices.
 
 use tare_lab::analysis::Analysis;
 use tare_lab::doubt::Doubt;
@@ -12,13 +12,13 @@ use tare_std::units::significant;
 
 use crate::figures::clean;
 
-/// Most environments that one line names; it counts the others.
+/// Most environments that one line names; it prints the number of the others.
 const NAMED: usize = 3;
 
 /// All doubts of one kind: number, texts and occurrences.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct DoubtGroup {
-    /// From 1, the heaviest first.
+    /// From 1, the gravest first.
     pub(crate) number: usize,
     /// The `kind` of the record's JSON.
     pub(crate) kind: &'static str,
@@ -67,8 +67,8 @@ impl DoubtGroup {
         lines.into_iter().map(line).collect()
     }
 
-    /// The shortest form: the worst doubt, then the environments and their slices, most first.
-    /// Doubts that differ only in size share one line.
+    /// The short form: the worst doubt, then the environments by affected slices. Doubts that
+    /// differ only in size share a line.
     pub(crate) fn brief(&self) -> Vec<String> {
         let mut groups: Vec<(&Doubt, Vec<&DoubtOccurrence>)> = Vec::new();
         for seen in &self.seen {
@@ -135,7 +135,7 @@ fn places(seen: &[&DoubtOccurrence]) -> String {
     }
 }
 
-/// All doubts of an analysis, grouped by kind, the heaviest first.
+/// All doubts of an analysis by kind, the gravest first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct DoubtGroups(pub(crate) Vec<DoubtGroup>);
 
@@ -206,8 +206,8 @@ impl DoubtGroups {
     }
 }
 
-/// How much a doubt weakens the figures it affects: 3 they may be of something else, 2 they are
-/// biased, 1 they are noisier.
+/// How much a doubt weakens the affected figures: 3, they may measure something else; 2, they are
+/// biased; 1, they are noisier.
 fn gravity(doubt: &Doubt) -> u64 {
     match doubt {
         Doubt::ClientSaturated { .. }
@@ -234,7 +234,7 @@ fn gravity(doubt: &Doubt) -> u64 {
     }
 }
 
-/// The size by which doubts of one kind compare; `None` where they differ in more than a size.
+/// The size by which doubts of one kind are compared; `None` if they differ in more than a size.
 fn size(doubt: &Doubt) -> Option<f64> {
     match doubt {
         Doubt::Steal { share }
@@ -280,7 +280,7 @@ fn brief_text(doubt: &Doubt) -> String {
             format!("layer {layer} not in force, wanted {wanted}, found {found}")
         }
         Doubt::IoEngineDiffers { baseline, here } => {
-            format!("I/O by {here}, {baseline} in the baseline")
+            format!("I/O by {here}, in the baseline by {baseline}")
         }
         Doubt::Emulated { accelerator } => {
             format!("CPU emulated, functional only, not a measurement ({accelerator})")
@@ -297,7 +297,7 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
-        Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::headline::blocks(*blocks)),
+        Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::ProbeFailed { .. }
@@ -336,16 +336,16 @@ fn short_advice(doubt: &Doubt) -> &'static str {
 fn title(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::Steal { .. } => "Steal time",
-        Doubt::Strangers { .. } => "Other processes used the CPUs",
-        Doubt::ClientSaturated { .. } => "The client was saturated",
-        Doubt::ClientSharesCpus { .. } => "The client and the system shared CPUs",
-        Doubt::ClientSharesCores { .. } => "The client and the system shared cores",
-        Doubt::Throttled { .. } => "The CPU quota held the system back",
-        Doubt::RateNotReached { .. } => "The fixed rate was not reached",
-        Doubt::SentLate { .. } => "The client sent operations late",
+        Doubt::Strangers { .. } => "Other processes on the CPUs",
+        Doubt::ClientSaturated { .. } => "Client saturated",
+        Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
+        Doubt::ClientSharesCores { .. } => "Client and system shared cores",
+        Doubt::Throttled { .. } => "CPU quota throttled the system",
+        Doubt::RateNotReached { .. } => "Fixed rate not reached",
+        Doubt::SentLate { .. } => "Client sent operations late",
         Doubt::OperationErrors { .. } => "Operations failed",
-        Doubt::LayerNotInForce { .. } => "A layer was not in force",
-        Doubt::ControlBeyondClaim { .. } => "The two copies of the baseline differ",
+        Doubt::LayerNotInForce { .. } => "Layer not in force",
+        Doubt::ControlBeyondClaim { .. } => "Both copies of the baseline differ",
         Doubt::BaselineNotClean { .. } => "The host's network set-up slows the baseline",
         Doubt::IoEngineDiffers { .. } => "The system chose another I/O engine",
         Doubt::Emulated { .. } => "The guest's CPU is emulated",
@@ -354,12 +354,12 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::CoordinatedOmission { .. } => "Latency omits waiting",
         Doubt::LatencyBeyondWindow { .. } => "Latency covers more than the window",
         Doubt::ProbeFailed { .. } => "A probe could not read",
-        Doubt::FewRounds { .. } => "Too few blocks",
+        Doubt::FewRounds { .. } => "Too few rounds",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
     }
 }
 
-/// Adds a capital and a full stop.
+/// Adds a capital letter and a full stop.
 fn sentence(words: &str) -> String {
     format!("{}.", crate::headline::capital(words))
 }

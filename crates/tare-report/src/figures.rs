@@ -1,10 +1,19 @@
-//! Figures as people read them: percentages with intervals, rates, times, dates. One place, so that
-//! the terminal, the page and the headline never say the same figure in two ways.
+//! Figures as text: percentages with intervals, rates, times, dates. The terminal, the page and the
+//! headline all use these functions, so a figure has one form.
 
+use tare_lab::analysis::claims::CostOf;
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_lab::record::{EnvironmentRecord, Record};
 use tare_stats::law::{Verdict, is_informative};
 use tare_std::units::{nanoseconds, significant};
+
+/// The costs of a finding with the names of their fields in JSON and CSV.
+pub(crate) const COST_FIELDS: [(&str, CostOf); 4] = [
+    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
+    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
+    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
+    ("throughput_cost", |f| f.throughput_cost.as_ref()),
+];
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.
 pub fn percent(value: f64) -> String {
@@ -21,7 +30,7 @@ pub fn percent(value: f64) -> String {
     }
 }
 
-/// `+69.1 % [66.2, 71.9]`; says so where one block allows no interval.
+/// `+69.1 % [66.2, 71.9]`, or `+69.1 % [no interval]` for a single round.
 pub(crate) fn percent_interval(interval: &Interval) -> String {
     let value = percent(interval.value);
     if interval.low.is_finite() && interval.high.is_finite() {
@@ -32,15 +41,15 @@ pub(crate) fn percent_interval(interval: &Interval) -> String {
     }
 }
 
-/// Whether a cost has a place on a chart. What is not known yet would squeeze the others into a
-/// point; a single block has no interval and does not.
+/// Whether a chart shows a cost. A cost that is not known yet would stretch the scale; one of a
+/// single round has no interval and does not.
 pub(crate) fn has_place(cost: &Cost) -> bool {
     let Interval { value, rounds, .. } = cost.percent;
     value.is_finite() && (cost.found || is_informative(cost.within_percent) || rounds < 2)
 }
 
-/// How a figure reads that is found and may not be claimed: `within noise (−1.8 %)`. `None` for
-/// other verdicts. The only place that has these words for tables.
+/// The text of a figure that was found and must not be claimed: `within noise (−1.8 %)`. `None` for
+/// other verdicts.
 pub(crate) fn noise(verdict: Option<Verdict>, value: impl Fn() -> String) -> Option<String> {
     match verdict? {
         Verdict::WithinNoise => Some(format!("within noise ({})", value())),
@@ -49,13 +58,13 @@ pub(crate) fn noise(verdict: Option<Verdict>, value: impl Fn() -> String) -> Opt
     }
 }
 
-/// The interval of a cost, also where no difference was found, unless it reads as noise.
+/// The interval of a cost, also if no difference was found, or its text as noise.
 pub(crate) fn interval_or_noise(cost: &Cost, verdict: Option<Verdict>) -> String {
     let value = || format!("{} %", percent(cost.percent.value));
     noise(verdict, value).unwrap_or_else(|| percent_interval(&cost.percent))
 }
 
-/// How much of a cost there is room to say.
+/// The length of a cost's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CostFormat {
     /// `no difference found (within 1.8 %)`
@@ -64,9 +73,9 @@ pub(crate) enum CostFormat {
     Short,
 }
 
-/// A cost by its verdict: its interval, that it is within the noise, or that no difference was
-/// found. Never a bare 0. The control has no verdict: what its interval does not exclude is the
-/// noise, so a control that differs reads `within noise (±2.3 %)`.
+/// The text of a cost by its verdict: its interval, `within noise`, or `no difference found`, never
+/// a bare 0. The control has no verdict, because its interval is the noise: a control that differs
+/// is `within noise (±2.3 %)`.
 pub(crate) fn cost(cost: &Cost, verdict: Option<Verdict>, room: CostFormat) -> String {
     let value = || format!("{} %", percent(cost.percent.value));
     if let Some(noise) = noise(verdict, value) {
@@ -99,12 +108,17 @@ pub fn rate(per_s: f64) -> String {
     }
 }
 
+/// `1 round`, `10 rounds`.
+pub(crate) fn rounds(count: u32) -> String {
+    if count == 1 { "1 round".to_string() } else { format!("{count} rounds") }
+}
+
 /// Microseconds with three digits.
 pub(crate) fn micros(us: f64) -> String {
     if us.is_finite() { significant(us, 3) } else { "?".to_string() }
 }
 
-/// A figure and its interval in one form: `12.3 [12.1, 12.5]`.
+/// A figure with its interval: `12.3 [12.1, 12.5]`.
 pub(crate) fn with_interval(interval: &Interval, form: fn(f64) -> String) -> String {
     if interval.low.is_finite() && interval.high.is_finite() {
         format!("{} [{}, {}]", form(interval.value), form(interval.low), form(interval.high))
@@ -124,7 +138,7 @@ pub(crate) fn share(share: f64) -> String {
     if share.is_finite() { format!("{:.0} %", share * 100.0) } else { "?".to_string() }
 }
 
-/// The name of an environment with what it is for, if it has a part of its own.
+/// The role of an environment, if it is the baseline or its control.
 pub(crate) fn role(finding: &Finding) -> Option<&'static str> {
     if finding.control {
         Some("A/A control")
@@ -149,9 +163,8 @@ pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
     environments
 }
 
-/// What was left out, with the reason and what would bring it: environments that this host could
-/// not run, and what the quick part of a study leaves to the whole one. In the order of the study.
-/// Names are as they are.
+/// The names left out and the reasons: environments that this host could not run, and those outside
+/// the quick part of the study, in the order of the study. Names keep their control characters.
 pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
     let missing = in_order(record).into_iter().filter_map(|environment| {
         Some((environment.spec.name.clone(), environment.left_out.clone()?))
@@ -170,8 +183,8 @@ pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
     missing.chain(quick).collect()
 }
 
-/// Text of a stranger without what could steer a terminal or reorder a line: control characters and
-/// the bidirectional overrides become U+FFFD.
+/// Replaces control characters and bidirectional overrides by U+FFFD, so that untrusted text cannot
+/// control a terminal or reorder a line.
 pub fn clean(text: &str) -> String {
     text.chars()
         .map(|c| match c {
@@ -185,7 +198,7 @@ pub fn clean(text: &str) -> String {
         .collect()
 }
 
-/// At most so many characters, the last one an ellipsis if something was cut.
+/// Cuts a text to a number of characters; an ellipsis marks the cut.
 pub(crate) fn shorten(text: &str, characters: usize) -> String {
     if text.chars().count() <= characters {
         return text.to_string();
@@ -260,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_that_was_not_found_is_never_zero() {
+    fn cost_not_found_is_never_zero() {
         let interval = Interval { value: 0.0, low: -1.2, high: 1.8, rounds: 12 };
         let none = Cost { percent: interval, found: false, within_percent: 1.8 };
         assert_eq!(cost(&none, None, CostFormat::Full), "no difference found (within 1.8 %)");
@@ -270,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cost_within_the_noise_reads_as_noise() {
+    fn cost_within_noise_is_marked() {
         let percent = Interval { value: -1.8, low: -3.2, high: -0.6, rounds: 12 };
         let found = Cost { percent, found: true, within_percent: 3.2 };
         let check = |verdict, expect: &str| {
@@ -286,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_has_no_interval() {
+    fn one_round_has_no_interval() {
         let one = Interval { value: 3.0, low: f64::NAN, high: f64::INFINITY, rounds: 1 };
         assert_eq!(percent_interval(&one), "+3.0 % [no interval]");
         assert_eq!(with_interval(&one, micros), "3.00 [no interval]");
@@ -319,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_cannot_steer_the_terminal() {
+    fn control_characters_are_replaced() {
         assert_eq!(clean("a\u{1b}[31mb\u{202e}c\nd"), "a\u{fffd}[31mb\u{fffd}c\u{fffd}d");
         assert_eq!(shorten("abcdef", 4), "abc\u{2026}");
     }

@@ -1,5 +1,5 @@
-//! Every format against its golden file in `tests/golden`. After a change that is meant:
-//! `TARE_GOLDEN=write cargo test --package tare-report`, then read the difference.
+//! Compares every format with its golden file in `tests/golden`. After an intended change run
+//! `SNAPSHOTS=overwrite cargo test --package tare-report` and read the difference.
 
 use std::path::Path;
 
@@ -10,18 +10,8 @@ use crate::fixture;
 use crate::terminal::Style;
 
 fn check(name: &str, text: &str) {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name);
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        std::fs::write(&path, text).unwrap();
-        return;
-    }
-    let golden = std::fs::read_to_string(&path)
-        .unwrap_or_else(|error| panic!("{}: {error}; run with TARE_GOLDEN=write", path.display()));
-    if golden != text {
-        let diff = similar::TextDiff::from_lines(&golden, text);
-        panic!("{name} changed:\n{}", diff.unified_diff().context_radius(1));
-    }
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden");
+    tare_testkit::golden(&folder.join(name), text);
 }
 
 type Fixture = fn() -> (Record, Analysis);
@@ -29,7 +19,7 @@ const FIXTURES: [(&str, Fixture); 6] = [
     ("quick", fixture::quick),
     ("two-workloads", fixture::two_workloads),
     ("running", fixture::running),
-    ("single-block", fixture::single_block),
+    ("single-round", fixture::single_round),
     ("empty", fixture::empty),
     ("hostile", fixture::hostile),
 ];
@@ -74,7 +64,7 @@ fn html() {
     }
 }
 
-/// A page without its style and its scripts, which have files of their own, but with its data.
+/// A page without its style and scripts, which have their own files, but with its data.
 fn without_code(page: &str) -> String {
     let mut short = String::new();
     let mut rest = page;
@@ -97,9 +87,9 @@ fn without_code(page: &str) -> String {
 
 #[test]
 fn json_and_csv() {
-    // One block is enough to guard the schema.
+    // One round is enough to guard the schema.
     for (name, make) in
-        [("single-block", fixture::single_block as Fixture), ("empty", fixture::empty)]
+        [("single-round", fixture::single_round as Fixture), ("empty", fixture::empty)]
     {
         let (record, analysis) = make();
         check(&format!("{name}.json"), &(crate::json::render(&record, &analysis, &[]) + "\n"));

@@ -1,32 +1,32 @@
-//! The headline of a report: one sentence, made from the figures of a record by rule.
+//! The headline of a report: one sentence built from the figures of a record by rules.
 //!
 //! The rules:
-//! 1. A cost is claimed by the law of [`tare_stats::law`] alone.
+//! 1. Only [`tare_stats::law`] decides whether a cost is claimed.
 //! 2. The largest claimed cost of server CPU per operation comes first, that of throughput second.
 //! 3. Without a claim the sentence states the bounds of the costs.
-//! 4. It always names the A/A control or its absence, and marks a run that has not ended.
+//! 4. It names the A/A control or its absence, and marks a run that has not ended.
 
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, claims};
 use tare_lab::record::Record;
 use tare_stats::law::{Verdict, is_informative};
 
-use crate::figures::{clean, percent_interval};
+use crate::figures::{clean, percent_interval, rounds};
 
 pub use tare_lab::analysis::Metric;
 
 /// The A/A control's noise: the largest difference in percent that its interval does not exclude.
-/// `None` without a control, or where it has no interval yet.
+/// `None` without a control, and before it has an interval.
 pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
     claims::noise(analysis, workload, metric).bound()
 }
 
-/// Like [`noise`], without bounds too wide to be of use.
+/// Like [`noise`], but `None` for a bound too wide to be useful.
 pub(crate) fn telling_noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {
     noise(analysis, workload, metric).filter(|noise| is_informative(*noise))
 }
 
 /// The ends of a common scale for costs in percent, with 0 between them. Intervals of very few
-/// blocks can be a hundred times as wide as the costs; they are cut so that the rest stays
+/// rounds can be a hundred times as wide as the costs; the scale cuts them so that the rest stays
 /// readable.
 pub(crate) fn extent<'a>(
     costs: impl Iterator<Item = &'a Cost>,
@@ -62,7 +62,7 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
         return "Nothing has been measured yet.".to_string();
     }
     let lead = if record.header.ended_unix_ms.is_none() {
-        format!("Not finished, after {}: ", blocks(analysis.rounds))
+        format!("Not finished, after {}: ", rounds(analysis.rounds))
     } else {
         String::new()
     };
@@ -95,12 +95,12 @@ pub fn headline(record: &Record, analysis: &Analysis) -> String {
             place(rate_in),
         ),
         (Some((finding, cost)), None) => format!(
-            "{} costs the most: {} server CPU per operation against {baseline}; no environment's loss of throughput stands out of the noise",
+            "{} costs the most: {} server CPU per operation against {baseline}; no loss of throughput is beyond the noise",
             place(finding),
             percent_interval(&cost.percent),
         ),
         (None, Some((finding, cost))) => format!(
-            "{} loses the most: {} of the throughput against {baseline}; no environment's server CPU per operation stands out of the noise",
+            "{} loses the most: {} of the throughput against {baseline}; no cost in server CPU per operation is beyond the noise",
             place(finding),
             unsigned(cost_text(cost)),
         ),
@@ -121,13 +121,9 @@ fn cost_text(cost: &Cost) -> String {
     percent_interval(&cost.percent)
 }
 
-/// Drops the sign, because "of the throughput" already marks a loss.
+/// Removes the sign, because "of the throughput" marks a loss.
 fn unsigned(text: String) -> String {
     text.replace('+', "")
-}
-
-pub(crate) fn blocks(count: u32) -> String {
-    if count == 1 { "1 block".to_string() } else { format!("{count} blocks") }
 }
 
 fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
@@ -146,7 +142,7 @@ fn nothing_claimed(compared: &[&Finding], baseline: &str) -> String {
     } else if within.is_empty() {
         format!("costs against {baseline} are not known yet")
     } else {
-        format!("no cost against {baseline} stands out of the noise ({})", within.join(", "))
+        format!("no cost against {baseline} is beyond the noise ({})", within.join(", "))
     }
 }
 
@@ -166,7 +162,7 @@ fn control_clause(analysis: &Analysis) -> String {
     if !analysis.findings.iter().any(|f| f.control) {
         "there is no A/A control, so the noise is unknown".to_string()
     } else if noise.is_empty() {
-        "the A/A control has too few blocks to show the noise".to_string()
+        "the A/A control has too few rounds to show the noise".to_string()
     } else {
         format!("the A/A control stays within {}", noise.join(" and "))
     }
@@ -196,7 +192,7 @@ mod tests {
             }
         }
         let text = headline(&record, &analysis);
-        assert!(text.starts_with("No cost against native stands out of the noise ("), "{text}");
+        assert!(text.starts_with("No cost against native is beyond the noise ("), "{text}");
     }
 
     #[test]
@@ -204,7 +200,7 @@ mod tests {
         let (record, analysis) = fixture::empty();
         assert_eq!(headline(&record, &analysis), "Nothing has been measured yet.");
         let (record, analysis) = fixture::running();
-        assert!(headline(&record, &analysis).starts_with("Not finished, after 4 blocks: "));
+        assert!(headline(&record, &analysis).starts_with("Not finished, after 4 rounds: "));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use tare_lab::record::{Phase, Slice};
 
-/// A point of the percentile curve: how many of `10^nines` operations are one slower than this.
+/// A point of the percentile curve: one in `10^nines` operations is slower.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Point {
     /// `-log10(1 - quantile)`: 1 is p90, 2 is p99, 3 is p99.9.
@@ -15,21 +15,21 @@ pub(crate) struct Point {
 /// Response times of one environment at the fixed rate, over the slices that count.
 pub(crate) struct Responses {
     pub(crate) merged: Histogram<u64>,
-    /// Of each slice its block, and average, p95, p99 and p99.9 in ns.
-    pub(crate) by_block: Vec<(u32, [f64; 4])>,
+    /// The round of each slice, with average, p95, p99 and p99.9 in ns.
+    pub(crate) by_round: Vec<(u32, [f64; 4])>,
 }
 
-/// Unpacks the response times of an environment's slices. `None` if there are none to be read.
+/// Decodes the response times of an environment's slices. `None` if no slice has any.
 pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<Responses> {
     let counts = |slice: &&Slice| {
         slice.phase == Phase::Latency && slice.void.is_none() && !slice.response.is_empty()
     };
     let mut merged: Option<Histogram<u64>> = None;
-    let mut by_block = Vec::new();
+    let mut by_round = Vec::new();
     let mut decoder = Deserializer::new();
     for slice in slices.filter(counts) {
-        // A histogram that cannot be decoded is left out of the picture; the table's figures come
-        // from the analysis, which is where a damaged record is reported.
+        // A damaged histogram is left out of the chart. The analysis, which the tables show,
+        // reports it.
         let Ok(histogram) = decoder.deserialize::<u64, _>(&mut slice.response.as_slice()) else {
             continue;
         };
@@ -38,7 +38,7 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
         }
         #[expect(clippy::cast_precision_loss, reason = "a picture")]
         let at = |quantile| histogram.value_at_quantile(quantile) as f64;
-        by_block.push((slice.round, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
+        by_round.push((slice.round, [histogram.mean(), at(0.95), at(0.99), at(0.999)]));
         match merged.as_mut() {
             None => {
                 let mut first = histogram;
@@ -46,16 +46,15 @@ pub(crate) fn responses<'s>(slices: impl Iterator<Item = &'s Slice>) -> Option<R
                 merged = Some(first);
             }
             Some(sum) => {
-                // A histogram that grows by itself takes every value.
+                // Adding cannot fail, because the histogram resizes itself.
                 let _ = sum.add(&histogram);
             }
         }
     }
-    merged.map(|merged| Responses { merged, by_block })
+    merged.map(|merged| Responses { merged, by_round })
 }
 
-/// The curve of a histogram, up to the quantile that its count can still tell: beyond
-/// `1 - 1/count` there is nothing but the maximum.
+/// The curve of a histogram up to the quantile `1 - 1/count`, beyond which is only the maximum.
 #[expect(clippy::cast_precision_loss, reason = "a picture")]
 pub(crate) fn curve(histogram: &Histogram<u64>) -> Vec<Point> {
     const STEPS_PER_NINE: u32 = 24;
@@ -82,8 +81,8 @@ mod tests {
     fn slices_are_merged_and_the_curve_rises() {
         let (record, _) = fixture::quick();
         let native = record.slices.iter().filter(|s| s.environment == "native");
-        let Responses { merged: histogram, by_block } = responses(native).unwrap();
-        assert_eq!(by_block.len(), 12);
+        let Responses { merged: histogram, by_round } = responses(native).unwrap();
+        assert_eq!(by_round.len(), 12);
         let one = record.slices.iter().filter(|s| {
             s.environment == "native" && s.phase == Phase::Latency && s.workload == "write"
         });

@@ -1,18 +1,19 @@
 //! A record and its analysis as JSON. The schema is documented in
-//! `docs/reference/record-json.md`; a golden test guards it, and [`SCHEMA_VERSION`] rises when a
-//! field changes its meaning or goes.
+//! `docs/reference/record-json.md` and checked by a golden test. [`SCHEMA_VERSION`] rises when a
+//! field changes its meaning or is removed.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value, json};
 use tare_lab::ablation::Plan;
-use tare_lab::analysis::claims::{self, CostOf};
+use tare_lab::analysis::claims;
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::Study;
 
 use crate::explain;
+use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
 use crate::prove::Proof;
@@ -20,15 +21,7 @@ use crate::prove::Proof;
 /// Version of the schema. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
 
-/// The costs of a finding, by their fields.
-pub(crate) const COSTS: [(&str, CostOf); 4] = [
-    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
-    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
-    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
-    ("throughput_cost", |f| f.throughput_cost.as_ref()),
-];
-
-/// What to do with the raw histograms, which are most of a record.
+/// Whether to write the raw histograms, which are most of a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Histograms {
     Omit,
@@ -50,16 +43,16 @@ pub fn render_with(
 ) -> String {
     let mut document = parts(record, analysis, histograms);
     document["statements"] = json!(findings::statements(record, analysis, stacks));
-    // Only where the study says what others published.
+    // Only if the study has published relations.
     let relations = tare_lab::analysis::relations(record);
     if !relations.is_empty() {
         document["published_relations"] = json!(relations);
     }
-    // Only where the record is that of an explanation.
+    // Only for records of `tare explain`.
     if let Some(plan) = Plan::of_record(record) {
         document["explanation"] = explain::value(record, &plan);
     }
-    // Only where a study tunes the host.
+    // Only if the study tunes the host.
     if let Some(proof) = Proof::of(record, analysis) {
         document["host_tuning"] = json!(proof);
     }
@@ -149,7 +142,7 @@ fn environment(environment: &EnvironmentRecord, counters: &[CounterFinding]) -> 
     })
 }
 
-/// A counter without the environment that it stands under.
+/// A counter without its environment, which contains it.
 fn counter(finding: &CounterFinding) -> Value {
     json!({
         "name": finding.name,
@@ -163,11 +156,11 @@ fn counter(finding: &CounterFinding) -> Value {
     })
 }
 
-/// A finding as it is, with the verdict of each cost, and its doubts as objects that say how many
-/// slices each touched. The control has no verdict.
+/// A finding with the verdict of each cost, and its doubts as objects with the number of affected
+/// slices. The control has no verdicts.
 fn finding(analysis: &Analysis, finding: &Finding) -> Value {
     let mut value = json!(finding);
-    for (name, of) in COSTS {
+    for (name, of) in COST_FIELDS {
         if of(finding).is_some() {
             value[name]["verdict"] = json!(claims::verdict_of(analysis, finding, of));
         }
@@ -236,9 +229,9 @@ mod tests {
     use crate::fixture;
 
     #[test]
-    fn it_is_json_with_histograms_only_when_asked() {
+    fn histograms_are_optional() {
         for (record, analysis) in
-            [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()]
+            [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_round()]
         {
             let without: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
             assert_eq!(without["schema_version"], SCHEMA_VERSION);
@@ -257,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn names_survive_as_they_are() {
+    fn names_are_unchanged() {
         let (record, analysis) = fixture::hostile();
         let value: Value = serde_json::from_str(&render(&record, &analysis, &[])).unwrap();
         assert_eq!(value["environments"][3]["name"], record.environments[3].spec.name);

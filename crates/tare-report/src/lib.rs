@@ -1,19 +1,22 @@
-//! A record, and what was concluded from it, as bytes: terminal text, an HTML page, JSON, CSV,
-//! Markdown, Prometheus metrics, what it means for a fleet, and two or more records side by side.
+//! Formats a record and its analysis: terminal text, an HTML page, JSON, CSV, Markdown, Prometheus
+//! metrics, the cost for a fleet, and comparisons of records.
 //!
 //! Every function is pure: the same record gives the same bytes. Nothing here measures, reads a
-//! clock, or touches the host, so that a record can be drawn anywhere and years later.
+//! clock, or touches the host, so a record gives the same report anywhere and years later.
 //!
 //! Names, paths and messages in a record come from study files, runtimes and kernels, and a record
-//! may come from a stranger: terminal text is stripped of control characters ([`terminal`]), HTML
-//! and Markdown are escaped ([`html`], [`markdown`]).
+//! may be untrusted: terminal text has no control characters ([`terminal`]), HTML and Markdown are
+//! escaped ([`html`], [`markdown`]).
 #![forbid(unsafe_code)]
 
 pub mod compare;
+pub mod cost_chart;
 pub mod counters;
 pub mod csv;
+mod csv_table;
 pub mod disk_map;
 mod doubts;
+mod escape;
 pub mod explain;
 mod figures;
 pub mod findings;
@@ -22,11 +25,12 @@ mod headline;
 mod histogram;
 pub mod html;
 pub mod json;
-pub mod ladder;
+mod layout;
 pub mod markdown;
 pub mod prometheus;
 pub mod prove;
 mod relations;
+mod run_conditions;
 pub mod stacks;
 mod tails;
 pub mod terminal;

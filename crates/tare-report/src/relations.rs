@@ -1,4 +1,4 @@
-//! Published relations beside measured ones, as every report prints them. The verdicts come from
+//! Published relations and the measured ones. The verdicts come from
 //! [`tare_lab::analysis::relations`].
 
 use serde::Serialize;
@@ -9,20 +9,20 @@ use tare_std::units::significant;
 
 use crate::figures::{clean, percent_interval, shorten};
 
-/// Heads of the columns, in the order of [`Row::cells`].
+/// Column headings, in the order of [`Row::cells`].
 pub(crate) const HEAD: [&str; 6] =
     ["relation", "workload", "published", "here [95 %]", "verdict", "source"];
 
 /// How to read the table.
-pub(crate) const NOTE: &str = "What others published was found on another machine, under another \
-    load, in another year. Confirmed: the same relation was found here, within the tolerance that \
-    stands behind the published figure and the noise of the A/A control. Contradicted: it was \
-    excluded here. Not testable: this run cannot tell.";
+pub(crate) const NOTE: &str = "The published figures come from another machine and another \
+    load. Confirmed: the same relation was measured here, within the tolerance after the published \
+    figure and the noise of the A/A control. Contradicted: it is excluded here. Not testable: this \
+    run cannot tell.";
 
 /// Characters of a name in the table.
 const NAME: usize = 40;
 
-/// One published relation, in words.
+/// One published relation as text.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) relation: String,
@@ -49,7 +49,7 @@ impl Row {
     }
 }
 
-/// Every published relation of a record's study, in its order; of one environment all workloads
+/// Every published relation of a record's study in its order, with the workloads of an environment
 /// together.
 pub(crate) fn rows(record: &Record) -> Vec<Row> {
     tare_lab::analysis::relations(record).iter().map(row).collect()
@@ -92,7 +92,7 @@ fn row(relation: &Relation) -> Row {
     }
 }
 
-/// The published figure in words: `25 % lost (± 5)`, `8.1× (± 25 %)`, `some lost`.
+/// The published figure as text: `25 % lost (± 5)`, `8.1× (± 25 %)`, `some lost`.
 fn expected(published: &PublishedRelation) -> String {
     use tare_lab::analysis::{WITHIN_POINTS, WITHIN_RATIO_PERCENT};
     let digits = |figure: f64| {
@@ -135,12 +135,12 @@ pub(crate) fn summary(rows: &[Row]) -> String {
     let count = |name: &str| rows.iter().filter(|row| row.verdict == name).count();
     let names = ["confirmed", "contradicted", "not testable here"];
     let counts = names.map(|name| (count(name), name));
-    let told = counts.iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
+    let shown = counts.iter().filter(|(count, _)| *count > 0);
+    shown.map(|(count, name)| format!("{count} {name}")).collect::<Vec<_>>().join(", ")
 }
 
-/// The loss of throughput that was published for an environment against the baseline under a
-/// workload, for a mark in a chart; the middle of a range.
+/// The published loss of throughput of an environment against the baseline, for a mark in a chart.
+/// A range gives its middle.
 pub(crate) fn mark<'r>(
     record: &'r Record,
     environment: &str,
@@ -169,9 +169,9 @@ mod tests {
     fn every_relation_has_a_row_and_verdict() {
         let (record, _) = fixture::quick();
         let rows = rows(&record);
-        let told: Vec<_> = rows.iter().map(|row| (row.published.as_str(), row.verdict)).collect();
+        let found: Vec<_> = rows.iter().map(|row| (row.published.as_str(), row.verdict)).collect();
         assert_eq!(
-            told,
+            found,
             [
                 ("69 % lost (±\u{a0}5)", "contradicted"),
                 ("11 % lost (±\u{a0}5)", "confirmed"),
@@ -194,10 +194,10 @@ mod tests {
         });
         let verdicts: Vec<_> = rows(&record).iter().map(|row| row.verdict).collect();
         assert_eq!(verdicts[1], "not testable here");
-        let told = crate::figures::left_out(&record);
-        let told: Vec<_> = told.iter().map(|(name, _)| name.as_str()).collect();
+        let left_out = crate::figures::left_out(&record);
+        let left_out: Vec<_> = left_out.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(
-            told,
+            left_out,
             ["gvisor", "1 environment of the whole study", "2 workloads of the whole study"]
         );
     }

@@ -15,7 +15,7 @@ pub(crate) fn name(percent: f64) -> String {
     format!("p{percent}")
 }
 
-/// A percentile of response times, where the record has it.
+/// A percentile of response times, if the record has it.
 pub(crate) fn percentile(finding: &Finding, percent: f64) -> Option<&Percentile> {
     finding.response.as_ref()?.percentile(percent)
 }
@@ -25,8 +25,8 @@ pub(crate) fn over_baseline(finding: &Finding, percent: f64) -> Option<&OverBase
     percentile(finding, percent)?.over_baseline.as_ref()
 }
 
-/// The largest factor, up or down, that the interval of the control's ratio holds. `None` without a
-/// control; infinite where the control has none to hold anything against.
+/// The largest factor, up or down, within the interval of the control's ratio. `None` without a
+/// control; infinite if the control has no interval.
 pub(crate) fn noise(analysis: &Analysis, workload: &str, percent: f64) -> Option<f64> {
     match claims::ratio_noise(analysis, workload, percent) {
         Noise::NoControl => None,
@@ -50,7 +50,7 @@ pub(crate) fn time(ns: &Interval) -> String {
     with_interval(ns, nanoseconds)
 }
 
-/// `[380 µs, 450 µs]`, where there are bounds.
+/// `[380 µs, 450 µs]`, or `[no interval]`.
 pub(crate) fn bounds(ns: &Interval) -> String {
     match ns.is_bounded() {
         true => format!("[{}, {}]", nanoseconds(ns.low), nanoseconds(ns.high)),
@@ -59,15 +59,15 @@ pub(crate) fn bounds(ns: &Interval) -> String {
 }
 
 /// A percentile as text, or [`NOT_ENOUGH`].
-pub(crate) fn told(percentile: &Percentile) -> String {
+pub(crate) fn percentile_text(percentile: &Percentile) -> String {
     percentile.ns.as_ref().map_or_else(|| NOT_ENOUGH.to_string(), time)
 }
 
 /// Text of a percentile that fewer than ten operations exceeded.
 pub(crate) const NOT_ENOUGH: &str = "not enough";
 
-/// `4.1× [3.2, 5.2]`; `none` where no difference was found, with what the interval holds, and
-/// `within noise (1.1×)` where none beyond the control's ([`READING`]).
+/// `4.1× [3.2, 5.2]`; `none [0.9, 1.1]` if no difference was found, and `within noise (1.1×)` if it
+/// is not beyond the control's ([`READING`]).
 pub(crate) fn ratio(analysis: &Analysis, finding: &Finding, percent: f64) -> String {
     let Some(over) = over_baseline(finding, percent) else { return NOT_ENOUGH.to_string() };
     let Interval { value, low, high, .. } = over.ratio;
@@ -99,8 +99,8 @@ pub(crate) fn factor(value: f64) -> String {
     }
 }
 
-/// The head and the rows of a table of percentiles: a row for each environment, a cell for each of
-/// [`PERCENTS`] that the record has.
+/// The heading and rows of a table of percentiles: one row per environment, one cell for each of
+/// [`PERCENTS`] in the record.
 pub(crate) fn table(
     findings: &[&Finding],
     cell: impl Fn(&Finding, &Percentile) -> String,

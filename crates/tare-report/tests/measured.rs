@@ -1,6 +1,6 @@
-//! A record that was measured, in the lab's fake world with known costs, kept in a file and read
-//! back, in every format. The formats' own tests use records made up by hand; this one meets what
-//! the campaign and the analysis really write.
+//! Measures a record with known costs in the lab's fake world, reads it back from its file, and
+//! writes every format. Unlike the unit tests, which use invented records, these test the records
+//! that the campaign writes.
 
 #![expect(clippy::unwrap_used, reason = "a test")]
 
@@ -58,7 +58,7 @@ fn known_costs_are_reported_in_every_format() {
 }
 
 #[test]
-fn one_measured_block_claims_nothing() {
+fn one_measured_round_claims_nothing() {
     let (record, analysis) = measured(1);
     let headline = tare_report::headline(&record, &analysis);
     assert!(headline.starts_with("Costs against native are not known yet"), "{headline}");

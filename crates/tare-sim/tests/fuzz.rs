@@ -73,12 +73,12 @@ fn corpora_match_the_current_encoders() {
         let folder = corpus(target);
         for (name, bytes) in seeds::of(target.name) {
             let path = folder.join(name);
-            if std::env::var("TARE_GOLDEN").is_ok_and(|value| value == "write") {
+            if std::env::var("SNAPSHOTS").is_ok_and(|action| action == "overwrite") {
                 std::fs::create_dir_all(&folder).unwrap();
                 std::fs::write(&path, &bytes).unwrap();
             }
             let stored = std::fs::read(&path).unwrap_or_default();
-            assert!(stored == bytes, "{} differs; TARE_GOLDEN=write writes it", path.display());
+            assert!(stored == bytes, "{} differs; SNAPSHOTS=overwrite writes it", path.display());
         }
     }
 }

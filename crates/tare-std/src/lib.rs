@@ -1,10 +1,11 @@
-//! Types that all of Tare uses: units, CPU sets, seeded random numbers, the mount table, errors in
-//! one line.
+//! Types that all of Tare uses: units, CPU sets, seeded random numbers, the mount table, metrics as
+//! text, errors in one line.
 #![forbid(unsafe_code)]
 
 pub mod cpus;
 mod error;
 pub mod mountinfo;
+pub mod prometheus;
 pub mod rng;
 pub mod units;
 

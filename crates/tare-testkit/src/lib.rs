@@ -6,10 +6,12 @@ pub mod cql;
 pub mod database;
 pub mod environment;
 pub mod fake_server;
+mod golden;
 pub mod harness;
 pub mod host_state;
 pub mod skip;
 pub mod tiny;
 
 pub use environment::EnvironmentBuilder;
+pub use golden::{golden, overwrites_golden_files};
 pub use skip::{Machine, Need, Reason, skip, skipped};

@@ -37,7 +37,7 @@ fn the_quick_part_is_labelled_and_published_relations_have_verdicts() {
     let message = stdout(&run_in(here.path(), ["report", "q.tare"]));
     for part in [
         "(quick part)",
-        "Published relations beside ours: 1 confirmed, 1 contradicted",
+        "Published relations and ours: 1 confirmed, 1 contradicted",
         "3 environments of the whole study: 3 % CPU, a proxy,",
     ] {
         assert!(message.contains(part), "{part:?} in {message}");

@@ -63,7 +63,7 @@ mod tests {
     #[test]
     fn trust_page_is_current() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
-        if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
+        if std::env::var_os("SNAPSHOTS").is_some_and(|action| action == "overwrite") {
             write(root).unwrap();
         }
         let (now, wanted) = both(root).unwrap();

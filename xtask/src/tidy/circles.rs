@@ -13,21 +13,7 @@ use super::tree::Tree;
 /// A circle that stays for now: package, its modules, and the reason. At most four in the end.
 type Exception = (&'static str, &'static [&'static str], &'static str);
 
-const EXCEPTIONS: &[Exception] = &[
-    (
-        "tare-report",
-        &[
-            "compare", "counters", "csv", "explain", "findings", "fleet", "html", "json",
-            "markdown", "prove", "stacks", "terminal",
-        ],
-        "pages and texts share their findings",
-    ),
-    (
-        "tare-report",
-        &["findings::effects", "findings::facts", "findings::rules"],
-        "pages and texts share their findings",
-    ),
-];
+const EXCEPTIONS: &[Exception] = &[];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
     against(tree, EXCEPTIONS)

@@ -1,5 +1,5 @@
 //! Tests against a data directory of format version 1, kept in `fixtures/store-v1`, which every
-//! later version has to open. `TARE_GOLDEN=write` makes a new one, which is right only before a
+//! later version has to open. `SNAPSHOTS=overwrite` writes a new one, which is right only before a
 //! version is released.
 
 use std::collections::BTreeMap;
@@ -256,7 +256,7 @@ fn table_files(data: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn data_of_version_1_is_read() {
-    if std::env::var("TARE_GOLDEN").is_ok_and(|wish| wish == "write") {
+    if tare_testkit::overwrites_golden_files() {
         make(&fixture());
     }
     let data = copy();
@@ -270,12 +270,7 @@ fn data_of_version_1_is_read() {
         for path in table_files(data.path()) {
             dump(&path, format, &mut printed).unwrap();
         }
-        let golden = fixture().join(name);
-        if std::env::var("TARE_GOLDEN").is_ok_and(|wish| wish == "write") {
-            fs::write(&golden, &printed).unwrap();
-        }
-        let printed = String::from_utf8(printed).unwrap();
-        assert_eq!(printed, fs::read_to_string(&golden).unwrap(), "TARE_GOLDEN=write writes it");
+        tare_testkit::golden(&fixture().join(name), String::from_utf8(printed).unwrap());
     }
 
     let mut shard = Shard::open(data.path());

@@ -57,11 +57,7 @@ fn page() -> String {
 #[test]
 fn layers_page_matches_list() {
     let (path, page) = (docs("reference/layers.md"), page());
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
-        fs::write(&path, &page).unwrap();
-    }
-    let written = fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "{} is out of date; run with TARE_GOLDEN=write", path.display());
+    tare_testkit::golden(&path, page);
 }
 
 #[test]

@@ -293,11 +293,6 @@ mod tests {
     #[test]
     fn subsystems_reference_is_current() {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/subsystems.md");
-        let page = page();
-        if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
-            std::fs::write(&path, &page).unwrap();
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(written == page, "{} is old; write it with TARE_GOLDEN=write", path.display());
+        tare_testkit::golden(&path, page());
     }
 }

@@ -1,4 +1,4 @@
-//! `docs/reference/probes.md` is generated from `ALL`. `TARE_GOLDEN=write cargo test -p tare-probe`
+//! Generates `docs/reference/probes.md` from `ALL`; `SNAPSHOTS=overwrite cargo test -p tare-probe`
 //! writes it.
 
 use tare_lab::probe::is_level;
@@ -55,10 +55,5 @@ fn reference() -> String {
 #[test]
 fn probes_reference_is_current() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/probes.md");
-    let text = reference();
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
-        fs::write(&path, &text).unwrap();
-    }
-    let found = fs::read_to_string(&path).unwrap_or_default();
-    assert!(found == text, "{} is old; run with TARE_GOLDEN=write", path.display());
+    tare_testkit::golden(&path, reference());
 }

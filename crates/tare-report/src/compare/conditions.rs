@@ -1,5 +1,5 @@
-//! Under which conditions the records were made: facts that differ, and where that makes the
-//! comparison lie.
+//! The conditions of the compared records: facts that differ, and warnings where that makes the
+//! comparison misleading.
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -14,11 +14,11 @@ use crate::doubts::DoubtGroups;
 use crate::figures::rate;
 use crate::fleet::Price;
 use crate::headline::{Metric, noise};
-use crate::terminal::fixed_rate;
+use crate::run_conditions::fixed_rate;
 
-/// Doubts of a record that a warning names; the rest is counted.
+/// Most doubts of a record that a warning names; it prints the number of the others.
 const DOUBTS_NAMED: usize = 4;
-/// What a system decides anew at each start and no comparison hangs on.
+/// Settings that a system chooses at each start and that do not matter in a comparison.
 const PASSING: [&str; 3] = ["pid", "port", "address"];
 
 /// A fact of the studies or hosts, one value per record.
@@ -27,7 +27,7 @@ pub struct Fact {
     /// `study`, `workload NAME`, `environment NAME`, or a section of the host's facts.
     pub section: String,
     pub key: String,
-    /// `None` where a record does not have it.
+    /// `None` for a record without it.
     pub values: Vec<Option<String>>,
 }
 
@@ -37,7 +37,7 @@ impl Fact {
     }
 }
 
-/// A reason why a figure here must not be read as the difference of two machines.
+/// A reason why a figure is not the difference of two machines.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Warning {
     pub kind: WarningKind,
@@ -64,8 +64,8 @@ pub enum WarningKind {
     Doubts,
 }
 
-/// Everything that can be compared of studies and hosts. What differs for sure (seed, time) is
-/// among it.
+/// Every fact of studies and hosts that can be compared, including those that always differ (seed,
+/// time).
 pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |section: &str, key: &str, of: &dyn Fn(&Record) -> Option<String>| {
@@ -114,7 +114,7 @@ pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     let mut hosts: Vec<(&str, &str)> = Vec::new();
     for fact in sides.iter().flat_map(|side| &side.record.host) {
         let key = (fact.section.as_str(), fact.key.as_str());
-        // A plan of layers is shown by `tare explain`.
+        // `tare explain` shows the plan of layers.
         if fact.section != tare_lab::ablation::FACTS && !hosts.contains(&key) {
             hosts.push(key);
         }
@@ -130,7 +130,7 @@ pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     facts
 }
 
-/// Names that any record has, once each, in the order of the first that has them.
+/// The names in any record without duplicates, in the order of the first record that has them.
 fn keys<'r>(sides: &[Side<'r>], of: fn(&'r Record) -> Vec<&'r str>) -> Vec<&'r str> {
     let mut keys: Vec<&str> = Vec::new();
     for key in sides.iter().flat_map(|side| of(side.record)) {
@@ -141,7 +141,7 @@ fn keys<'r>(sides: &[Side<'r>], of: fn(&'r Record) -> Vec<&'r str>) -> Vec<&'r s
     keys
 }
 
-/// The fields of a JSON object of each record, as facts; one without the object has none of them.
+/// Adds the fields of a JSON object of each record as facts.
 fn fields(
     sides: &[Side<'_>],
     facts: &mut Vec<Fact>,
@@ -165,7 +165,7 @@ fn fields(
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
-        // Where a record lacks the object, it is not said again for each field.
+        // A record without the object must not differ in every field as well.
         let values: Vec<Option<String>> =
             objects.iter().map(|o| o.as_ref()?.get(key.as_str()).map(text)).collect();
         let present = values.iter().flatten().next().cloned();
@@ -178,7 +178,7 @@ fn fields(
     }
 }
 
-/// Why the comparison may lie, the worst first.
+/// The reasons why the comparison may mislead, the worst first.
 pub(super) fn warnings(
     sides: &[Side<'_>],
     prices: &[Option<Price>],
@@ -186,7 +186,7 @@ pub(super) fn warnings(
 ) -> Vec<Warning> {
     let mut found = Warnings { sides, list: Vec::new() };
     if sides.len() > 1 && costs.is_empty() {
-        let text = "no environment but a baseline is in two of the records under the same name and workload: there is no cost to compare";
+        let text = "no cost to compare: no two records share an environment and workload besides the baseline";
         found.add(WarningKind::NothingInCommon, text.to_string());
     }
     found.same_run();
@@ -198,7 +198,7 @@ pub(super) fn warnings(
         .skip(1)
         .any(|p| p.is_some() && prices[0].is_some() && !same_currency(&prices[0], p))
     {
-        let text = "the prices are not in one currency: money is not compared between them";
+        let text = "prices in different currencies: money is not compared";
         found.add(WarningKind::Currency, text.to_string());
     }
     found.records();
@@ -217,7 +217,7 @@ impl Warnings<'_, '_> {
         }
     }
 
-    /// Adds a warning with each record's value, where the values differ.
+    /// Adds a warning with the value of each record if the values differ.
     fn differ(
         &mut self,
         kind: WarningKind,
@@ -226,7 +226,7 @@ impl Warnings<'_, '_> {
         of: &dyn Fn(&Record) -> Option<String>,
     ) {
         let values: Vec<Option<String>> = self.sides.iter().map(|side| of(side.record)).collect();
-        // A record that lacks the thing has nothing to compare.
+        // A record without a value has nothing to compare.
         let there: Vec<&String> = values.iter().flatten().collect();
         if there.windows(2).all(|pair| pair[0] == pair[1]) {
             return;
@@ -244,7 +244,7 @@ impl Warnings<'_, '_> {
             let of_first = |other: &Side<'_>| key(other.record) == key(side.record);
             if let Some(first) = self.sides[..at].iter().position(of_first) {
                 let text = format!(
-                    "{} and {} are one run (same start and seed): they are not independent, and no interval between them means anything",
+                    "{} and {} are one run (same start and seed): they are not independent, so intervals between them are invalid",
                     letter(first),
                     letter(at)
                 );
@@ -273,14 +273,14 @@ impl Warnings<'_, '_> {
                 "options",
             ] {
                 let what = format!("workload {name} differs in {key}");
-                let so = "costs and absolute figures are of different questions";
+                let so = "costs and absolute figures are not comparable";
                 self.differ(Workload, &what, so, &|r| of(r, key));
             }
         }
         self.differ(
             System,
             "the systems differ",
-            "what is compared is the databases, not the machines",
+            "the comparison is of databases, not of machines",
             &|r| {
                 let options: Vec<String> = r
                     .study
@@ -306,14 +306,17 @@ impl Warnings<'_, '_> {
             "its database and its load generator may differ too",
             &|r| own(r).then(|| r.header.tare_version.clone()),
         );
-        self.differ(Baseline, "the baselines differ", "costs are against different things", &|r| {
-            Some(r.study.baseline.clone())
-        });
+        self.differ(
+            Baseline,
+            "the baselines differ",
+            "costs are not against the same baseline",
+            &|r| Some(r.study.baseline.clone()),
+        );
         for name in keys(sides, |r| r.environments.iter().map(|e| e.spec.name.as_str()).collect()) {
             let here = |r: &Record| r.environments.iter().find(|e| e.spec.name == name).cloned();
             for layer in Layer::ALL {
                 let what = format!("environment {name} differs in {layer}");
-                self.differ(Environment, &what, "the name is the same, the thing is not", &|r| {
+                self.differ(Environment, &what, "equal names, different environments", &|r| {
                     Some(layer.text(&here(r)?.spec))
                 });
             }
@@ -322,7 +325,7 @@ impl Warnings<'_, '_> {
                 self.differ(
                     Environment,
                     &what,
-                    "a part of the difference is the system's choice",
+                    "part of the difference is the system's choice",
                     &|r| {
                         let settings = here(r)?.settings;
                         settings.into_iter().find(|(known, _)| known == key).map(|(_, value)| value)
@@ -339,7 +342,7 @@ impl Warnings<'_, '_> {
         self.differ(
             Schedule,
             "the schedules differ",
-            "fresh starts (trials) hold what slices of one start do not",
+            "trials include the variation between starts, slices do not",
             &|r| Some(format!("{:?}", r.study.schedule.kind).to_lowercase()),
         );
     }
@@ -351,7 +354,7 @@ impl Warnings<'_, '_> {
                 findings.iter().flatten().map(|f| f.server_cpu_is_busy_time).collect();
             if row.metric == Metric::ServerCpu && busy.windows(2).any(|pair| pair[0] != pair[1]) {
                 let text = format!(
-                    "{} under {}: idle polling is taken off the CPU time in some records and not in others: CPU per operation is not the same figure",
+                    "{} under {}: idle polling is subtracted from the CPU time in some records only: CPU per operation is not comparable",
                     row.environment, row.workload
                 );
                 self.add(WarningKind::CpuFigure, text);
@@ -365,7 +368,7 @@ impl Warnings<'_, '_> {
                 };
                 let each: Vec<String> = rates.iter().enumerate().filter_map(each).collect();
                 let text = format!(
-                    "workload {} ran at different fixed rates ({}): latencies cannot be compared; give the study a rate_per_s",
+                    "workload {} ran at different fixed rates ({}): latencies cannot be compared; set rate_per_s in the study",
                     row.workload,
                     each.join(", ")
                 );
@@ -382,7 +385,7 @@ impl Warnings<'_, '_> {
             }
             let controls: Vec<_> = analysis.findings.iter().filter(|f| f.control).collect();
             if controls.is_empty() {
-                let text = format!("{} has no A/A control: nothing tells its noise", letter(at));
+                let text = format!("{} has no A/A control: its noise is unknown", letter(at));
                 self.add(WarningKind::Control, text);
             }
             for control in controls {

@@ -1,4 +1,4 @@
-//! What the same environment costs in each record, and whether two costs differ.
+//! The cost of the same environment in each record, and whether two costs differ.
 
 use serde::Serialize;
 use tare_lab::analysis::claims::verdict;
@@ -20,25 +20,25 @@ pub struct CostRow<'r> {
     pub costs: Vec<Option<&'r Cost>>,
     /// One per record: found, and beyond the noise of that record's A/A control.
     pub claimed: Vec<bool>,
-    /// One per record: what its own A/A control lets say; none for the control.
+    /// One per record: the verdict by its own A/A control; none for the control.
     pub verdicts: Vec<Option<Verdict>>,
     /// One per record; the first has none.
     pub differences_to_first: Vec<Option<Difference>>,
 }
 
-/// By how much a record's cost is above the first record's.
+/// The difference of a record's cost to the first record's.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     #[serde(flatten)]
     pub cost: Cost,
-    /// Larger than both A/A controls together allow: each is the luck of one start.
+    /// Whether it is beyond both A/A controls together.
     pub beyond_noise: bool,
-    /// What may be said of it by both A/A controls.
+    /// The verdict by both A/A controls.
     pub verdict: Verdict,
 }
 
 impl Difference {
-    /// Whether it may be said that the two differ.
+    /// Whether the difference is a claim.
     pub fn claimed(&self) -> bool {
         self.verdict.is_claim()
     }
@@ -82,7 +82,7 @@ pub(super) fn rows<'r>(sides: &[Side<'r>]) -> Vec<CostRow<'r>> {
     rows
 }
 
-/// Workload and environment of everything that at least two records have, the baseline too.
+/// Workload and environment that at least two records have, including the baseline.
 pub(super) fn common<'r>(sides: &[Side<'r>]) -> Vec<(&'r str, &'r str)> {
     let mut known: Vec<(&str, &str)> = Vec::new();
     for finding in sides.iter().flat_map(|side| &side.analysis.findings) {
@@ -92,7 +92,7 @@ pub(super) fn common<'r>(sides: &[Side<'r>]) -> Vec<(&'r str, &'r str)> {
         }
     }
     known.retain(|(w, e)| in_each(sides, w, e).iter().flatten().count() > 1);
-    // Workload by workload, also where a later record brought one more environment.
+    // By workload, also for environments that only later records have.
     let mut order: Vec<&str> = Vec::new();
     known.iter().for_each(|(w, _)| {
         if !order.contains(w) {
@@ -131,7 +131,7 @@ fn percent(log: f64, metric: Metric) -> f64 {
     }
 }
 
-/// By how much `to` costs more than `from`, in percent of what `from` takes or keeps.
+/// The extra cost of `to` over `from`, in percent of `from`'s CPU time or remaining throughput.
 pub(crate) fn between(
     from: &Cost,
     to: &Cost,

@@ -1,10 +1,10 @@
-//! A comparison as CSV: a line per figure and record, so that a spreadsheet can pivot it.
+//! A comparison as CSV: one line per figure and record, ready to pivot in a spreadsheet.
 
 use tare_lab::analysis::{Cost, Interval};
 use tare_stats::law::Verdict;
 
 use super::{Comparison, Ratio};
-use crate::csv::line;
+use crate::csv_table::CsvTable;
 use crate::headline::Metric;
 
 const COLUMNS: [&str; 12] = [
@@ -22,12 +22,10 @@ const COLUMNS: [&str; 12] = [
     "verdict",
 ];
 
-/// Figures, costs and differences, a header line first. Lines end in CR LF; what has no bound is
-/// empty. `found`: the interval excludes no difference; `verdict`: what the A/A controls let say of
-/// it.
+/// Figures, costs and differences, a header line first. Lines end in CR LF; a missing bound is
+/// empty. `found`: the interval excludes no difference; `verdict`: a `tare_stats::law::Verdict`.
 pub fn csv(comparison: &Comparison<'_>) -> String {
-    let mut out = String::new();
-    line(&mut out, COLUMNS.iter().map(|c| c.to_string()));
+    let mut table = CsvTable::new(COLUMNS);
     let mut add = |at: usize,
                    place: (&str, &str),
                    figure: &str,
@@ -50,7 +48,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             found.map(|found| found.to_string()).unwrap_or_default(),
             verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
         ];
-        line(&mut out, fields.into_iter());
+        table.row(fields);
     };
     for row in &comparison.costs {
         let place = (row.workload, row.environment);
@@ -107,7 +105,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             }
         }
     }
-    out
+    table.finish()
 }
 
 /// A figure that has no interval.

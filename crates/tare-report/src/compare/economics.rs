@@ -1,6 +1,6 @@
-//! What each machine does: throughput, per CPU, per money, and the ratios between machines.
+//! Throughput of each machine, per CPU and per unit of money, and the ratios between machines.
 //!
-//! Method: a figure of a record has the interval of its blocks; dividing by CPUs or by a price,
+//! Method: a figure of a record has the interval of its rounds; dividing by CPUs or by a price,
 //! which are exact, divides the bounds too. Two records' figures are compared as a ratio, in log
 //! space.
 
@@ -11,11 +11,11 @@ use tare_stats::{Estimate, difference};
 use super::Side;
 use super::costs::{common, in_each};
 use crate::fleet::Price;
+use crate::run_conditions::fixed_rate;
 use crate::tails;
-use crate::terminal::fixed_rate;
 
 const SECONDS_PER_HOUR: f64 = 3_600.0;
-/// Fixed rates that differ by less are one rate.
+/// Fixed rates that differ by less count as equal.
 const SAME_RATE: f64 = 0.01;
 
 /// One environment under one workload in all records.
@@ -29,7 +29,7 @@ pub struct FiguresRow<'r> {
     pub records: Vec<Option<Figures>>,
 }
 
-/// What one machine does in one environment under one workload.
+/// The figures of one machine in one environment under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figures {
     /// Closed loop.
@@ -40,7 +40,7 @@ pub struct Figures {
     pub server_cpu_is_busy_time: bool,
     /// Response time at the fixed rate.
     pub p99_ns: Option<u64>,
-    /// The same with its interval, in ns; `None` where too few operations took longer.
+    /// p99 with its interval in ns; `None` if too few operations took longer.
     pub p99: Option<Interval>,
     /// Over the p99 of the same record's baseline.
     pub p99_over_baseline: Option<Interval>,
@@ -49,16 +49,16 @@ pub struct Figures {
     pub same_rate_as_first: bool,
     /// Operations that one unit of money buys.
     pub operations_per_money: Option<Interval>,
-    /// Over the first record's figure; none in the first.
+    /// Ratio to the first record's figure; `None` in the first.
     pub throughput_vs_first: Option<Ratio>,
     pub throughput_per_cpu_vs_first: Option<Ratio>,
     pub server_cpu_vs_first: Option<Ratio>,
-    /// Only where both were measured at one rate.
+    /// `None` unless both were measured at one rate.
     pub p99_vs_first: Option<Ratio>,
     pub operations_per_money_vs_first: Option<Ratio>,
 }
 
-/// A figure over another.
+/// The ratio of two figures.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Ratio {
     #[serde(flatten)]
@@ -158,7 +158,7 @@ impl Figures {
         if self.same_rate_as_first {
             self.p99_vs_first = ratio(&first.p99, &self.p99);
         }
-        // Busy time of one and all CPU time of the other are not the same figure.
+        // Busy time and total CPU time are not comparable.
         if first.server_cpu_is_busy_time == self.server_cpu_is_busy_time {
             self.server_cpu_vs_first = ratio(&first.server_cpu_us, &self.server_cpu_us);
         }

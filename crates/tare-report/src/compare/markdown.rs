@@ -1,8 +1,8 @@
-//! A comparison in GitHub-flavoured Markdown. What comes from a record shows as text.
+//! A comparison in GitHub-flavoured Markdown, with text from records escaped.
 
 use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
+use crate::escape::markdown as escape;
 use crate::figures::shorten;
-use crate::markdown::escape;
 
 /// Characters of one record's value in the table of facts.
 const VALUE: usize = 80;
@@ -17,7 +17,7 @@ pub fn markdown(comparison: &Comparison<'_>) -> String {
     blocks.push(records.collect::<Vec<_>>().join("\n"));
     list(&mut blocks, "Found:", sentences(comparison));
     let warnings = comparison.warnings.iter().map(|warning| warning.text.clone()).collect();
-    list(&mut blocks, "Before you believe it:", warnings);
+    list(&mut blocks, "Warnings:", warnings);
     for sheet in tables(comparison) {
         blocks.push(format!("**{}**", escape(&sheet.title)));
         blocks.push(table(&sheet));

@@ -1,13 +1,13 @@
-//! Two or more records side by side: what the same environment costs in each, what each machine
-//! does per CPU and per money, and what makes the comparison lie.
+//! Two or more records compared: the cost of the same environment in each, the operations of each
+//! machine per CPU and per unit of money, and warnings where the comparison is unsafe.
 //!
 //! The records are independent of each other. A cost is a ratio to its own record's baseline, so
-//! two costs are compared as the ratio of these ratios, in log space, which takes out how fast
-//! either machine is. Absolute figures are compared as ratios too. The intervals are Welch's
+//! two costs are compared as the ratio of these ratios, in log space, which cancels the speed of
+//! the machines. Absolute figures are compared as ratios too. The intervals are Welch's
 //! (`tare_stats::difference`; docs/concepts/cost.md).
 //!
-//! Limits: the interval of an absolute figure holds for the sitting that it was measured in; two
-//! sittings on one host differ by more than that.
+//! Limits: the interval of an absolute figure holds for its own run; two runs on one host differ by
+//! more.
 
 mod conditions;
 mod costs;
@@ -30,9 +30,9 @@ use crate::figures::utc;
 use crate::fleet::Price;
 use crate::headline::headline;
 
+pub use self::csv::csv;
 pub use conditions::{Fact, Warning, WarningKind};
 pub use costs::{CostRow, Difference};
-pub use csv::csv;
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};
@@ -40,13 +40,13 @@ pub(crate) use summary::sentences;
 pub(crate) use tables::{ComparisonTable, Entry, money, tables};
 pub use terminal::terminal;
 
-/// A record with the name it is shown by, such as its file's.
+/// A record and its name in the comparison, such as that of its file.
 pub type Named = (String, Record, Analysis);
 
 /// `schema_version` of the JSON of a comparison. 2: figures, warnings and facts as data.
 const SCHEMA_VERSION: u32 = 2;
 
-pub(crate) const METHOD: &str = "A difference is the ratio of two records' cost ratios, as a percentage; above 0 the environment costs more than in the first record. \"vs A\" is a figure over that of the first record. The 95 % intervals are Welch's, on the logarithms of independent records. An absolute figure's interval holds for its own sitting: two sittings on one host differ by more.";
+pub(crate) const METHOD: &str = "A difference is the ratio of two records' cost ratios, as a percentage; above 0 the environment costs more than in the first record. \"vs A\" is a figure over that of the first record. The 95 % intervals are Welch's, on the logarithms of independent records. The interval of an absolute figure holds for its own run: two runs on one host differ by more.";
 
 /// One record of a comparison.
 #[derive(Clone, Copy, Debug)]
@@ -56,11 +56,11 @@ pub(crate) struct Side<'r> {
     pub(crate) analysis: &'r Analysis,
 }
 
-/// Records side by side: what every format of a comparison is drawn from.
+/// A comparison of records, from which every format is written.
 #[derive(Clone, Debug)]
 pub struct Comparison<'r> {
     pub(crate) sides: Vec<Side<'r>>,
-    /// One per record, where it was given.
+    /// One per record, if given.
     pub(crate) prices: Vec<Option<Price>>,
     pub(crate) warnings: Vec<Warning>,
     pub(crate) costs: Vec<CostRow<'r>>,
@@ -74,10 +74,10 @@ pub struct Comparison<'r> {
 }
 
 impl<'r> Comparison<'r> {
-    /// Compares records; the first is what the others are compared with.
+    /// Compares records with the first of them.
     ///
     /// # Errors
-    /// A price that fits no record, or two for one record.
+    /// If a price fits no record, or a record has two.
     pub fn new(records: &'r [Named], prices: &[PriceTag]) -> Result<Self, PriceError> {
         let sides: Vec<Side<'r>> = records
             .iter()
@@ -108,7 +108,7 @@ impl<'r> Comparison<'r> {
     }
 }
 
-/// Name of the host that a record was made on, in records that have it.
+/// The name of a record's host, if the record has it.
 pub(crate) fn host_name(record: &Record) -> Option<&str> {
     let fact = record.host.iter().find(|f| f.section == "kernel" && f.key == "host name");
     fact.map(|fact| fact.value.as_str())

@@ -31,7 +31,7 @@ impl FromStr for PriceTag {
     type Err = PriceError;
 
     fn from_str(text: &str) -> Result<PriceTag, PriceError> {
-        // A name may hold a sign of equality, a price holds none.
+        // A name may contain `=`, a price does not.
         let (of, price) = text
             .rsplit_once('=')
             .filter(|(of, _)| !of.trim().is_empty())
@@ -40,8 +40,8 @@ impl FromStr for PriceTag {
     }
 }
 
-/// One price or none per record. A name comes before a letter, and may fit several records: those
-/// of one host.
+/// The price of each record, if given. A name precedes a letter and may match several records of
+/// one host.
 pub(super) fn assign(
     sides: &[Side<'_>],
     tags: &[PriceTag],

@@ -1,9 +1,9 @@
-//! What a comparison found, in sentences made by rule.
+//! The findings of a comparison in sentences.
 //!
-//! The rules: a difference is claimed only if its interval excludes 0 and it is beyond the noise of
-//! both A/A controls. Per later record and metric the largest claimed difference is named; nothing
-//! claimed is said with how large a difference could have been missed. With prices, what money buys
-//! in the baseline is compared.
+//! A difference is claimed only if its interval excludes 0 and it is beyond the noise of both A/A
+//! controls. For each later record and metric the largest claimed difference is named, or else the
+//! largest difference that could have been missed. With prices, operations per unit of money in the
+//! baseline are compared.
 
 use super::{Comparison, CostRow, Difference, FiguresRow, letter};
 use crate::figures::{clean, percent_interval};
@@ -47,7 +47,7 @@ fn of_metric(comparison: &Comparison<'_>, at: usize, metric: Metric) -> Option<S
     match all {
         0 => None,
         _ if !within.is_finite() => {
-            Some(format!("{name} against A, cost in {what}: too few blocks to tell"))
+            Some(format!("{name} against A, cost in {what}: too few rounds to tell"))
         }
         _ => Some(format!(
             "{name} against A, cost in {what}: no difference found (within {within:.1} %)"
@@ -65,7 +65,7 @@ fn of_money(row: &FiguresRow<'_>, at: usize) -> Option<String> {
             "{name} does {times} times as many operations for the same money as A in the baseline ({workload})"
         ),
         false => format!(
-            "no difference found in what the same money buys in {name} and in A in the baseline ({workload}): {times} times"
+            "no difference found in operations for the same money between {name} and A in the baseline ({workload}): {times} times"
         ),
     })
 }

@@ -1,4 +1,4 @@
-//! The tables of a comparison as text, which the terminal, Markdown and the page all draw.
+//! The tables of a comparison as text, for the terminal, Markdown and the page.
 
 use tare_lab::analysis::{Cost, Interval};
 use tare_stats::law::Verdict;
@@ -8,13 +8,13 @@ use crate::figures::{CostFormat, cost, latency, micros, rate, with_interval};
 use crate::headline::Metric;
 use crate::tails;
 
-/// A table with a title. The cells of a row are as many as the head's.
+/// A table with a title. Every row has as many cells as the heading.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ComparisonTable {
     pub(crate) title: String,
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<Entry>>,
-    /// Cells from the left that are words, not figures.
+    /// The number of cells from the left that are text, not figures.
     pub(crate) words: usize,
 }
 
@@ -22,7 +22,7 @@ pub(crate) struct ComparisonTable {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) text: String,
-    /// What is claimed: found, and beyond the noise.
+    /// Whether it is a claim: found, and beyond the noise.
     pub(crate) claimed: bool,
 }
 
@@ -36,7 +36,7 @@ impl Entry {
     }
 }
 
-/// Costs by either metric, then what each machine does, workload by workload.
+/// Costs by each metric, then the figures of each machine by workload.
 pub(crate) fn tables(comparison: &Comparison<'_>) -> Vec<ComparisonTable> {
     let costs = Metric::ALL.into_iter().filter_map(|metric| costs(comparison, metric));
     let mut workloads: Vec<&str> = comparison.figures.iter().map(|row| row.workload).collect();
@@ -92,12 +92,12 @@ fn judged(of: &Cost, verdict: Option<Verdict>) -> Entry {
     Entry { text: cost(of, verdict, CostFormat::Short), claimed }
 }
 
-/// What a machine does, and what it takes.
+/// Throughput, response time and CPU time of each machine.
 fn figures(comparison: &Comparison<'_>, workload: &str) -> [ComparisonTable; 3] {
     let priced = comparison.prices.iter().any(Option::is_some);
     let words = |heads: &[&str]| heads.iter().map(|head| (*head).to_string()).collect::<Vec<_>>();
     let does = words(&["op/s [95 %]", "op/s per CPU [95 %]", "vs A"]);
-    let waits = words(&["p99 at the rate [95 %]", "vs A", "over the own baseline's [95 %]"]);
+    let waits = words(&["p99 at the rate [95 %]", "vs A", "over its own baseline's [95 %]"]);
     let mut takes = words(&["server CPU, µs/op [95 %]", "vs A"]);
     if priced {
         takes.extend([format!("op per {} [95 %]", money(comparison)), "vs A".to_string()]);
@@ -117,7 +117,7 @@ fn figures(comparison: &Comparison<'_>, workload: &str) -> [ComparisonTable; 3] 
         ComparisonTable { title: format!("{title}: {workload}"), head, rows, words: 2 }
     };
     [
-        sheet("What each machine does", does, &|figures| {
+        sheet("Throughput of each machine", does, &|figures| {
             vec![
                 interval(&figures.throughput_per_s, rate),
                 interval(&figures.throughput_per_s_per_cpu, rate),
@@ -128,7 +128,7 @@ fn figures(comparison: &Comparison<'_>, workload: &str) -> [ComparisonTable; 3] 
             let over = figures.p99_over_baseline;
             vec![p99(figures), ratio(&figures.p99_vs_first), interval(&over, tails::factor)]
         }),
-        sheet("What that takes", takes, &|figures| {
+        sheet("CPU time", takes, &|figures| {
             let mut cells =
                 vec![interval(&figures.server_cpu_us, micros), ratio(&figures.server_cpu_vs_first)];
             if priced {
@@ -152,7 +152,7 @@ fn interval(interval: &Option<Interval>, form: fn(f64) -> String) -> Entry {
     interval.as_ref().map_or_else(Entry::missing, |i| Entry::plain(with_interval(i, form)))
 }
 
-/// `1.23 [1.20, 1.26]`; in brackets alone where 1 is not excluded.
+/// `1.23× [1.20, 1.26]`.
 fn ratio(ratio: &Option<Ratio>) -> Entry {
     let two = |value: f64| format!("{value:.2}");
     ratio.as_ref().map_or_else(Entry::missing, |ratio| Entry {
@@ -161,7 +161,7 @@ fn ratio(ratio: &Option<Ratio>) -> Entry {
     })
 }
 
-/// The currency, if all have the same and it is known.
+/// The currency, if all prices have the same one.
 pub(crate) fn money(comparison: &Comparison<'_>) -> String {
     let mut known = comparison.prices.iter().flatten().map(|price| price.currency.as_str());
     let first = known.next().unwrap_or_default();

@@ -5,7 +5,7 @@ use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, Tab
 use super::{Comparison, ComparisonTable, METHOD, letter, sentences, tables};
 use crate::figures::shorten;
 use crate::headline::headline;
-use crate::terminal::{Paint, Style, paragraph};
+use crate::layout::{Paint, Style, paragraph};
 
 /// Characters of a name in a table.
 const NAME: usize = 34;
@@ -27,7 +27,7 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
     }
     list(&mut out, paint, "Found", sentences(comparison));
     let warnings = comparison.warnings.iter().map(|warning| warning.text.clone()).collect();
-    list(&mut out, paint, "Before you believe it", warnings);
+    list(&mut out, paint, "Warnings", warnings);
     for sheet in tables(comparison) {
         out.push(String::new());
         out.push(paint.bold(&paint.plain(&sheet.title)));
@@ -50,7 +50,7 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
     list(&mut out, paint, "Hosts and studies differ in", differing.collect());
     if !comparison.equal.is_empty() {
         out.push(
-            paint.plain(&format!("  and are alike in {} facts (--json)", comparison.equal.len())),
+            paint.plain(&format!("  and are equal in {} facts (--json)", comparison.equal.len())),
         );
     }
     out.join("\n") + "\n"
@@ -81,7 +81,7 @@ fn table(sheet: &ComparisonTable, paint: Paint) -> String {
     table.set_header(sheet.head.iter().enumerate().map(|(index, text)| cell(index, text)));
     let mut last = "";
     for row in &sheet.rows {
-        // What stands in the row above is not said again.
+        // A name equal to the one above is not repeated.
         let name = row.first().map_or("", |entry| entry.text.as_str());
         let same = name == std::mem::replace(&mut last, name);
         let text = |(index, entry): (usize, &super::Entry)| match same && index == 0 {

@@ -6,7 +6,7 @@ use super::costs::between;
 use super::*;
 use crate::fixture::{self, Machine};
 use crate::headline::Metric;
-use crate::terminal::Style;
+use crate::layout::Style;
 
 const QUIET: [Option<f64>; 2] = [None, None];
 
@@ -45,7 +45,7 @@ fn the_difference_is_the_ratio_of_the_ratios() {
 }
 
 #[test]
-fn wide_intervals_hide_a_difference_and_missing_ones_forbid_it() {
+fn wide_and_missing_intervals_claim_no_difference() {
     let (a, b) = (cost_of(10.0, 0.0, 20.0), cost_of(15.0, 5.0, 25.0));
     assert!(!between(&a, &b, Metric::ServerCpu, QUIET).unwrap().cost.found);
     let mut unknown = cost_of(10.0, f64::NEG_INFINITY, f64::INFINITY);
@@ -158,7 +158,7 @@ fn prices_find_their_records() {
 }
 
 #[test]
-fn a_comparison_that_lies_says_so() {
+fn misleading_comparisons_have_warnings() {
     use WarningKind as Kind;
     type Change = fn(&mut Named);
     let changes: [(Kind, Change); 10] = [
@@ -206,7 +206,7 @@ fn latencies_at_other_rates_and_money_in_other_currencies_are_not_compared() {
 
 #[test]
 fn records_of_any_kind_can_be_compared() {
-    let all = [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_block()];
+    let all = [fixture::quick(), fixture::empty(), fixture::hostile(), fixture::single_round()];
     let named: Vec<Named> =
         all.into_iter().map(|(record, analysis)| ("x".to_string(), record, analysis)).collect();
     for records in [&named[..], &named[..1], &named[1..2], &named[..0]] {
@@ -225,7 +225,7 @@ fn records_of_any_kind_can_be_compared() {
     }
 }
 
-/// Records of before two environments of one name differ in one layer each.
+/// Two records whose environments of one name differ in one layer.
 fn differing_in(layer: Layer) -> [Named; 2] {
     let mut records = [on(1, 1.0, 1.0), on(2, 1.0, 1.0)];
     for record in &mut records {
@@ -238,7 +238,7 @@ fn differing_in(layer: Layer) -> [Named; 2] {
 }
 
 #[test]
-fn every_layer_that_differs_is_warned_of_and_listed() {
+fn differing_layers_have_a_warning_and_a_fact() {
     for layer in Layer::ALL {
         let records = differing_in(layer);
         let [(_, one, _), (_, other, _)] = &records;
@@ -251,7 +251,7 @@ fn every_layer_that_differs_is_warned_of_and_listed() {
             .map(|warning| warning.text.as_str())
             .collect();
         let expect = format!(
-            "environment {} differs in {layer} (A {}, B {}): the name is the same, the thing is not",
+            "environment {} differs in {layer} (A {}, B {}): equal names, different environments",
             specs[0].name,
             layer.text(specs[0]),
             layer.text(specs[1]),
@@ -269,7 +269,7 @@ fn every_layer_that_differs_is_warned_of_and_listed() {
 }
 
 #[test]
-fn another_file_system_under_the_same_name_is_warned_of() {
+fn differing_file_systems_have_a_warning() {
     let mut records = differing_in(Layer::Storage);
     for (record, kind) in records.iter_mut().zip(["ext4", "xfs"]) {
         record.1.environments[1].spec.storage.kind = kind.into();

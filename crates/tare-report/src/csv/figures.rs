@@ -1,11 +1,11 @@
-//! What was concluded of a record as CSV: a line per figure, each with its interval, so that a
-//! spreadsheet can pivot it.
+//! The figures of an analysis as CSV: one line per figure with its interval, ready to pivot in a
+//! spreadsheet.
 
 use tare_lab::analysis::{Analysis, Finding, Interval, claims};
 use tare_stats::law::Verdict;
 
-use super::line;
-use crate::json::COSTS;
+use crate::csv_table::CsvTable;
+use crate::figures::COST_FIELDS;
 use crate::tails;
 
 const COLUMNS: [&str; 12] = [
@@ -24,21 +24,19 @@ const COLUMNS: [&str; 12] = [
 ];
 
 /// Figures, costs and percentiles of every environment, a header line first. Lines end in CR LF;
-/// what has no bound is empty. `found`: the interval excludes no difference; `claimed`: beyond the
-/// A/A control, too; `verdict`: what may be said (`tare_stats::law::Verdict`), empty for the
-/// control.
+/// a missing bound is empty. `found`: the interval excludes no difference; `claimed`: it is also
+/// beyond the A/A control; `verdict`: a `tare_stats::law::Verdict`, empty for the control.
 pub fn figures(analysis: &Analysis) -> String {
-    let mut out = String::new();
-    line(&mut out, COLUMNS.iter().map(|column| (*column).to_string()));
+    let mut out = CsvTable::new(COLUMNS);
     for finding in &analysis.findings {
         levels(&mut out, finding);
         costs(&mut out, analysis, finding);
         latencies(&mut out, analysis, finding);
     }
-    out
+    out.finish()
 }
 
-fn levels(out: &mut String, finding: &Finding) {
+fn levels(out: &mut CsvTable, finding: &Finding) {
     for (name, unit, level) in [
         ("server_cpu", "us/op", &finding.server_cpu_us),
         ("server_cpu_at_rate", "us/op", &finding.server_cpu_us_at_rate),
@@ -52,16 +50,16 @@ fn levels(out: &mut String, finding: &Finding) {
     }
 }
 
-fn costs(out: &mut String, analysis: &Analysis, finding: &Finding) {
-    for (name, of) in COSTS {
+fn costs(out: &mut CsvTable, analysis: &Analysis, finding: &Finding) {
+    for (name, of) in COST_FIELDS {
         if let Some(cost) = of(finding) {
-            let said = Verdicts::new(cost.found, claims::verdict_of(analysis, finding, of));
-            add(out, finding, (name, "percent"), &cost.percent, said);
+            let verdicts = Verdicts::new(cost.found, claims::verdict_of(analysis, finding, of));
+            add(out, finding, (name, "percent"), &cost.percent, verdicts);
         }
     }
 }
 
-fn latencies(out: &mut String, analysis: &Analysis, finding: &Finding) {
+fn latencies(out: &mut CsvTable, analysis: &Analysis, finding: &Finding) {
     for (which, latency) in [("response", &finding.response), ("service", &finding.service)] {
         for one in latency.iter().flat_map(|latency| &latency.percentiles) {
             let name = format!("{which}_{}", tails::name(one.percent));
@@ -70,19 +68,19 @@ fn latencies(out: &mut String, analysis: &Analysis, finding: &Finding) {
             }
             let Some(over) = &one.over_baseline else { continue };
             let verdict = claims::ratio_verdict(analysis, finding, one.percent);
-            let said = match which {
+            let verdicts = match which {
                 "response" => Verdicts::new(over.found, verdict),
                 _ => Verdicts { found: Some(over.found), ..Verdicts::default() },
             };
             let ratio = format!("{name}_over_baseline");
-            add(out, finding, (&ratio, "ratio"), &over.ratio, said);
+            add(out, finding, (&ratio, "ratio"), &over.ratio, verdicts);
             let more = format!("{name}_less_baseline");
             add(out, finding, (&more, "ns"), &over.difference_ns, Verdicts::default());
         }
     }
 }
 
-/// What may be said of a figure, where anything is.
+/// The last three columns of a figure.
 #[derive(Clone, Copy, Default)]
 struct Verdicts {
     found: Option<bool>,
@@ -98,11 +96,11 @@ impl Verdicts {
 }
 
 fn add(
-    out: &mut String,
+    out: &mut CsvTable,
     finding: &Finding,
     (name, unit): (&str, &str),
     figure: &Interval,
-    said: Verdicts,
+    verdicts: Verdicts,
 ) {
     let number = |x: f64| if x.is_finite() { x.to_string() } else { String::new() };
     let flag = |is: Option<bool>| is.map(|is| is.to_string()).unwrap_or_default();
@@ -121,9 +119,9 @@ fn add(
         number(figure.low),
         number(figure.high),
         figure.rounds.to_string(),
-        flag(said.found),
-        flag(said.claimed),
-        said.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
+        flag(verdicts.found),
+        flag(verdicts.claimed),
+        verdicts.verdict.map(|verdict| verdict.name().to_string()).unwrap_or_default(),
     ];
-    line(out, fields.into_iter());
+    out.row(fields);
 }

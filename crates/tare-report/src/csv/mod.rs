@@ -1,6 +1,5 @@
-//! The slices of a record as CSV: one line per slice, quoted as RFC 4180 says, so that a
-//! spreadsheet or a data frame can start from it. Totals and quantiles stand in columns of their
-//! own; the raw histograms are in the JSON.
+//! The slices of a record as CSV, one line per slice, for a spreadsheet or a data frame. Totals and
+//! quantiles have their own columns; the raw histograms are in the JSON.
 
 mod figures;
 
@@ -9,6 +8,8 @@ use std::collections::BTreeSet;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::Deserializer;
 use tare_lab::record::{Phase, Record, Slice};
+
+use crate::csv_table::CsvTable;
 
 pub use figures::figures;
 
@@ -45,23 +46,19 @@ const COLUMNS: [&str; 29] = [
 ];
 
 /// The slices in the order in which they ran, a header line first. Counters follow the fixed
-/// columns, one column each. Lines end in CR LF. A figure that a slice does not have is empty.
+/// columns, one column each. Lines end in CR LF. A missing figure is empty.
 pub fn render(record: &Record) -> String {
     let counters: BTreeSet<&str> =
         record.slices.iter().flat_map(|s| &s.counters).map(|c| c.name.as_str()).collect();
-    let mut out = String::new();
-    line(
-        &mut out,
-        COLUMNS.iter().map(|c| c.to_string()).chain(counters.iter().map(|c| c.to_string())),
-    );
+    let mut table = CsvTable::new(COLUMNS.into_iter().chain(counters.iter().copied()));
     for slice in &record.slices {
         let of_counter = |name: &&str| {
             let counter = slice.counters.iter().find(|c| c.name == **name);
             counter.map_or_else(String::new, |c| c.value.to_string())
         };
-        line(&mut out, fields(slice).into_iter().chain(counters.iter().map(of_counter)));
+        table.row(fields(slice).into_iter().chain(counters.iter().map(of_counter)));
     }
-    out
+    table.finish()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "counts far below 2^53")]
@@ -121,49 +118,16 @@ fn histogram(bytes: &[u8]) -> Option<Histogram<u64>> {
     Deserializer::new().deserialize(&mut &*bytes).ok().filter(|h: &Histogram<u64>| !h.is_empty())
 }
 
-/// One line, quoted where it must be.
-pub(crate) fn line(out: &mut String, fields: impl Iterator<Item = String>) {
-    for (index, field) in fields.enumerate() {
-        if index > 0 {
-            out.push(',');
-        }
-        if field.contains(['"', ',', '\r', '\n']) {
-            out.push('"');
-            out.push_str(&field.replace('"', "\"\""));
-            out.push('"');
-        } else {
-            out.push_str(&field);
-        }
-    }
-    out.push_str("\r\n");
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::fixture;
 
-    /// Reads RFC 4180 back, so that the quoting is tested by what it means.
     fn parse(text: &str) -> Vec<Vec<String>> {
-        let (mut rows, mut row, mut field) = (Vec::new(), Vec::new(), String::new());
-        let (mut quoted, mut chars) = (false, text.chars().peekable());
-        while let Some(c) = chars.next() {
-            match (quoted, c) {
-                (true, '"') if chars.peek() == Some(&'"') => {
-                    field.push('"');
-                    chars.next();
-                }
-                (_, '"') => quoted = !quoted,
-                (false, ',') => row.push(std::mem::take(&mut field)),
-                (false, '\r') => {}
-                (false, '\n') => {
-                    row.push(std::mem::take(&mut field));
-                    rows.push(std::mem::take(&mut row));
-                }
-                (_, c) => field.push(c),
-            }
-        }
-        rows
+        let mut reader =
+            ::csv::ReaderBuilder::new().has_headers(false).from_reader(text.as_bytes());
+        let row = |row: ::csv::StringRecord| row.iter().map(str::to_string).collect();
+        reader.records().map(|record| row(record.unwrap())).collect()
     }
 
     #[test]
@@ -197,8 +161,8 @@ mod tests {
         assert!(
             of("native", "server_cpu_cost").is_none() && of(hostile, "throughput_cost").is_some()
         );
-        // One block: the figure, and no bounds.
-        let (_, single) = fixture::single_block();
+        // One round gives a figure without bounds.
+        let (_, single) = fixture::single_round();
         let rows = parse(&figures(&single));
         let p50 = rows.iter().find(|row| row[3] == "response_p50_over_baseline").unwrap();
         assert!(!p50[5].is_empty() && p50[7].is_empty(), "{p50:?}");

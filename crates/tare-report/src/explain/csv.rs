@@ -1,10 +1,10 @@
-//! The shares of a record as CSV: a line for each layer, each interaction and the whole.
+//! The shares of an explanation as CSV: one line for each layer, each interaction and the whole.
 
 use tare_lab::ablation::{Plan, Verdict, explain};
 use tare_lab::analysis::Interval;
 use tare_lab::record::Record;
 
-use crate::csv::line;
+use crate::csv_table::CsvTable;
 
 const HEAD: [&str; 12] = [
     "workload",
@@ -21,7 +21,7 @@ const HEAD: [&str; 12] = [
     "probability",
 ];
 
-/// What one line says beside its interval.
+/// The fields of one line other than its interval.
 #[derive(Default)]
 struct Row<'a> {
     kind: &'static str,
@@ -34,14 +34,13 @@ struct Row<'a> {
 }
 
 /// `kind` is `share`, `interaction` or `whole`; the shares of a workload add up to its whole. A
-/// figure that does not exist is empty. Lines end as RFC 4180 says.
+/// missing figure is empty. Lines end in CR LF.
 pub fn csv(record: &Record, plan: &Plan) -> String {
-    let mut out = String::new();
-    line(&mut out, HEAD.iter().map(|name| (*name).to_string()));
+    let mut table = CsvTable::new(HEAD);
     for workload in &record.study.workloads {
         let Some(found) = explain(record, plan, &workload.name) else { continue };
         let mut add = |us: &Interval, row: Row<'_>| {
-            line(&mut out, fields(&workload.name, us, row).into_iter());
+            table.row(fields(&workload.name, us, row));
         };
         for share in &found.shares {
             add(
@@ -80,7 +79,7 @@ pub fn csv(record: &Record, plan: &Plan) -> String {
             },
         );
     }
-    out
+    table.finish()
 }
 
 fn fields(workload: &str, us: &Interval, row: Row<'_>) -> [String; 12] {

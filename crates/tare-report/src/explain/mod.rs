@@ -1,8 +1,8 @@
-//! A cost in shares by layer: a waterfall, the table of shares, the sum, the interactions, the
-//! doubts; as terminal text and as JSON.
+//! A cost by layer: a waterfall, the table of shares, their sum, interactions and doubts, as
+//! terminal text and as JSON.
 //!
 //! `tare_lab::ablation` decides the verdicts: a share is a claim only beyond the noise of the
-//! control; a share whose interval holds 0 is "not distinguishable from zero".
+//! control; a share whose interval contains 0 is "not distinguishable from zero".
 
 use serde_json::{Value, json};
 use tare_lab::ablation::{Explanation, Interaction, Plan, Share, Verdict, explain};
@@ -12,15 +12,16 @@ use tare_lab::stacks::StackSlice;
 use tare_stats::law;
 
 use crate::doubts::DoubtGroups;
+use crate::figures::rounds;
 use crate::figures::{clean, interval_or_noise, percent, shorten};
 use crate::findings;
-use crate::headline::blocks;
-use crate::terminal::{Paint, Style, grid, inside, paragraph};
+use crate::layout::{Paint, Style, grid, paragraph};
+use crate::run_conditions;
 
 mod csv;
 pub(crate) mod waterfall;
 
-pub use csv::csv;
+pub use self::csv::csv;
 
 /// Version of the schema of [`json()`]. New fields do not raise it.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -64,9 +65,9 @@ pub(crate) fn question(plan: &Plan) -> String {
     format!("Where does the cost of \"{to}\" against \"{from}\" come from?")
 }
 
-/// The text while no block is complete.
+/// The text while no round is complete.
 pub(crate) fn nothing_yet(workload: &str) -> String {
-    format!("{}: no result yet, because no block has measured every environment.", clean(workload))
+    format!("{}: no result yet, because no round has measured every environment.", clean(workload))
 }
 
 /// The explanations of a record by workload, as JSON; see `docs/guides/explain.md`.
@@ -112,11 +113,11 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
     };
     match (found.whole, claims.first()) {
         (Verdict::NotFound | Verdict::WithinNoise, None) => format!(
-            "No cost of \"{to}\" against \"{from}\" stands out of the noise: {}.",
+            "No cost of \"{to}\" against \"{from}\" is beyond the noise: {}.",
             micros_interval(whole)
         ),
         (_, None) => format!(
-            "\"{to}\" takes {amount} {way} than \"{from}\", and no single layer's cost stands out of \
+            "\"{to}\" takes {amount} {way} than \"{from}\", and no single layer's cost is beyond \
              the noise."
         ),
         (_, Some(most)) => {
@@ -136,7 +137,7 @@ fn headline(plan: &Plan, found: &Explanation) -> String {
 /// An explanation as text, for the terminal and the page.
 #[derive(Debug)]
 pub(crate) struct ExplanationText {
-    /// What was measured.
+    /// The workload, the figure and the rounds.
     pub(crate) title: String,
     pub(crate) headline: String,
     /// The table of shares.
@@ -144,7 +145,7 @@ pub(crate) struct ExplanationText {
     pub(crate) rows: Vec<Vec<String>>,
     /// The sum and both ends.
     pub(crate) sums: Vec<String>,
-    /// Interactions, the noise, what was left out.
+    /// Interactions, the noise, and what was not measured.
     pub(crate) notes: Vec<String>,
 }
 
@@ -166,7 +167,7 @@ impl ExplanationText {
             title: format!(
                 "{}: server {busy}CPU per operation {load}, {}",
                 clean(&found.workload),
-                blocks(found.rounds)
+                rounds(found.rounds)
             ),
             headline: headline(plan, found),
             head,
@@ -178,17 +179,17 @@ impl ExplanationText {
 }
 
 fn one(out: &mut Vec<String>, record: &Record, plan: &Plan, found: &Explanation, paint: Paint) {
-    let told = ExplanationText::new(record, plan, found);
-    out.push(paint.bold(&paint.plain(&told.title)));
-    out.extend(wrap(&told.headline, paint));
+    let text = ExplanationText::new(record, plan, found);
+    out.push(paint.bold(&paint.plain(&text.title)));
+    out.extend(wrap(&text.headline, paint));
     out.push(String::new());
     out.extend(waterfall::lines(plan, found, paint));
     out.push(String::new());
-    let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
-    out.extend(grid(&head, &told.rows, paint.0).lines().map(str::to_string));
-    out.extend(told.sums.iter().flat_map(|line| wrap(line, paint)));
+    let head: Vec<&str> = text.head.iter().map(String::as_str).collect();
+    out.extend(grid(&head, &text.rows, paint.0).lines().map(str::to_string));
+    out.extend(text.sums.iter().flat_map(|line| wrap(line, paint)));
     out.push(String::new());
-    out.extend(told.notes.iter().flat_map(|line| wrap(line, paint)));
+    out.extend(text.notes.iter().flat_map(|line| wrap(line, paint)));
 }
 
 fn row(share: &Share, parts: bool) -> Vec<String> {
@@ -202,7 +203,7 @@ fn row(share: &Share, parts: bool) -> Vec<String> {
     row
 }
 
-/// A gain as a figure above 0.
+/// Negates an interval, so that a gain is above 0.
 fn mirrored(us: &Interval) -> Interval {
     Interval { value: -us.value, low: -us.high, high: -us.low, rounds: us.rounds }
 }
@@ -210,7 +211,7 @@ fn mirrored(us: &Interval) -> Interval {
 fn verdict(share: &Share) -> &'static str {
     match share.verdict {
         Verdict::Costs => "costs",
-        Verdict::Saves => "gives back",
+        Verdict::Saves => "gains",
         Verdict::WithinNoise => "within the noise of the A/A control",
         Verdict::NotFound => "not distinguishable from zero",
     }
@@ -234,7 +235,7 @@ fn sum(found: &Explanation) -> String {
     format!("The shares add up: {text} = {} µs per operation{off}.", micros(whole))
 }
 
-/// Both ends and their difference, and what the same is as a cost of `tare weigh`.
+/// Both ends, their difference, and the same difference as a cost of `tare weigh`.
 fn whole(record: &Record, plan: &Plan, found: &Explanation) -> String {
     let name = |end: usize| plan.environments.get(end).map_or("", |one| one.environment.as_str());
     let (from, to) = (name(0), name(plan.environments.len() - 1));
@@ -331,7 +332,7 @@ pub(crate) fn method(record: &Record, plan: &Plan) -> String {
         Some(ending) => text.push_str(&format!(" Ended: {}.", clean(ending))),
         None => text.push_str(" Not finished."),
     }
-    if let Some(guest) = inside(record) {
+    if let Some(guest) = run_conditions::guest(record) {
         text.push_str(&format!(" Measured inside a guest: {}.", clean(&guest)));
     }
     text
@@ -349,7 +350,7 @@ fn notes(plan: &Plan, found: &Explanation) -> Vec<String> {
     });
     let mut left = Vec::new();
     if found.rounds_incomplete > 0 {
-        let (one, environments) = (blocks(found.rounds_incomplete), plan.environments.len());
+        let (one, environments) = (rounds(found.rounds_incomplete), plan.environments.len());
         left.push(format!("{one} left out that lack one of the {environments} environments"));
     }
     if found.pulled > 0.0 {
@@ -387,7 +388,7 @@ fn wrap(text: &str, paint: Paint) -> Vec<String> {
     paragraph(&paint.plain(text), "", paint.0.width)
 }
 
-/// Two decimals, as a sum needs them. Below 0 with a true minus.
+/// Two decimals, so that sums agree, with a true minus below 0.
 pub(crate) fn micros(us: f64) -> String {
     let text = format!("{:.2}", us.abs());
     if us < 0.0 && text != "0.00" { format!("\u{2212}{text}") } else { text }

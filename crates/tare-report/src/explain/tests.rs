@@ -1,4 +1,4 @@
-//! A record explained: what is said, in Unicode and in ASCII, and on the page.
+//! An explained record as text in Unicode and ASCII, and on the page.
 
 use tare_lab::ablation::explain;
 use tare_lab::analysis::analyse;

@@ -1,12 +1,12 @@
-//! The waterfall: from one end to the other, a bar for each share that begins where the last ended.
+//! The waterfall between two environments: each share is a bar that starts at the end of the last.
 
 use tare_lab::ablation::{Explanation, Plan, Share, Verdict};
 
 use super::{interval, micros};
 use crate::figures::{clean, shorten};
-use crate::terminal::{Paint, columns, pad};
+use crate::layout::{Paint, columns, pad};
 
-/// Columns of a bar at most, and of a name.
+/// Most columns of a bar and of a name.
 const BAR_COLUMNS: usize = 60;
 const NAME_COLUMNS: usize = 28;
 
@@ -36,14 +36,13 @@ pub(crate) fn bars<'a>(plan: &Plan, found: &'a Explanation) -> Vec<Bar<'a>> {
     bars
 }
 
-/// The least and the largest that a picture must hold. It does not begin at 0 where the differences
-/// would vanish beside what both ends have in common.
+/// The ends of the scale. It does not start at 0 if the differences would be too small to see.
 pub(crate) fn extent(bars: &[Bar<'_>]) -> (f64, f64) {
     let levels = || bars.iter().skip(1).flat_map(|bar| [bar.start, bar.end]).filter(|us| *us > 0.0);
     let (low, high) =
         levels().fold((f64::INFINITY, 0.0f64), |(low, high), us| (low.min(us), high.max(us)));
     let spread = (high - low).max(high * 1e-3);
-    // Intervals are to be seen whole, unless very few blocks make them wider than all the rest.
+    // The scale holds whole intervals, unless very few rounds make them wider than all the rest.
     let shares = || bars.iter().filter_map(|bar| Some((bar.start, bar.share?.us)));
     let ends = shares().flat_map(|(start, us)| [start + us.low, start + us.high]);
     let (lowest, highest) = ends
@@ -84,7 +83,7 @@ pub(super) fn lines(plan: &Plan, found: &Explanation, paint: Paint) -> Vec<Strin
     lines
 }
 
-/// Blocks of different darkness have their like in ASCII too.
+/// Block characters of different darkness; each has an ASCII form.
 fn glyph(fill: char, paint: Paint) -> char {
     match fill {
         fill if !paint.0.ascii => fill,

@@ -53,7 +53,7 @@ impl ClaimFilter {
     }
 }
 
-/// Adds what one doubt forbids. `often`: it touched [`OFTEN`] of the slices.
+/// Adds what one doubt forbids. `often`: it affects at least [`OFTEN`] of the slices.
 fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
     match doubt {
         Doubt::OperationErrors { count, operations, .. } => {

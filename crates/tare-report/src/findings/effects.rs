@@ -1,5 +1,5 @@
-//! The effect of a single layer, where the record separates it from the others: by two environments
-//! that differ in it alone, or by its share in an explanation.
+//! The effect of a single layer, if the record separates it from the others: from two environments
+//! that differ in it alone, or from its share in an explanation.
 
 use tare_lab::ablation::{Explanation, Plan, Verdict, changes};
 use tare_lab::analysis::{Analysis, Cost, Interval, pair_costs, server_cpu_by_round};
@@ -8,7 +8,7 @@ use tare_lab::record::Record;
 use tare_stats::estimate;
 
 use super::claim_filter::ClaimFilter;
-use super::rules::layers::{Ends, LAYERS, LayerRule};
+use super::layer_changes::{Ends, LAYERS, LayerChange};
 use crate::headline::{Metric, is_claim, noise};
 
 /// The source of an effect.
@@ -23,28 +23,28 @@ pub(crate) enum Source {
 /// A layer's effect under one workload: `to` less `from`.
 #[derive(Clone, Debug)]
 pub(crate) struct Effect {
-    pub(crate) rule: &'static LayerRule,
+    pub(crate) kind: &'static LayerChange,
     pub(crate) workload: String,
     /// Name of the environment with the layer, and of the one without.
     pub(crate) with: String,
     pub(crate) without: String,
     /// `host → bridge`.
     pub(crate) change: String,
-    /// Server CPU per operation, µs.
+    /// Server CPU per operation in µs.
     pub(crate) us: Option<Interval>,
-    /// The same as paired ratios; of a share, without an interval.
+    /// Server CPU as paired ratios; a share has no interval.
     pub(crate) percent: Option<Interval>,
     pub(crate) throughput: Option<Interval>,
     /// Whether the loss or gain in CPU, and in throughput, may be claimed.
     pub(crate) cpu_claimed: bool,
     pub(crate) throughput_claimed: bool,
-    /// The interval excludes 0.
+    /// Whether the interval excludes 0.
     pub(crate) found: bool,
     pub(crate) source: Source,
 }
 
 impl Effect {
-    /// A claimed loss in one figure, and no claimed gain in the other.
+    /// Whether one figure is a claimed loss, and none a claimed gain.
     pub(crate) fn costs(&self) -> bool {
         self.signs().contains(&1) && !self.signs().contains(&-1)
     }
@@ -53,7 +53,7 @@ impl Effect {
         self.signs().contains(&-1) && !self.signs().contains(&1)
     }
 
-    /// A claimed loss in one figure and a claimed gain in the other.
+    /// Whether one figure is a claimed loss and the other a claimed gain.
     pub(crate) fn mixed(&self) -> bool {
         self.signs().contains(&-1) && self.signs().contains(&1)
     }
@@ -67,7 +67,7 @@ impl Effect {
         [sign(self.cpu_claimed, &self.percent), sign(self.throughput_claimed, &self.throughput)]
     }
 
-    /// Percent, for the order of statements.
+    /// The larger claimed figure in percent, for the order of statements.
     pub(crate) fn size(&self) -> f64 {
         let of = |claimed: bool, figure: &Option<Interval>| {
             figure.filter(|_| claimed).map_or(0.0, |figure| figure.value.abs())
@@ -76,7 +76,7 @@ impl Effect {
     }
 }
 
-/// Every effect that the record shows, at most one for each rule and workload.
+/// Every effect in the record, at most one for each kind of change and workload.
 pub(super) fn effects(
     record: &Record,
     analysis: &Analysis,
@@ -92,16 +92,16 @@ pub(super) fn effects(
         .collect();
     for workload in &record.study.workloads {
         let explained = plan.zip(explanations.iter().find(|one| one.workload == workload.name));
-        for rule in LAYERS {
+        for kind in LAYERS {
             let effect = match explained {
-                Some((plan, found)) => share(record, analysis, plan, found, rule),
+                Some((plan, found)) => share(record, analysis, plan, found, kind),
                 None => None,
             };
-            let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, rule));
+            let effect = effect.or_else(|| pair(record, analysis, &workload.name, &ran, kind));
             all.extend(effect);
         }
-        // Where both parts have an effect of their own, drop their sum.
-        let of = |one: &Effect, id: &str| one.workload == workload.name && one.rule.id == id;
+        // If both parts have their own effects, drop their sum.
+        let of = |one: &Effect, id: &str| one.workload == workload.name && one.kind.rule == id;
         let parts = ["io_uring_lost", "seccomp_filter"];
         if parts.iter().all(|id| all.iter().any(|one| of(one, id))) {
             all.retain(|one| !of(one, "seccomp_and_io_uring"));
@@ -122,7 +122,7 @@ fn share(
     analysis: &Analysis,
     plan: &Plan,
     found: &Explanation,
-    rule: &'static LayerRule,
+    kind: &'static LayerChange,
 ) -> Option<Effect> {
     let end = |at: usize| plan.environments.get(at).map_or("", |one| one.environment.as_str());
     let (first, last) = (end(0), end(plan.environments.len().saturating_sub(1)));
@@ -135,7 +135,7 @@ fn share(
                     to: &change.to,
                     engines: [engine(record, first), engine(record, last)],
                 };
-                change.layer == rule.layer && (rule.is)(&ends)
+                change.layer == kind.layer && (kind.matches)(&ends)
             }
             _ => false,
         })
@@ -144,7 +144,7 @@ fn share(
     let filter = ClaimFilter::new(analysis, &found.workload, [first, last]);
     let claim = matches!(share.verdict, Verdict::Costs | Verdict::Saves);
     Some(Effect {
-        rule,
+        kind,
         workload: found.workload.clone(),
         with: plan.to.clone(),
         without: plan.from.clone(),
@@ -170,7 +170,7 @@ fn pair(
     analysis: &Analysis,
     workload: &str,
     ran: &[&EnvironmentSpec],
-    rule: &'static LayerRule,
+    kind: &'static LayerChange,
 ) -> Option<Effect> {
     let is_one = |without: &EnvironmentSpec, with: &EnvironmentSpec| {
         let changes = changes(without, with);
@@ -180,7 +180,7 @@ fn pair(
             to: &change.to,
             engines: [engine(record, &without.name), engine(record, &with.name)],
         };
-        let is = change.layer == rule.layer && (rule.is)(&ends);
+        let is = change.layer == kind.layer && (kind.matches)(&ends);
         is.then(|| format!("{} \u{2192} {}", change.from, change.to))
     };
     let (without, with, change) = ran.iter().find_map(|with| {
@@ -203,7 +203,7 @@ fn pair(
         .filter(|us| us.is_finite())
         .collect();
     Some(Effect {
-        rule,
+        kind,
         workload: workload.to_string(),
         with: with.name.clone(),
         without: without.name.clone(),

@@ -23,9 +23,9 @@ pub(crate) struct Facts<'a> {
     pub(crate) analysis: &'a Analysis,
     pub(crate) stacks: &'a [StackSlice],
     pub(crate) counters: Vec<CounterFinding>,
-    /// The plan of an explained record.
+    /// The plan of the explanation, if there is one.
     pub(crate) plan: Option<Plan>,
-    /// One explanation for each workload that has a complete block.
+    /// One explanation for each workload that has a complete round.
     pub(crate) explanations: Vec<Explanation>,
     pub(crate) proof: Option<Proof>,
     pub(crate) marks: DoubtGroups,
@@ -79,7 +79,7 @@ impl<'a> Facts<'a> {
     }
 
     /// The environment with the largest claimed cost in CPU, or else in throughput.
-    pub(crate) fn dearest(&self, workload: &str) -> Option<&Finding> {
+    pub(crate) fn costliest(&self, workload: &str) -> Option<&Finding> {
         Metric::ALL.into_iter().find_map(|metric| {
             let value = |f: &Finding| metric.cost(f).map_or(0.0, |cost| cost.percent.value);
             let claims = self.compared(workload);

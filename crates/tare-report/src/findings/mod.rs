@@ -1,17 +1,19 @@
-//! Conclusions in sentences, each made by one readable rule: the figure first, then what to do;
-//! below it the details, the confidence and the expected gain. No rule, no sentence.
+//! Findings: the conclusions from a record in sentences, each written by one rule. A sentence leads
+//! with its figure and ends with a few words of advice; details, confidence and expected gain
+//! follow.
 //!
-//! Method: a [`Rule`] looks at the record, its analysis, the shares of an explanation, sampled
-//! stacks, counters and doubts (`facts`), and reports where its condition holds. Its words are
-//! templates in the table itself, so `docs/reference/findings.md`, which is generated from the
-//! table, shows every sentence. An expected gain is always a measured figure with its interval.
+//! Method: a [`Rule`] reads the record, its analysis, the shares of an explanation, sampled stacks,
+//! counters and doubts (`facts`), and reports where its condition holds. Its sentences are
+//! templates in a table, from which `docs/reference/findings.md` is generated. An expected gain is
+//! always a measured figure with its interval.
 //!
-//! Limits: a rule knows only what the record holds. A cause for which there is no rule is not
-//! named, and two layers that no environment separates are not distinguished.
+//! Limits: a rule sees only the record. A cause without a rule is not named, and two layers that no
+//! environment separates are not distinguished.
 
 mod claim_filter;
 pub(crate) mod effects;
 pub(crate) mod facts;
+mod layer_changes;
 mod reference;
 mod rules;
 mod show;
@@ -28,7 +30,7 @@ use tare_lab::stacks::StackSlice;
 use facts::Facts;
 pub(crate) use show::{details, markdown, sentence, terminal};
 
-/// Kinds of statements, in the order in which they are shown.
+/// Kinds of statements, in the order in which reports list them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Kind {
@@ -37,7 +39,8 @@ pub enum Kind {
     /// A cost and its source.
     Cost,
     /// A change that reduced a cost.
-    Returned,
+    #[serde(rename = "returned")]
+    Gain,
     /// A reason to trust a figure less.
     Caution,
     /// An effect that was looked for and not found.
@@ -51,20 +54,21 @@ pub struct Rule {
     pub title: &'static str,
     pub kind: Kind,
     /// The data that the rule reads.
-    pub looks_at: &'static str,
+    pub data: &'static str,
     /// When the rule reports, in words.
     pub condition: &'static str,
-    /// The sentence: the figure first, then a few words of advice. Parts in braces are filled in.
+    /// The sentence: the figure first, then a few words of advice. It is the title of the finding.
+    /// Parts in braces are replaced.
     pub sentence: &'static str,
-    /// Intervals, environments and context below the sentence; empty where it says all.
+    /// Intervals, environments and context below the sentence; empty if there are none.
     pub details: &'static str,
-    /// The advice, with the flag or the knob.
+    /// The advice in full, with the flag or the knob.
     pub advice: &'static str,
     /// The gain that the advice is expected to bring; empty where none can be stated.
     pub expected: &'static str,
     /// The source of the expected figure; empty where there is none.
     pub expected_from: &'static str,
-    speak: fn(&Rule, &Facts<'_>) -> Vec<Statement>,
+    apply: fn(&Rule, &Facts<'_>) -> Vec<Statement>,
 }
 
 /// Every rule, grouped by subject.
@@ -82,31 +86,35 @@ pub struct Confidence {
     /// Distance of the figure from 0 in half-widths of its interval: above 1 the interval excludes
     /// 0.
     pub from_zero: Option<f64>,
-    /// Numbers of the record's doubts that touch it.
+    /// Numbers of the record's doubts about it.
     pub doubts: Vec<usize>,
     /// The confidence as text.
     pub text: String,
+    /// The start of `text` that holds the interval, up to its sample.
+    #[serde(skip)]
+    interval: Option<String>,
 }
 
-/// Where a statement can be checked.
+/// The place on the page that shows the figures of a statement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     /// Anchor on the page, without its `#`; `None` where the page does not show it.
     pub anchor: Option<String>,
-    /// Names of the rows or figures there.
+    /// The rows or figures in that place.
     pub name: String,
 }
 
-/// One conclusion. Names in it have lost their control characters and are not escaped.
+/// One finding. Names in it have no control characters and are not escaped.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Statement {
     /// Id of the rule that made the statement.
     pub rule: &'static str,
+    /// Title of the rule, the same for every record.
     pub title: &'static str,
     pub kind: Kind,
     /// The workload; `None` where the statement is about the whole record.
     pub workload: Option<String>,
-    /// The figure, and a few words of advice.
+    /// The sentence: the figure, and a few words of advice.
     pub text: String,
     /// Intervals, environments and context.
     pub details: Option<String>,
@@ -121,8 +129,8 @@ pub struct Statement {
 }
 
 impl Rule {
-    /// A statement with the rule's templates filled in.
-    fn say(&self, values: &[(&str, String)]) -> Statement {
+    /// A statement from the rule's templates and the values of their parts.
+    fn statement(&self, values: &[(&str, String)]) -> Statement {
         let expected = words::fill(self.expected, values);
         let details = words::fill(self.details, values);
         Statement {
@@ -142,7 +150,7 @@ impl Rule {
 }
 
 impl Statement {
-    fn about(mut self, workload: &str, size: f64) -> Self {
+    fn with_effect(mut self, workload: &str, size: f64) -> Self {
         self.workload = Some(crate::figures::clean(workload));
         self.size = if size.is_finite() { size.abs() } else { 0.0 };
         self
@@ -153,7 +161,7 @@ impl Statement {
         self
     }
 
-    fn see(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
+    fn with_evidence(mut self, evidence: impl IntoIterator<Item = Evidence>) -> Self {
         self.evidence.extend(evidence);
         self
     }
@@ -165,12 +173,12 @@ impl Evidence {
     }
 }
 
-/// All statements about a record: first those that void claims, then costs, the largest first.
+/// Every statement about a record in the order of its kinds, the largest effect first.
 pub fn statements(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> Vec<Statement> {
     statements_by(record, analysis, stacks, Plan::of_record(record).as_ref())
 }
 
-/// Like [`statements`], for a plan that the record does not hold itself.
+/// Like [`statements`], for an explanation whose plan is not in the record.
 pub fn statements_by(
     record: &Record,
     analysis: &Analysis,
@@ -181,8 +189,9 @@ pub fn statements_by(
         return Vec::new();
     }
     let facts = Facts::new(record, analysis, stacks, plan);
-    let mut said: Vec<Statement> = all().flat_map(|rule| (rule.speak)(rule, &facts)).collect();
+    let mut statements: Vec<Statement> =
+        all().flat_map(|rule| (rule.apply)(rule, &facts)).collect();
     // The sort is stable: statements of one kind and size keep the order of the table.
-    said.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.size.total_cmp(&a.size)));
-    said
+    statements.sort_by(|a, b| a.kind.cmp(&b.kind).then(b.size.total_cmp(&a.size)));
+    statements
 }

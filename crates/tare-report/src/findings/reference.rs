@@ -1,4 +1,4 @@
-//! The rules as a page of the reference, `docs/reference/findings.md`; a test keeps it up to date.
+//! Generates `docs/reference/findings.md` from the rules; a test keeps it up to date.
 
 #![cfg(test)]
 
@@ -10,7 +10,7 @@ fn kind(kind: Kind) -> &'static str {
     match kind {
         Kind::Void => "void",
         Kind::Cost => "cost",
-        Kind::Returned => "gain",
+        Kind::Gain => "gain",
         Kind::Caution => "caution",
         Kind::Nothing => "nothing found",
     }
@@ -25,16 +25,19 @@ fn page() -> String {
     let mut page = String::from(
         "<!-- Generated from crates/tare-report/src/findings/rules; a test compares the two. -->\n\
          # Findings\n\n\
-         Every report lists its findings below the headline. A finding leads with its figure and ends with a few words of advice:\n\
-         `Bridge network: +3.9 µs CPU per operation (+38 %), 27 % of throughput. Use host networking.` Details, confidence, advice\n\
-         and expected gain follow. Each finding comes from one rule of this page: no rule, no finding.\n\n\
+         Every report lists its findings below the headline. The title of a finding is a sentence that leads with its figure and ends\n\
+         with a few words of advice:\n\
+         `Bridge network: +3.9 µs CPU per operation (+38 %), 27 % of throughput. Use host networking.`\n\
+         Below it are the measured intervals, the confidence, the full advice and the expected gain. Each finding comes from one rule\n\
+         on this page.\n\n\
          - A **claim** is a figure whose 95 % interval excludes 0 and that is beyond the noise of the A/A control.\n\
          - **Measured** holds the intervals and the environments behind the figure, and the stacks and counters that belong to it.\n\
-         - **Confidence** names the interval, its sample (blocks, or rounds of stacks), the figure's distance from zero in half-widths of\n\
-         \x20 the interval (above 1 the interval excludes zero), and the numbers of the doubts about it.\n\
-         - **Expected gain** is always a figure measured in this record, with its interval; without one, no gain is stated. It holds for\n\
-         \x20 this workload on this host, where the layer does not interact with another.\n\
-         - Each finding links to its evidence on the page. Parts in braces are filled in.\n\
+         - **Confidence** names the interval unless it is above, its sample in rounds, the noise of the A/A control, and the numbers of\n\
+         \x20 the doubts about the figure. The field `from_zero` of the JSON holds the figure's distance from zero in half-widths of the\n\
+         \x20 interval: above 1 the interval excludes zero.\n\
+         - **Expected gain** is a figure measured in this record, with its interval; without one, no gain is stated. It holds for this\n\
+         \x20 workload on this host, if the layer does not interact with another.\n\
+         - Each finding links to its evidence on the page. Parts in braces are replaced by the figures and names of the record.\n\
          - Findings that void claims come first, then costs (the largest first), gains, cautions, and effects that were not found.\n\n\
          | rule | kind | title |\n|---|---|---|\n",
     );
@@ -43,10 +46,10 @@ fn page() -> String {
             writeln!(page, "| [`{0}`](#{0}) | {1} | {2} |", rule.id, kind(rule.kind), rule.title);
     }
     for rule in all() {
-        let Rule { id, title, looks_at, condition, sentence, details, advice, expected, .. } = rule;
+        let Rule { id, title, data, condition, sentence, details, advice, expected, .. } = rule;
         let _ = write!(
             page,
-            "\n## `{id}`\n**{title}.** Kind: {}.\n\n- **Data:** {looks_at}.\n- **Reported when:** {condition}.\n\
+            "\n## `{id}`\n**{title}.** Kind: {}.\n\n- **Data:** {data}.\n- **Reported when:** {condition}.\n\
              - **Sentence:** {}\n",
             kind(rule.kind),
             code(sentence),
@@ -71,13 +74,7 @@ fn page() -> String {
 }
 
 #[test]
-fn reference_page_matches_rules() {
-    let path =
-        std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/findings.md");
-    let page = page();
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let written = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(written == page, "{} is out of date; write it with TARE_GOLDEN=write", path.display());
+fn findings_reference_is_current() {
+    let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    tare_testkit::golden(&root.join("docs/reference/findings.md"), page());
 }

@@ -1,31 +1,40 @@
-//! Statements as terminal text and as Markdown. The page has its own section, and JSON holds the
+//! Findings as terminal text and as Markdown. The page has its own template, and JSON holds the
 //! data.
 
 use super::Statement;
-use crate::markdown::escape;
-use crate::terminal::{Paint, paragraph};
+use crate::escape::markdown as escape;
+use crate::headline::capital;
+use crate::layout::{Paint, paragraph};
 
-/// The lines below the sentence of a statement: a label and its text.
+/// The lines below the sentence of a statement: a label and its text. They add to the sentence and
+/// do not repeat each other: a confidence interval that is among the measured figures is not
+/// printed again.
 pub(crate) fn details(statement: &Statement) -> Vec<(&'static str, String)> {
-    let measured = statement.details.as_deref().map(crate::headline::capital);
-    let mut details: Vec<_> = measured.map(|text| ("Measured", text)).into_iter().collect();
-    details.extend([
-        ("Confidence", format!("{}.", crate::headline::capital(&statement.confidence.text))),
-        ("What to do", statement.advice.clone()),
-    ]);
-    if let Some(expected) = &statement.expected {
-        details.push(("Expected gain", format!("{}.", crate::headline::capital(expected))));
-    }
+    let Statement { details: measured, confidence, .. } = statement;
+    let repeats = |interval: &String| {
+        let bounds = interval.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        bounds.zip(measured.as_ref()).is_some_and(|((bounds, _), text)| text.contains(bounds))
+    };
+    let confidence = match confidence.interval.as_ref().filter(|interval| repeats(interval)) {
+        Some(interval) => confidence.text.replacen(interval, "", 1).trim_start().to_string(),
+        None => confidence.text.clone(),
+    };
+    let mut details = Vec::new();
+    details.extend(measured.as_deref().map(|text| ("Measured", capital(text))));
+    details.push(("Confidence", format!("{}.", capital(&confidence))));
+    details.push(("What to do", statement.advice.clone()));
+    let expected = statement.expected.as_deref();
+    details.extend(expected.map(|text| ("Expected gain", format!("{}.", capital(text)))));
     details
 }
 
-/// Names of the evidence, as one line.
+/// The names of the evidence on one line.
 pub(crate) fn evidence(statement: &Statement) -> String {
     let names: Vec<&str> = statement.evidence.iter().map(|one| one.name.as_str()).collect();
     names.join("; ")
 }
 
-/// The sentence, with its workload where there are several.
+/// The sentence, behind the name of its workload if the study has several.
 pub(crate) fn sentence(statement: &Statement, several: bool) -> String {
     match &statement.workload {
         Some(workload) if several => format!("{workload}: {}", statement.text),

@@ -1,12 +1,12 @@
-//! Text that the rules share: templates, figures, confidence.
+//! Text that the rules share: templates, figures and confidence.
 
 use tare_lab::analysis::Interval;
 
 use super::Confidence;
-use crate::figures::{clean, micros, percent, percent_interval, with_interval};
+use crate::figures::{clean, micros, percent, percent_interval};
 
-/// Replaces each `{name}` by its value. Values are not expanded again, so a name with braces in it
-/// stays as it is.
+/// Replaces each `{name}` by its value. Values are not expanded again, so a name with braces is
+/// kept.
 pub(super) fn fill(template: &str, values: &[(&str, String)]) -> String {
     let mut text = String::new();
     let mut rest = template;
@@ -39,7 +39,7 @@ pub(super) fn us(interval: &Interval) -> String {
     }
 }
 
-/// The same with its sign: `+3.10 µs [2.90, 3.31]`.
+/// `+3.10 µs [2.90, 3.31]`: like [`us`], with its sign.
 pub(super) fn signed_us(interval: &Interval) -> String {
     let sign = if interval.value > 0.0 { "+" } else { "" };
     format!("{sign}{}", us(interval))
@@ -66,8 +66,8 @@ pub(super) fn percent_size(value: f64) -> String {
     percent_change(value.abs()).replace('+', "")
 }
 
-/// A loss of throughput as `11.2 % of throughput`, a gain as `+3.1 % throughput`. `lost` adds the
-/// word that a loss needs where no other cost comes before it.
+/// A loss of throughput as `11.2 % of throughput`, a gain as `+3.1 % throughput`. `lost` adds that
+/// word to a loss, for a text in which no other cost comes first.
 pub(super) fn throughput(loss: f64, lost: bool) -> String {
     match (loss < 0.0, lost) {
         (true, _) => format!("{} throughput", percent_change(-loss)),
@@ -76,7 +76,7 @@ pub(super) fn throughput(loss: f64, lost: bool) -> String {
     }
 }
 
-/// A loss in percent where the text already calls it a loss: `11.2 % [9.0, 13.0]`.
+/// A loss in percent without its sign, for a text that calls it a loss: `11.2 % [9.0, 13.0]`.
 pub(super) fn loss(percent: &Interval) -> String {
     percent_interval(percent).replace('+', "")
 }
@@ -85,11 +85,6 @@ pub(super) fn loss(percent: &Interval) -> String {
 pub(super) fn mirrored(interval: &Interval) -> Interval {
     let Interval { value, low, high, rounds } = *interval;
     Interval { value: -value, low: -high, high: -low, rounds }
-}
-
-/// `1 round`, `10 rounds`.
-pub(super) fn rounds(count: u32) -> String {
-    if count == 1 { "1 round".to_string() } else { format!("{count} rounds") }
 }
 
 /// A share of 0 to 1 as percent.
@@ -105,8 +100,8 @@ pub(super) fn list(parts: &[String]) -> String {
     }
 }
 
-/// Confidence in a figure: its interval, distance from 0, and the doubts about it. `n` is the
-/// sample of the interval: `12 blocks`.
+/// The confidence in a figure: its interval, its sample `n` (`12 rounds`), the noise of the control
+/// and the doubts about it.
 pub(super) fn confidence(
     figure: &Interval,
     unit: (&'static str, &str),
@@ -116,10 +111,10 @@ pub(super) fn confidence(
 ) -> Confidence {
     doubts.sort_unstable();
     doubts.dedup();
-    // The value of no difference, and the scale on which the interval is symmetric.
-    let (zero, scale): (&str, fn(f64) -> f64) = match unit.0 {
-        "ratio" => ("one", f64::ln),
-        _ => ("zero", |value| value),
+    // The scale on which the interval is symmetric and no difference is 0.
+    let scale: fn(f64) -> f64 = match unit.0 {
+        "ratio" => f64::ln,
+        _ => |value| value,
     };
     let half = (scale(figure.high) - scale(figure.low)) / 2.0;
     let from_zero = (figure.is_bounded() && half > 0.0).then(|| scale(figure.value).abs() / half);
@@ -127,20 +122,13 @@ pub(super) fn confidence(
         "percent" => format!("{value:.1}").replace('-', "\u{2212}"),
         _ => micros(value).replace('-', "\u{2212}"),
     };
-    let mut parts = vec![match figure.is_bounded() {
-        true => format!(
-            "95 % interval [{}, {}] {} over {n}",
-            form(figure.low),
-            form(figure.high),
-            unit.1
-        ),
-        false => format!(
-            "{} {} over {n}, no interval",
-            with_interval(figure, |x| format!("{x:.2}")),
-            unit.1
-        ),
+    let interval = figure.is_bounded().then(|| {
+        format!("95 % interval [{}, {}] {} over", form(figure.low), form(figure.high), unit.1)
+    });
+    let mut parts = vec![match &interval {
+        Some(interval) => format!("{interval} {n}"),
+        None => format!("{n}, no interval"),
     }];
-    parts.extend(from_zero.map(|times| format!("{times:.1} half-widths from {zero}")));
     parts.extend(noise);
     parts.extend(doubt_words(&doubts));
     Confidence {
@@ -149,11 +137,12 @@ pub(super) fn confidence(
         from_zero,
         doubts,
         text: parts.join("; "),
+        interval,
     }
 }
 
-/// Confidence in a statement that has no figure with an interval.
-pub(super) fn plainly(text: impl Into<String>, mut doubts: Vec<usize>) -> Confidence {
+/// The confidence in a statement without a figure that has an interval.
+pub(super) fn without_interval(text: impl Into<String>, mut doubts: Vec<usize>) -> Confidence {
     doubts.sort_unstable();
     doubts.dedup();
     let mut parts = vec![text.into()];
@@ -182,17 +171,14 @@ mod tests {
     }
 
     #[test]
-    fn confidence_names_interval_blocks_distance_and_doubts() {
+    fn confidence_names_interval_rounds_and_doubts() {
         let figure = Interval { value: 3.0, low: 2.0, high: 4.0, rounds: 12 };
         let sure =
-            confidence(&figure, ("us_per_operation", "µs"), "12 blocks", None, vec![3, 1, 3]);
-        assert_eq!(
-            sure.text,
-            "95 % interval [2.00, 4.00] µs over 12 blocks; 3.0 half-widths from zero; doubts [1, 3]"
-        );
-        assert_eq!(sure.doubts, [1, 3]);
+            confidence(&figure, ("us_per_operation", "µs"), "12 rounds", None, vec![3, 1, 3]);
+        assert_eq!(sure.text, "95 % interval [2.00, 4.00] µs over 12 rounds; doubts [1, 3]");
+        assert_eq!((sure.from_zero, sure.doubts), (Some(3.0), vec![1, 3]));
         let one = Interval { low: f64::NEG_INFINITY, high: f64::INFINITY, ..figure };
-        let sure = confidence(&one, ("percent", "%"), "1 block", None, vec![]);
+        let sure = confidence(&one, ("percent", "%"), "1 round", None, vec![]);
         assert!(sure.from_zero.is_none() && sure.text.ends_with("no interval"), "{}", sure.text);
     }
 

@@ -1,13 +1,13 @@
-//! What a cost means for a fleet: how many nodes do the work that so many do in the baseline, and
-//! what the difference costs in a year.
+//! The cost for a fleet: the nodes that an environment needs for the work of a given number of
+//! nodes in the baseline, and the price of the difference per year.
 //!
 //! Method: an environment that loses the share `l` of its throughput needs `nodes / (1 - l)` nodes
 //! for the work of `nodes`; one that takes `r` times the server CPU per operation needs
 //! `nodes x r`. Both rise with the cost, so the bounds of a cost give the bounds of the nodes.
-//! Nodes come whole, so they are rounded up, and money is counted for whole nodes.
+//! Nodes are rounded up, and prices are of whole nodes.
 //!
-//! Limits: the fleet is taken to be limited by what was measured, and each of its nodes to lose
-//! what this host lost. A year has 365 days; one node's price holds for all.
+//! Limits: the fleet is assumed to be limited by the measured figure, and every node to lose as
+//! much as this host. A year has 365 days; all nodes have one price.
 
 mod parse;
 mod table;
@@ -25,7 +25,7 @@ pub use table::render;
 const HOURS_PER_YEAR: f64 = 8_760.0;
 const MONTHS_PER_YEAR: f64 = 12.0;
 
-/// A fleet that runs in the baseline, as `nodes=60,price=4.99USD/h`.
+/// A fleet in the baseline: `nodes=60,price=4.99USD/h`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fleet {
     /// At least 1.
@@ -33,12 +33,12 @@ pub struct Fleet {
     pub price: Option<Price>,
 }
 
-/// What one node costs.
+/// The price of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Price {
     /// Above 0, in any currency.
     pub amount: f64,
-    /// As it was written; empty if it was not.
+    /// The currency as written, or empty.
     pub currency: String,
     pub per: Period,
 }
@@ -51,12 +51,12 @@ pub enum Period {
 }
 
 impl Price {
-    /// One node for one year.
+    /// The price of one node for a year.
     pub fn per_year(&self) -> f64 {
         self.amount * self.per.in_a_year()
     }
 
-    /// One node for one hour.
+    /// The price of one node for an hour.
     pub fn per_hour(&self) -> f64 {
         self.per_year() / HOURS_PER_YEAR
     }
@@ -83,21 +83,20 @@ impl Period {
     }
 }
 
-/// What one environment needs under one workload, by one metric.
+/// The nodes that one environment needs under one workload, by one metric.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Need<'a> {
+pub(crate) struct NodesNeeded<'a> {
     pub(crate) finding: &'a Finding,
     pub(crate) cost: &'a Cost,
-    /// The cost is found and beyond the noise of the A/A control.
-    /// The control that differs is noise itself.
+    /// The verdict on the cost. A control that differs is within the noise.
     pub(crate) verdict: Option<Verdict>,
-    /// Nodes, exact; above the fleet's is a loss.
+    /// Nodes before rounding; more than the fleet's is a loss.
     pub(crate) exact: Interval,
 }
 
-impl Need<'_> {
-    /// More nodes than the fleet has, rounded up to whole ones; below 0 they can be spared.
-    pub(crate) fn more(&self, fleet: &Fleet) -> Interval {
+impl NodesNeeded<'_> {
+    /// Whole nodes beyond those of the fleet; below 0 for nodes to spare.
+    pub(crate) fn extra(&self, fleet: &Fleet) -> Interval {
         let more = |exact: f64| whole(exact) - f64::from(fleet.nodes);
         Interval {
             value: more(self.exact.value),
@@ -108,23 +107,23 @@ impl Need<'_> {
     }
 }
 
-/// Whole nodes. What is above a whole number by rounding alone is not one node more.
+/// Rounds up to whole nodes, except for the excess of a floating-point error.
 fn whole(exact: f64) -> f64 {
     const ROUNDING: f64 = 1e-9;
     (exact * (1.0 - ROUNDING)).ceil()
 }
 
-/// Every environment but the baseline, in the order of the analysis.
-pub(crate) fn needs<'a>(
+/// The nodes of every environment but the baseline, in the order of the analysis.
+pub(crate) fn nodes_needed<'a>(
     fleet: &Fleet,
     analysis: &'a Analysis,
     workload: &str,
     metric: Metric,
-) -> Vec<Need<'a>> {
+) -> Vec<NodesNeeded<'a>> {
     let nodes = f64::from(fleet.nodes);
     let need = |finding: &'a Finding| {
         let cost = metric.cost(finding)?;
-        Some(Need {
+        Some(NodesNeeded {
             finding,
             cost,
             verdict: match finding.control && cost.found {
@@ -141,7 +140,7 @@ pub(crate) fn needs<'a>(
 fn needed(nodes: f64, percent: &Interval, metric: Metric) -> Interval {
     let at = |percent: f64| match metric {
         Metric::ServerCpu => nodes * (1.0 + percent / 100.0),
-        // Nothing is left of the throughput: no number of nodes will do.
+        // No throughput is left, so no number of nodes is enough.
         Metric::Throughput if percent >= 100.0 => f64::INFINITY,
         Metric::Throughput => nodes / (1.0 - percent / 100.0),
     };
@@ -190,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn one_block_bounds_nothing() {
+    fn one_round_has_no_bounds() {
         let one = interval(20.0, f64::NEG_INFINITY, 100.0);
         let found = needed(60.0, &one, Metric::Throughput);
         assert_eq!((found.value, found.is_bounded()), (75.0, false));
@@ -200,7 +199,7 @@ mod tests {
     fn the_baseline_needs_what_it_has() {
         let (_, analysis) = fixture::quick();
         let fleet = Fleet { nodes: 60, price: None };
-        let needs = needs(&fleet, &analysis, "write", Metric::Throughput);
+        let needs = nodes_needed(&fleet, &analysis, "write", Metric::Throughput);
         let names: Vec<&str> = needs.iter().map(|n| n.finding.environment.as_str()).collect();
         assert_eq!(names.len(), 6);
         assert!(!names.contains(&"native"));

@@ -1,4 +1,4 @@
-//! `nodes=60,price=4.99USD/h` as a fleet.
+//! Parses `nodes=60,price=4.99USD/h`.
 
 use std::str::FromStr;
 
@@ -7,7 +7,7 @@ use super::{Fleet, Period, Price};
 /// Letters or signs of a currency.
 const CURRENCY: usize = 8;
 
-/// A text that describes no fleet.
+/// Why a text is not a fleet.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FleetError {
     #[error("{part:?} is no part of a fleet; write it like nodes=60,price=4.99/h")]
@@ -67,7 +67,7 @@ impl FromStr for Price {
         let (amount, currency) = amount.split_at(end);
         let amount: f64 = amount.parse().map_err(|_| bad())?;
         let currency = currency.trim();
-        // A digit or a sign after the number is a number that was written otherwise: 4.99e3, 1'000.
+        // A digit or sign after the number is another form of number: 4.99e3, 1'000.
         let strange = |c: char| !(c.is_alphabetic() || "$\u{20ac}\u{a3}\u{a5}\u{20b9}".contains(c));
         if amount <= 0.0 || !amount.is_finite() {
             return Err(bad());

@@ -1,15 +1,16 @@
-//! The fleet as terminal text: a table by throughput and one by CPU for each workload, the
-//! arithmetic of the largest, what it rests on, and the doubts about the figures.
+//! The fleet as terminal text: for each workload a table by throughput and one by CPU, the
+//! arithmetic of the largest cost, and the doubts.
 
 use tare_lab::analysis::{Analysis, Interval};
 use tare_lab::record::Record;
 use tare_stats::law::Verdict;
 
-use super::{Fleet, Need, Period, Price, needs};
+use super::{Fleet, NodesNeeded, Period, Price, nodes_needed};
 use crate::doubts::DoubtGroups;
-use crate::figures::{CostFormat, clean, cost, noise, rate, shorten};
-use crate::headline::{Metric, blocks, headline};
-use crate::terminal::{Paint, Style, facts, grid, paragraph};
+use crate::figures::{CostFormat, clean, cost, noise, rate, rounds, shorten};
+use crate::headline::{Metric, headline};
+use crate::layout::{Paint, Style, grid, paragraph};
+use crate::run_conditions::run_line;
 
 /// Characters of a name.
 const NAME: usize = 28;
@@ -19,12 +20,12 @@ pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style)
     let paint = Paint(style);
     let marks = DoubtGroups::of(record, analysis);
     let mut out = Vec::new();
-    let say = |out: &mut Vec<String>, text: &str, indent: &str| {
+    let push_paragraph = |out: &mut Vec<String>, text: &str, indent: &str| {
         out.extend(paragraph(&paint.plain(text), indent, style.width));
     };
-    say(&mut out, &format!("{}: {}", record.study.name, opening(fleet, record)), "");
+    push_paragraph(&mut out, &format!("{}: {}", record.study.name, opening(fleet, record)), "");
     out.extend(
-        paragraph(&paint.plain(&facts(record, analysis)), "", style.width)
+        paragraph(&paint.plain(&run_line(record, analysis)), "", style.width)
             .iter()
             .map(|line| paint.dim(line)),
     );
@@ -34,7 +35,7 @@ pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style)
     let mut arithmetic = Vec::new();
     for workload in &record.study.workloads {
         for metric in [Metric::Throughput, Metric::ServerCpu] {
-            let needs = needs(fleet, analysis, &workload.name, metric);
+            let needs = nodes_needed(fleet, analysis, &workload.name, metric);
             if needs.is_empty() {
                 continue;
             }
@@ -66,7 +67,7 @@ pub fn render(fleet: &Fleet, record: &Record, analysis: &Analysis, style: Style)
         if !items.is_empty() {
             out.push(String::new());
             out.push(paint.bold(title));
-            items.iter().for_each(|item| say(&mut out, &format!("\u{b7} {item}"), "  "));
+            items.iter().for_each(|item| push_paragraph(&mut out, &format!("\u{b7} {item}"), "  "));
         }
     }
     out.join("\n") + "\n"
@@ -97,7 +98,7 @@ fn by(metric: Metric) -> &'static str {
 
 fn table(
     fleet: &Fleet,
-    needs: &[Need<'_>],
+    needs: &[NodesNeeded<'_>],
     metric: Metric,
     marks: &DoubtGroups,
     style: Style,
@@ -112,7 +113,7 @@ fn table(
     grid(&head, &rows, style)
 }
 
-fn row(fleet: &Fleet, need: &Need<'_>, marks: &DoubtGroups) -> Vec<String> {
+fn row(fleet: &Fleet, need: &NodesNeeded<'_>, marks: &DoubtGroups) -> Vec<String> {
     let finding = need.finding;
     let mut name = shorten(&finding.environment, NAME);
     if finding.control {
@@ -124,7 +125,7 @@ fn row(fleet: &Fleet, need: &Need<'_>, marks: &DoubtGroups) -> Vec<String> {
         name.push_str(&format!(" [{}]", numbers.join(",")));
     }
     let own = cost(need.cost, need.verdict, CostFormat::Short);
-    let more = need.more(fleet);
+    let more = need.extra(fleet);
     let nodes = shifted(&more, f64::from(fleet.nodes));
     let last = match &fleet.price {
         Some(price) => difference(need, &scaled(&more, price.per_year()), rate),
@@ -133,8 +134,8 @@ fn row(fleet: &Fleet, need: &Need<'_>, marks: &DoubtGroups) -> Vec<String> {
     vec![name, own, cell(need, &need.exact, exact), cell(need, &nodes, count), last]
 }
 
-/// What is needed more; of what was not found, that it was not.
-fn difference(need: &Need<'_>, interval: &Interval, form: fn(f64) -> String) -> String {
+/// The extra nodes or their price, or that no difference was found.
+fn difference(need: &NodesNeeded<'_>, interval: &Interval, form: fn(f64) -> String) -> String {
     let plus = if interval.value > 0.0 { "+" } else { "" };
     let value = || format!("{plus}{}", signed(interval.value, form));
     if let Some(noise) = noise(need.verdict, value) {
@@ -148,8 +149,8 @@ fn difference(need: &Need<'_>, interval: &Interval, form: fn(f64) -> String) -> 
     }
 }
 
-/// What was found with its interval; what was not, as the range that is not excluded.
-fn cell(need: &Need<'_>, interval: &Interval, form: impl Fn(f64) -> String) -> String {
+/// A figure with its interval, or, if no difference was found, the range that is not excluded.
+fn cell(need: &NodesNeeded<'_>, interval: &Interval, form: impl Fn(f64) -> String) -> String {
     let [value, low, high] = [interval.value, interval.low, interval.high].map(form);
     if let Some(noise) = noise(need.verdict, || value.clone()) {
         return noise;
@@ -179,7 +180,7 @@ fn shifted(interval: &Interval, by: f64) -> Interval {
     }
 }
 
-/// Nodes with one decimal, two where there are few.
+/// Nodes with one decimal, or two for few nodes.
 fn exact(nodes: f64) -> String {
     if nodes < 10.0 { format!("{nodes:.2}") } else { format!("{nodes:.1}") }
 }
@@ -210,15 +211,15 @@ fn money(price: &Price, amount: f64) -> String {
     format!("{} {}", rate(amount), price.currency).trim_end().to_string()
 }
 
-/// A need, worked out so that it can be done again.
-fn working(fleet: &Fleet, need: &Need<'_>, metric: Metric) -> String {
+/// The arithmetic of an environment's nodes, step by step.
+fn working(fleet: &Fleet, need: &NodesNeeded<'_>, metric: Metric) -> String {
     let share = need.cost.percent.value / 100.0;
     let nodes = fleet.nodes;
     let division = match metric {
         Metric::Throughput => format!("{nodes} / (1 \u{2212} {share:.3})"),
         Metric::ServerCpu => format!("{nodes} \u{d7} (1 + {share:.3})"),
     };
-    let more = need.more(fleet).value;
+    let more = need.extra(fleet).value;
     let whole = f64::from(nodes) + more;
     let priced = fleet.price.as_ref().map_or_else(String::new, |price| {
         let year = price.per_year();
@@ -236,7 +237,7 @@ fn working(fleet: &Fleet, need: &Need<'_>, metric: Metric) -> String {
         exact(need.exact.value),
         count(whole),
         count(more),
-        blocks(need.cost.percent.rounds),
+        rounds(need.cost.percent.rounds),
     )
 }
 
@@ -291,8 +292,8 @@ mod tests {
     }
 
     #[test]
-    fn one_block_and_none_say_so() {
-        let one = text("nodes=6", fixture::single_block());
+    fn one_round_and_none_are_marked() {
+        let one = text("nodes=6", fixture::single_round());
         assert!(one.contains("not known yet") && !one.contains("NaN"), "{one}");
         assert!(text("nodes=6", fixture::empty()).contains("Nothing has been measured yet."));
     }

@@ -1,16 +1,16 @@
-//! Records side by side as one self-contained page, in the style of a record's page.
+//! A comparison of records as one self-contained page, in the style of a record's page.
 
 use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Cost, Interval};
 
-use super::shell::{self, PageLayout};
+use super::document::{self, Document};
 use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::compare::{
     Comparison, ComparisonTable, CostRow, Figures, METHOD, letter, money, sentences, tables,
 };
 use crate::figures::{clean, interval_or_noise, percent, rate, shorten, with_interval};
-use crate::headline::{Metric, extent, headline};
+use crate::headline::{Metric, capital, extent, headline};
 
 /// Pixels of a row's label, of one record's lane in it, and of the axis below.
 const LABEL: f64 = 20.0;
@@ -20,12 +20,12 @@ const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /// The page of a comparison.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
-    shell::render("compare.html", View::new(comparison))
+    document::render("compare.html", View::new(comparison))
 }
 
 #[derive(Serialize)]
 struct View {
-    shell: PageLayout,
+    document: Document,
     records: Vec<RecordView>,
     found: Vec<String>,
     warnings: Vec<String>,
@@ -83,10 +83,10 @@ impl View {
         let letters: Vec<String> = (0..of.sides.len()).map(letter).collect();
         let title = format!("{} records compared", of.sides.len());
         View {
-            shell: PageLayout::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
+            document: Document::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             records: (0..of.sides.len()).map(|at| RecordView::new(of, at)).collect(),
             found: sentences(of),
-            warnings: of.warnings.iter().map(|warning| clean(&warning.text)).collect(),
+            warnings: of.warnings.iter().map(|warning| capital(&clean(&warning.text))).collect(),
             charts: charts(of),
             sheets: tables(of).iter().map(TableView::new).collect(),
             method: METHOD,
@@ -160,7 +160,7 @@ fn charts(of: &Comparison<'_>) -> Vec<ChartView> {
     charts
 }
 
-/// A chart of a row for each environment with a lane for each record.
+/// A chart with one row per environment and one lane per record.
 struct ChartRows {
     svg: Svg,
     scale: Scale,
@@ -172,14 +172,14 @@ impl ChartRows {
     fn new(
         id: &str,
         title: &str,
-        said: &[String],
+        texts: &[String],
         scale: Scale,
         rows: usize,
         records: usize,
     ) -> ChartRows {
         let height = count(rows) * (LABEL + count(records) * LANE) + AXIS;
         let description =
-            format!("One row per environment, one mark per record. {}", said.join(". "));
+            format!("One row per environment, one mark per record. {}", texts.join(". "));
         ChartRows { svg: Svg::new(id, height, title, &clean(&description)), scale, records, row: 0 }
     }
 
@@ -212,7 +212,7 @@ impl ChartRows {
     }
 }
 
-/// Dot and interval of each record's cost.
+/// Draws the dot and interval of each record's cost.
 fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Option<ChartView> {
     let rows: Vec<_> =
         of.costs.iter().filter(|row| row.metric == metric && row.workload == workload).collect();
@@ -224,16 +224,16 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
         Metric::ServerCpu => (
             "cpu",
             "Cost in server CPU per operation",
-            "% more CPU per operation than the own baseline",
+            "% more CPU per operation than its own baseline",
         ),
         Metric::Throughput => {
-            ("lost", "Throughput lost", "% of the own baseline's throughput lost")
+            ("lost", "Throughput lost", "% of its own baseline's throughput lost")
         }
     };
     let each = |row: &CostRow<'_>, at: usize, cost: &Cost| {
         format!("{} {}", letter(at), interval_or_noise(cost, row.verdicts[at]))
     };
-    let said: Vec<String> = rows
+    let texts: Vec<String> = rows
         .iter()
         .map(|row| {
             let records = row.costs.iter().enumerate();
@@ -244,7 +244,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
         .collect();
     let id = format!("{name}-{id}");
     let mut chart =
-        ChartRows::new(&id, title, &said, Scale::linear(low, high), rows.len(), of.sides.len());
+        ChartRows::new(&id, title, &texts, Scale::linear(low, high), rows.len(), of.sides.len());
     chart.axis(rows.len(), &|tick| format!("{}\u{202f}%", percent(tick).replace(".0", "")), unit);
     for row in rows {
         let top = chart.label(row.environment);
@@ -263,7 +263,7 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
     })
 }
 
-/// A bar and its interval for each record.
+/// Draws a bar with its interval for each record.
 fn bars(
     of: &Comparison<'_>,
     workload: &str,
@@ -284,7 +284,7 @@ fn bars(
         return None;
     }
     let each = |at: usize, i: &Interval| format!("{} {}", letter(at), with_interval(i, rate));
-    let said: Vec<String> = rows
+    let texts: Vec<String> = rows
         .iter()
         .map(|row| {
             let records = row.records.iter().enumerate();
@@ -294,7 +294,7 @@ fn bars(
         })
         .collect();
     let mut chart =
-        ChartRows::new(id, title, &said, Scale::linear(0.0, most), rows.len(), of.sides.len());
+        ChartRows::new(id, title, &texts, Scale::linear(0.0, most), rows.len(), of.sides.len());
     chart.axis(rows.len(), &rate, unit);
     for row in rows {
         let top = chart.label(row.environment);
@@ -309,7 +309,7 @@ fn bars(
     }
     Some(ChartView {
         title: format!("{title}: {}", clean(workload)),
-        note: "At capacity, closed loop, with its 95\u{a0}% interval over the blocks of its own sitting.",
+        note: "At capacity, closed loop, with its 95\u{a0}% interval over the rounds of its own run.",
         svg: Value::from_safe_string(chart.svg.finish()),
     })
 }

@@ -1,4 +1,4 @@
-//! What differs between the configurations of two environments, line by line.
+//! The differences between the configurations of two environments, line by line.
 
 use serde::Serialize;
 use similar::{ChangeTag, TextDiff};
@@ -6,7 +6,7 @@ use similar::{ChangeTag, TextDiff};
 use crate::figures::clean;
 use tare_lab::record::EnvironmentRecord;
 
-/// A config against the one before it.
+/// A configuration against the one before it.
 #[derive(Debug, Serialize)]
 pub(super) struct ConfigDiff {
     from: Option<String>,
@@ -23,11 +23,11 @@ struct Line {
     text: String,
 }
 
-/// Lines of one diff that are shown: a seccomp profile alone has some thousands.
+/// Most lines of one diff. A seccomp profile alone has thousands.
 const LINES_MAX: usize = 300;
 
-/// Each environment that has a config, against the nearest one before it that has one too. The
-/// first is shown whole.
+/// Compares the configuration of each environment with that of the nearest one before it. The first
+/// is in full.
 pub(super) fn between(environments: &[&EnvironmentRecord]) -> Vec<ConfigDiff> {
     let mut diffs = Vec::new();
     let mut before: Option<(&str, String)> = None;
@@ -48,7 +48,7 @@ pub(super) fn between(environments: &[&EnvironmentRecord]) -> Vec<ConfigDiff> {
     diffs
 }
 
-/// JSON in one form: keys sorted, one value a line. Anything else as it is.
+/// JSON with sorted keys and one value per line. Any other text is unchanged.
 fn normal(config: &str) -> String {
     serde_json::from_str::<serde_json::Value>(config)
         .and_then(|value| serde_json::to_string_pretty(&value))
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn key_order_is_no_difference() {
+    fn key_order_does_not_matter() {
         assert!(lines(&normal(r#"{"b":1,"a":2}"#), &normal(r#"{"a":2,"b":1}"#)).is_empty());
         let changed = lines(&normal(r#"{"a":2}"#), &normal(r#"{"a":3}"#));
         assert_eq!(changed.iter().filter(|line| line.kind == "add").count(), 1);

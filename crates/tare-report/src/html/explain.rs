@@ -1,5 +1,4 @@
-//! Where a cost comes from: the waterfall and the table of shares, for records that `tare explain`
-//! made.
+//! A cost by layer: the waterfall and the table of shares, for records of `tare explain`.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -11,7 +10,7 @@ use crate::explain::waterfall::{bars, extent};
 use crate::explain::{ExplanationText, interval, method, micros, nothing_yet, question};
 use crate::figures::shorten;
 
-/// Heights in pixels: the words of a row, its bar, the axis.
+/// Heights in pixels: the label of a row, its bar, the axis.
 const LABEL: f64 = 20.0;
 const LANE: f64 = 20.0;
 const AXIS: f64 = 34.0;
@@ -59,34 +58,34 @@ impl ExplainView {
 
 impl WorkloadView {
     fn new(record: &Record, plan: &Plan, found: &Explanation, index: usize) -> Self {
-        let told = ExplanationText::new(record, plan, found);
+        let text = ExplanationText::new(record, plan, found);
         let chart = chart(plan, found, &format!("waterfall-{index}"));
         Self {
-            title: told.title,
-            headline: told.headline,
+            title: text.title,
+            headline: text.headline,
             chart: Some(Value::from_safe_string(chart)),
-            head: told.head,
-            rows: told.rows,
-            sentences: told.sums.into_iter().chain(told.notes).collect(),
+            head: text.head,
+            rows: text.rows,
+            sentences: text.sums.into_iter().chain(text.notes).collect(),
         }
     }
 }
 
-/// The waterfall: each bar begins where the last ended, with its interval as a line through its
-/// end.
+/// Draws the waterfall: each bar starts at the end of the one before, with its interval as a line
+/// through its end.
 fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     let bars = bars(plan, found);
     let (low, high) = extent(&bars);
     let scale = Scale::linear(low, high);
     let bottom = bars.iter().map(|_| LABEL + LANE).sum::<f64>();
-    let said: Vec<String> = bars
+    let texts: Vec<String> = bars
         .iter()
         .map(|bar| match bar.share {
             Some(share) => format!("{}: {} \u{b5}s", bar.name, interval(&share.us)),
             None => format!("{}: {} \u{b5}s", bar.name, micros(bar.end)),
         })
         .collect();
-    let description = format!("A bar for each layer. {}", said.join(". "));
+    let description = format!("A bar for each layer. {}", texts.join(". "));
     let title = "Where the cost comes from, \u{b5}s of server CPU per operation";
     let mut svg = Svg::new(id, bottom + AXIS, title, &description);
     for tick in scale.ticks(5) {
@@ -101,7 +100,7 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
     };
     svg.text(100.0, bottom + 30.0, TextAnchor::End, "tick", unit);
     let mut top = 0.0;
-    for (bar, said) in bars.iter().zip(&said) {
+    for (bar, text) in bars.iter().zip(&texts) {
         let class = match bar.share.map(|share| share.verdict) {
             None => "dot base",
             Some(Verdict::Costs) => "dot loss",
@@ -112,8 +111,8 @@ fn chart(plan: &Plan, found: &Explanation, id: &str) -> String {
         svg.text(0.0, top + 15.0, TextAnchor::Start, "label", &shorten(&bar.name, 30));
         svg.text(100.0, top + 15.0, TextAnchor::End, "figure", &figure);
         let (from, to) = (scale.x(bar.start.min(bar.end)), scale.x(bar.start.max(bar.end)));
-        // A share of nothing is still to be seen.
-        svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, said);
+        // A share of 0 is still visible.
+        svg.rect(from, top + LABEL, (to - from).max(0.2), LANE - 4.0, class, text);
         if let Some(share) = bar.share.filter(|share| share.us.is_bounded()) {
             let middle = top + LABEL + (LANE - 4.0) / 2.0;
             let (low, high) =

@@ -1,4 +1,4 @@
-//! What the environments and the host were like: layers as read back, settings, facts.
+//! The environments and the host: layers as read back, settings, and facts.
 
 use serde::Serialize;
 use tare_lab::record::{EnvironmentRecord, Record};
@@ -14,7 +14,7 @@ pub(super) struct EnvironmentView {
     rows: Vec<(String, String, String, bool)>,
 }
 
-/// What the system found and chose: where the environments differ, and where they do not.
+/// Settings that the system found or chose: those that differ between environments, and the rest.
 #[derive(Serialize)]
 pub(super) struct Settings {
     environments: Vec<String>,
@@ -32,15 +32,15 @@ struct Differing {
 #[derive(Serialize)]
 struct Cell {
     value: String,
-    /// From the baseline's.
+    /// Whether it differs from the baseline's.
     differs: bool,
 }
 
-/// Facts of one kind.
+/// Facts of one section.
 #[derive(Serialize)]
 pub(super) struct Section {
     name: String,
-    /// The first of them, in a line.
+    /// The first facts on one line.
     gist: String,
     facts: Vec<(String, String)>,
 }
@@ -99,16 +99,16 @@ pub(super) fn settings(environments: &[&EnvironmentRecord], baseline: &str) -> S
     settings
 }
 
-/// Layers that were not in force.
+/// The number of layers that were not in force.
 pub(super) fn not_in_force(environments: &[&EnvironmentRecord]) -> usize {
     environments.iter().flat_map(|e| &e.layers).filter(|layer| !layer.in_force).count()
 }
 
 pub(super) fn facts(record: &Record) -> Vec<Section> {
-    /// What fits a line of a phone, roughly.
+    /// About the width of a phone.
     const GIST: usize = 90;
     let mut sections: Vec<Section> = Vec::new();
-    // A plan is shown as what it led to.
+    // A plan is not shown; its results are.
     for fact in record.host.iter().filter(|fact| fact.section != tare_lab::ablation::FACTS) {
         let name = clean(&fact.section);
         let at = sections.iter().position(|section| section.name == name).unwrap_or_else(|| {

@@ -1,17 +1,19 @@
-//! A record as one self-contained HTML page: no script, no network, everything inside.
+//! A record as one self-contained HTML page that needs no network. Scripts draw the dense charts
+//! and the flame graphs; without them static charts and tables show the same figures.
 //!
-//! The template escapes every value (`page.html` and `sections/`, minijinja's auto-escape); the
-//! charts are drawn here as SVG by a writer that escapes by construction (`svg`). Colours are Okabe
-//! and Ito's, which people with any colour vision can tell apart
-//! (<https://jfly.uni-koeln.de/color/>), and shape or text always says the same again.
+//! The templates (`page.html` and `sections/`) escape every value by minijinja's auto-escape; the
+//! charts are SVG from a writer that escapes every text (`svg`). Colours are Okabe and Ito's, which
+//! are distinct with any colour vision (<https://jfly.uni-koeln.de/color/>); shape or text repeats
+//! what a colour means.
 
 mod charts;
 mod compare;
 mod diff;
+mod document;
 mod explain;
 mod findings;
 mod host;
-mod shell;
+
 mod stacks;
 pub(crate) mod svg;
 mod workload;
@@ -25,25 +27,26 @@ use tare_lab::study::ScheduleKind;
 
 use crate::counters;
 use crate::doubts::DoubtGroups;
-use crate::figures::{clean, command, in_order, left_out, span, utc};
-use crate::headline::{blocks, capital, headline};
+use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
+use crate::headline::{capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
-use crate::terminal::inside;
+use crate::run_conditions::guest;
+use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
-use shell::{PageLayout, Part};
 use stacks::StacksView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
 pub use stacks::flamegraph;
 
-/// The page of a record and of its stack slices ([`tare_lab::record::read_stacks`]; none is well).
+/// The page of a record and its stack slices ([`tare_lab::record::read_stacks`]), which may be
+/// empty.
 pub fn page(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> String {
-    shell::render("page.html", View::new(record, analysis, stacks))
+    document::render("page.html", View::new(record, analysis, stacks))
 }
 
-/// What tuning the host gained.
+/// The gains of host tuning.
 #[derive(Serialize)]
 struct TuningView {
     caption: String,
@@ -59,12 +62,12 @@ impl TuningView {
     }
 }
 
-/// Workloads side by side, where there are several.
+/// The comparison of several workloads.
 #[derive(Serialize)]
 struct GroupsView {
     throughput: Option<Value>,
     latency: Option<Value>,
-    /// The latency is that of the closed loop: nothing was measured at a fixed rate.
+    /// Whether the latency is of the closed loop, because no rate was measured.
     closed: bool,
 }
 
@@ -88,7 +91,7 @@ impl GroupsView {
     }
 }
 
-/// What others published, beside ours.
+/// Published relations and ours.
 #[derive(Serialize)]
 struct PublishedView {
     summary: String,
@@ -108,7 +111,7 @@ impl PublishedView {
 
 #[derive(Serialize)]
 struct View {
-    shell: PageLayout,
+    document: Document,
     title: String,
     name: String,
     headline: String,
@@ -118,17 +121,17 @@ struct View {
     workloads: Vec<WorkloadView>,
     several: bool,
     left_out: Vec<(String, String)>,
-    /// Where there are several workloads.
+    /// `None` for a single workload.
     groups: Option<GroupsView>,
-    /// Where the study has published relations.
+    /// `None` if the study has no published relations.
     published: Option<PublishedView>,
     arithmetic: Vec<String>,
-    /// Where stacks were sampled.
+    /// `None` if no stacks were sampled.
     stacks: Option<StacksView>,
     counters: Vec<counters::Table>,
-    /// Where a cost was explained.
+    /// `None` unless the record is from `tare explain`.
     explanation: Option<explain::ExplainView>,
-    /// Where a study tunes the host.
+    /// `None` unless the study tunes the host.
     tuning: Option<TuningView>,
     marks: Vec<DoubtView>,
     layers: Vec<EnvironmentView>,
@@ -164,12 +167,12 @@ impl View {
             .filter_map(|(id, workload)| WorkloadView::new(id, record, analysis, workload, &marks))
             .collect();
         let stacks_view = StacksView::new(record, stacks);
-        let mut parts = vec![Part::Plots];
+        let mut parts = vec![Asset::Plots];
         if stacks_view.is_some() {
-            parts.push(Part::FlameGraph);
+            parts.push(Asset::FlameGraph);
         }
         View {
-            shell: PageLayout::new(
+            document: Document::new(
                 clean(&format!("{}: {}", record.study.name, record.study.title)),
                 clean(&record.header.tare_version),
                 &parts,
@@ -177,7 +180,7 @@ impl View {
             stacks: stacks_view,
             title: clean(&record.study.title),
             name: clean(&record.study.name),
-            // A percent sign never starts a line.
+            // A no-break space keeps the percent sign off the start of a line.
             headline: headline(record, analysis).replace(" %", "\u{a0}%"),
             running: record.header.ended_unix_ms.is_none(),
             findings: findings::views(
@@ -255,14 +258,14 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
             "Schedule",
             match schedule.kind {
                 ScheduleKind::Slices => format!(
-                    "{}; slices of {} after {} of lead-in, random order in every block",
-                    blocks(analysis.rounds),
+                    "{}; slices of {} after {} of lead-in, random order in every round",
+                    rounds(analysis.rounds),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
                 ScheduleKind::Trials => format!(
                     "{}; whole runs of {} after {} of lead-in, interleaved by round",
-                    blocks(analysis.rounds),
+                    rounds(analysis.rounds),
                     ms(schedule.window),
                     ms(schedule.lead_in)
                 ),
@@ -271,7 +274,7 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
         ("Ran", format!("{}, {took}{ending}", utc(header.started_unix_ms))),
     ]
     .into_iter()
-    .chain(inside(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
+    .chain(guest(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
     .map(|(key, value)| (key.to_string(), clean(&value)))
     .collect()
 }
@@ -287,7 +290,7 @@ impl DoubtView {
     }
 }
 
-/// The order inside each block, as text.
+/// The order of the slices in each round.
 fn order(record: &Record) -> Vec<(u32, String)> {
     let several = record.study.workloads.len() > 1;
     let mut order: Vec<(u32, Vec<String>)> = Vec::new();
@@ -318,7 +321,7 @@ mod tests {
             fixture::quick(),
             fixture::two_workloads(),
             fixture::running(),
-            fixture::single_block(),
+            fixture::single_round(),
             fixture::empty(),
             fixture::hostile(),
         ] {
@@ -329,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn long_studies_stay_small() {
+    fn page_of_a_long_study_stays_small() {
         let (record, analysis) = fixture::long();
         let page = page(&record, &analysis, &[]);
         assert!(page.len() < 1_000_000, "{} bytes", page.len());
@@ -342,18 +345,18 @@ mod tests {
         }
     }
 
-    /// `cargo test --release --package tare-report a_thousand_blocks -- --nocapture` says how long
-    /// it takes.
+    /// `cargo test --release --package tare-report page_of_many_rounds -- --nocapture` prints the
+    /// time.
     #[test]
-    #[expect(clippy::print_stderr, reason = "a time is said, never asserted")]
-    fn a_thousand_blocks_of_fifty_environments_stay_small() {
-        let (record, analysis) = fixture::many_blocks();
+    #[expect(clippy::print_stderr, reason = "the time is printed, not tested")]
+    fn page_of_many_rounds_stays_small() {
+        let (record, analysis) = fixture::many_rounds();
         let started = std::time::Instant::now();
         let page = page(&record, &analysis, &[]);
         eprintln!("{} slices: {:?}, {} bytes", record.slices.len(), started.elapsed(), page.len());
         assert!(page.len() < 20_000_000, "{} bytes", page.len());
-        assert!(page.contains("blocks share a column"), "and says what it left out");
-        assert!(page.contains("too many blocks for a dot each"));
+        assert!(page.contains("rounds share a column"), "the page notes what it left out");
+        assert!(page.contains("too many rounds for a dot each"));
         if let Some(path) = std::env::var_os("TARE_LONG_PAGE") {
             std::fs::write(path, &page).unwrap();
         }
@@ -384,12 +387,12 @@ mod tests {
     }
 
     #[test]
-    fn the_page_needs_nothing_from_elsewhere() {
+    fn page_is_self_contained() {
         let (record, analysis) = fixture::quick();
         let page = page(&record, &analysis, &[]);
         for reference in [" src=", "href=\"http", "url(", "@import", "fetch(", "XMLHttpRequest"] {
             assert!(!page.contains(reference), "{reference}");
         }
-        assert!(page.contains("default-src 'none'"), "and the browser would not let it");
+        assert!(page.contains("default-src 'none'"), "the policy forbids other sources");
     }
 }

@@ -1,5 +1,5 @@
-//! Which code the time goes to: flame graphs of every environment against the baseline, and tables
-//! of subsystems and functions.
+//! CPU time by code: flame graphs of every environment against the baseline, and tables of
+//! subsystems and functions.
 
 use std::collections::BTreeMap;
 
@@ -10,14 +10,14 @@ use tare_lab::record::Record;
 use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::charts::as_data;
-use super::shell::{self, PageLayout, Part};
+use super::document::{self, Asset, Document};
 use crate::figures::{clean, in_order};
 use crate::stacks::{Figure, Profile, Row, Side, change, flame_data, method, sampled};
 use tare_std::units::significant;
 
-/// Functions of one pair that are shown.
+/// Functions that the table of one pair lists.
 const FUNCTIONS_MAX: usize = 25;
-/// Smaller functions are nobody's business: the timer has a handful of samples of them.
+/// Smaller functions are left out: the timer sampled them a few times only.
 const FUNCTION_US_MIN: f64 = 0.005;
 
 #[derive(Debug, Serialize)]
@@ -26,12 +26,12 @@ pub(super) struct StacksView {
     tables: Vec<Table>,
 }
 
-/// One flame graph; the script shows one of its pairs.
+/// A flame graph of several pairs, of which the script shows one.
 #[derive(Debug, Serialize)]
 struct Graph {
     from: String,
     to: String,
-    /// What each pair is called.
+    /// The label of each pair.
     labels: Vec<String>,
     data: Value,
 }
@@ -88,7 +88,7 @@ impl StacksView {
                     StackKind::OnCpu => "",
                     StackKind::OffCpu => ", waiting",
                 };
-                // The costliest is shown first, the control last.
+                // The costliest comes first, the control last.
                 let control = |profile: &Profile| {
                     let name = &profile.to.environment;
                     record.environments.iter().any(|e| e.control && e.spec.name == *name)
@@ -129,7 +129,7 @@ impl Graph {
 /// The stacks of one kind under one workload.
 struct Set {
     baseline: Side,
-    /// Every other environment against it, in the order of the study.
+    /// Every other environment against the baseline, in the order of the study.
     profiles: Vec<Profile>,
 }
 
@@ -150,7 +150,7 @@ impl Set {
             let names = order.iter().map(|e| e.spec.name.as_str());
             names.filter(|name| known.iter().any(|k| k == name))
         };
-        // Without the baseline's the first stands in for it; the columns say which.
+        // If the baseline has no stacks, the first environment replaces it.
         let base = &record.study.baseline;
         let baseline = side(base).or_else(|| names().find_map(side))?;
         let others = names().filter(|name| *name != baseline.environment).filter_map(side);
@@ -165,7 +165,7 @@ impl Set {
     fn table(&self, title: String, method: String) -> Table {
         let mut environments = vec![clean(&self.baseline.environment)];
         environments.extend(self.profiles.iter().map(|p| clean(&p.to.environment)));
-        // Of each subsystem its row in every profile, the largest difference of any first.
+        // Each subsystem's row in every profile, the largest difference first.
         let mut names: BTreeMap<String, (f64, Vec<Option<Row>>)> = BTreeMap::new();
         for (at, profile) in self.profiles.iter().enumerate() {
             for row in profile.subsystems() {
@@ -204,11 +204,11 @@ fn subsystem<'r>(
 
 impl Cell {
     fn new(row: &Row) -> Self {
-        Self { value: us(row.to.us), below: said(row), class: class(&row.difference) }
+        Self { value: us(row.to.us), below: difference_text(row), class: class(&row.difference) }
     }
 }
 
-/// Three digits; nothing finer than a nanosecond is known.
+/// Three digits, and none below a nanosecond.
 fn us(value: f64) -> String {
     let text = match value.abs() {
         x if x < 0.000_5 => return "0".to_string(),
@@ -219,7 +219,7 @@ fn us(value: f64) -> String {
 }
 
 /// `+2.62 [1.26, 3.98], new`, or that none was found. Never a bare 0.
-fn said(row: &Row) -> String {
+fn difference_text(row: &Row) -> String {
     let Figure { us: value, low, high } = row.difference;
     let sign = if value > 0.0 { "+" } else { "" };
     let (Some(low), Some(high)) = (low, high) else {
@@ -255,17 +255,17 @@ impl Functions {
                 subsystem: clean(row.subsystem.as_deref().unwrap_or_default()),
                 from: us(row.from.us),
                 to: us(row.to.us),
-                difference: said(&row),
+                difference: difference_text(&row),
                 class: class(&row.difference),
             });
         Self { to: clean(&profile.to.environment), rows: rows.collect() }
     }
 }
 
-/// A page of one pair alone.
+/// A page with one pair.
 #[derive(Serialize)]
 struct FlamePage {
-    shell: PageLayout,
+    document: Document,
     title: String,
     workload: String,
     samples: u64,
@@ -274,13 +274,13 @@ struct FlamePage {
     table: Table,
 }
 
-/// Flame graphs of two environments and of their difference, as one page that needs nothing else.
+/// The flame graphs of two environments and of their difference as one self-contained page.
 pub fn flamegraph(title: &str, workload: &str, profile: &Profile) -> String {
     let title = clean(title);
     let set = Set { baseline: profile.from.clone(), profiles: vec![profile.clone()] };
     let version = env!("CARGO_PKG_VERSION").to_string();
     let view = FlamePage {
-        shell: PageLayout::new(title.clone(), version, &[Part::FlameGraph]),
+        document: Document::new(title.clone(), version, &[Asset::FlameGraph]),
         title,
         workload: clean(workload),
         samples: profile.from.samples + profile.to.samples,
@@ -288,5 +288,5 @@ pub fn flamegraph(title: &str, workload: &str, profile: &Profile) -> String {
         graph: Graph::new(vec![String::new()], &[flame_data(profile)]),
         table: set.table(String::new(), String::new()),
     };
-    shell::render("flame_page.html", view)
+    document::render("flame_page.html", view)
 }

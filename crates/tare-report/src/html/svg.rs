@@ -1,7 +1,7 @@
-//! A small SVG writer: escaped by construction, and drawn so that it fits any width.
+//! A small SVG writer that escapes every text and fits any width.
 //!
-//! Horizontal positions are in percent of the chart's width and vertical ones in pixels, so that a
-//! chart stretches over a desk and fits a phone while its text keeps its size. Charts carry a title
+//! Horizontal positions are in percent of the chart's width and vertical ones in pixels, so a chart
+//! fits a desktop and a phone while its text keeps its size. Charts carry a title
 //! and a description for screen readers; colours are classes of the page's style sheet.
 
 use std::fmt::Write;
@@ -22,7 +22,7 @@ pub(crate) fn escape(text: &str) -> String {
     escaped
 }
 
-/// Where text stands at its x.
+/// The part of a text that is at its x.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TextAnchor {
     Start,
@@ -45,7 +45,7 @@ impl Shape {
         [Shape::Circle, Shape::Square, Shape::Triangle, Shape::Diamond][index % 4]
     }
 
-    /// The name by which the page's script draws it.
+    /// Its name in the page's script.
     pub(super) fn name(self) -> &'static str {
         match self {
             Shape::Circle => "circle",
@@ -97,7 +97,7 @@ impl Svg {
         ));
     }
 
-    /// An upright bar that says something, 2 pixels wide and easier to hit than a line.
+    /// A vertical bar with a tooltip, 2 pixels wide and so easier to hit than a line.
     pub(super) fn bar(&mut self, x: f64, y1: f64, y2: f64, class: &str, title: &str) {
         self.write(format_args!(
             r#"<line x1="{x:.2}%" y1="{y1:.1}" x2="{x:.2}%" y2="{y2:.1}" class="{class}">{}</line>"#,
@@ -132,7 +132,7 @@ impl Svg {
         ));
     }
 
-    /// A round dot of radius `r` pixels: a third of a mark's bytes, for charts with thousands.
+    /// A dot of radius `r` pixels. It takes a third of a mark's bytes, for charts of thousands.
     pub(super) fn dot(&mut self, x: f64, y: f64, r: f64, class: &str, title: &str) {
         self.write(format_args!(
             r#"<circle cx="{x:.2}%" cy="{y:.1}" r="{r}" class="{class}">{}</circle>"#,
@@ -140,13 +140,13 @@ impl Svg {
         ));
     }
 
-    /// Blocks of one height and class (x and width in percent), as one path of few bytes each.
-    pub(super) fn blocks(&mut self, blocks: &[(f64, f64)], y: f64, height: f64, class: &str) {
-        if blocks.is_empty() {
+    /// Rectangles of one height and class (x and width in percent) in one path, in few bytes.
+    pub(super) fn rects(&mut self, rects: &[(f64, f64)], y: f64, height: f64, class: &str) {
+        if rects.is_empty() {
             return;
         }
-        let mut path = String::with_capacity(blocks.len() * 22);
-        for (x, width) in blocks {
+        let mut path = String::with_capacity(rects.len() * 22);
+        for (x, width) in rects {
             let _ = write!(path, "M{x:.2} {y}h{width:.2}v{height}h-{width:.2}z");
         }
         let tall = self.height;
@@ -164,11 +164,11 @@ impl Svg {
         ));
     }
 
-    /// What is drawn until [`Self::end_group`] belongs to one environment: the page's script hides
-    /// it with its legend entry and puts `name` in front of what its marks say.
-    pub(super) fn begin_group(&mut self, environment: usize, look: &str, name: &str) {
+    /// Starts the marks of one environment, up to [`Self::end_group`]. The page's script hides them
+    /// with the legend entry and puts `name` before their tooltips.
+    pub(super) fn begin_group(&mut self, environment: usize, style: &str, name: &str) {
         self.write(format_args!(
-            r#"<g data-e="{environment}" data-look="{look}" data-name="{}">"#,
+            r#"<g data-e="{environment}" data-style="{style}" data-name="{}">"#,
             escape(name)
         ));
     }
@@ -183,7 +183,7 @@ impl Svg {
         for (x, y) in points {
             let _ = write!(path, "{x:.2},{y:.1} ");
         }
-        // Percentages are not allowed in point lists: a stretched inner picture stands in for them.
+        // Point lists take no percentages, so an inner SVG is stretched over the width.
         let height = self.height;
         self.write(format_args!(
             r#"<svg width="100%" height="{height}" viewBox="0 0 100 {height}" preserveAspectRatio="none"><polyline points="{}" class="{class}">{}</polyline></svg>"#,
@@ -210,7 +210,7 @@ impl Svg {
     }
 }
 
-/// A mark for a legend.
+/// The mark of a legend entry.
 pub(super) fn swatch(shape: Shape, class: &str) -> String {
     format!(
         r#"<svg width="14" height="14" aria-hidden="true"><svg x="7" y="7" class="mark {class}"><path d="{}"/></svg></svg>"#,
@@ -222,13 +222,13 @@ fn tooltip(title: &str) -> String {
     if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
 }
 
-/// From figures to percent of the chart's width. The ends stay clear of the edges.
+/// Maps figures to percent of the chart's width, with a margin at both ends.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Scale {
     low: f64,
     high: f64,
     log: bool,
-    /// Where the scale begins, in percent of the chart's width.
+    /// Start of the scale, in percent of the chart's width.
     left: f64,
 }
 
@@ -239,7 +239,7 @@ impl Scale {
         Scale { low, high: if high > low { high } else { low + 1.0 }, log: false, left: EDGE }
     }
 
-    /// Both ends above 0.
+    /// A logarithmic scale; both ends must be above 0.
     pub(super) fn log(low: f64, high: f64) -> Scale {
         let (low, high) = (low.max(1.0).log10(), high.max(1.0).log10());
         Scale { low, high: if high > low { high } else { low + 1.0 }, log: true, left: EDGE }
@@ -250,13 +250,13 @@ impl Scale {
         Scale { left, ..self }
     }
 
-    /// 0 to 1 over the scale, clamped.
+    /// The position of a figure from 0 to 1, clamped.
     pub(super) fn share(&self, value: f64) -> f64 {
         let value = if self.log { value.max(1e-9).log10() } else { value };
         ((value - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
 
-    /// In percent of the chart's width.
+    /// The position of a figure in percent of the chart's width.
     pub(super) fn x(&self, value: f64) -> f64 {
         self.left + self.share(value) * (100.0 - EDGE - self.left)
     }

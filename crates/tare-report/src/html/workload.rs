@@ -17,8 +17,8 @@ use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share
 use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
 use crate::relations;
+use crate::run_conditions::fixed_rate;
 use crate::tails;
-use crate::terminal::fixed_rate;
 
 #[derive(Serialize)]
 pub(super) struct WorkloadView {
@@ -27,24 +27,24 @@ pub(super) struct WorkloadView {
     conditions: Vec<(String, String)>,
     rate: Option<String>,
     legend: Vec<Legend>,
-    cpu_ladder: Option<Value>,
-    throughput_ladder: Option<Value>,
+    cpu_costs: Option<Value>,
+    throughput_costs: Option<Value>,
     noise: Option<String>,
     throughput: Option<Value>,
-    /// Its dots are too many and became histograms.
+    /// Whether histograms replace the dots.
     folded: bool,
     throughput_over_time: Option<Noted>,
     percentiles: Option<Value>,
     distribution: Option<Plot>,
     p99_over_time: Option<Noted>,
     counters_over_time: Option<CountersOverTime>,
-    /// Of one slice.
+    /// Length of a slice.
     window: String,
     costs: Vec<CostRow>,
     latencies: Vec<LatencyRow>,
-    /// Some of them are set beside the baseline's.
+    /// Whether any latency has a ratio to the baseline's.
     over: bool,
-    /// Some of what is published is marked in the chart of throughput.
+    /// Whether the chart of throughput has published costs.
     published: bool,
     busy_time: bool,
 }
@@ -53,15 +53,15 @@ pub(super) struct WorkloadView {
 struct Legend {
     swatch: Value,
     name: String,
-    look: String,
+    style: String,
 }
 
 impl Legend {
     fn new(of: &Series<'_>) -> Self {
         Self {
-            swatch: Value::from_safe_string(svg::swatch(of.look.shape, of.look.class)),
+            swatch: Value::from_safe_string(svg::swatch(of.style.shape, of.style.class)),
             name: clean(&of.finding.environment),
-            look: of.look.name(),
+            style: of.style.name(),
         }
     }
 }
@@ -86,14 +86,14 @@ struct CostRow {
     doubts: Vec<usize>,
 }
 
-/// A figure and, on a line below it, its interval.
+/// A figure with its interval on the line below.
 #[derive(Serialize)]
 struct Stacked {
     value: String,
     below: String,
 }
 
-/// A cost and how it is shown: `loss`, `gain` or `none`.
+/// A cost and its class: `loss`, `gain` or `none`.
 #[derive(Serialize)]
 struct CostView {
     text: Stacked,
@@ -107,7 +107,7 @@ struct LatencyRow {
     /// Mean, percentiles, maximum, and the number of operations.
     response: Option<Vec<Stacked>>,
     service: Option<Vec<Stacked>>,
-    /// The percentiles of the response time over the baseline's; empty where there are none.
+    /// Percentiles of the response time over the baseline's, which may be empty.
     over: Vec<CostView>,
     doubts: Vec<usize>,
 }
@@ -123,12 +123,12 @@ impl WorkloadView {
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
         findings.first()?;
-        let drawn = Series::all(record, &findings);
+        let series = Series::all(record, &findings);
         let responses: Vec<Option<Responses>> =
-            drawn.iter().map(|d| responses(d.slices.iter().copied())).collect();
-        let throughput = charts::throughput(&drawn, &format!("rate-{id}"));
-        let ladder = |metric, name: &str| {
-            charts::ladder(record, analysis, &drawn, metric, &format!("{name}-{id}"))
+            series.iter().map(|d| responses(d.slices.iter().copied())).collect();
+        let throughput = charts::throughput(&series, &format!("rate-{id}"));
+        let costs = |metric, name: &str| {
+            charts::costs(record, analysis, &series, metric, &format!("{name}-{id}"))
                 .map(Value::from_safe_string)
         };
         let noise_of = |metric: Metric, name: &str| {
@@ -147,18 +147,18 @@ impl WorkloadView {
             name: clean(&workload.name),
             conditions: conditions(record, workload),
             rate: fixed_rate(record, &workload.name).map(|at| format!("{} op/s", rate(at))),
-            legend: drawn.iter().map(Legend::new).collect(),
-            cpu_ladder: ladder(Metric::ServerCpu, "cpu"),
-            throughput_ladder: ladder(Metric::Throughput, "lost"),
+            legend: series.iter().map(Legend::new).collect(),
+            cpu_costs: costs(Metric::ServerCpu, "cpu"),
+            throughput_costs: costs(Metric::Throughput, "lost"),
             noise: (!noises.is_empty()).then(|| noises.join(" and ")),
             folded: throughput.as_ref().is_some_and(|(_, folded)| *folded),
             throughput: throughput.map(|(chart, _)| Value::from_safe_string(chart)),
-            throughput_over_time: charts::throughput_over_time(&drawn, &format!("rate-time-{id}")),
-            percentiles: charts::percentiles(&drawn, &responses, &format!("grouped-{id}"))
+            throughput_over_time: charts::throughput_over_time(&series, &format!("rate-time-{id}")),
+            percentiles: charts::percentiles(&series, &responses, &format!("grouped-{id}"))
                 .map(Value::from_safe_string),
-            distribution: charts::distribution(&drawn, &responses, &format!("hdr-{id}")),
-            p99_over_time: charts::p99_over_time(&drawn, &responses, &format!("p99-time-{id}")),
-            counters_over_time: charts::counters_over_time(&drawn),
+            distribution: charts::distribution(&series, &responses, &format!("hdr-{id}")),
+            p99_over_time: charts::p99_over_time(&series, &responses, &format!("p99-time-{id}")),
+            counters_over_time: charts::counters_over_time(&series),
             window: format!("{} ms", record.study.schedule.window.as_millis()),
             costs: findings.iter().map(|f| CostRow::new(analysis, f, marks)).collect(),
             over: findings.iter().any(|f| tails::over_baseline(f, PERCENTS[0]).is_some()),
@@ -181,7 +181,7 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
         None => "not measured".to_string(),
     };
     if !workload.options.is_empty() {
-        // A driver with words of its own was asked in them, and not for rows.
+        // Some drivers have their own options instead of rows.
         let asked = options_text(&workload.options);
         return vec![
             (format!("Asked of {}", record.study.driver), asked),
@@ -294,8 +294,8 @@ impl LatencyRow {
         let columns = |of: &Latency, with_intervals: bool| {
             let own = [of.p50_ns, of.p95_ns, of.p99_ns, of.p999_ns];
             let percentile = |(percent, ns): (f64, u64)| {
-                let told = of.percentile(percent).filter(|_| with_intervals);
-                let below = told.map(|one| match &one.ns {
+                let interval = of.percentile(percent).filter(|_| with_intervals);
+                let below = interval.map(|one| match &one.ns {
                     Some(ns) => tails::bounds(ns),
                     None => tails::NOT_ENOUGH.to_string(),
                 });
@@ -321,7 +321,7 @@ impl LatencyRow {
             environment: clean(&finding.environment),
             role: role(finding),
             response: finding.response.as_ref().map(|of| columns(of, true)),
-            // Without intervals, for which there is no room: they are in the JSON.
+            // The table has no room for these intervals; the JSON has them.
             service: finding.service.as_ref().map(|of| columns(of, false)),
             over: if compared { PERCENTS.map(over).into() } else { Vec::new() },
             doubts: marks.numbers(&finding.environment, &finding.workload),

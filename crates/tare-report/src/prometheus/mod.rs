@@ -1,15 +1,15 @@
 //! A record in Prometheus' text format 0.0.4, for the textfile collector of node_exporter
 //! (<https://prometheus.io/docs/instrumenting/exposition_formats/>).
 //!
-//! One family after another with its HELP and TYPE, base units in the names, no timestamps (the
-//! collector refuses them). A figure with an interval is three series: `bound` is `value`, `lower`
-//! or `upper`; without an interval (one block) there is the value alone, and a figure that does not
-//! exist has no series. HELP never depends on the record, since the collector refuses two files
-//! that explain one name differently.
+//! Each family has its HELP and TYPE and base units in its name. There are no timestamps, which the
+//! collector refuses. A figure with an interval has three series: `bound` is `value`, `lower` or
+//! `upper`. A figure without an interval (one round) has the value alone; a missing figure has no
+//! series. HELP does not depend on the record, because the collector refuses two files with
+//! different HELP for one name.
 //!
-//! Names stand in labels as the study gave them, escaped as the format asks.
+//! Names are label values as the study has them, escaped.
 
-mod exposition;
+mod figures;
 
 use std::collections::BTreeMap;
 
@@ -18,9 +18,9 @@ use tare_lab::layer::Layer;
 use tare_lab::record::Record;
 
 use crate::headline::{Metric, claimed, noise};
-use exposition::{Exposition, Kind};
+use figures::Figures;
 
-/// What the label `of` says.
+/// The value of the label `of`.
 fn of(metric: Metric) -> &'static str {
     match metric {
         Metric::ServerCpu => "server_cpu",
@@ -31,7 +31,7 @@ fn of(metric: Metric) -> &'static str {
 /// All metrics of a record. Lines end in LF.
 pub fn render(record: &Record, analysis: &Analysis) -> String {
     let page = Page { record, analysis };
-    let mut out = Exposition::default();
+    let mut out = Figures::default();
     page.about_the_record(&mut out);
     page.environments(&mut out);
     page.figures(&mut out);
@@ -61,7 +61,7 @@ impl<'a> Page<'a> {
     }
 
     #[expect(clippy::cast_precision_loss, reason = "ms since 1970 are far below 2^53")]
-    fn about_the_record(&self, out: &mut Exposition) {
+    fn about_the_record(&self, out: &mut Figures) {
         let header = &self.record.header;
         let mut labels = self.study();
         let seed = header.seed.to_string();
@@ -71,35 +71,31 @@ impl<'a> Page<'a> {
             ("seed", &seed),
             ("tare_version", &header.tare_version),
         ]);
-        out.family("tare_study_info", Kind::Gauge, "What was measured; always 1.");
+        out.gauge("tare_study_info", "The measured study; always 1.");
         out.sample(&labels, 1.0);
-        out.family(
+        out.gauge(
             "tare_study_started_timestamp_seconds",
-            Kind::Gauge,
-            "When the study began, in seconds since 1970.",
+            "Start of the study, in seconds since 1970.",
         );
         out.sample(&self.study(), header.started_unix_ms as f64 / 1e3);
-        out.family(
+        out.gauge(
             "tare_study_ended_timestamp_seconds",
-            Kind::Gauge,
-            "When the study ended, in seconds since 1970. Absent while it runs and after a crash.",
+            "End of the study, in seconds since 1970. Absent while it runs and after a crash.",
         );
         if let Some(ended) = header.ended_unix_ms {
             out.sample(&self.study(), ended as f64 / 1e3);
         }
-        out.family(
+        out.gauge(
             "tare_study_blocks",
-            Kind::Gauge,
-            "Blocks that were measured: each holds every environment once, in random order.",
+            "Measured rounds: each runs every environment once, in random order.",
         );
         out.sample(&self.study(), f64::from(self.analysis.rounds));
     }
 
-    fn environments(&self, out: &mut Exposition) {
-        out.family(
+    fn environments(&self, out: &mut Figures) {
+        out.gauge(
             "tare_environment_info",
-            Kind::Gauge,
-            "The layers of an environment and its role: baseline, control (the baseline a second time), compared, or left_out (the host cannot run it); always 1.",
+            "The layers of an environment and its role: baseline, control (a second copy of the baseline), compared, or left_out (the host cannot run it); always 1.",
         );
         for environment in crate::figures::in_order(self.record) {
             let spec = &environment.spec;
@@ -127,7 +123,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn figures(&self, out: &mut Exposition) {
+    fn figures(&self, out: &mut Figures) {
         type Figure = fn(&Finding) -> Option<Interval>;
         let families: [(&'static str, &'static str, f64, Figure); 3] = [
             (
@@ -144,23 +140,22 @@ impl<'a> Page<'a> {
             ),
             (
                 "tare_throughput_operations_per_second",
-                "Operations per second in a closed loop, as fast as it goes. 95 % interval by bound.",
+                "Operations per second at capacity, in a closed loop. 95 % interval by bound.",
                 1.0,
                 |f| f.throughput_per_s,
             ),
         ];
         for (name, help, unit, figure) in families {
-            out.family(name, Kind::Gauge, help);
+            out.gauge(name, help);
             for finding in &self.analysis.findings {
                 if let Some(interval) = figure(finding) {
                     bounds(out, self.of_finding(finding), &interval, unit);
                 }
             }
         }
-        out.family(
+        out.gauge(
             "tare_client_cpu_utilization_ratio",
-            Kind::Gauge,
-            "Share of its CPUs that the client used, at capacity; near 1 it is what was measured.",
+            "Share of its CPUs that the client used, at capacity; near 1 the client is the bottleneck.",
         );
         for finding in &self.analysis.findings {
             if let Some(share) = finding.client_cpu_share {
@@ -173,45 +168,37 @@ impl<'a> Page<'a> {
             ("tare_slices_void", "Slices that do not count.", |f| f.slices_void),
         ];
         for (name, help, count) in counts {
-            out.family(name, Kind::Gauge, help);
+            out.gauge(name, help);
             for finding in &self.analysis.findings {
                 out.sample(&self.of_finding(finding), f64::from(count(finding)));
             }
         }
     }
 
-    fn costs(&self, out: &mut Exposition) {
-        out.family(
+    fn costs(&self, out: &mut Figures) {
+        out.gauge(
             "tare_cost_ratio",
-            Kind::Gauge,
-            "Loss against the baseline as a share of 1, paired in each block; above 0 is a loss. of: server_cpu (per operation, ratio - 1) or throughput (1 - ratio). 95 % interval by bound. Read it with tare_cost_found.",
+            "Loss against the baseline as a share of 1, paired within each round; above 0 is a loss. of: server_cpu (per operation, ratio - 1) or throughput (1 - ratio). 95 % interval by bound. Read it with tare_cost_found.",
         );
         self.each_cost(|labels, _, _, cost| bounds(out, labels, &cost.percent, 1e-2));
         let flag = |flag: bool| if flag { 1.0 } else { 0.0 };
-        out.family(
+        out.gauge(
             "tare_cost_found",
-            Kind::Gauge,
             "1: the interval of the cost excludes 0. 0: no difference found; that is not a cost of 0.",
         );
         self.each_cost(|labels, _, _, cost| out.sample(&labels, flag(cost.found)));
-        out.family(
+        out.gauge(
             "tare_cost_claimed",
-            Kind::Gauge,
-            "1: the cost is found and larger than what the A/A control shows of noise.",
+            "1: the cost is found and beyond the noise of the A/A control.",
         );
         self.each_cost(|labels, finding, metric, _| {
             out.sample(&labels, flag(claimed(self.analysis, finding, metric)));
         });
-        out.family(
-            "tare_cost_blocks",
-            Kind::Gauge,
-            "Blocks that the cost and its interval rest on.",
-        );
-        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.rounds)));
-        out.family(
+        out.gauge("tare_cost_blocks", "Rounds behind the cost and its interval.");
+        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.blocks)));
+        out.gauge(
             "tare_noise_ratio",
-            Kind::Gauge,
-            "Largest difference of the baseline from itself that the A/A control does not exclude, as a share of 1. No smaller cost is claimed.",
+            "Noise: the largest difference between two copies of the baseline that the A/A control does not exclude, as a share of 1. No smaller cost is claimed.",
         );
         for workload in &self.record.study.workloads {
             for metric in Metric::ALL {
@@ -236,7 +223,7 @@ impl<'a> Page<'a> {
         }
     }
 
-    fn latencies(&self, out: &mut Exposition) {
+    fn latencies(&self, out: &mut Figures) {
         type Side = fn(&Finding) -> Option<&Latency>;
         let sides: [(&'static str, &'static str, &'static str, Side); 2] = [
             (
@@ -253,13 +240,13 @@ impl<'a> Page<'a> {
             ),
         ];
         for (name, longest, what, latency) in sides {
-            out.family(name, Kind::Summary, &format!("Time of an operation {what}."));
+            out.summary(name, &format!("Time of an operation {what}."));
             for finding in &self.analysis.findings {
                 if let Some(latency) = latency(finding) {
                     summary(out, &self.of_finding(finding), latency);
                 }
             }
-            out.family(longest, Kind::Gauge, &format!("Longest time of an operation {what}."));
+            out.gauge(longest, &format!("Longest time of an operation {what}."));
             for finding in &self.analysis.findings {
                 if let Some(latency) = latency(finding) {
                     out.sample(&self.of_finding(finding), seconds(latency.max_ns));
@@ -269,7 +256,7 @@ impl<'a> Page<'a> {
     }
 
     /// A doubt about the record as a whole has neither workload nor environment.
-    fn doubts(&self, out: &mut Exposition) {
+    fn doubts(&self, out: &mut Figures) {
         let mut touched: BTreeMap<(&str, &str, &str), u32> = BTreeMap::new();
         for doubt in &self.analysis.doubts {
             touched.entry(("", "", doubt.kind())).or_default();
@@ -280,10 +267,9 @@ impl<'a> Page<'a> {
                 *touched.entry(place).or_default() += slices;
             }
         }
-        out.family(
+        out.gauge(
             "tare_doubt_slices",
-            Kind::Gauge,
-            "A reason to trust the figures less, by kind, and how many slices it touched; 0 where it touches none in particular. Without workload and environment it is about the whole study.",
+            "Doubts by kind: the number of affected slices; 0 for a doubt about no slice in particular. Without workload and environment it is about the whole study.",
         );
         for ((workload, environment, kind), slices) in touched {
             let mut labels = self.study();
@@ -299,7 +285,7 @@ impl<'a> Page<'a> {
 }
 
 /// The value, and the bounds where there are any.
-fn bounds(out: &mut Exposition, labels: Labels<'_>, interval: &Interval, unit: f64) {
+fn bounds(out: &mut Figures, labels: Labels<'_>, interval: &Interval, unit: f64) {
     let mut bound = |name: &'static str, value: f64| {
         let mut labels = labels.clone();
         labels.push(("bound", name));
@@ -313,7 +299,7 @@ fn bounds(out: &mut Exposition, labels: Labels<'_>, interval: &Interval, unit: f
 }
 
 #[expect(clippy::cast_precision_loss, reason = "shown with six digits")]
-fn summary(out: &mut Exposition, labels: &Labels<'_>, latency: &Latency) {
+fn summary(out: &mut Figures, labels: &Labels<'_>, latency: &Latency) {
     for (quantile, ns) in [
         ("0.5", latency.p50_ns),
         ("0.95", latency.p95_ns),

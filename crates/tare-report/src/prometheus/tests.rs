@@ -104,7 +104,7 @@ fn every_record_is_read_back() {
         fixture::two_workloads,
         fixture::long,
         fixture::running,
-        fixture::single_block,
+        fixture::single_round,
         fixture::empty,
         fixture::hostile,
     ] {

@@ -1,5 +1,5 @@
-//! The gain of host tuning, from a record alone: every environment with a tuned host against the
-//! one that differs in nothing else, paired within the blocks.
+//! The gain of host tuning in a record: every environment with a tuned host against the one that
+//! differs in nothing else, paired within the rounds.
 //!
 //! [`tare_lab::analysis::tuning`] finds the gains, and [`tare_stats::law`] decides what is proven.
 
@@ -13,7 +13,7 @@ use tare_lab::record::Record;
 use tare_stats::law::{TuningVerdict, Verdict};
 
 use crate::figures::{CostFormat, clean, cost as cost_text};
-use crate::terminal::{Paint, Style, grid, paragraph};
+use crate::layout::{Paint, Style, grid, paragraph};
 
 /// Section of a record's host facts that `tare tune prove` writes.
 pub const FACTS: &str = "tune";
@@ -33,11 +33,11 @@ pub struct RemainingCost {
     pub cpu_verdict: Option<Verdict>,
     pub throughput: Option<Cost>,
     pub throughput_verdict: Option<Verdict>,
-    /// Neither cost is a claim.
+    /// Whether neither cost is a claim.
     pub nothing: bool,
     /// Layers that still differ from the baseline's.
     pub layers: Vec<String>,
-    /// The sentence.
+    /// The sentence for reports.
     pub text: String,
 }
 
@@ -45,7 +45,7 @@ pub struct RemainingCost {
 #[derive(Clone, Debug, Serialize)]
 pub struct Proof {
     pub gains: Vec<Gain>,
-    /// Groups that are proven to help: rule 3.
+    /// Groups that are proven to help.
     pub proven: Vec<String>,
     /// Settings that were planned and not weighed, with the reason.
     pub not_weighed: Vec<(String, String)>,
@@ -187,7 +187,7 @@ pub(crate) fn caption(proof: &Proof) -> String {
                 .to_string()
         }
         Some(gain) => format!(
-            "Against \"{}\" on the host as found, paired within the blocks; below 0 is a gain.",
+            "Against \"{}\" on the host as found, paired within the rounds; below 0 is a gain.",
             clean(&gain.against)
         ),
     }

@@ -1,4 +1,4 @@
-//! On the made-up quick record: two of its environments are given a tuned host.
+//! Tests on the quick fixture, with a tuned host in two of its environments.
 
 use super::*;
 use crate::fixture;
@@ -57,7 +57,7 @@ fn gains_compare_twins_beyond_the_noise() {
 #[test]
 fn prints_missing_gain() {
     let (mut record, analysis) = fixture::quick();
-    // As fast with as without, and slower with than without.
+    // Equally fast with tuning, and slower with tuning.
     tune(&mut record, "+ no cgroup", "native", "tuned=disk");
     tune(&mut record, "+ cpuset", "+ host network", "tuned=cpu");
     let proof = Proof::of(&record, &analysis).unwrap();
@@ -80,7 +80,7 @@ fn record_without_tuning_has_no_proof() {
     assert!(proof.gains.is_empty());
     let text = lines(&proof, Style::new(false, 100)).join("\n");
     assert!(text.starts_with("No host tuning was weighed"), "{text}");
-    // The last environment that ran stands for the best.
+    // The last environment that ran is the best.
     assert_eq!(proof.remains[0].environment, "+ no cgroup");
     assert!(proof.remains[0].nothing && text.contains("none found"), "{text}");
 }

@@ -1,15 +1,14 @@
-//! From samples to CPU time per operation.
+//! Computes CPU time per operation from samples.
 //!
-//! In each slice and for each part (system, what the layer adds, client) the CPU time of the
-//! accounts is divided among the part's samples in equal shares, and by the operations of the
-//! slice. What the system's own account calls idle polling is taken, in proportion, off the stacks
-//! in which a system polls ([`may_poll`]): its own code, and asking epoll without waiting. A part
-//! that took CPU time and was never sampled is "not sampled". So the sum over subsystems is the CPU
-//! time per operation of system, layer and client, without idle polling: the figure that `weigh`
-//! reports, at the fixed rate.
+//! In each slice and for each part (system, layer, client) the measured CPU time is divided equally
+//! among the part's samples, and by the operations of the slice. The idle polling that the system
+//! reports is subtracted in proportion from the stacks in which it may poll ([`may_poll`]): its own
+//! code, and calls of epoll that do not wait. A part with CPU time and without samples is "not
+//! sampled". So the subsystems add up to the CPU time per operation of system, layer and client
+//! without idle polling, which is the figure of `weigh` at the fixed rate.
 //!
-//! Stacks of waiting are times already: each is divided by the operations of the slice and nothing
-//! else. Their sum is no cost: threads that wait for work wait, too.
+//! Stacks of waits (off-CPU) are times, which are only divided by the operations of the slice.
+//! Their sum is not a cost, because threads without work wait too.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,11 +16,10 @@ use serde::Serialize;
 use tare_lab::stacks::{KERNEL_SUFFIX, SYSTEM, SampledStack, StackKind, StackSlice};
 use tare_stats::methods::student_t;
 
-/// CPU time of a part none of whose samples was taken.
+/// Name of the CPU time of a part without samples.
 pub const NOT_SAMPLED: &str = "not sampled";
 
-/// µs per operation: the mean over rounds with its 95 % interval. A bound that is not known
-/// (a single round) is `None`.
+/// µs per operation: the mean over rounds with its 95 % interval. A single round has no bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Figure {
     pub us: f64,
@@ -53,14 +51,14 @@ impl Figure {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     pub name: String,
-    /// Of a function: the subsystem that most of its time is counted for.
+    /// The subsystem of most of a function's time; `None` for a subsystem.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub subsystem: Option<String>,
     pub from: Figure,
     pub to: Figure,
     /// `to` less `from`, paired by round.
     pub difference: Figure,
-    /// Of a function: the same difference with everything that it calls.
+    /// The difference of a function with everything that it calls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub difference_with_callees: Option<Figure>,
 }
@@ -83,9 +81,9 @@ pub(super) struct Weights {
     pub(super) stacks: BTreeMap<(String, String, String), f64>,
 }
 
-/// Whether a system may be polling in this stack: in its own code, or in a call of epoll that does
-/// not wait, the way there and back included. (A ring is polled without a call.) Which of these
-/// samples fell into turns that found work is not known.
+/// Whether a system may be polling in this stack: in its own code, or entering, inside or leaving a
+/// call of epoll that does not wait. (A ring is polled without a call.) The samples do not show
+/// which polls found work.
 fn may_poll(folded: &str) -> bool {
     let mut frames = folded.split(';').rev().peekable();
     let mut kernel = Vec::new();
@@ -97,11 +95,11 @@ fn may_poll(folded: &str) -> bool {
     }
     let inside = |word: &str| kernel.iter().any(|frame| frame.contains(word));
     let epoll = inside("_sys_epoll") || inside("do_epoll_wait");
-    // On the way: no system call yet, and the caller is one that asks epoll.
-    let on_the_way = (inside("entry_SYSCALL") || inside("el0_svc"))
+    // Entering: no system call yet, and the caller is a function of epoll.
+    let entering = (inside("entry_SYSCALL") || inside("el0_svc"))
         && !kernel.iter().any(|one| one.contains("_sys_") && !one.starts_with("x64_sys_call"))
         && frames.next().is_some_and(|caller| caller.contains("epoll"));
-    (epoll || on_the_way) && !inside("schedule")
+    (epoll || entering) && !inside("schedule")
 }
 
 impl Weights {
@@ -109,7 +107,7 @@ impl Weights {
         let mut weights = Self::default();
         let per_operation = 1e3 * slice.operations as f64;
         if slice.kind == StackKind::OffCpu {
-            // Times already, each in its own stack.
+            // These samples are times.
             for stack in &slice.stacks {
                 weights.add(stack, stack.samples as f64 / per_operation);
             }
@@ -148,7 +146,7 @@ impl Weights {
 }
 
 impl Side {
-    /// The slices of a kind of an environment under a workload that count.
+    /// The valid slices of one kind, of an environment under a workload.
     pub fn of(slices: &[StackSlice], kind: StackKind, workload: &str, environment: &str) -> Self {
         let mut side = Self { environment: environment.to_string(), ..Self::default() };
         let ours = slices.iter().filter(|slice| {
@@ -186,7 +184,7 @@ impl Side {
         self.figure(|one| one.total)
     }
 
-    /// What was taken off: idle polling.
+    /// The subtracted idle polling.
     pub fn idle(&self) -> Figure {
         self.figure(|one| one.idle)
     }
@@ -200,7 +198,7 @@ impl Side {
     }
 }
 
-/// Two environments side by side, over the rounds that both have.
+/// Two environments, over the rounds that both have.
 #[derive(Clone, Debug)]
 pub struct Profile {
     pub from: Side,
@@ -209,7 +207,7 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// `None` where they have no round in common.
+    /// `None` if they have no round in common.
     pub fn new(from: Side, to: Side) -> Option<Self> {
         let rounds: BTreeSet<u32> = from.numbers().intersection(&to.numbers()).copied().collect();
         (!rounds.is_empty()).then_some(Self { from, to, rounds })
@@ -240,7 +238,7 @@ impl Profile {
         self.row("idle polling", |one| one.idle)
     }
 
-    /// Every subsystem that either has, the largest difference first. They add up to the total.
+    /// Every subsystem of either, the largest difference first. They add up to the total.
     pub fn subsystems(&self) -> Vec<Row> {
         let names: BTreeSet<&str> =
             self.from.subsystems().union(&self.to.subsystems()).copied().collect();

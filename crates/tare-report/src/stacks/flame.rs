@@ -2,10 +2,10 @@
 //!
 //! A frame has the µs per operation of both environments; the script of the page (`html/script`)
 //! draws them from the root at the top. In the graph of the difference a frame is as wide as the
-//! larger of both (so that what vanished has a width too), its colour says how much it grew or
-//! shrank, and a frame whose difference is within the noise is grey.
+//! larger of both, so that one that vanished has a width. Its colour is the change; a frame whose
+//! difference is within the noise is grey.
 //!
-//! Names come from binaries and study files: the script sets them as text, never as markup.
+//! Names come from binaries and study files; the script sets them as text, never as markup.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,8 @@ use serde_json::{Value, json};
 use super::figures::{Profile, difference};
 use crate::figures::clean;
 
-/// Frames below this share of the wider environment are left out: they would be thinner than a
-/// pixel on any screen, and there are thousands.
+/// Frames below this share of the wider environment are left out: thousands would be thinner than a
+/// pixel.
 const SHARE_MIN: f64 = 0.0003;
 /// Frames deeper than this are left out; the kernel's own stacks end at 127.
 const DEPTH_MAX: usize = 200;
@@ -71,7 +71,7 @@ impl Node {
     }
 }
 
-/// Each string once.
+/// Strings without duplicates.
 #[derive(Default)]
 struct Names {
     numbers: BTreeMap<String, usize>,
@@ -105,7 +105,7 @@ fn tree(profile: &Profile) -> Node {
     root
 }
 
-/// What the script draws of a pair: the tree, and the strings in it.
+/// The data of a pair for the script: the tree, and the strings in it.
 pub(crate) fn data(profile: &Profile) -> Value {
     let root = tree(profile);
     let mut names = Names::default();

@@ -1,20 +1,20 @@
-//! The figures of stacks on a terminal and as JSON.
+//! The figures of stacks as terminal text and JSON.
 
 use serde_json::{Value, json};
 use tare_lab::stacks::{KERNEL_SUFFIX, StackKind, StackSlice};
 
 use super::figures::{Figure, Profile, Row, Side};
 use crate::figures::clean;
-use crate::terminal::{Style, grid, paragraph};
+use crate::layout::{Style, grid, paragraph};
 
 /// Functions in the terminal's table.
 const FUNCTIONS_MAX: usize = 25;
-/// What taking off idle polling cannot do.
-const IDLE: &str = "One of the two polls. What its own account calls idle polling is taken in \
-    proportion off its own code and its calls of epoll that do not wait, because a sample does not \
-    say whether the turn it fell into found work: differences in \"database\", \"epoll\", \
-    \"seccomp\" and \"system call entry\" rest on that account, the other rows on their own.";
-/// Smaller functions are nobody's business: the timer has a handful of samples of them.
+/// The limit of subtracting idle polling.
+const IDLE: &str = "One of the two polls. The idle polling that it reports is subtracted in proportion \
+    from its own code and its calls of epoll that do not wait, because samples do not show which \
+    polls found work. Differences in \"database\", \"epoll\", \"seccomp\" and \"system call entry\" \
+    depend on that report; the other rows do not.";
+/// Smaller functions are left out: the timer sampled them a few times only.
 const FUNCTION_US_MIN: f64 = 0.005;
 
 fn us(value: f64) -> String {
@@ -29,7 +29,7 @@ fn with_error(figure: &Figure) -> String {
     }
 }
 
-/// A difference, or that it is within the noise.
+/// A difference with its interval, or `none found`.
 fn difference(figure: &Figure) -> String {
     match (figure.found(), figure.low, figure.high) {
         (true, Some(low), Some(high)) => {
@@ -42,7 +42,7 @@ fn difference(figure: &Figure) -> String {
     }
 }
 
-/// What is in only one of the two.
+/// `gone` or `new` for a row that only one of both has.
 pub(crate) fn change(row: &Row) -> &'static str {
     match (row.from.us > 0.0, row.to.us > 0.0, row.difference.found()) {
         (true, false, true) => "gone",
@@ -51,7 +51,7 @@ pub(crate) fn change(row: &Row) -> &'static str {
     }
 }
 
-/// How the figures came to be, in a sentence.
+/// The method behind the figures in a sentence.
 pub(crate) fn method(
     slices: &[StackSlice],
     kind: StackKind,
@@ -199,7 +199,7 @@ pub fn pair(
     out
 }
 
-/// The same as JSON.
+/// Two environments as JSON.
 pub fn as_json(slices: &[StackSlice], kind: StackKind, workload: &str, profile: &Profile) -> Value {
     let first = first(slices, kind, workload);
     json!({

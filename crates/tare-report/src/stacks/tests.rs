@@ -1,7 +1,8 @@
 use tare_lab::stacks::{CLIENT, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSlice};
 
 use super::*;
-use crate::terminal::Style;
+use crate::html::flamegraph;
+use crate::layout::Style;
 
 const HOSTILE: &str = "</script><script>alert(1)</script>{{data}}\u{202e}\u{1b}[31m";
 

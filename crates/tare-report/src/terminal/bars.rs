@@ -1,12 +1,11 @@
-//! The intervals as a picture: one line per environment on a common scale, with zero and the band
-//! of the A/A control.
+//! A chart of the intervals: one line per environment on a common scale, with zero and the band of
+//! the A/A control.
 
 use tare_lab::analysis::{Analysis, Cost, Finding};
 
-use super::Paint;
-use super::text::{columns, pad};
 use crate::figures::{has_place, percent, shorten};
 use crate::headline::{Metric, claimed, extent, telling_noise};
+use crate::layout::{Paint, columns, pad};
 
 pub(super) struct Bars<'a> {
     rows: Vec<(&'a Finding, &'a Cost)>,

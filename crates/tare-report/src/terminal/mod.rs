@@ -1,61 +1,36 @@
-//! A record as terminal text: the table of costs and latencies, a picture of the intervals, the
-//! arithmetic, the doubts.
+//! A record as terminal text: the table of costs and latencies, a chart of the intervals, the
+//! findings, the arithmetic and the doubts.
 //!
-//! Layout: everything in one table where the width allows it; else costs and latencies in two; else
-//! the same in fewer words, then without the intervals of the absolute figures, then without the
-//! client's CPU. Text of strangers loses its control
-//! characters. Escape sequences appear only when colour is asked for.
+//! Layout: one table if it fits the width; else costs and latencies in two tables; then in fewer
+//! words, without the intervals of the absolute figures, and without the client's CPU. Text from a
+//! record loses its control characters. Escape sequences appear only with colour.
 
 mod bars;
-mod grid;
 mod tails;
-mod text;
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, LineStyle, Table, TableStyle};
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Finding, Interval};
-use tare_lab::environment::INSIDE;
-use tare_lab::environment::options_text;
 use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
-use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
 use crate::doubts::DoubtGroups;
 use crate::figures::{
-    CostFormat, clean, cost, latency, left_out, micros, rate, share, shorten, span, utc,
-    with_interval,
+    CostFormat, cost, latency, left_out, micros, rate, share, shorten, with_interval,
 };
 use crate::findings;
-use crate::headline::{Metric, blocks, headline};
+use crate::headline::{Metric, headline};
+use crate::layout::{Paint, columns, numbered, pad};
 use crate::prove::Proof;
 use crate::relations;
+use crate::run_conditions::{run_line, workload_line};
 use bars::Bars;
-pub use grid::{RowsApart, grid, rows_apart};
-use text::numbered;
-pub use text::paragraph;
-pub(crate) use text::{Paint, columns, pad};
 
-/// How to write for a terminal.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Style {
-    /// Use ANSI colours.
-    pub colour: bool,
-    /// Columns that a line may take; below 80 lines may wrap.
-    pub width: u16,
-    /// Keep to ASCII: `|-o-|` instead of `├─●─┤`. Other characters in names become `?`.
-    pub ascii: bool,
-}
+pub use crate::layout::{RowsApart, Style, grid, paragraph, rows_apart};
 
-impl Style {
-    /// With Unicode figures.
-    pub fn new(colour: bool, width: u16) -> Style {
-        Style { colour, width, ascii: false }
-    }
-}
-
-/// The final report. `stacks` of the record, where it has any, let more be said of causes.
+/// The final report. Findings about code need the `stacks` of the record; they may be empty.
 pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style: Style) -> String {
     let paint = Paint(style);
     let marks = DoubtGroups::of(record, analysis);
@@ -68,7 +43,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             continue;
         }
         out.push(String::new());
-        for line in paragraph(&paint.plain(&conditions(record, workload)), "", paint.0.width) {
+        for line in paragraph(&paint.plain(&workload_line(record, workload)), "", paint.0.width) {
             out.push(paint.bold(&line));
         }
         tables(&mut out, analysis, &findings, &marks, paint);
@@ -110,7 +85,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
     text
 }
 
-/// One compact line per environment for the live view.
+/// One compact line per environment, for a running study.
 pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
     let paint = Paint(style);
     let several = analysis.findings.iter().any(|f| f.workload != analysis.findings[0].workload);
@@ -119,21 +94,21 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
         if several { format!("{name} ({})", shorten(&paint.plain(&f.workload), 12)) } else { name }
     };
     let shown: Vec<&Finding> = analysis.findings.iter().filter(|f| !f.baseline).collect();
-    let widest = shown.iter().map(|f| text::columns(&name(f))).max().unwrap_or(0);
+    let widest = shown.iter().map(|f| columns(&name(f))).max().unwrap_or(0);
     let mut lines = Vec::new();
     for finding in shown {
         let one = |label: &str, metric: Metric| {
             let (of, verdict) = (metric.cost(finding), verdict(analysis, finding, metric));
             let figure =
                 of.map_or_else(|| "-".to_string(), |of| cost(of, verdict, CostFormat::Short));
-            let padded = text::pad(&paint.plain(&figure), 26);
+            let padded = pad(&paint.plain(&figure), 26);
             let claimed = verdict.is_some_and(Verdict::is_claim);
             format!("{label} {}", paint.cost(&padded, of, claimed))
         };
         let cpu = one("CPU", Metric::ServerCpu);
         let throughput = one("throughput", Metric::Throughput);
         let tag = if finding.control { paint.dim("A/A") } else { String::new() };
-        let line = format!("{}  {cpu}  {throughput}  {tag}", text::pad(&name(finding), widest));
+        let line = format!("{}  {cpu}  {throughput}  {tag}", pad(&name(finding), widest));
         lines.push(line.trim_end().to_string());
     }
     lines
@@ -142,65 +117,13 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
 fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {
     let title = format!("{}: {}", record.study.name, record.study.title);
     out.extend(paragraph(&paint.plain(&title), "", paint.0.width));
-    let facts = facts(record, analysis);
-    for line in paragraph(&paint.plain(&facts), "", paint.0.width) {
+    for line in paragraph(&paint.plain(&run_line(record, analysis)), "", paint.0.width) {
         out.push(paint.dim(&line));
     }
     out.push(String::new());
     for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
         out.push(paint.bold(&line));
     }
-}
-
-/// What was measured on which CPUs, how long, when, and with which seed. Names in it are not
-/// cleaned.
-pub(crate) fn facts(record: &Record, analysis: &Analysis) -> String {
-    let header = &record.header;
-    let length = header.ended_unix_ms.map_or_else(
-        || "not finished".to_string(),
-        |end| span(end.saturating_sub(header.started_unix_ms)),
-    );
-    format!(
-        "{}{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
-        inside(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
-        record.study.system.name,
-        cpus(&record.cpu_plan.system.to_string()),
-        cpus(&record.cpu_plan.all.to_string()),
-        cpus(&record.cpu_plan.client.to_string()),
-        blocks(analysis.rounds),
-        header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
-        header.seed,
-        utc(header.started_unix_ms),
-        header.tare_version,
-    )
-}
-
-/// The guest of Tare's own that the study ran inside of, if it did: its kernel, and what runs its
-/// instructions. Not cleaned.
-pub(crate) fn inside(record: &Record) -> Option<String> {
-    let facts = record.host.iter().filter(|fact| fact.section == INSIDE);
-    let facts: Vec<String> = facts.map(|fact| format!("{} {}", fact.key, fact.value)).collect();
-    (!facts.is_empty()).then(|| facts.join(", "))
-}
-
-fn cpus(list: &str) -> &str {
-    if list.is_empty() { "none" } else { list }
-}
-
-/// What was asked of the system in both phases.
-pub(crate) fn conditions(record: &Record, workload: &WorkloadSpec) -> String {
-    let at = fixed_rate(record, &workload.name)
-        .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
-    let asked = match workload.options.is_empty() {
-        true => format!("{} in flight", workload.in_flight),
-        false => clean(&options_text(&workload.options)),
-    };
-    format!("Workload {}: capacity with {asked}, closed loop{at}", clean(&workload.name))
-}
-
-/// The rate of the latency phase in operations/s, once it is known.
-pub(crate) fn fixed_rate(record: &Record, workload: &str) -> Option<f64> {
-    record.header.rates.iter().find(|(name, _)| name == workload).map(|(_, rate)| *rate)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -253,12 +176,12 @@ const ALL: [Column; 12] = [
     Doubts,
 ];
 
-/// How much a table says in its cells.
+/// The form of a table's cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Detail {
-    /// Words of a cost that was not found.
+    /// Form of a cost that was not found.
     words: CostFormat,
-    /// Absolute figures with their intervals, and a blank more between columns.
+    /// Whether absolute figures have their intervals, and columns a wider gap.
     intervals: bool,
 }
 
@@ -298,11 +221,11 @@ fn tables(
             out.push(String::new());
             out.push("Response time at the fixed rate, from the intended start:".to_string());
         }
-        let mut drawn = table(columns, analysis, findings, marks, detail, paint);
-        if natural_width(&drawn) > usize::from(paint.0.width) {
-            drawn.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
+        let mut lines = table(columns, analysis, findings, marks, detail, paint);
+        if natural_width(&lines) > usize::from(paint.0.width) {
+            lines.set_content_arrangement(ContentArrangement::Dynamic).set_width(paint.0.width);
         }
-        for line in drawn.lines() {
+        for line in lines.lines() {
             out.push(coloured(line.trim_end(), analysis, findings, detail, paint));
         }
     }
@@ -355,7 +278,7 @@ fn alignment(column: Column) -> CellAlignment {
     }
 }
 
-/// The two lines of a column's head.
+/// The two lines of a column's heading.
 fn head(column: Column, detail: Detail) -> [&'static str; 2] {
     match (column, detail.intervals) {
         (Environment, _) => ["", "environment"],
@@ -427,7 +350,7 @@ fn cell(
     }
 }
 
-/// Colours a line of a table: the costs by what they say, the control as a whole.
+/// Colours a line of a table: each cost by its verdict, the control as a whole.
 fn coloured(
     line: &str,
     analysis: &Analysis,
@@ -473,22 +396,22 @@ fn section(
     }
 }
 
-/// What others published beside ours: the verdicts, then a line for each.
+/// The published relations: the count of each verdict, then one line per relation.
 fn published(out: &mut Vec<String>, record: &Record, paint: Paint) {
     let rows = relations::rows(record);
     if rows.is_empty() {
         return;
     }
     let several = record.study.workloads.len() > 1;
-    let title = format!("Published relations beside ours: {}", relations::summary(&rows));
+    let title = format!("Published relations and ours: {}", relations::summary(&rows));
     let lines = rows.iter().map(|row| {
         let under = if several { format!(", {}", row.workload) } else { String::new() };
         let why = row.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-        let told = format!(
+        let line = format!(
             "{}{under}: published {}, here {}: {}{why}",
             row.relation, row.published, row.here, row.verdict
         );
-        (String::new(), told)
+        (String::new(), line)
     });
     section(out, paint, &title, lines);
 }
@@ -506,17 +429,17 @@ fn doubts(out: &mut Vec<String>, marks: &DoubtGroups, paint: Paint) {
 
 fn reading(analysis: &Analysis) -> Vec<(String, String)> {
     let mut notes = vec![
-        "A cost is what the environment loses against the baseline, from ratios paired inside each block, with its 95 % interval. Above 0 is a loss.",
+        "cost: the loss against the baseline, from ratios paired within each round, with its 95 % interval; above 0 is a loss.",
         "server CPU: CPU time of the system and of what the layer adds, per operation, at capacity.",
     ];
     if analysis.findings.iter().any(|f| f.control) {
-        notes.push("A/A: the baseline a second time. What it seems to cost is noise; nothing smaller is claimed, and reads \"within noise\".");
+        notes.push("A/A: a second copy of the baseline. Its cost is noise; no smaller cost is claimed (\"within noise\").");
     }
     if analysis.findings.iter().any(|f| f.client_cpu_share.is_some()) {
-        notes.push("client: its CPU time per operation where there is room, and the share of its CPUs that it used, at capacity.");
+        notes.push("client: its CPU time per operation (if the width allows) and the used share of its CPUs, at capacity.");
     }
     if analysis.findings.iter().any(|f| f.server_cpu_is_busy_time) {
-        notes.push("Where the system polls, its idle polling is subtracted by its own account (busy time).");
+        notes.push("The idle polling that a system reports is subtracted (busy time).");
     }
     notes.into_iter().map(|note| (String::new(), note.to_string())).collect()
 }

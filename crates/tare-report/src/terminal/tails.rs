@@ -1,16 +1,15 @@
-//! Percentiles of response time with their intervals: as times where the width allows it, and over
-//! the baseline's.
+//! Percentiles of response time with their intervals: as times if the width allows, and over the
+//! baseline's.
 
 use tare_lab::analysis::{Analysis, Finding};
 
-use super::text::columns;
-use super::{Paint, grid, paragraph};
-use crate::tails::{READING, ratio, table, told};
+use crate::layout::{Paint, columns, grid, paragraph};
+use crate::tails::{READING, percentile_text, ratio, table};
 
 /// Columns between two cells of [`grid`].
 const GAP: usize = 3;
 
-/// Both tables of one workload; nothing where the record has no such intervals.
+/// Both tables of one workload, or nothing if the record has no such intervals.
 pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) -> Vec<String> {
     let mut out = Vec::new();
     let mut add = |caption: &str, head: &[String], rows: &[Vec<String>]| {
@@ -19,7 +18,7 @@ pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) ->
         out.extend(paragraph(&paint.plain(caption), "", paint.0.width));
         out.extend(grid(&head, rows, paint.0).lines().map(str::to_string));
     };
-    let (head, rows) = table(findings, |_, one| told(one));
+    let (head, rows) = table(findings, |_, one| percentile_text(one));
     if !rows.is_empty() && width(&rows) <= usize::from(paint.0.width) {
         add("Response time at the fixed rate, with its 95 % interval:", &head, &rows);
     }
@@ -33,7 +32,7 @@ pub(super) fn lines(analysis: &Analysis, findings: &[&Finding], paint: Paint) ->
     out
 }
 
-/// Columns that a table takes when no cell is wrapped.
+/// The width of a table without wrapped cells.
 fn width(rows: &[Vec<String>]) -> usize {
     let cells = rows.first().map_or(0, Vec::len);
     let widest =

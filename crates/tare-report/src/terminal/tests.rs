@@ -1,8 +1,10 @@
+use tare_lab::environment::INSIDE;
+
 use super::*;
 use crate::fixture;
 
 fn widest(text: &str) -> usize {
-    text.lines().map(text::columns).max().unwrap_or(0)
+    text.lines().map(columns).max().unwrap_or(0)
 }
 
 #[test]
@@ -24,7 +26,7 @@ fn wide_terminals_get_one_table_and_narrow_ones_two() {
         let text = render(&record, &analysis, &[], Style::new(false, width));
         text.lines().filter(|line| line.trim_start().starts_with("environment")).count()
     };
-    // And those of the percentiles: with their intervals where there is room, over the baseline's.
+    // The tables of percentiles: times if the width allows, and over the baseline's.
     assert_eq!(tables(240), 1 + 2);
     assert_eq!(tables(140), 2 + 2);
     assert_eq!(tables(100), 2 + 1);
@@ -67,7 +69,7 @@ fn strangers_do_not_reach_the_terminal() {
 
 #[test]
 fn unfinished_and_tiny_records_render() {
-    for (record, analysis) in [fixture::empty(), fixture::running(), fixture::single_block()] {
+    for (record, analysis) in [fixture::empty(), fixture::running(), fixture::single_round()] {
         for width in [0, 20, 80, 160] {
             let text = render(&record, &analysis, &[], Style::new(true, width));
             assert!(!text.contains("NaN") && !text.contains("inf"), "{text}");

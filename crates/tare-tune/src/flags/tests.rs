@@ -1,6 +1,6 @@
 //! Compares every consumer with golden texts and checks properties of all of them.
 //!
-//! `TARE_GOLDEN=write cargo test -p tare-tune flags` writes the golden texts.
+//! `SNAPSHOTS=overwrite cargo test -p tare-tune flags` writes the golden texts.
 
 use std::path::PathBuf;
 
@@ -57,21 +57,9 @@ fn flags(name: &str, request: &Request, (topology, cpus): &(Topology, CpuSets)) 
     write(consumer(name).unwrap(), request, topology, cpus, &host()).unwrap()
 }
 
-/// Compares with a golden text, or writes it.
 fn golden(name: &str, text: &str) {
     let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/flags/goldens");
-    let path = folder.join(format!("{name}.txt"));
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|what| what == "write") {
-        std::fs::write(&path, text).unwrap();
-        return;
-    }
-    let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-    let differs = wanted.lines().zip(text.lines()).position(|(wanted, got)| wanted != got);
-    assert!(
-        wanted == text,
-        "{name} differs from its golden text at line {:?}; TARE_GOLDEN=write rewrites it:\n{text}",
-        differs.map(|line| line + 1)
-    );
+    tare_testkit::golden(&folder.join(format!("{name}.txt")), text);
 }
 
 fn with_profile() -> Request {

@@ -53,15 +53,7 @@ mod tests {
 
     #[test]
     fn docs_page_matches_knobs() {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/knobs.md");
-        if std::env::var_os("TARE_GOLDEN").is_some_and(|how| how == "write") {
-            std::fs::write(&path, page()).unwrap();
-        }
-        let written = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(
-            written == page(),
-            "docs/reference/knobs.md is out of date; regenerate it with TARE_GOLDEN=write"
-        );
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        tare_testkit::golden(&root.join("docs/reference/knobs.md"), page());
     }
 }

@@ -6,7 +6,8 @@ use std::io::Write;
 use anyhow::{Context, anyhow};
 use tare_lab::record::{Record, read_stacks};
 use tare_lab::stacks::{StackKind, StackSlice};
-use tare_report::stacks::{Profile, Side, flamegraph, json, overview, pair};
+use tare_report::html::flamegraph;
+use tare_report::stacks::{Profile, Side, json, overview, pair};
 
 use crate::cli::Report;
 use crate::exit::{Exit, ExitWith};

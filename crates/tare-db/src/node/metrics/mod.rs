@@ -213,12 +213,9 @@ mod tests {
 
     #[test]
     fn reference_page_lists_all_metrics() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/db-metrics.md");
-        if std::env::var("TARE_GOLDEN").is_ok_and(|wish| wish == "write") {
-            std::fs::write(path, reference_page()).unwrap();
-        }
-        let page = std::fs::read_to_string(path).unwrap();
-        assert_eq!(page, reference_page(), "run with TARE_GOLDEN=write to update the page");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let page = reference_page();
+        tare_testkit::golden(&root.join("docs/reference/db-metrics.md"), page.as_str());
         let dir = tempfile::tempdir().unwrap();
         let accounts = create(&dir.path().join(FILE), 2).unwrap();
         accounts[0].took(Operation::Write, 1_500_000, 3);

@@ -3,6 +3,8 @@
 
 use std::fmt::Write;
 
+use tare_std::prometheus::Exposition;
+
 use super::{BUCKETS, FIELDS, Metrics, Operation, bound_us};
 
 /// Facts about the server as a whole.
@@ -31,52 +33,42 @@ const PROCESS: [(&str, &str); 3] = [
 
 /// Writes all metrics.
 pub fn render(about: &ServerInfo, metrics: &Metrics) -> String {
-    let mut out = String::with_capacity(16 << 10);
-    // Writing into a string cannot fail.
-    let _ = write(&mut out, about, metrics);
-    out
-}
-
-fn write(out: &mut String, about: &ServerInfo, metrics: &Metrics) -> std::fmt::Result {
+    let mut out = Exposition::default();
     let [info, resident, memory] = PROCESS;
-    let ServerInfo { version, io_engine, resident_bytes, memory_bytes } = about;
-    head(out, info, "gauge")?;
-    writeln!(out, "{}{{version=\"{version}\",io_engine=\"{io_engine}\"}} 1", info.0)?;
-    head(out, resident, "gauge")?;
-    writeln!(out, "{} {resident_bytes}", resident.0)?;
-    head(out, memory, "gauge")?;
-    writeln!(out, "{} {memory_bytes}", memory.0)?;
+    out.family(info.0, "gauge", info.1);
+    out.sample(&[("version", &about.version), ("io_engine", &about.io_engine)], 1);
+    for ((name, help), bytes) in [(resident, about.resident_bytes), (memory, about.memory_bytes)] {
+        out.family(name, "gauge", help);
+        out.sample(&[], bytes);
+    }
     let accounts: Vec<_> = metrics.shards.iter().map(|account| account.to_words()).collect();
     for (index, field) in FIELDS.iter().enumerate() {
-        let name = field.full_name();
-        head(out, (&name, field.help), field.type_name())?;
+        out.family(&field.full_name(), field.type_name(), field.help);
         for (shard, account) in accounts.iter().enumerate() {
-            let value = field.value(account[index]);
-            writeln!(out, "{name}{{shard=\"{shard}\"}} {value}")?;
+            out.sample(&[("shard", &shard.to_string())], field.value(account[index]));
         }
     }
-    let name = LATENCY.0;
-    head(out, LATENCY, "histogram")?;
+    out.family(LATENCY.0, "histogram", LATENCY.1);
     for (shard, histograms) in metrics.latencies.iter().enumerate() {
+        let shard = shard.to_string();
         for (operation, histogram) in Operation::ALL.iter().zip(histograms) {
-            let labels = format!("shard=\"{shard}\",operation=\"{}\"", operation.name());
+            let labels = [("shard", shard.as_str()), ("operation", operation.name())];
+            let mut bucket = |bound: &str, count: u64| {
+                let [shard, operation] = labels;
+                out.sample_of("_bucket", &[shard, operation, ("le", bound)], count);
+            };
             let mut below = 0;
-            for (bucket, count) in histogram.counts.iter().take(BUCKETS).enumerate() {
+            for (index, count) in histogram.counts.iter().take(BUCKETS).enumerate() {
                 below += count;
-                let bound = bound_us(bucket) as f64 / 1e6;
-                writeln!(out, "{name}_bucket{{{labels},le=\"{bound}\"}} {below}")?;
+                bucket(&(bound_us(index) as f64 / 1e6).to_string(), below);
             }
             let all = histogram.count();
-            writeln!(out, "{name}_bucket{{{labels},le=\"+Inf\"}} {all}")?;
-            writeln!(out, "{name}_sum{{{labels}}} {}", histogram.sum_ns as f64 / 1e9)?;
-            writeln!(out, "{name}_count{{{labels}}} {all}")?;
+            bucket("+Inf", all);
+            out.sample_of("_sum", &labels, histogram.sum_ns as f64 / 1e9);
+            out.sample_of("_count", &labels, all);
         }
     }
-    Ok(())
-}
-
-fn head(out: &mut String, (name, help): (&str, &str), kind: &str) -> std::fmt::Result {
-    writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}")
+    out.text()
 }
 
 /// The page of the reference that lists all metrics.
@@ -100,7 +92,7 @@ pub fn page() -> String {
 const PAGE_HEAD: &str = "\
 # Metrics of the reference database
 
-*A test generates this page from the program's list (`TARE_GOLDEN=write cargo test -p tare-db metrics`).*
+*A test generates this page from the program's list (`SNAPSHOTS=overwrite cargo test -p tare-db metrics`).*
 
 `tare db --metrics ADDRESS:PORT` serves these metrics over HTTP at `/metrics`, in the text format of Prometheus. There
 is no authentication, so the address must be a loopback address unless `--insecure` is given. All metrics except the

@@ -6,7 +6,7 @@ use tare_lab::stacks::StackKind;
 use super::super::facts::{Facts, interval};
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::figures::percent_interval;
-use crate::headline::blocks;
+use crate::figures::rounds;
 use crate::stacks::Side;
 
 /// Smallest share of the CPU time per operation that is reported; fewer samples are chance.
@@ -18,7 +18,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "control_failed",
         title: "The A/A control failed",
         kind: Kind::Void,
-        looks_at: "the baseline's second copy (A/A) against the baseline; the doubt control_beyond_claim",
+        data: "the baseline's second copy (A/A) against the baseline; the doubt control_beyond_claim",
         condition: "the control's interval excludes 0, or the control is larger than the smallest cost that was found",
         sentence: "A/A control: {control} server CPU per operation between two copies of the baseline. Ignore costs of \
                    that size.",
@@ -27,26 +27,26 @@ pub(super) const RULES: &[Rule] = &[
                  restarts every environment in each round.",
         expected: "",
         expected_from: "",
-        speak: control_failed,
+        apply: control_failed,
     },
     Rule {
         id: "no_control",
         title: "No A/A control",
         kind: Kind::Void,
-        looks_at: "the environments of the record",
+        data: "the environments of the record",
         condition: "environments were compared, and none of them is a second copy of the baseline",
         sentence: "No A/A control: the noise of this host is unknown, and any cost may be noise. Repeat with a control.",
         details: "",
         advice: "tare weigh adds the control by itself.",
         expected: "",
         expected_from: "",
-        speak: no_control,
+        apply: no_control,
     },
     Rule {
         id: "baseline_not_clean",
         title: "The baseline is not clean",
         kind: Kind::Caution,
-        looks_at: "the baseline's stacks by subsystem; the doubt baseline_not_clean (NAT tables and bridges in the \
+        data: "the baseline's stacks by subsystem; the doubt baseline_not_clean (NAT tables and bridges in the \
                    host's network namespace)",
         condition: "the doubt is there, or netfilter and conntrack take more than 1 % of the baseline's CPU time per \
                     operation with an interval that excludes 0",
@@ -57,7 +57,7 @@ pub(super) const RULES: &[Rule] = &[
         expected: "{back}",
         expected_from: "the measured time of netfilter and conntrack in the baseline's stacks; none without \
                         stacks",
-        speak: baseline_not_clean,
+        apply: baseline_not_clean,
     },
 ];
 
@@ -74,13 +74,13 @@ fn control_failed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         .min_by(|a, b| (a.1.value - failed).abs().total_cmp(&(b.1.value - failed).abs()));
     let Some((control, percent)) = worst else { return Vec::new() };
     let doubts = facts.doubt_number("control_beyond_claim").into_iter().collect();
-    let n = blocks(percent.rounds);
+    let n = rounds(percent.rounds);
     vec![
-        rule.say(&[("control", percent_interval(&percent))])
-            .about(&control.workload, percent.value)
+        rule.statement(&[("control", percent_interval(&percent))])
+            .with_effect(&control.workload, percent.value)
             .confidence(words::confidence(&percent, ("percent", "%"), &n, None, doubts))
-            .see([facts.costs_evidence(&control.workload, &[&control.environment])])
-            .see(facts.doubt_evidence("control_beyond_claim")),
+            .with_evidence([facts.costs_evidence(&control.workload, &[&control.environment])])
+            .with_evidence(facts.doubt_evidence("control_beyond_claim")),
     ]
 }
 
@@ -91,9 +91,9 @@ fn no_control(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         return Vec::new();
     }
     vec![
-        rule.say(&[])
-            .confidence(words::plainly("certain: the record has none", Vec::new()))
-            .see([Evidence::at("layers", "environments that ran")]),
+        rule.statement(&[])
+            .confidence(words::without_interval("certain: the record has none", Vec::new()))
+            .with_evidence([Evidence::at("layers", "environments that ran")]),
     ]
 }
 
@@ -130,22 +130,25 @@ fn baseline_not_clean(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             words::us(figure)
         )
     });
-    let statement = rule.say(&[("found", found.join("; ")), ("back", back)]);
+    let statement = rule.statement(&[("found", found.join("; ")), ("back", back)]);
     let workload = of_stacks.map_or_else(
         || facts.workloads().next().map_or("", |(_, name)| name),
         |(workload, ..)| workload,
     );
-    let statement = statement.about(workload, size).see(facts.doubt_evidence("baseline_not_clean"));
+    let statement = statement
+        .with_effect(workload, size)
+        .with_evidence(facts.doubt_evidence("baseline_not_clean"));
     vec![match of_stacks {
         Some((_, figure, _)) => statement
             .confidence(words::confidence(
                 &figure,
                 ("us_per_operation", "\u{b5}s"),
-                &words::rounds(figure.rounds),
+                &rounds(figure.rounds),
                 None,
                 doubts,
             ))
-            .see([facts.stacks_evidence(baseline, baseline, CONNTRACK)]),
-        None => statement.confidence(words::plainly("found before the run, not measured", doubts)),
+            .with_evidence([facts.stacks_evidence(baseline, baseline, CONNTRACK)]),
+        None => statement
+            .confidence(words::without_interval("found before the run, not measured", doubts)),
     }]
 }

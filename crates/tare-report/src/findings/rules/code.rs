@@ -2,6 +2,7 @@
 
 use super::super::facts::{Facts, interval};
 use super::super::{Kind, Rule, Statement, words};
+use crate::figures::rounds;
 
 /// Subsystems that a statement names.
 const NAMED: usize = 4;
@@ -10,7 +11,7 @@ pub(super) const RULES: &[Rule] = &[Rule {
     id: "code",
     title: "Code that costs",
     kind: Kind::Cost,
-    looks_at: "stacks by subsystem of the environment with the largest claimed cost, less those of the baseline",
+    data: "stacks by subsystem of the environment with the largest claimed cost, less those of the baseline",
     condition: "both have stacks, and the differences of their sum and of at least one subsystem exclude 0",
     sentence: "CPU per operation in {environment}: {rows}. Look at the functions.",
     details: "{measured}; {sum} in all, against {baseline}. It is the CPU time per operation of system, layer and client at one \
@@ -19,16 +20,16 @@ pub(super) const RULES: &[Rule] = &[Rule {
              difference.",
     expected: "",
     expected_from: "",
-    speak: code,
+    apply: code,
 }];
 
 fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let baseline = facts.record.study.baseline.as_str();
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let sampled = |name: &str| facts.profile(workload, baseline, name);
-        let dearest = facts.dearest(workload).map(|finding| finding.environment.as_str());
-        let Some((environment, profile)) = dearest.and_then(|name| Some((name, sampled(name)?)))
+        let costliest = facts.costliest(workload).map(|finding| finding.environment.as_str());
+        let Some((environment, profile)) = costliest.and_then(|name| Some((name, sampled(name)?)))
         else {
             continue;
         };
@@ -64,11 +65,11 @@ fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("sum", words::signed_us(&sum)),
         ];
         let first = interval(&found[0].difference, profile.rounds());
-        let n = words::rounds(first.rounds);
+        let n = rounds(first.rounds);
         let unit = ("us_per_operation", "\u{b5}s for the first");
-        said.push(
-            rule.say(&values)
-                .about(workload, 100.0 * first.value / total)
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, 100.0 * first.value / total)
                 .confidence(words::confidence(
                     &first,
                     unit,
@@ -76,8 +77,8 @@ fn code(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                     None,
                     facts.doubts(workload, &[environment]),
                 ))
-                .see([facts.stacks_evidence(baseline, environment, &names.join(", "))]),
+                .with_evidence([facts.stacks_evidence(baseline, environment, &names.join(", "))]),
         );
     }
-    said
+    statements
 }

@@ -9,7 +9,8 @@ use tare_stats::estimate;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Confidence, Kind, Rule, Statement, words};
-use crate::headline::{Metric, blocks};
+use crate::figures::rounds;
+use crate::headline::Metric;
 
 /// Lowest rate of device interrupts on the system's CPUs that is reported.
 const DEVICE_INTERRUPTS_PER_S: f64 = 500.0;
@@ -50,7 +51,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "throttled",
         title: "Throttled by its CPU quota",
         kind: Kind::Cost,
-        looks_at: "the doubt throttled: the time for which the quota throttled the environment (throttled_ns), by slice",
+        data: "the doubt throttled: the time for which the quota throttled the environment (throttled_ns), by slice",
         condition: "the quota throttled it for more than 1 % of the time in at least a quarter of its slices",
         sentence: "CPU quota: up to {share} of the time throttled in {environment}, in {often} of its slices. Raise the quota.",
         details: "",
@@ -58,13 +59,13 @@ pub(super) const RULES: &[Rule] = &[
                  never taken away in the middle of an operation.",
         expected: "{back}",
         expected_from: "the measured effect of the quota where an environment differs in it alone; otherwise none",
-        speak: throttled,
+        apply: throttled,
     },
     Rule {
         id: "device_interrupts",
         title: "Device interrupts on the system's CPUs",
         kind: Kind::Caution,
-        looks_at: "the counters interrupts_{source}_cpu{N} and cpu{N}_interrupt_share of the system's CPUs, in the baseline at \
+        data: "the counters interrupts_{source}_cpu{N} and cpu{N}_interrupt_share of the system's CPUs, in the baseline at \
                    capacity",
         condition: "devices interrupt the system's CPUs more than 500 times a second",
         sentence: "Device interrupts: {rate} per second on the CPUs of {environment}, most from {source}. Move them away.",
@@ -72,13 +73,13 @@ pub(super) const RULES: &[Rule] = &[
         advice: "tare tune apply --only interrupts moves them; tare tune prove measures the gain first.",
         expected: "{back}",
         expected_from: "the measured share of time in interrupts and softirqs on those CPUs, as an upper bound",
-        speak: device_interrupts,
+        apply: device_interrupts,
     },
     Rule {
         id: "page_faults",
         title: "Page faults",
         kind: Kind::Caution,
-        looks_at: "the counters system_page_faults_minor and _major at capacity; stacks: page faults and memory",
+        data: "the counters system_page_faults_minor and _major at capacity; stacks: page faults and memory",
         condition: "the counter exceeds the baseline's by more than 0.01 per operation, beyond the noise",
         sentence: "Page faults: {count} per operation in {environment} against {baseline}. Allocate memory at the start.",
         details: "",
@@ -86,13 +87,13 @@ pub(super) const RULES: &[Rule] = &[
                  tune plan --only memory sets transparent huge pages.",
         expected: "{back}",
         expected_from: "the measured difference of page faults and memory in the stacks; none without stacks",
-        speak: page_faults,
+        apply: page_faults,
     },
     Rule {
         id: "waits",
         title: "More throughput lost than CPU explains",
         kind: Kind::Cost,
-        looks_at: "throughput and server CPU per operation of the environment that loses the most throughput",
+        data: "throughput and server CPU per operation of the environment that loses the most throughput",
         condition: "the loss of throughput is a claim, and its interval lies above the loss that the CPU cost alone would cause in a \
                     system limited by its CPUs",
         sentence: "{environment}: {lost} of throughput lost, of which its CPU per operation explains {explained}. Look for waits.",
@@ -102,12 +103,12 @@ pub(super) const RULES: &[Rule] = &[
                  --only interrupts) shorten most of them.",
         expected: "",
         expected_from: "",
-        speak: waits,
+        apply: waits,
     },
 ];
 
 fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for finding in facts.analysis.findings.iter().filter(|one| !one.control) {
         let Some((Doubt::Throttled { share }, often)) = facts.doubt(finding, "throttled") else {
             continue;
@@ -117,7 +118,7 @@ fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         }
         let (workload, environment) = (finding.workload.as_str(), finding.environment.as_str());
         let alone = facts.effects.iter().find(|effect| {
-            effect.rule.id == "cpu_quota"
+            effect.kind.rule == "cpu_quota"
                 && effect.workload == workload
                 && effect.with == environment
         });
@@ -131,15 +132,15 @@ fn throttled(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("back", back),
         ];
         let n = format!("counted by the kernel, over {} slices", finding.slices);
-        said.push(
-            rule.say(&values)
-                .about(workload, 100.0 * share)
-                .confidence(words::plainly(n, facts.doubts(workload, &[environment])))
-                .see([facts.counter_evidence("throttled_ns")])
-                .see(facts.doubt_evidence("throttled")),
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, 100.0 * share)
+                .confidence(words::without_interval(n, facts.doubts(workload, &[environment])))
+                .with_evidence([facts.counter_evidence("throttled_ns")])
+                .with_evidence(facts.doubt_evidence("throttled")),
         );
     }
-    said
+    statements
 }
 
 fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
@@ -147,7 +148,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let pinned = facts.environment(baseline).is_some_and(|one| one.spec.cpu == Cpu::Pinned);
     let cpus: Vec<String> =
         facts.record.cpu_plan.system.iter().map(|cpu| format!("cpu{cpu}")).collect();
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads().filter(|_| pinned) {
         let slices: Vec<&Slice> = facts
             .record
@@ -203,14 +204,14 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let unit = ("per_second", "per second");
         let n = format!("{} slices", rate.rounds);
         let doubts = facts.doubts(workload, &[baseline]);
-        said.push(
-            rule.say(&values)
-                .about(workload, busy.map_or(0.0, |busy| busy.value))
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, busy.map_or(0.0, |busy| busy.value))
                 .confidence(words::confidence(&rate, unit, &n, None, doubts))
-                .see([facts.counter_evidence(&format!("interrupts_{source}"))]),
+                .with_evidence([facts.counter_evidence(&format!("interrupts_{source}"))]),
         );
     }
-    said
+    statements
 }
 
 /// Mean share of their time that CPUs spend in interrupts and softirqs, in percent.
@@ -234,7 +235,7 @@ fn interrupt_share(slices: &[&Slice], cpus: &[String]) -> Option<Interval> {
 
 fn page_faults(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let baseline = facts.record.study.baseline.as_str();
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let found = facts.compared(workload).flat_map(|finding| {
             PAGE_FAULTS.iter().filter_map(|name| {
@@ -254,7 +255,7 @@ fn page_faults(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         });
         let values = [
             ("environment", words::quoted(environment)),
-            ("count", crate::counters::said(&difference, true)),
+            ("count", crate::counters::difference_text(&difference, true)),
             ("baseline", words::quoted(baseline)),
             ("name", name.to_string()),
             ("back", back),
@@ -262,26 +263,28 @@ fn page_faults(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let unit = ("per_operation", "per operation");
         let doubts = facts.doubts(workload, &[environment]);
         let statement = rule
-            .say(&values)
-            .about(workload, difference.value)
+            .statement(&values)
+            .with_effect(workload, difference.value)
             .confidence(words::confidence(
                 &difference,
                 unit,
-                &blocks(difference.rounds),
+                &rounds(difference.rounds),
                 None,
                 doubts,
             ))
-            .see([facts.counter_evidence(name)]);
-        said.push(match row {
-            Some(_) => statement.see([facts.stacks_evidence(baseline, environment, MEMORY)]),
+            .with_evidence([facts.counter_evidence(name)]);
+        statements.push(match row {
+            Some(_) => {
+                statement.with_evidence([facts.stacks_evidence(baseline, environment, MEMORY)])
+            }
             None => statement,
         });
     }
-    said
+    statements
 }
 
 fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let claims = facts.compared(workload).filter_map(|finding| {
             let lost = finding.throughput_cost.as_ref()?.percent;
@@ -304,13 +307,13 @@ fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let confidence: Confidence =
-            words::confidence(&lost, ("percent", "%"), &blocks(lost.rounds), None, doubts);
-        said.push(
-            rule.say(&values)
-                .about(workload, lost.value - takes(cpu.high))
+            words::confidence(&lost, ("percent", "%"), &rounds(lost.rounds), None, doubts);
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, lost.value - takes(cpu.high))
                 .confidence(confidence)
-                .see([facts.costs_evidence(workload, &[environment])]),
+                .with_evidence([facts.costs_evidence(workload, &[environment])]),
         );
     }
-    said
+    statements
 }

@@ -1,4 +1,4 @@
-//! Doubts that affect so much of a record that they are among its conclusions.
+//! Doubts that affect so many slices that they are findings.
 
 use tare_lab::analysis::Finding;
 use tare_lab::doubt::Doubt;
@@ -8,7 +8,7 @@ use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::headline::Metric;
 
-const LOOKS_AT: &str = "the doubts of the slices, by environment";
+const DATA: &str = "the doubts of the slices, by environment";
 const OFTEN_WORDS: &str = "the doubt affects at least a quarter of the slices of an environment";
 
 pub(super) const RULES: &[Rule] = &[
@@ -16,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "client_saturated",
         title: "Client saturated",
         kind: Kind::Caution,
-        looks_at: "the doubt client_saturated, and which costs in throughput are claimed",
+        data: "the doubt client_saturated, and which costs in throughput are claimed",
         condition: "the doubt affects at least a quarter of the slices of the baseline or of an environment whose loss of \
                     throughput is a claim",
         sentence: "Client saturated: {share} of its CPUs in use in {places}. {bound}.",
@@ -24,72 +24,72 @@ pub(super) const RULES: &[Rule] = &[
         advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer. CPU per operation is still valid.",
         expected: "",
         expected_from: "",
-        speak: client_saturated,
+        apply: client_saturated,
     },
     Rule {
         id: "strangers",
         title: "Other processes on the CPUs",
         kind: Kind::Caution,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: OFTEN_WORDS,
         sentence: "Other processes: {share} of the CPUs in {places}. Stop them and repeat.",
         details: "",
         advice: "top shows them. Until then trust CPU per operation before throughput, and shares of the layer cpu least.",
         expected: "",
         expected_from: "",
-        speak: strangers,
+        apply: strangers,
     },
     Rule {
         id: "steal",
         title: "Steal time",
         kind: Kind::Caution,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: OFTEN_WORDS,
         sentence: "Steal time: {share} of the CPUs in {places}. Trust CPU before throughput.",
         details: "",
         advice: "The hypervisor gave this time to other guests. Repeat at a quieter time or on a dedicated host.",
         expected: "",
         expected_from: "",
-        speak: steal,
+        apply: steal,
     },
     Rule {
         id: "rate_not_reached",
         title: "Fixed rate not reached",
         kind: Kind::Caution,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: OFTEN_WORDS,
         sentence: "Fixed rate missed: {share} in {places}. These latencies are of an overloaded system.",
         details: "",
         advice: "Lower latency_share or rate_per_s of the workload before you compare latencies.",
         expected: "",
         expected_from: "",
-        speak: rate_not_reached,
+        apply: rate_not_reached,
     },
     Rule {
         id: "errors",
         title: "Failed operations",
         kind: Kind::Void,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: "operations failed in any slice that counts",
         sentence: "Failed operations: {share} in {places}. Do not use these figures.",
         details: "",
         advice: "Read the system's log. A failed operation is often cheaper than a good one.",
         expected: "",
         expected_from: "",
-        speak: errors,
+        apply: errors,
     },
     Rule {
         id: "not_in_force",
         title: "Layer not in force",
         kind: Kind::Void,
-        looks_at: "the layers as read back in each slice",
+        data: "the layers as read back in each slice",
         condition: "a slice is void because a layer was not in force",
         sentence: "Layer not in force: {share} in {places}. Those slices do not count.",
         details: "",
         advice: "tare doctor lists what this host supports.",
         expected: "",
         expected_from: "",
-        speak: not_in_force,
+        apply: not_in_force,
     },
 ];
 
@@ -162,7 +162,7 @@ fn places(facts: &Facts<'_>, findings: &[&Finding]) -> String {
     }
 }
 
-fn speak(
+fn apply(
     rule: &Rule,
     facts: &Facts<'_>,
     kind: &str,
@@ -171,7 +171,7 @@ fn speak(
 ) -> Vec<Statement> {
     let Some(affected) = affected(facts, kind, least) else { return Vec::new() };
     let values = [("places", places(facts, &affected.findings)), ("share", share(&affected))];
-    vec![finish(facts, rule.say(&values), kind, &affected)]
+    vec![finish(facts, rule.statement(&values), kind, &affected)]
 }
 
 fn finish(
@@ -185,7 +185,8 @@ fn finish(
     let evidence: Option<Evidence> = facts.doubt_evidence(kind);
     let workload = affected.findings.first().map_or("", |finding| finding.workload.as_str());
     let several = affected.findings.iter().any(|finding| finding.workload != workload);
-    let mut statement = statement.confidence(words::plainly(often, doubts)).see(evidence);
+    let mut statement =
+        statement.confidence(words::without_interval(often, doubts)).with_evidence(evidence);
     statement.workload = (!several).then(|| crate::figures::clean(workload));
     statement.size = 100.0 * size(&affected.worst);
     statement
@@ -213,19 +214,19 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ("places", places(facts, &affected.findings)),
         ("bound", bound.to_string()),
     ];
-    vec![finish(facts, rule.say(&values), "client_saturated", &affected)]
+    vec![finish(facts, rule.statement(&values), "client_saturated", &affected)]
 }
 
 fn strangers(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "strangers", OFTEN, |affected| usual(facts, affected))
+    apply(rule, facts, "strangers", OFTEN, |affected| usual(facts, affected))
 }
 
 fn steal(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "steal", OFTEN, |affected| usual(facts, affected))
+    apply(rule, facts, "steal", OFTEN, |affected| usual(facts, affected))
 }
 
 fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "rate_not_reached", OFTEN, |affected| match &affected.worst {
+    apply(rule, facts, "rate_not_reached", OFTEN, |affected| match &affected.worst {
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("at worst {reached_per_s:.0} of {asked_per_s:.0} operations/s")
         }
@@ -234,13 +235,13 @@ fn rate_not_reached(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 fn errors(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "operation_errors", 0.0, |affected| {
+    apply(rule, facts, "operation_errors", 0.0, |affected| {
         crate::figures::clean(&affected.worst.text())
     })
 }
 
 fn not_in_force(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    speak(rule, facts, "layer_not_in_force", 0.0, |affected| {
+    apply(rule, facts, "layer_not_in_force", 0.0, |affected| {
         crate::figures::clean(&affected.worst.text())
     })
 }

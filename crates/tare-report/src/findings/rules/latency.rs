@@ -9,11 +9,11 @@ use tare_std::units::nanoseconds;
 use super::super::claim_filter::ClaimFilter;
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::headline::blocks;
+use crate::figures::rounds;
 use crate::tails::{self, claimed, factor, name, noise, over_baseline, percentile, time};
 
 const MEDIAN: f64 = 50.0;
-const LOOKS_AT: &str = "the percentiles of response time at the fixed rate over the baseline's, each with \
+const DATA: &str = "the percentiles of response time at the fixed rate over the baseline's, each with \
     its interval; the A/A control's of the same percentile";
 const BESIDE: &str =
     "the percentiles of response time over the baseline's; counters at the fixed rate";
@@ -23,7 +23,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "latency_tail",
         title: "Slow tail",
         kind: Kind::Cost,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: "a percentile above the median is a claimed rise, and the interval of its ratio lies above the median's; of several \
                     environments the one with the largest",
         sentence: "{percentile} latency: {ratio} in {environment} ({times}). Look for stalls.",
@@ -33,13 +33,13 @@ pub(super) const RULES: &[Rule] = &[
                  weigh --stacks --stack-kinds off-cpu shows where it waits.",
         expected: "",
         expected_from: "",
-        speak: tail,
+        apply: tail,
     },
     Rule {
         id: "latency_shift",
         title: "Every operation takes longer",
         kind: Kind::Cost,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: "the median is a claimed rise, and no higher percentile grew by clearly more; of several environments the \
                     one with the largest",
         sentence: "Median latency: {ratio} in {environment} ({times}). Shorten the path.",
@@ -48,7 +48,7 @@ pub(super) const RULES: &[Rule] = &[
                  explain names the layer that takes the CPU time.",
         expected: "",
         expected_from: "",
-        speak: shift,
+        apply: shift,
     },
     cause(
         "tail_throttled",
@@ -94,27 +94,27 @@ pub(super) const RULES: &[Rule] = &[
         id: "latency_not_found",
         title: "No latency difference",
         kind: Kind::Nothing,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: "no percentile of any environment is a claim, up or down",
         sentence: "No difference in latency found. Smallest detectable in every environment: {smallest}.",
         details: "",
         advice: "For smaller differences use more rounds, a larger --budget or a quieter host; latencies suffer most from other load.",
         expected: "",
         expected_from: "",
-        speak: not_found,
+        apply: not_found,
     },
     Rule {
         id: "percentile_not_told",
         title: "Too few operations for a percentile",
         kind: Kind::Caution,
-        looks_at: "the operations that took longer than each percentile of response time",
+        data: "the operations that took longer than each percentile of response time",
         condition: "fewer than 10 did, in some environment",
         sentence: "{percentile} latency: not reported in {places}; {beyond} of {count} operations took longer, and 10 are needed.",
         details: "",
         advice: "Use more rounds, a longer window or a higher rate_per_s.",
         expected: "",
         expected_from: "",
-        speak: not_told,
+        apply: not_reported,
     },
 ];
 
@@ -129,14 +129,14 @@ const fn cause(
         id,
         title,
         kind: Kind::Caution,
-        looks_at: BESIDE,
+        data: BESIDE,
         condition,
-        sentence: "{percentile} latency: {ratio} in {environment} while {seen}. A likely cause, not proven.",
+        sentence: "{percentile} latency: {ratio} in {environment} while {seen}. Likely cause, not proven.",
         details: "{here} against {there} in {baseline} at the same rate.",
         advice,
         expected: "",
         expected_from: "",
-        speak: beside,
+        apply: beside,
     }
 }
 
@@ -149,7 +149,7 @@ struct Rise<'f> {
 }
 
 impl Rise<'_> {
-    /// Whether its whole interval lies above the median's.
+    /// Whether its interval is above the median's.
     fn beyond_median(&self) -> bool {
         over_baseline(self.finding, MEDIAN)
             .is_some_and(|median| self.over.ratio.low > median.ratio.high)
@@ -190,7 +190,7 @@ fn tail(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             }
             _ => "does not rise: some operations stall, the others are not slower".to_string(),
         };
-        Some(say(rule, facts, first, &rises[1..], ("median", median)))
+        Some(statement(rule, facts, first, &rises[1..], ("median", median)))
     };
     facts.workloads().filter_map(of).collect()
 }
@@ -203,7 +203,7 @@ fn shift(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let rises = sorted(findings.filter_map(|f| rise(facts, f, MEDIAN)).collect());
         let first = rises.first()?;
         let difference = time(&first.over.difference_ns);
-        Some(say(rule, facts, first, &rises[1..], ("difference", difference)))
+        Some(statement(rule, facts, first, &rises[1..], ("difference", difference)))
     };
     facts.workloads().filter_map(of).collect()
 }
@@ -216,7 +216,7 @@ fn beside(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let rises = sorted(facts.compared(workload).filter_map(|f| largest(facts, f)).collect());
         let found = rises.iter().find_map(|rise| Some((rise, seen(rule.id, facts, rise.finding)?)));
         let (rise, (words, evidence)) = found?;
-        Some(say(rule, facts, rise, &[], ("seen", words)).see([evidence]))
+        Some(statement(rule, facts, rise, &[], ("seen", words)).with_evidence([evidence]))
     };
     facts.workloads().filter_map(of).collect()
 }
@@ -225,7 +225,7 @@ fn seen(rule: &str, facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let counted = |names: &[&str], words: &str| {
         let (counter, difference) =
             names.iter().find_map(|name| stands_out(facts, finding, name))?;
-        let figure = crate::counters::said(&difference, true);
+        let figure = crate::counters::difference_text(&difference, true);
         let per = if counter.level { "" } else { " per operation" };
         let text = format!("{words} ({}: {figure}{per})", counter.name);
         Some((text, facts.counter_evidence(&counter.name)))
@@ -268,8 +268,10 @@ fn throttled_alone(facts: &Facts<'_>, finding: &Finding, words: &str) -> Option<
     };
     let value = of(&finding.environment)?.value;
     let alone = of(&facts.record.study.baseline).is_none() && value.is_bounded() && value.low > 0.0;
-    let text =
-        format!("{words} ({THROTTLED_NS}: {} per operation)", crate::counters::said(&value, true));
+    let text = format!(
+        "{words} ({THROTTLED_NS}: {} per operation)",
+        crate::counters::difference_text(&value, true)
+    );
     alone.then(|| (text, facts.counter_evidence(THROTTLED_NS)))
 }
 
@@ -289,7 +291,7 @@ fn stands_out<'a>(
     Some((found, found.difference.filter(|difference| difference.low > 0.0)?))
 }
 
-/// A process that the layer adds and that works at the fixed rate, in every block.
+/// A process that the layer adds and that works at the fixed rate, in every round.
 fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let slices: Vec<_> = facts
         .record
@@ -315,39 +317,39 @@ fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
 
 fn not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(index, workload): (usize, &str)| {
-        let told = |percent: f64| {
+        let ratios = |percent: f64| {
             facts.compared(workload).filter_map(move |f| Some((f, over_baseline(f, percent)?)))
         };
         let claims = |percent: &f64| {
-            told(*percent).any(|(f, _)| claimed(facts.analysis, f, *percent).is_some())
+            ratios(*percent).any(|(f, _)| claimed(facts.analysis, f, *percent).is_some())
         };
         if PERCENTS.iter().any(claims) {
             return None;
         }
         // A claim exceeds the half-width of its own interval and the control's.
         let smallest = |percent: f64| {
-            let halves = told(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
+            let halves = ratios(percent).map(|(_, over)| (over.ratio.high / over.ratio.low).sqrt());
             let own = halves.reduce(f64::max)?;
             let least = own.max(noise(facts.analysis, workload, percent).unwrap_or(1.0));
             least.is_finite().then(|| format!("{} times the {}", factor(least), name(percent)))
         };
         let least: Vec<String> = [MEDIAN, 99.0].into_iter().filter_map(smallest).collect();
-        let (first, over) = told(MEDIAN).next().filter(|_| !least.is_empty())?;
-        let n = blocks(over.ratio.rounds);
+        let (first, over) = ratios(MEDIAN).next().filter(|_| !least.is_empty())?;
+        let n = rounds(over.ratio.rounds);
         let text =
             format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
         let names: Vec<&str> = facts.compared(workload).map(|f| f.environment.as_str()).collect();
         Some(
-            rule.say(&[("smallest", words::list(&least))])
-                .about(workload, 0.0)
-                .confidence(words::plainly(text, facts.doubts(workload, &names)))
-                .see([evidence(index, &first.environment)]),
+            rule.statement(&[("smallest", words::list(&least))])
+                .with_effect(workload, 0.0)
+                .confidence(words::without_interval(text, facts.doubts(workload, &names)))
+                .with_evidence([evidence(index, &first.environment)]),
         )
     };
     facts.workloads().filter_map(of).collect()
 }
 
-fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+fn not_reported(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(index, workload): (usize, &str)| {
         let ours = || facts.analysis.findings.iter().filter(move |f| f.workload == workload);
         let lacking = |percent: f64| {
@@ -359,7 +361,7 @@ fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let fewest = few.iter().min_by_key(|f| percentile(f, percent).map(|one| one.beyond))?;
         let count = fewest.response.as_ref()?.count;
         let beyond = percentile(fewest, percent)?.beyond;
-        debug_assert!(beyond < BEYOND_MIN, "else it would be told");
+        debug_assert!(beyond < BEYOND_MIN, "or it would be reported");
         let all = few.len() == ours().filter(|f| f.response.is_some()).count();
         let places = match (all, few.as_slice()) {
             (true, _) => "any environment".to_string(),
@@ -373,17 +375,17 @@ fn not_told(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("beyond", if beyond == 0 { "none".to_string() } else { beyond.to_string() }),
         ];
         Some(
-            rule.say(&values)
-                .about(workload, 0.0)
-                .confidence(words::plainly("certain: operations are counted", Vec::new()))
-                .see([evidence(index, &fewest.environment)]),
+            rule.statement(&values)
+                .with_effect(workload, 0.0)
+                .confidence(words::without_interval("certain: operations are counted", Vec::new()))
+                .with_evidence([evidence(index, &fewest.environment)]),
         )
     };
     facts.workloads().filter_map(of).collect()
 }
 
 /// A statement about a rise, with the same rise in other environments.
-fn say(
+fn statement(
     rule: &Rule,
     facts: &Facts<'_>,
     rise: &Rise<'_>,
@@ -428,12 +430,12 @@ fn say(
         format!("the A/A control: {}", tails::ratio(facts.analysis, control, rise.percent))
     });
     let ratio = &rise.over.ratio;
-    let (unit, n) = (("ratio", "times"), blocks(ratio.rounds));
+    let (unit, n) = (("ratio", "times"), rounds(ratio.rounds));
     let sure = words::confidence(ratio, unit, &n, control, facts.doubts(workload, &names));
-    rule.say(&values)
-        .about(workload, 100.0 * (ratio.value - 1.0))
+    rule.statement(&values)
+        .with_effect(workload, 100.0 * (ratio.value - 1.0))
         .confidence(sure)
-        .see([evidence(index, &finding.environment)])
+        .with_evidence([evidence(index, &finding.environment)])
 }
 
 /// `4.1 [3.2, 5.2] times`.

@@ -1,201 +1,35 @@
-//! The cost of a single layer, where the record separates it from the others.
+//! The cost of a single layer, if the record separates it from the others.
 
 use tare_lab::analysis::Interval;
-use tare_lab::layer::Layer;
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
 use super::super::{Confidence, Evidence, Kind, Rule, Statement, words};
-use crate::figures::{clean, percent, percent_interval};
-use crate::headline::{Metric, blocks, noise};
+use crate::figures::{clean, percent, percent_interval, rounds};
+use crate::headline::{Metric, noise};
 
-/// Both ends of a change of one layer.
-pub(crate) struct Ends<'a> {
-    pub(crate) from: &'a str,
-    pub(crate) to: &'a str,
-    /// The system's I/O engine at both ends.
-    pub(crate) engines: [Option<&'a str>; 2],
-}
-
-impl Ends<'_> {
-    fn engine_lost(&self) -> bool {
-        matches!(self.engines, [Some(from), Some(to)] if from != to)
-    }
-}
-
-/// A change of one layer, and the rule that reports it.
-#[derive(Debug)]
-pub(crate) struct LayerRule {
-    /// Id of the rule.
-    pub(crate) id: &'static str,
-    pub(crate) layer: Layer,
-    /// The layer as a noun; the rule's title has the same words.
-    pub(crate) name: &'static str,
-    pub(crate) is: fn(&Ends<'_>) -> bool,
-    /// Subsystems of the stacks that the details name.
-    subsystems: &'static [&'static str],
-    /// Counters that the details name.
-    counters: &'static [&'static str],
-}
-
-/// Every change of a layer that has a rule.
-pub(crate) const LAYERS: &[LayerRule] = &[
-    LayerRule {
-        id: "bridge",
-        layer: Layer::Network,
-        name: "bridge network",
-        is: |ends| ends.from == "host" && ends.to == "bridge",
-        subsystems: &["bridge and veth", "netfilter and conntrack", "network stack"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "published_by_proxy",
-        layer: Layer::Network,
-        name: "port published by a userland proxy",
-        is: |ends| ends.to == "bridge+proxy",
-        subsystems: &["userland proxy", "bridge and veth", "network stack", "scheduler"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "io_uring_lost",
-        layer: Layer::Security,
-        name: "io_uring lost to the seccomp profile",
-        is: |ends| ends.from == "default+io_uring" && ends.to == "default" && ends.engine_lost(),
-        subsystems: &["epoll", "io_uring", "system call entry", "seccomp"],
-        counters: &["system_switches_voluntary"],
-    },
-    LayerRule {
-        id: "seccomp_filter",
-        layer: Layer::Security,
-        name: "seccomp filter",
-        is: |ends| ends.from == "none" && !ends.engine_lost(),
-        subsystems: &["seccomp", "system call entry"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "seccomp_and_io_uring",
-        layer: Layer::Security,
-        name: "seccomp profile and loss of io_uring",
-        is: |ends| ends.from == "none" && ends.engine_lost(),
-        subsystems: &["seccomp", "epoll", "io_uring", "system call entry"],
-        counters: &["system_switches_voluntary"],
-    },
-    LayerRule {
-        id: "cgroup",
-        layer: Layer::Cgroup,
-        name: "cgroup accounting",
-        is: |ends| ends.from == "none",
-        subsystems: &["cgroup accounting"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "shared_cpus",
-        layer: Layer::Cpu,
-        name: "shared CPUs",
-        is: |ends| ends.from == "pinned" && ends.to == "shared",
-        subsystems: &["scheduler", "interrupts and timers"],
-        counters: &["system_migrations", "system_run_queue_wait_ns", "system_switches_involuntary"],
-    },
-    LayerRule {
-        id: "cpu_quota",
-        layer: Layer::Cpu,
-        name: "CPU quota",
-        is: |ends| ends.to.starts_with("quota="),
-        subsystems: &["scheduler", "cgroup accounting"],
-        counters: &["throttled_ns", "system_run_queue_wait_ns"],
-    },
-    LayerRule {
-        id: "memory_limit",
-        layer: Layer::Limits,
-        name: "memory limit",
-        is: |ends| ends.from == "none",
-        subsystems: &["cgroup accounting", "page faults and memory", "file system"],
-        counters: &["system_page_faults_minor", "system_page_faults_major"],
-    },
-    LayerRule {
-        id: "sandbox",
-        layer: Layer::Runtime,
-        name: "sandboxed runtime",
-        is: |ends| ends.to.ends_with("runsc"),
-        subsystems: &["userland proxy", "hypervisor", "scheduler"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "virtual_machine",
-        layer: Layer::Runtime,
-        name: "virtual machine",
-        is: |ends| is_machine(ends.to) && !is_machine(ends.from),
-        subsystems: &["hypervisor", "userland proxy", "scheduler", "interrupts and timers"],
-        counters: &["kvm_exits", "system_run_queue_wait_ns"],
-    },
-    LayerRule {
-        id: "storage",
-        layer: Layer::Storage,
-        name: "storage",
-        is: |ends| ends.from == "directory",
-        subsystems: &["block layer", "file system", "overlay and FUSE"],
-        counters: &["disk_flushes", "disk_writes", "disk_written_bytes"],
-    },
-    LayerRule {
-        id: "injected",
-        layer: Layer::Inject,
-        name: "injected cost",
-        is: |ends| ends.from == "none",
-        subsystems: &[],
-        counters: &["throttled_ns"],
-    },
-    LayerRule {
-        id: "engine",
-        layer: Layer::Runtime,
-        name: "container engine",
-        is: |ends| ends.from.starts_with("oci:") && is_engine(ends.to),
-        subsystems: &["overlay and FUSE", "cgroup accounting"],
-        counters: &[],
-    },
-    LayerRule {
-        id: "runtime",
-        layer: Layer::Runtime,
-        name: "container (namespaces and mounts)",
-        is: |ends| {
-            ["process", "fake"].contains(&ends.from)
-                && !ends.to.ends_with("runsc")
-                && !is_machine(ends.to)
-        },
-        subsystems: &["overlay and FUSE", "cgroup accounting"],
-        counters: &[],
-    },
-];
-
-fn is_machine(runtime: &str) -> bool {
-    runtime.split(':').next() == Some("vm")
-}
-
-fn is_engine(runtime: &str) -> bool {
-    ["docker", "podman"].contains(&runtime.split(':').next().unwrap_or_default())
-}
-
-const LOOKS_AT: &str = "two environments that differ in this layer alone, paired within the blocks; \
+const DATA: &str = "two environments that differ in this layer alone, paired within the rounds; \
     where the record was explained, the layer's Shapley share; also stacks by subsystem and counters \
     of the same environments";
 const DETAILS: &str = "{measured} ({where}).{beside}";
 const EXPECTED: &str = "up to {back} ({how})";
 const EXPECTED_FROM: &str = "the measured effect of this layer with its interval, no other figure";
 
-/// A rule of [`LAYERS`]: the figure, then the action in a few words.
+/// The rule of one layer change: the figure, then the action in a few words.
 macro_rules! cost {
     ($id:literal, $title:literal, $condition:literal, $action:literal, $advice:literal $(,)?) => {
         Rule {
             id: $id,
             title: $title,
             kind: Kind::Cost,
-            looks_at: LOOKS_AT,
+            data: DATA,
             condition: $condition,
             sentence: concat!($title, ": {cost}. ", $action),
             details: DETAILS,
             advice: $advice,
             expected: EXPECTED,
             expected_from: EXPECTED_FROM,
-            speak: costs,
+            apply: costs,
         }
     };
 }
@@ -321,8 +155,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "layer_gives_back",
         title: "Gain from a layer",
-        kind: Kind::Returned,
-        looks_at: LOOKS_AT,
+        kind: Kind::Gain,
+        data: DATA,
         condition: "a layer's effect is a claimed gain in one figure and no claimed loss in the other",
         sentence: "{layer}: {cost}. Repeat before you rely on it.",
         details: "gains {measured} ({where}).{beside}",
@@ -330,39 +164,39 @@ pub(super) const RULES: &[Rule] = &[
                  change that the layer brings (other CPUs, another I/O engine), and keep it.",
         expected: "",
         expected_from: "",
-        speak: gives_back,
+        apply: gives_back,
     },
     Rule {
         id: "layer_mixed",
         title: "Layer with a gain and a loss",
         kind: Kind::Caution,
-        looks_at: LOOKS_AT,
+        data: DATA,
         condition: "a layer's effect is a claimed loss in one figure and a claimed gain in the other",
         sentence: "{layer}: {cost}. Decide by the scarcer resource.",
         details: "{measured} ({where}).{beside}",
         advice: "CPU is taken from everything else on the host; throughput only from this database.",
         expected: "",
         expected_from: "",
-        speak: mixed,
+        apply: mixed,
     },
 ];
 
 fn costs(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let ours = |effect: &&Effect| effect.rule.id == rule.id && effect.costs();
-    facts.effects.iter().filter(ours).map(|effect| say(rule, facts, effect)).collect()
+    let ours = |effect: &&Effect| effect.kind.rule == rule.id && effect.costs();
+    facts.effects.iter().filter(ours).map(|effect| statement(rule, facts, effect)).collect()
 }
 
 fn gives_back(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let effects = facts.effects.iter().filter(|effect| effect.gives_back());
-    effects.map(|effect| say(rule, facts, effect)).collect()
+    effects.map(|effect| statement(rule, facts, effect)).collect()
 }
 
 fn mixed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let effects = facts.effects.iter().filter(|effect| effect.mixed());
-    effects.map(|effect| say(rule, facts, effect)).collect()
+    effects.map(|effect| statement(rule, facts, effect)).collect()
 }
 
-fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
+fn statement(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
     let (with, without) = (words::quoted(&effect.with), words::quoted(&effect.without));
     let place = match effect.source {
         Source::Pair => format!("{with} against {without}"),
@@ -377,7 +211,7 @@ fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
     };
     let (beside, mut evidence) = beside(facts, effect);
     let values = [
-        ("layer", crate::headline::capital(effect.rule.name)),
+        ("layer", crate::headline::capital(effect.kind.name)),
         ("cost", cost(effect)),
         ("measured", measured(effect, effect.gives_back())),
         ("where", place),
@@ -392,14 +226,14 @@ fn say(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
                 facts.costs_evidence(&effect.workload, &[&effect.with, &effect.without])
             }
             Source::Share { .. } => {
-                facts.shares_evidence(&effect.workload, effect.rule.layer.name())
+                facts.shares_evidence(&effect.workload, effect.kind.layer.name())
             }
         },
     );
-    rule.say(&values)
-        .about(&effect.workload, effect.size())
+    rule.statement(&values)
+        .with_effect(&effect.workload, effect.size())
         .confidence(confidence(facts, effect))
-        .see(evidence)
+        .with_evidence(evidence)
 }
 
 /// `+3.10 µs CPU per operation (+24.1 %), 11.7 % of throughput`: the claimed figures, without
@@ -474,7 +308,7 @@ fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
     let (figure, unit, metric) = match (effect.cpu_claimed, &effect.us, &effect.throughput) {
         (true, Some(us), _) => (*us, ("us_per_operation", "\u{b5}s"), Metric::ServerCpu),
         (_, _, Some(lost)) => (*lost, ("percent", "%"), Metric::Throughput),
-        _ => return words::plainly("no interval", doubts),
+        _ => return words::without_interval("no interval", doubts),
     };
     let noise = match effect.source {
         Source::Share { .. } => {
@@ -485,7 +319,7 @@ fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
         Source::Pair => noise(facts.analysis, &effect.workload, metric)
             .map(|noise| format!("beyond the A/A control's {noise:.1} %")),
     };
-    words::confidence(&figure, unit, &blocks(figure.rounds), noise, doubts)
+    words::confidence(&figure, unit, &rounds(figure.rounds), noise, doubts)
 }
 
 /// Stacks and counters that belong to an effect, as text and as evidence.
@@ -493,7 +327,7 @@ fn beside(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<Evidence>) {
     let (with, without) = (effect.with.as_str(), effect.without.as_str());
     let (mut text, mut evidence) = (String::new(), Vec::new());
     if let Some(profile) = facts.profile(&effect.workload, without, with) {
-        let rows = effect.rule.subsystems.iter();
+        let rows = effect.kind.subsystems.iter();
         let rows: Vec<_> = rows.filter_map(|name| facts.subsystem(&profile, name)).collect();
         let words: Vec<String> = rows
             .iter()
@@ -509,7 +343,7 @@ fn beside(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<Evidence>) {
         }
     }
     let counters: Vec<(&str, Interval)> = effect
-        .rule
+        .kind
         .counters
         .iter()
         .filter_map(|name| {
@@ -519,7 +353,11 @@ fn beside(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<Evidence>) {
         .collect();
     if !counters.is_empty() {
         let one = |(name, difference): &(&str, Interval)| {
-            format!("{} {} per operation", clean(name), crate::counters::said(difference, true))
+            format!(
+                "{} {} per operation",
+                clean(name),
+                crate::counters::difference_text(difference, true)
+            )
         };
         let words: Vec<String> = counters.iter().map(one).collect();
         let baseline = words::quoted(&facts.record.study.baseline);

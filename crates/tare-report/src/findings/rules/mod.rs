@@ -1,11 +1,11 @@
-//! The rules, grouped by what they are about.
+//! The rules, grouped by subject.
 
 mod baseline;
 mod code;
 mod cpus;
 mod doubts;
 mod latency;
-pub(super) mod layers;
+mod layers;
 mod network;
 mod none;
 mod shares;

@@ -7,7 +7,7 @@ use tare_stats::estimate;
 use super::super::effects::Effect;
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::headline::blocks;
+use crate::figures::rounds;
 
 const RETRANSMITS: [&str; 2] = ["system_tcp_retransmits", "client_tcp_retransmits"];
 /// One in ten thousand operations; a lower rate has no visible effect.
@@ -18,21 +18,21 @@ pub(super) const RULES: &[Rule] = &[
         id: "layer_process",
         title: "Process added by a layer",
         kind: Kind::Cost,
-        looks_at: "the CPU time of the processes that a layer adds outside the system (a userland proxy, a sentry), at capacity, \
-                   by block",
+        data: "the CPU time of the processes that a layer adds outside the system (a userland proxy, a sentry), at capacity, \
+                   by round",
         condition: "its CPU time per operation is above 0, and no two environments separate its layer",
         sentence: "{part}: {figure} CPU per operation in {environment}. {action}",
         details: "",
         advice: "{advice}",
         expected: "at least {us}, the process's own CPU time, without the wakeups and copies that it causes elsewhere",
         expected_from: "the measured CPU time of that process with its interval",
-        speak: layer_process,
+        apply: layer_process,
     },
     Rule {
         id: "retransmits",
         title: "TCP retransmits",
         kind: Kind::Caution,
-        looks_at: "the counters system_tcp_retransmits and client_tcp_retransmits at capacity",
+        data: "the counters system_tcp_retransmits and client_tcp_retransmits at capacity",
         condition: "the counter exceeds the baseline's beyond the noise and is above 1 in 10,000 operations",
         sentence: "TCP retransmits: {count} per operation in {environment} against {baseline}. Look for drops.",
         details: "",
@@ -40,19 +40,19 @@ pub(super) const RULES: &[Rule] = &[
                  queues and rings, --only limits the backlogs of net.core.",
         expected: "",
         expected_from: "",
-        speak: retransmits,
+        apply: retransmits,
     },
 ];
 
 fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
-        let told_apart = |effect: &Effect| {
+        let separated = |effect: &Effect| {
             effect.workload == workload
                 && ["published_by_proxy", "sandbox", "injected", "virtual_machine"]
-                    .contains(&effect.rule.id)
+                    .contains(&effect.kind.rule)
         };
-        if facts.effects.iter().any(told_apart) {
+        if facts.effects.iter().any(separated) {
             continue;
         }
         // Report the first environment, in the order of the study, that has such a process.
@@ -73,14 +73,14 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let unit = ("us_per_operation", "\u{b5}s");
-        said.push(
-            rule.say(&values)
-                .about(workload, size)
-                .confidence(words::confidence(&us, unit, &blocks(us.rounds), None, doubts))
-                .see([facts.costs_evidence(workload, &[environment])]),
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, size)
+                .confidence(words::confidence(&us, unit, &rounds(us.rounds), None, doubts))
+                .with_evidence([facts.costs_evidence(workload, &[environment])]),
         );
     }
-    said
+    statements
 }
 
 /// Advice on a process that a layer adds: in a few words, and in full.
@@ -102,7 +102,7 @@ fn advice(part: &str) -> [&'static str; 2] {
     }
 }
 
-/// The most expensive process that a layer adds, in µs per operation at capacity over blocks.
+/// The most expensive process that a layer adds, in µs per operation at capacity over rounds.
 fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(String, Interval)> {
     let slices = facts.record.slices.iter().filter(|slice| {
         slice.environment == environment
@@ -126,7 +126,7 @@ fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(Stri
 }
 
 fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let found = facts.compared(workload).flat_map(|finding| {
             RETRANSMITS.iter().filter_map(|name| {
@@ -140,25 +140,25 @@ fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let Some((environment, name, difference)) = most else { continue };
         let values = [
             ("environment", words::quoted(environment)),
-            ("count", crate::counters::said(&difference, true)),
+            ("count", crate::counters::difference_text(&difference, true)),
             ("baseline", words::quoted(&facts.record.study.baseline)),
             ("name", name.to_string()),
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let unit = ("per_operation", "per operation");
         let evidence: Evidence = facts.counter_evidence(name);
-        said.push(
-            rule.say(&values)
-                .about(workload, 100.0 * difference.value)
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, 100.0 * difference.value)
                 .confidence(words::confidence(
                     &difference,
                     unit,
-                    &blocks(difference.rounds),
+                    &rounds(difference.rounds),
                     None,
                     doubts,
                 ))
-                .see([evidence]),
+                .with_evidence([evidence]),
         );
     }
-    said
+    statements
 }

@@ -1,10 +1,10 @@
-//! Effects that were looked for and not found, and the smallest that would have been detected.
+//! Effects that were not found, and the smallest that would have been detected.
 
 use super::super::effects::{Effect, Source};
 use super::super::facts::Facts;
 use super::super::{Kind, Rule, Statement, words};
-use crate::figures::micros;
-use crate::headline::{Metric, blocks, noise};
+use crate::figures::{micros, rounds};
+use crate::headline::{Metric, noise};
 use tare_stats::law::is_informative;
 
 pub(super) const RULES: &[Rule] = &[
@@ -12,45 +12,45 @@ pub(super) const RULES: &[Rule] = &[
         id: "layers_not_found",
         title: "Layers without an effect",
         kind: Kind::Nothing,
-        looks_at: "the effects of single layers",
+        data: "the effects of single layers",
         condition: "a layer's effect is a claim neither in CPU nor in throughput",
         sentence: "No effect found: {layers}.",
         details: "",
         advice: "These layers need no change for speed. A smaller effect than the bound would not have been detected.",
         expected: "",
         expected_from: "",
-        speak: layers_not_found,
+        apply: layers_not_found,
     },
     Rule {
         id: "nothing_found",
         title: "No cost found",
         kind: Kind::Nothing,
-        looks_at: "every cost against the baseline, the A/A control",
+        data: "every cost against the baseline, the A/A control",
         condition: "no environment's cost above 0 in server CPU or throughput is a claim",
         sentence: "No cost found against {baseline}. Smallest detectable in every environment: {smallest}.",
         details: "",
         advice: "For smaller costs use more rounds, a larger --budget or a quieter host.",
         expected: "",
         expected_from: "",
-        speak: nothing_found,
+        apply: nothing_found,
     },
     Rule {
         id: "few_blocks",
-        title: "Too few blocks",
+        title: "Too few rounds",
         kind: Kind::Caution,
-        looks_at: "the number of blocks with a pair",
-        condition: "there are fewer than 7 blocks",
+        data: "the number of rounds with a pair",
+        condition: "there are fewer than 7 rounds",
         sentence: "Only {n}: the intervals are valid but wide. Measure longer.",
         details: "",
         advice: "Use a larger --budget or more --rounds; tare weigh --resume FILE.tare continues this record.",
         expected: "",
         expected_from: "",
-        speak: few_blocks,
+        apply: few_blocks,
     },
 ];
 
 fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let none: Vec<&Effect> = facts
             .effects
@@ -64,7 +64,7 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             let noise = if effect.found { ", within the A/A control's noise" } else { "" };
             format!(
                 "{} ({}, within {} \u{b5}s per operation{noise})",
-                effect.rule.name,
+                effect.kind.name,
                 crate::figures::clean(&effect.change),
                 micros(within)
             )
@@ -72,22 +72,22 @@ fn layers_not_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let layers: Vec<String> = none.iter().map(one).collect();
         let evidence = none.iter().map(|effect| match effect.source {
             Source::Pair => facts.costs_evidence(workload, &[&effect.with, &effect.without]),
-            Source::Share { .. } => facts.shares_evidence(workload, effect.rule.layer.name()),
+            Source::Share { .. } => facts.shares_evidence(workload, effect.kind.layer.name()),
         });
-        let n = blocks(first.us.map_or(0, |us| us.rounds));
+        let n = rounds(first.us.map_or(0, |us| us.rounds));
         let text = format!("95 % intervals over {n}");
-        said.push(
-            rule.say(&[("layers", words::list(&layers))])
-                .about(workload, 0.0)
-                .confidence(words::plainly(text, Vec::new()))
-                .see(evidence.collect::<Vec<_>>()),
+        statements.push(
+            rule.statement(&[("layers", words::list(&layers))])
+                .with_effect(workload, 0.0)
+                .confidence(words::without_interval(text, Vec::new()))
+                .with_evidence(evidence.collect::<Vec<_>>()),
         );
     }
-    said
+    statements
 }
 
 fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
         let compared: Vec<_> = facts.compared(workload).collect();
         let any = compared.iter().any(|finding| {
@@ -127,17 +127,17 @@ fn nothing_found(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ),
         ];
         let names: Vec<&str> = compared.iter().map(|one| one.environment.as_str()).collect();
-        let n = blocks(facts.analysis.rounds);
+        let n = rounds(facts.analysis.rounds);
         let text =
             format!("the larger of the A/A control's noise and of each interval's half-width, {n}");
-        said.push(
-            rule.say(&values)
-                .about(workload, 0.0)
-                .confidence(words::plainly(text, facts.doubts(workload, &names)))
-                .see([facts.costs_evidence(workload, &names[..1])]),
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, 0.0)
+                .confidence(words::without_interval(text, facts.doubts(workload, &names)))
+                .with_evidence([facts.costs_evidence(workload, &names[..1])]),
         );
     }
-    said
+    statements
 }
 
 fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
@@ -146,8 +146,8 @@ fn few_blocks(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     }
     let doubts = facts.doubt_number("few_blocks").into_iter().collect();
     vec![
-        rule.say(&[("n", blocks(facts.analysis.rounds))])
-            .confidence(words::plainly("certain", doubts))
-            .see(facts.doubt_evidence("few_blocks")),
+        rule.statement(&[("n", rounds(facts.analysis.rounds))])
+            .confidence(words::without_interval("certain", doubts))
+            .with_evidence(facts.doubt_evidence("few_blocks")),
     ]
 }

@@ -6,8 +6,8 @@ use tare_lab::layer::Layer;
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::figures::{clean, micros};
-use crate::headline::{Metric, blocks};
+use crate::figures::{clean, micros, rounds};
+use crate::headline::Metric;
 
 /// Smallest part of the whole that is reported.
 const NOT_ATTRIBUTED_SHARE: f64 = 0.1;
@@ -17,7 +17,7 @@ pub(super) const RULES: &[Rule] = &[
         id: "interaction",
         title: "Interaction of two layers",
         kind: Kind::Cost,
-        looks_at: "the interactions of an explanation: how much more two layers add together than each alone, over the orders",
+        data: "the interactions of an explanation: how much more two layers add together than each alone, over the orders",
         condition: "the interaction is improbable by chance (below 5 % by Holm's correction over all pairs) and beyond the noise \
                     of the A/A control",
         sentence: "{first} with {second}: {change} CPU per operation beyond the sum of both alone. Change them together.",
@@ -25,26 +25,26 @@ pub(super) const RULES: &[Rule] = &[
         advice: "Change {first} and {second} together, or weigh the single change: tare weigh with an environment for it.",
         expected: "",
         expected_from: "",
-        speak: interaction,
+        apply: interaction,
     },
     Rule {
         id: "not_attributed",
         title: "Unattributed cost",
         kind: Kind::Caution,
-        looks_at: "the shares of an explanation against the whole difference",
+        data: "the shares of an explanation against the whole difference",
         condition: "the whole is a claim, and the claimed shares miss more than a tenth of it and more than the control's noise",
         sentence: "Unattributed: {rest} of {whole} CPU per operation between {from} and {to}. Measure longer.",
         details: "no single layer of these exceeds the noise: {layers}.",
-        advice: "Run tare explain with a larger --budget: the intervals of these shares narrow with the number of blocks.",
+        advice: "Run tare explain with a larger --budget: the intervals of these shares narrow with the number of rounds.",
         expected: "",
         expected_from: "",
-        speak: not_attributed,
+        apply: not_attributed,
     },
     Rule {
         id: "not_taken_apart",
         title: "Unexplained cost",
         kind: Kind::Cost,
-        looks_at: "the environment with the largest claimed cost, the layers in which it differs from the baseline, and the \
+        data: "the environment with the largest claimed cost, the layers in which it differs from the baseline, and the \
                    environments that would separate them",
         condition: "the cost is a claim, the environment differs in several layers, and neither an explanation nor a pair of \
                     environments separates any of them",
@@ -53,12 +53,12 @@ pub(super) const RULES: &[Rule] = &[
         advice: "tare explain STUDY --to NAME measures the environments between the two.",
         expected: "",
         expected_from: "",
-        speak: not_taken_apart,
+        apply: not_taken_apart,
     },
 ];
 
 fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for found in &facts.explanations {
         for one in found.interactions.iter().filter(|one| one.named) {
             let (first, second) = (clean(&one.first), clean(&one.second));
@@ -76,22 +76,22 @@ fn interaction(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             let p = format!("p = {:.3} over all pairs", one.probability.max(0.001));
             let unit = ("us_per_operation", "\u{b5}s");
             let doubts = facts.doubts_of_explanation(&found.workload);
-            let n = blocks(one.us.rounds);
+            let n = rounds(one.us.rounds);
             let row = format!("{} with {}", one.first, one.second);
-            said.push(
-                rule.say(&values)
-                    .about(&found.workload, 100.0 * one.us.value / found.from_us.value)
+            statements.push(
+                rule.statement(&values)
+                    .with_effect(&found.workload, 100.0 * one.us.value / found.from_us.value)
                     .confidence(words::confidence(&one.us, unit, &n, Some(p), doubts))
-                    .see([facts.shares_evidence(&found.workload, &row)]),
+                    .with_evidence([facts.shares_evidence(&found.workload, &row)]),
             );
         }
     }
-    said
+    statements
 }
 
 fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(plan) = &facts.plan else { return Vec::new() };
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for found in &facts.explanations {
         let is_claim = |verdict: Verdict| matches!(verdict, Verdict::Costs | Verdict::Saves);
         let claims = found.shares.iter().filter(|share| is_claim(share.verdict));
@@ -114,27 +114,27 @@ fn not_attributed(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ];
         let unit = ("us_per_operation", "\u{b5}s for the whole");
         let doubts = facts.doubts_of_explanation(&found.workload);
-        let n = blocks(found.whole_us.rounds);
-        said.push(
-            rule.say(&values)
-                .about(&found.workload, 100.0 * rest / found.from_us.value)
+        let n = rounds(found.whole_us.rounds);
+        statements.push(
+            rule.statement(&values)
+                .with_effect(&found.workload, 100.0 * rest / found.from_us.value)
                 .confidence(words::confidence(&found.whole_us, unit, &n, None, doubts))
-                .see([facts.shares_evidence(&found.workload, "every layer")]),
+                .with_evidence([facts.shares_evidence(&found.workload, "every layer")]),
         );
     }
-    said
+    statements
 }
 
 fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let baseline = facts.record.study.baseline.as_str();
     let Some(base) = facts.environment(baseline) else { return Vec::new() };
-    let mut said = Vec::new();
+    let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
-        let Some(finding) = facts.dearest(workload) else { continue };
+        let Some(finding) = facts.costliest(workload) else { continue };
         let Some(here) = facts.environment(&finding.environment) else { continue };
         let layers = tare_lab::ablation::changes(&base.spec, &here.spec);
         let apart = |layer: Layer| {
-            facts.effects.iter().any(|one| one.workload == workload && one.rule.layer == layer)
+            facts.effects.iter().any(|one| one.workload == workload && one.kind.layer == layer)
         };
         let explained = facts.explanations.iter().any(|found| found.workload == workload);
         if layers.len() < 2 || explained || layers.iter().any(|change| apart(change.layer)) {
@@ -177,14 +177,14 @@ fn not_taken_apart(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("layers", words::list(&layers)),
         ];
         let doubts = facts.doubts(workload, &[&finding.environment]);
-        let n = blocks(cost.percent.rounds);
+        let n = rounds(cost.percent.rounds);
         let evidence: Evidence = facts.costs_evidence(workload, &[&finding.environment]);
-        said.push(
-            rule.say(&values)
-                .about(workload, cost.percent.value)
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, cost.percent.value)
                 .confidence(words::confidence(&cost.percent, ("percent", "%"), &n, None, doubts))
-                .see([evidence]),
+                .with_evidence([evidence]),
         );
     }
-    said
+    statements
 }

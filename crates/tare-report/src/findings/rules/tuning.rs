@@ -2,7 +2,8 @@
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::headline::{Metric, blocks};
+use crate::figures::rounds;
+use crate::headline::Metric;
 use tare_lab::analysis::tuning::Gain;
 use tare_stats::law::TuningVerdict;
 
@@ -10,8 +11,8 @@ pub(super) const RULES: &[Rule] = &[
     Rule {
         id: "tuning_helps",
         title: "Host tuning helps",
-        kind: Kind::Returned,
-        looks_at: "every environment with a tuned host against the one that differs in nothing else",
+        kind: Kind::Gain,
+        data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "it gains in one figure, as a claim, loses in none, and its groups hurt under no workload",
         sentence: "Host tuning ({groups}): {change}. Apply it.",
         details: "",
@@ -19,33 +20,33 @@ pub(super) const RULES: &[Rule] = &[
                  restores the old settings.",
         expected: "{gain}, as measured here",
         expected_from: "the measured gain with its interval",
-        speak: helps,
+        apply: helps,
     },
     Rule {
         id: "tuning_hurts",
         title: "Host tuning hurts",
         kind: Kind::Caution,
-        looks_at: "every environment with a tuned host against the one that differs in nothing else",
+        data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "it loses in one figure, as a claim",
         sentence: "Host tuning ({groups}): {change}. Leave these groups out.",
         details: "costs {gain}.",
         advice: "tare tune apply --except {groups} leaves them out.",
         expected: "",
         expected_from: "",
-        speak: hurts,
+        apply: hurts,
     },
     Rule {
         id: "tuning_not_proven",
         title: "Host tuning without a proven gain",
         kind: Kind::Nothing,
-        looks_at: "every environment with a tuned host against the one that differs in nothing else",
+        data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "no group of knobs gains or loses beyond the noise",
         sentence: "Host tuning ({groups}): no effect beyond the noise. Do not apply it for this database.",
         details: "",
         advice: "A longer run (tare tune prove --budget) finds smaller gains.",
         expected: "",
         expected_from: "",
-        speak: not_proven,
+        apply: not_proven,
     },
 ];
 
@@ -53,16 +54,16 @@ fn helps(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
     let helpful = proof.gains.iter().filter(|gain| gain.verdict == TuningVerdict::Helps);
     let helpful = helpful.filter(|gain| proof.proven.contains(&gain.groups));
-    helpful.filter_map(|gain| say(rule, facts, gain, true)).collect()
+    helpful.filter_map(|gain| statement(rule, facts, gain, true)).collect()
 }
 
 fn hurts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
     let bad = |gain: &&Gain| matches!(gain.verdict, TuningVerdict::Hurts | TuningVerdict::Mixed);
-    proof.gains.iter().filter(bad).filter_map(|gain| say(rule, facts, gain, false)).collect()
+    proof.gains.iter().filter(bad).filter_map(|gain| statement(rule, facts, gain, false)).collect()
 }
 
-fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statement> {
+fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statement> {
     let groups = match gain.groups.as_str() {
         "all" => "all groups".to_string(),
         groups => crate::figures::clean(groups),
@@ -102,12 +103,12 @@ fn say(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statem
         ("only", only),
     ];
     let doubts = facts.doubts(&gain.workload, &[&gain.environment, &gain.against]);
-    let n = blocks(figure.rounds);
+    let n = rounds(figure.rounds);
     Some(
-        rule.say(&values)
-            .about(&gain.workload, figure.value)
+        rule.statement(&values)
+            .with_effect(&gain.workload, figure.value)
             .confidence(words::confidence(&figure, ("percent", "%"), &n, None, doubts))
-            .see([Evidence::at(
+            .with_evidence([Evidence::at(
                 "tuning",
                 format!("gain of {}", crate::figures::clean(&gain.groups)),
             )]),
@@ -128,8 +129,11 @@ fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         }
     }
     vec![
-        rule.say(&[("groups", groups.join(", "))])
-            .confidence(words::plainly("the table has the interval of each gain", Vec::new()))
-            .see([Evidence::at("tuning", "every gain")]),
+        rule.statement(&[("groups", groups.join(", "))])
+            .confidence(words::without_interval(
+                "the table has the interval of each gain",
+                Vec::new(),
+            ))
+            .with_evidence([Evidence::at("tuning", "every gain")]),
     ]
 }

@@ -1,4 +1,4 @@
-//! The table: a rule, a record that makes it speak, one that keeps it silent.
+//! The table of cases: a rule, a record to which it applies, and one to which it does not.
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
@@ -11,7 +11,7 @@ pub(super) type Case = (&'static str, fn() -> World, fn() -> World);
 
 const NATIVE: Place = ("native", 10.0, |_| {});
 
-/// A process against a box that differs in one layer, at so much µs more.
+/// A process and a box that differs in one layer and costs `us` more.
 fn pair(us: f64, change: fn(&mut EnvironmentSpec)) -> World {
     World::of(&[NATIVE, ("box", 10.0 + us, change)])
 }
@@ -121,7 +121,7 @@ fn no_layer() -> Doubt {
     Doubt::LayerNotInForce { layer: "security".into(), wanted: "default".into(), found }
 }
 
-/// Response times of about 100 µs, of which a share takes so many times as long.
+/// Response times of about 100 µs; a share of them takes several times as long.
 pub(super) fn stalls(share: f64, factor: f64) -> impl Fn(&mut Rng) -> f64 {
     move |rng| {
         let us = 80.0 - 20.0 * (1.0 - rng.next_f64()).ln();
@@ -129,7 +129,7 @@ pub(super) fn stalls(share: f64, factor: f64) -> impl Fn(&mut Rng) -> f64 {
     }
 }
 
-/// Usual response times, but for the box.
+/// Usual response times except in the box.
 pub(super) fn slow(world: World, box_us: impl Fn(&mut Rng) -> f64) -> World {
     let world = world.latencies("native", 1_000, stalls(0.0, 1.0));
     let world = world.latencies("native again", 1_000, stalls(0.0, 1.0));
@@ -148,7 +148,7 @@ fn alike() -> World {
     slow(quiet(), stalls(0.0, 1.0))
 }
 
-/// A box that stalls, and a counter of the box.
+/// A box that stalls, and one of its counters.
 fn stalling_beside(name: &'static str, per_operation: f64) -> World {
     let world = stalling().counter("native", name, 0.0).counter("native again", name, 0.0);
     world.counter("box", name, per_operation)

@@ -23,9 +23,9 @@ fn drops_gain_on_busy_machine() {
         for environment in ["box", "native"] {
             let world = bridged(-1.0).doubt(environment, &doubt, ALL);
             assert!(!speaks(&world, "layer_gives_back"), "{doubt:?} about {environment}");
-            // A moment is not the whole record.
+            // A short disturbance forbids nothing.
             assert!(speaks(&bridged(-1.0).doubt(environment, &doubt, 1), "layer_gives_back"));
-            // Losses are found in company, too: it takes from both.
+            // Other load takes from both, so losses are still found.
             assert!(speaks(&bridged(2.0).doubt(environment, &doubt, ALL), "bridge"));
         }
     }
@@ -33,14 +33,14 @@ fn drops_gain_on_busy_machine() {
 
 #[test]
 fn drops_gain_within_noise() {
-    // The control is 3 % off and wanders; the box gains 5.5 % and wanders, too.
+    // The control is 3 % off and varies; the box gains 5.5 % and varies too.
     let wandering = |us: f64| {
-        let world = bridged(us).slices("native again", |block, slice| {
-            slice.system_cpu_ns += ns(0.15 * f64::from(block % 5));
+        let world = bridged(us).slices("native again", |round, slice| {
+            slice.system_cpu_ns += ns(0.15 * f64::from(round % 5));
             slice.window_ns = slice.system_cpu_ns;
         });
-        world.slices("box", |block, slice| {
-            slice.system_cpu_ns += ns(0.35 * f64::from(block % 5));
+        world.slices("box", |round, slice| {
+            slice.system_cpu_ns += ns(0.35 * f64::from(round % 5));
             slice.window_ns = slice.system_cpu_ns;
         })
     };

@@ -1,4 +1,4 @@
-//! For every rule a record that triggers it, and one that does not.
+//! Tests every rule with a record that triggers it and one that does not.
 
 mod cases;
 mod claim_filter;
@@ -34,7 +34,7 @@ fn every_rule_reports_its_case_only() {
         let texts = |all: &[Statement]| -> Vec<String> {
             all.iter().map(|one| format!("{}: {}", one.rule, one.text)).collect()
         };
-        assert_eq!(of(&one), 1, "{rule} should speak once: {:#?}", texts(&one));
+        assert_eq!(of(&one), 1, "{rule} should apply once: {:#?}", texts(&one));
         let none = said(&silent());
         assert_eq!(of(&none), 0, "{rule} should be silent: {:#?}", texts(&none));
     }
@@ -100,7 +100,7 @@ fn statements_are_ordered_by_kind_and_size() {
 }
 
 #[test]
-fn hostile_names_are_neither_templates_nor_controls() {
+fn hostile_names_are_plain_text() {
     let world = World::of(&[
         ("native", 10.0, |_| {}),
         ("{cost} <b>\u{1b}[31m\u{202e}", 12.0, |spec| spec.network = "bridge".parse().unwrap()),
@@ -131,7 +131,7 @@ fn every_layer_has_a_rule_or_a_reason() {
             }
             _ => None,
         };
-        let has_rule = super::rules::layers::LAYERS.iter().any(|rule| rule.layer == layer);
+        let has_rule = super::layer_changes::LAYERS.iter().any(|rule| rule.layer == layer);
         assert_eq!(has_rule, reason.is_none(), "{layer}");
     }
 }

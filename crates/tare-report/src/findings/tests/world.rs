@@ -1,4 +1,4 @@
-//! Records with causes that are known: made up, then analysed as any other.
+//! Invented records with known causes, analysed like any other.
 
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
@@ -12,7 +12,7 @@ use tare_std::rng::Rng;
 
 use crate::fixture;
 
-const BLOCKS: u32 = 12;
+const ROUNDS: u32 = 12;
 const OPERATIONS: u64 = 10_000;
 
 /// A record and its stacks.
@@ -21,13 +21,13 @@ pub(super) struct World {
     pub(super) stacks: Vec<StackSlice>,
 }
 
-/// Name, server CPU per operation in µs, and what is different from a pinned process.
+/// Name, server CPU per operation in µs, and the change from a pinned process.
 pub(super) type Place = (&'static str, f64, fn(&mut EnvironmentSpec));
 
 impl World {
     /// The first is the baseline; its control is added. Throughput falls as the CPU cost rises.
     pub(super) fn of(places: &[Place]) -> Self {
-        let (template, _) = fixture::single_block();
+        let (template, _) = fixture::single_round();
         let native = &template.environments[0].spec;
         let spec = |(name, us, change): &Place| {
             let mut spec = native.clone();
@@ -39,7 +39,7 @@ impl World {
     }
 
     pub(super) fn with(specs: &[(EnvironmentSpec, f64)]) -> Self {
-        let (mut record, _) = fixture::single_block();
+        let (mut record, _) = fixture::single_round();
         let baseline = specs[0].0.clone();
         let like = record.slices.iter().find(|one| one.phase == Phase::Capacity).unwrap().clone();
         let place = record.environments[0].clone();
@@ -60,7 +60,7 @@ impl World {
         let mut all = specs.to_vec();
         all.push((again, specs[0].1));
         let mut rng = Rng::new(5);
-        for block in 0..BLOCKS {
+        for block in 0..ROUNDS {
             for (position, (spec, us)) in all.iter().enumerate() {
                 let us = us * (1.0 + 0.005 * rng.normal());
                 record.slices.push(Slice {
@@ -77,7 +77,7 @@ impl World {
                     client_cpu_ns: 0,
                     throttled_ns: None,
                     counters: Vec::new(),
-                    // No rule reads them, and unpacking them takes most of an analysis.
+                    // No rule reads histograms, which take most of an analysis.
                     response: Vec::new(),
                     service: Vec::new(),
                     void: None,
@@ -88,9 +88,9 @@ impl World {
         Self { record, stacks: Vec::new() }
     }
 
-    /// An explanation of `to` over the first place, by a cost for each set of layers.
+    /// An explanation of `to` against the baseline, with a cost for each set of layers.
     pub(super) fn explained(to: fn(&mut EnvironmentSpec), us: fn(&EnvironmentSpec) -> f64) -> Self {
-        let (template, _) = fixture::single_block();
+        let (template, _) = fixture::single_round();
         let from = template.environments[0].spec.clone();
         let mut last = EnvironmentSpec { name: "box".into(), ..from.clone() };
         to(&mut last);
@@ -109,7 +109,7 @@ impl World {
         self
     }
 
-    /// Slices at the fixed rate, with so many response times each, in µs.
+    /// Slices at the fixed rate, with response times in µs.
     pub(super) fn latencies(
         mut self,
         environment: &str,
@@ -143,7 +143,7 @@ impl World {
         self
     }
 
-    /// A counter, so much per operation.
+    /// Adds a counter per operation.
     pub(super) fn counter(self, environment: &str, name: &str, per_operation: f64) -> Self {
         self.slices(environment, |block, slice| {
             let wander = 1.0 + f64::from(block % 3) / 100.0;
@@ -162,7 +162,7 @@ impl World {
         self
     }
 
-    /// A doubt about so many slices of an environment.
+    /// Adds a doubt about some slices of an environment.
     pub(super) fn doubt(mut self, environment: &str, doubt: &Doubt, slices: usize) -> Self {
         let ours = self.record.slices.iter().filter(|one| one.environment == environment);
         let ids: Vec<i64> = ours.map(|one| one.id).take(slices).collect();

@@ -1,8 +1,6 @@
-//! Workloads side by side: a group of bars for each, a bar for each environment. What a study of
-//! many ways to store asks first: random reads, random writes, sequential ones, each on everything.
-//!
-//! Bars of a group are to one scale, which is the group's own: operations of 4 KiB and of 1 MiB do
-//! not share one. The baseline's bar ends at a line through its group.
+//! Workloads compared: one group of bars per workload, one bar per environment. Each group has its
+//! own scale, because operations of 4 KiB and of 1 MiB have none in common. A line through the
+//! group marks the end of the baseline's bar.
 
 use tare_lab::analysis::{Finding, Interval, Latency, closed_loop_latency};
 use tare_lab::record::Record;
@@ -18,31 +16,31 @@ const ROW: f64 = 33.0;
 const GAP: f64 = 18.0;
 const BAR: f64 = 11.0;
 
-/// One bar: how long it is, its interval, a second mark, and the figure in words.
+/// One bar: its length, its interval, a second mark, and its texts.
 struct Bar<'f> {
     finding: &'f Finding,
-    look: SeriesStyle,
+    style: SeriesStyle,
     value: f64,
     ends: Option<(f64, f64)>,
     mark: Option<f64>,
     text: String,
-    told: String,
+    tooltip: String,
 }
 
-/// Operations per second at capacity, with their intervals.
+/// Draws operations per second at capacity with their intervals.
 pub(in crate::html) fn throughput(groups: &[(&str, Vec<&Finding>)], id: &str) -> Option<String> {
     let title = "Throughput of every environment, workload by workload";
     draw(title, id, groups, &|findings| {
         findings
             .iter()
             .zip(series_styles(findings))
-            .filter_map(|(f, look)| rate_bar(f, look))
+            .filter_map(|(f, style)| rate_bar(f, style))
             .collect()
     })
 }
 
-/// Latency: the mean as a bar, p99 as a mark. Response time at the fixed rate; where none was
-/// measured (`closed`), service time in the closed loop.
+/// Draws latency: the mean as a bar, p99 as a mark. It is response time at the fixed rate, or
+/// service time in the closed loop if no rate was measured (`closed`).
 pub(in crate::html) fn latency(
     record: &Record,
     groups: &[(&str, Vec<&Finding>)],
@@ -56,34 +54,34 @@ pub(in crate::html) fn latency(
     };
     draw(title, id, groups, &|findings| {
         let bars = findings.iter().zip(series_styles(findings));
-        bars.filter_map(|(f, look)| Some(latency_bar(f, look, &of(f)?))).collect()
+        bars.filter_map(|(f, style)| Some(latency_bar(f, style, &of(f)?))).collect()
     })
 }
 
-fn rate_bar(finding: &Finding, look: SeriesStyle) -> Option<Bar<'_>> {
+fn rate_bar(finding: &Finding, style: SeriesStyle) -> Option<Bar<'_>> {
     let of: Interval = finding.throughput_per_s?;
     let text = format!("{}/s", with_interval(&of, rate));
     Some(Bar {
         finding,
-        look,
+        style,
         value: of.value,
         ends: of.is_bounded().then_some((of.low, of.high)),
         mark: None,
-        told: format!("{text}, of {} blocks", of.rounds),
+        tooltip: format!("{text}, of {} rounds", of.rounds),
         text,
     })
 }
 
-fn latency_bar<'f>(finding: &'f Finding, look: SeriesStyle, of: &Latency) -> Bar<'f> {
+fn latency_bar<'f>(finding: &'f Finding, style: SeriesStyle, of: &Latency) -> Bar<'f> {
     let p99 = super::as_f64(of.p99_ns);
     let text = format!("{}, p99 {}", nanoseconds(of.mean_ns), nanoseconds(p99));
     Bar {
         finding,
-        look,
+        style,
         value: of.mean_ns,
         ends: None,
         mark: Some(p99),
-        told: format!("mean {text}"),
+        tooltip: format!("mean {text}"),
         text,
     }
 }
@@ -103,11 +101,11 @@ fn draw<'f>(
     if groups.is_empty() {
         return None;
     }
-    let said = |(name, bars): &(&str, Vec<Bar<'_>>)| {
+    let text_of = |(name, bars): &(&str, Vec<Bar<'_>>)| {
         let bars = bars.iter().map(|bar| format!("{} {}", bar.finding.environment, bar.text));
         format!("{name}: {}", bars.collect::<Vec<_>>().join(", "))
     };
-    let description = groups.iter().map(said).collect::<Vec<_>>().join(". ");
+    let description = groups.iter().map(text_of).collect::<Vec<_>>().join(". ");
     let tall = |bars: &[Bar<'_>]| HEAD + super::as_f64(bars.len()) * ROW + GAP;
     let height: f64 = groups.iter().map(|(_, bars)| tall(bars)).sum();
     let mut svg = Svg::new(id, height, title, &description);
@@ -140,8 +138,8 @@ fn group(svg: &mut Svg, top: f64, bars: &[Bar<'_>]) {
         svg.text(from, y + 13.0, TextAnchor::Start, "name", &label);
         svg.text(100.0, y + 13.0, TextAnchor::End, "tick", &bar.text);
         let to = scale.x(bar.value);
-        let class = format!("block {}", bar.look.class);
-        svg.rect(from, middle - BAR / 2.0, to - from, BAR, &class, &bar.told);
+        let class = format!("block {}", bar.style.class);
+        svg.rect(from, middle - BAR / 2.0, to - from, BAR, &class, &bar.tooltip);
         if let Some(base) = base {
             svg.line(base, middle - 8.0, base, middle + 8.0, "reference");
         }
@@ -156,7 +154,7 @@ fn group(svg: &mut Svg, top: f64, bars: &[Bar<'_>]) {
             let text = format!("p99 {}", nanoseconds(mark));
             let to = scale.x(mark);
             svg.line(scale.x(bar.value), middle, to, middle, "stem");
-            svg.mark(to, middle, Shape::Diamond, 4.5, bar.look.class, &text);
+            svg.mark(to, middle, Shape::Diamond, 4.5, bar.style.class, &text);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Latency at the fixed rate: by percentile, and the whole distribution.
+//! Latency at the fixed rate: by percentile, and as a distribution.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::html::svg::{Scale, Svg, TextAnchor};
 use crate::tails::time;
 use tare_std::units::{nanoseconds, thousands};
 
-/// A row: its name, its place in [`Responses::by_block`], and the percentile that it is.
+/// A row: its name, its index in [`Responses::by_round`], and its percentile.
 type Row = (&'static str, usize, Option<f64>);
 
 /// The rows of figure 2 of "The Cost of Containerization for Your Scylla".
@@ -23,25 +23,25 @@ const ROWS: [Row; 4] = [
     ("p99.9", 3, Some(99.9)),
 ];
 
-/// The figure of a row over all blocks.
+/// The figure of a row over all rounds.
 fn figure(latency: &Latency, (_, at, _): Row) -> f64 {
     [latency.mean_ns, as_f64(latency.p95_ns), as_f64(latency.p99_ns), as_f64(latency.p999_ns)][at]
 }
 
-/// Its interval, where it has one with bounds.
+/// The interval of a row, if it has bounds.
 fn interval(latency: &Latency, (_, _, percent): Row) -> Option<Interval> {
     latency.percentile(percent?)?.ns.filter(Interval::is_bounded)
 }
 
-/// The smallest and the largest value of a row in a single block.
+/// The smallest and the largest value of a row in a single round.
 fn spread(responses: Option<&Responses>, (_, at, _): Row) -> Option<(f64, f64)> {
-    let values = || responses.into_iter().flat_map(|r| r.by_block.iter().map(|(_, of)| of[at]));
+    let values = || responses.into_iter().flat_map(|r| r.by_round.iter().map(|(_, of)| of[at]));
     let low = values().reduce(f64::min)?;
     Some((low, values().fold(low, f64::max)))
 }
 
-/// The ends of the scale: every figure and single block, and every interval as far as it is not so
-/// wide that it would press the rest together.
+/// The ends of the scale: every figure and single round, and the intervals unless they are so wide
+/// that the rest would become unreadable.
 fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     let all = || shown.iter().flat_map(|one| ROWS.map(|row| (one, row)));
     let values = || {
@@ -60,21 +60,20 @@ fn extent(shown: &[Shown<'_, '_>]) -> Option<(f64, f64)> {
     ))
 }
 
-/// A factor that an interval may reach beyond everything that was measured.
+/// The factor by which an interval may exceed every measured value.
 const ROOM: f64 = 2.0;
 
 type Shown<'d, 'r> = (&'d Series<'r>, &'d Latency, Option<&'d Responses>);
 
-/// Response time at the fixed rate: one row per percentile, one lane per environment, with the
-/// interval of each percentile and a faint line from the smallest to the largest value in a single
-/// block.
+/// Draws response time at the fixed rate: one row per percentile, one lane per environment, with
+/// the interval of each percentile and a faint line over the range of the single rounds.
 pub(in crate::html) fn percentiles(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<String> {
     const PITCH: f64 = 11.0;
-    let shown: Vec<Shown<'_, '_>> = drawn
+    let shown: Vec<Shown<'_, '_>> = series
         .iter()
         .zip(responses)
         .filter_map(|(d, r)| {
@@ -83,13 +82,13 @@ pub(in crate::html) fn percentiles(
         })
         .collect();
     let (low, high) = extent(&shown)?;
-    let said = |latency: &Latency, row: Row| match interval(latency, row) {
+    let time_text = |latency: &Latency, row: Row| match interval(latency, row) {
         Some(i) => format!("{} {}", row.0, time(&i)),
         None => format!("{} {}", row.0, nanoseconds(figure(latency, row))),
     };
     let description = shown
         .iter()
-        .map(|(d, l, _)| format!("{}: {}", d.name(), ROWS.map(|row| said(l, row)).join(", ")))
+        .map(|(d, l, _)| format!("{}: {}", d.name(), ROWS.map(|row| time_text(l, row)).join(", ")))
         .collect::<Vec<_>>()
         .join(". ");
     let lane = as_f64(shown.len()) * PITCH + 8.0;
@@ -104,11 +103,11 @@ pub(in crate::html) fn percentiles(
         for (index, (one, latency, responses)) in shown.iter().enumerate() {
             let of = figure(latency, row);
             let (x, y) = (scale.x(of), top + as_f64(index) * PITCH);
-            let look = one.look;
+            let style = one.style;
             one.begin(&mut chart.svg);
             chart.svg.line(scale.x(low * 0.9), y, x, y, "stem");
             let count = thousands(latency.count);
-            let mut text = format!("{}, of {count} operations", said(latency, row));
+            let mut text = format!("{}, of {count} operations", time_text(latency, row));
             if row
                 .2
                 .is_some_and(|percent| latency.percentile(percent).is_some_and(|p| p.ns.is_none()))
@@ -116,40 +115,46 @@ pub(in crate::html) fn percentiles(
                 text.push_str("; no interval: too few of them took longer");
             }
             if let Some((from, to)) = spread(*responses, row) {
-                chart.svg.line(scale.x(from), y, scale.x(to), y, &format!("spread {}", look.class));
-                let blocks = responses.map_or(0, |r| r.by_block.len());
+                chart.svg.line(
+                    scale.x(from),
+                    y,
+                    scale.x(to),
+                    y,
+                    &format!("spread {}", style.class),
+                );
+                let blocks = responses.map_or(0, |r| r.by_round.len());
                 let (from, to) = (nanoseconds(from), nanoseconds(to));
-                text.push_str(&format!("; {from} to {to} in single blocks ({blocks})"));
+                text.push_str(&format!("; {from} to {to} in single rounds ({blocks})"));
             }
             if let Some(i) = interval(latency, row) {
                 let inside = |ns: f64| scale.x(ns.clamp(low, high));
                 let (from, to) = (inside(i.low), inside(i.high));
-                chart.svg.line(from, y, to, y, &format!("interval {}", look.class));
+                chart.svg.line(from, y, to, y, &format!("interval {}", style.class));
                 for (end, ns) in [(from, i.low), (to, i.high)] {
                     // An end that is cut off has no cap.
                     if (low..=high).contains(&ns) {
-                        let class = format!("end {}", look.class);
+                        let class = format!("end {}", style.class);
                         chart.svg.line(end, y - 4.0, end, y + 4.0, &class);
                     }
                 }
             }
-            chart.svg.mark(x, y, look.shape, 4.5, look.class, &text);
+            chart.svg.mark(x, y, style.shape, 4.5, style.class, &text);
             chart.svg.end_group();
         }
     }
     Some(chart.svg.finish())
 }
 
-/// The whole distribution: latency over how rare it is, the x axis in nines.
+/// Draws the distribution: latency by percentile, the x axis in nines.
 pub(in crate::html) fn distribution(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Plot> {
     const HEIGHT: f64 = 430.0;
     const FLOOR: f64 = HEIGHT - 40.0;
     let curves: Vec<(&Series<'_>, &Responses)> =
-        drawn.iter().zip(responses).filter_map(|(d, r)| r.as_ref().map(|r| (d, r))).collect();
+        series.iter().zip(responses).filter_map(|(d, r)| r.as_ref().map(|r| (d, r))).collect();
     let points: Vec<_> = curves.iter().map(|(_, r)| curve(&r.merged)).collect();
     let all = || points.iter().flatten();
     let low = all().map(|p| p.latency_ns).reduce(f64::min)?;
@@ -190,25 +195,25 @@ pub(in crate::html) fn distribution(
         svg.text(at_x, FLOOR + 15.0, TextAnchor::Middle, "tick", &label);
     }
     svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", "percentile, one step per nine");
-    // Positions above 0 sort like their bits.
+    // Floats above 0 sort like their bits.
     let mut places: BTreeMap<u64, f64> = BTreeMap::new();
     for point in all() {
         places.insert(point.nines.to_bits(), point.nines);
     }
     let mut lines = Vec::new();
     for ((one, responses), points) in curves.iter().zip(&points) {
-        let look = one.look;
+        let style = one.style;
         let line: Vec<(f64, f64)> =
             points.iter().map(|p| (x.x(p.nines), at(p.latency_ns))).collect();
         one.begin(&mut svg);
-        svg.polyline(&line, &format!("curve {}", look.class), "");
+        svg.polyline(&line, &format!("curve {}", style.class), "");
         if let Some((end_x, end_y)) = line.last() {
             let text = format!(
                 "maximum {} of {} operations",
                 nanoseconds(as_f64(responses.merged.max())),
                 thousands(responses.merged.len())
             );
-            svg.mark(*end_x, *end_y, look.shape, 4.5, look.class, &text);
+            svg.mark(*end_x, *end_y, style.shape, 4.5, style.class, &text);
         }
         svg.end_group();
         let known: BTreeMap<u64, f64> =

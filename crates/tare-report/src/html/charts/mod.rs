@@ -1,13 +1,12 @@
-//! The charts of the page, one file for each question. All are drawn from the record and its
-//! analysis alone.
+//! The charts of the page, one file per question.
 //!
-//! A chart with few marks is an SVG alone ([`ladder`], [`throughput`], [`percentiles`], [`order`]):
-//! it prints, needs no script and is read out. A dense one is a [`Plot`]: such an SVG, and the same
-//! figures for the script that draws them so that they can be read off and zoomed.
+//! A chart with few marks is an SVG ([`costs`], [`throughput`], [`percentiles`], [`order`]): it
+//! prints, needs no script, and works with screen readers. A dense chart is a [`Plot`]: an SVG and
+//! the same figures as data, from which the script draws a chart that can be zoomed and read off.
 
+mod costs;
 mod dots;
 pub(super) mod groups;
-mod ladder;
 mod latency;
 mod order;
 mod plot;
@@ -20,8 +19,8 @@ use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
+pub(super) use costs::costs;
 pub(super) use dots::throughput;
-pub(super) use ladder::ladder;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
 pub(super) use plot::{Plot, as_data};
@@ -29,7 +28,7 @@ pub(super) use time::{
     CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
 };
 
-/// How an environment is drawn everywhere on the page.
+/// Colour and shape of an environment in every chart of the page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SeriesStyle {
     /// Class of the style sheet: `base`, `control`, or `c1` to `c6`.
@@ -38,7 +37,7 @@ pub(super) struct SeriesStyle {
 }
 
 impl SeriesStyle {
-    /// One name for both.
+    /// Class and shape in one name.
     pub(super) fn name(self) -> String {
         format!("{} {}", self.class, self.shape.name())
     }
@@ -46,10 +45,10 @@ impl SeriesStyle {
 
 const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
-/// Looks in the order of the findings: the baseline and its control keep theirs.
+/// The style of each finding. The baseline and its control always have the same ones.
 pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {
     let mut next = 0;
-    let look = |finding: &&Finding| {
+    let style = |finding: &&Finding| {
         if finding.baseline {
             return SeriesStyle { class: "base", shape: Shape::Circle };
         }
@@ -62,16 +61,16 @@ pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {
             shape: Shape::nth(next + (next - 1) / 6),
         }
     };
-    findings.iter().map(look).collect()
+    findings.iter().map(style).collect()
 }
 
-/// An environment under a workload: what was concluded, how it is drawn, and its slices.
+/// An environment under a workload: its finding, its style, and its slices.
 #[derive(Debug)]
 pub(super) struct Series<'r> {
-    /// Its number in the legends.
+    /// Its number in the legend.
     pub(super) e: usize,
     pub(super) finding: &'r Finding,
-    pub(super) look: SeriesStyle,
+    pub(super) style: SeriesStyle,
     pub(super) slices: Vec<&'r Slice>,
 }
 
@@ -82,7 +81,7 @@ impl<'r> Series<'r> {
             .iter()
             .zip(series_styles(findings))
             .enumerate()
-            .map(|(e, (finding, look))| Series { e, finding, look, slices: Vec::new() })
+            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
             .collect();
         let places: std::collections::HashMap<&str, usize> =
             findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
@@ -99,13 +98,13 @@ impl<'r> Series<'r> {
         &self.finding.environment
     }
 
-    /// Its slices of a phase, void ones too.
+    /// Its slices of a phase, including void ones.
     fn of(&self, phase: Phase) -> impl Iterator<Item = &'r Slice> {
         self.slices.iter().copied().filter(move |s| s.phase == phase && s.window_ns > 0)
     }
 
     fn begin(&self, svg: &mut Svg) {
-        svg.begin_group(self.e, &self.look.name(), self.name());
+        svg.begin_group(self.e, &self.style.name(), self.name());
     }
 }
 

@@ -1,4 +1,4 @@
-//! When each slice ran.
+//! The order of the slices.
 
 use tare_lab::record::{Phase, Record, Slice};
 
@@ -6,7 +6,7 @@ use super::{Rows, as_f64};
 use crate::figures::in_order;
 use crate::html::svg::Scale;
 
-/// When each slice ran: one row per environment, time to the right.
+/// Draws the time of each slice: one row per environment, time to the right.
 pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
     let start = record.slices.iter().map(|s| s.started_unix_ms).min()?;
     let end = record.slices.iter().map(|s| s.started_unix_ms + s.window_ns / 1_000_000).max()?;
@@ -20,7 +20,7 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
         id,
         (
             "Order of slices",
-            "When each environment was under load. In every block each environment runs once per phase, in random order.",
+            "When each environment was under load. In every round each environment runs once per phase, in random order.",
         ),
         Scale::linear(0.0, seconds),
         names.len(),
@@ -47,15 +47,15 @@ pub(in crate::html) fn order(record: &Record, id: &str) -> Option<String> {
                 (None, Phase::Latency | Phase::Traced) => latency.push((x, width)),
                 (Some(why), _) => {
                     let text = format!(
-                        "block {}, position {}: {}, void: {why}",
+                        "round {}, position {}: {}, void: {why}",
                         slice.round, slice.position, slice.workload
                     );
                     chart.svg.rect(x, y - 6.0, width, 12.0, "slice-void", &text);
                 }
             }
         }
-        chart.svg.blocks(&capacity, y - 6.0, 12.0, "slice-capacity");
-        chart.svg.blocks(&latency, y - 6.0, 12.0, "slice-latency");
+        chart.svg.rects(&capacity, y - 6.0, 12.0, "slice-capacity");
+        chart.svg.rects(&latency, y - 6.0, 12.0, "slice-latency");
     }
     Some(chart.svg.finish())
 }

@@ -1,5 +1,4 @@
-//! A dense chart: a still picture, and the same figures for the script that draws it to be read
-//! off.
+//! A dense chart: a static SVG, and the same figures as data for the script.
 
 use minijinja::Value;
 use serde::Serialize;
@@ -7,8 +6,8 @@ use serde_json::json;
 
 use super::Series;
 
-/// What the page holds of a dense chart. The script puts its own drawing in the place of the still
-/// one, which is printed, and shown where scripts are not run.
+/// A dense chart on the page. The script replaces the static SVG, which is for print and for
+/// readers without scripts.
 #[derive(Debug, Serialize)]
 pub(in crate::html) struct Plot {
     still: Value,
@@ -16,21 +15,21 @@ pub(in crate::html) struct Plot {
 }
 
 impl Plot {
-    /// `still` is markup; `data` may hold any name.
+    /// A chart from markup (`still`) and data, which may hold any name.
     pub(super) fn new(still: String, data: &serde_json::Value) -> Self {
         Self { still: Value::from_safe_string(still), data: as_data(data) }
     }
 }
 
-/// JSON as the content of a script element: without the only character that could end it.
+/// JSON for a script element, without `<`, which could end the element.
 pub(in crate::html) fn as_data(json: &serde_json::Value) -> Value {
     Value::from_safe_string(json.to_string().replace('<', "\\u003c"))
 }
 
-/// A value for each position of a chart, where there is one.
+/// The value at each position of a chart, `None` for a gap.
 pub(super) type Column = Vec<Option<f64>>;
 
-/// One environment's line: `y`, and where several blocks share a column their extremes.
+/// One environment's line: `y`, and the extremes if several rounds share a column.
 pub(super) struct Line<'d, 'r> {
     pub(super) of: &'d Series<'r>,
     pub(super) y: Column,
@@ -39,13 +38,13 @@ pub(super) struct Line<'d, 'r> {
 
 impl Line<'_, '_> {
     pub(super) fn as_json(&self) -> serde_json::Value {
-        let look = self.of.look;
+        let style = self.of.style;
         let mut line = json!({
             "e": self.of.e.to_string(),
             "name": crate::figures::clean(self.of.name()),
-            "look": look.class,
-            "shape": look.shape.name(),
-            "swatch": look.name(),
+            "style": style.class,
+            "shape": style.shape.name(),
+            "swatch": style.name(),
             "y": digits(&self.y),
         });
         if let Some((low, high)) = &self.extremes {
@@ -56,7 +55,7 @@ impl Line<'_, '_> {
     }
 }
 
-/// Four digits are more than a screen can show, and a third of the bytes.
+/// Rounds to four digits, which are more than a screen shows and a third of the bytes.
 fn digits(values: &[Option<f64>]) -> serde_json::Value {
     values.iter().map(|value| value.map_or(serde_json::Value::Null, number)).collect()
 }

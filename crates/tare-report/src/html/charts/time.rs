@@ -1,8 +1,8 @@
-//! Over time: throughput, p99, and what the disk and the interrupts did, block by block.
+//! Charts over time: throughput, p99, and counters of disk and interrupts, by round.
 //!
-//! A point is one block of one environment, at the moment when the block began; a void slice is a
-//! gap. Of very many blocks several share a column: its line is their median, and their smallest
-//! and largest values are a band around it, so that nothing that happened is smoothed away.
+//! A point is one round of one environment, at the start of the round; a void slice is a gap. Many
+//! rounds share columns: the line is their median, with a band from the smallest to the largest
+//! value, so that no outlier disappears.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -16,25 +16,25 @@ use super::{Series, as_f64, per_s, short_time, trim_rate};
 use crate::histogram::Responses;
 use crate::html::svg::{Scale, Svg, TextAnchor};
 
-/// Columns of a chart over time: more could not be told apart on a screen.
+/// Most columns of a chart over time; a screen cannot show more.
 const COLUMNS_MAX: usize = 400;
-/// With this many environments, the whole is kept small by fewer columns.
+/// Most points of a chart. A chart of many environments gets fewer columns.
 const POINTS_MAX: usize = 10_000;
 
 /// The columns of a chart over time.
 struct Columns {
-    /// When each began, in seconds since the first slice of the workload.
+    /// Start of each column, in seconds since the first slice of the workload.
     x: Vec<f64>,
-    /// The column of each block.
+    /// The column of each round.
     place: HashMap<u32, usize>,
     per_column: usize,
 }
 
 impl Columns {
-    /// `None` without a slice of the phase, or with one block: there is no "over time" in it.
-    fn of(drawn: &[Series<'_>], phase: Phase) -> Option<Self> {
+    /// `None` with fewer than two rounds of the phase.
+    fn of(series: &[Series<'_>], phase: Phase) -> Option<Self> {
         let mut starts: BTreeMap<u32, u64> = BTreeMap::new();
-        for slice in drawn.iter().flat_map(|d| d.of(phase)) {
+        for slice in series.iter().flat_map(|d| d.of(phase)) {
             let start = starts.entry(slice.round).or_insert(slice.started_unix_ms);
             *start = slice.started_unix_ms.min(*start);
         }
@@ -42,7 +42,7 @@ impl Columns {
             return None;
         }
         let first = *starts.values().min()?;
-        let most = (POINTS_MAX / drawn.len().max(1)).clamp(100, COLUMNS_MAX);
+        let most = (POINTS_MAX / series.len().max(1)).clamp(100, COLUMNS_MAX);
         let per_column = starts.len().div_ceil(most);
         let (mut x, mut place) = (Vec::new(), HashMap::new());
         for (number, (block, start)) in starts.iter().enumerate() {
@@ -51,14 +51,14 @@ impl Columns {
             }
             place.insert(*block, x.len() - 1);
         }
-        // A clock that was set back must not turn the axis around.
+        // If the clock was set back, the axis must still rise.
         for at in 1..x.len() {
             x[at] = x[at].max(x[at - 1] + 1e-3);
         }
         Some(Self { x, place, per_column })
     }
 
-    /// An environment's values by block as a line.
+    /// An environment's values by round as a line.
     fn line<'d, 'r>(
         &self,
         of: &'d Series<'r>,
@@ -86,20 +86,20 @@ impl Columns {
         self.x.iter().map(|x| number(*x)).collect()
     }
 
-    /// What a column is, for the page.
+    /// The note on what a column holds.
     fn note(&self) -> String {
         if self.per_column == 1 {
-            "One point a block.".to_string()
+            "One point per round.".to_string()
         } else {
             format!(
-                "{} blocks share a column: the line is their median, the band their smallest and largest.",
+                "{} rounds share a column: the line is their median, the band their smallest and largest.",
                 self.per_column
             )
         }
     }
 }
 
-/// A chart, and what to know of its columns.
+/// A chart and the note on its columns.
 pub(in crate::html) type Noted = (Plot, String);
 
 fn chart(
@@ -135,7 +135,7 @@ fn still(
     let end = columns.x.last().copied().unwrap_or(1.0);
     let (x, y) = (Scale::linear(0.0, end).after(10.0), Scale::linear(0.0, high * 1.05));
     let at = |value: f64| FLOOR - y.share(value) * (FLOOR - 16.0);
-    let said: Vec<String> = lines
+    let texts: Vec<String> = lines
         .iter()
         .filter_map(|line| {
             let mut known: Vec<f64> = line.y.iter().flatten().copied().collect();
@@ -146,7 +146,7 @@ fn still(
             Some(format!("{name}: {} to {}, median {}", form(*first), form(*last), form(middle)))
         })
         .collect();
-    let mut svg = Svg::new(id, HEIGHT, title, &said.join(". "));
+    let mut svg = Svg::new(id, HEIGHT, title, &texts.join(". "));
     for tick in y.ticks(4) {
         svg.line(0.0, at(tick), 100.0, at(tick), if tick == 0.0 { "zero" } else { "grid" });
         svg.text(0.0, at(tick) - 3.0, TextAnchor::Start, "tick", &form(tick));
@@ -156,7 +156,7 @@ fn still(
     }
     svg.text(100.0, FLOOR + 33.0, TextAnchor::End, "tick", axis);
     for line in lines {
-        let look = line.of.look;
+        let style = line.of.style;
         line.of.begin(&mut svg);
         let places = columns.x.iter().zip(&line.y);
         let mut stretch: Vec<(f64, f64)> = Vec::new();
@@ -164,7 +164,7 @@ fn still(
             match value {
                 Some(value) => stretch.push((x.x(*second), at(*value))),
                 None if stretch.len() > 1 => {
-                    svg.polyline(&stretch, &format!("curve {}", look.class), "");
+                    svg.polyline(&stretch, &format!("curve {}", style.class), "");
                     stretch.clear();
                 }
                 None => stretch.clear(),
@@ -172,16 +172,16 @@ fn still(
         }
         let last = columns.x.iter().zip(&line.y).rev().find_map(|(x, y)| y.map(|y| (x, y)));
         if let Some((second, value)) = last {
-            svg.mark(x.x(*second), at(value), look.shape, 4.5, look.class, "");
+            svg.mark(x.x(*second), at(value), style.shape, 4.5, style.class, "");
         }
         svg.end_group();
     }
     svg.finish()
 }
 
-/// Operations per second of every block.
-pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> Option<Noted> {
-    let columns = Columns::of(drawn, Phase::Capacity)?;
+/// Draws operations per second of every round.
+pub(in crate::html) fn throughput_over_time(series: &[Series<'_>], id: &str) -> Option<Noted> {
+    let columns = Columns::of(series, Phase::Capacity)?;
     let counts = |s: &&Slice| s.void.is_none();
     let of = |d: &Series<'_>| {
         let own: Vec<(u32, f64)> =
@@ -189,41 +189,40 @@ pub(in crate::html) fn throughput_over_time(drawn: &[Series<'_>], id: &str) -> O
         own
     };
     let lines: Vec<Line<'_, '_>> =
-        drawn.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
+        series.iter().map(|d| columns.line(d, of(d).into_iter())).collect();
     let words = ("Throughput over time", "time since the first slice");
     let form = |value: f64| format!("{} op/s", trim_rate((value * 10.0).round() / 10.0));
     chart(id, words, ("rate", &form), &columns, &lines)
 }
 
-/// p99 of response time of every block, at the fixed rate.
+/// Draws p99 of response time of every round, at the fixed rate.
 pub(in crate::html) fn p99_over_time(
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     responses: &[Option<Responses>],
     id: &str,
 ) -> Option<Noted> {
-    let columns = Columns::of(drawn, Phase::Latency)?;
-    let lines: Vec<Line<'_, '_>> = drawn
+    let columns = Columns::of(series, Phase::Latency)?;
+    let lines: Vec<Line<'_, '_>> = series
         .iter()
         .zip(responses)
         .filter_map(|(d, r)| {
             r.as_ref()
-                .map(|r| columns.line(d, r.by_block.iter().map(|(block, at)| (*block, at[2]))))
+                .map(|r| columns.line(d, r.by_round.iter().map(|(block, at)| (*block, at[2]))))
         })
         .collect();
     let words = ("99th percentile of response time, over time", "time since the first slice");
     chart(id, words, ("ns", &short_time), &columns, &lines)
 }
 
-/// A counter's value in a slice, and the seconds of the slice, as a figure.
+/// Computes a figure from a counter's value in a slice and the seconds of the slice.
 type Form = fn(f64, f64) -> f64;
 
-/// What is worth looking at over time: what the disk and the interrupts did, and who else was
-/// there.
+/// The unit and form of a counter that is drawn over time: disk, interrupts and other load.
 fn over_time(name: &str) -> Option<(&'static str, Form)> {
     let as_it_is: Form = |value, _| value;
     let per_second: Form = |value, seconds| value / seconds;
     let cpus: Form = |value, seconds| value / 1e9 / seconds;
-    // Of its histogram there are dozens: they are in the table.
+    // The dozens of counters of the disk's histogram are in the table only.
     let disk = name.starts_with("disk_") && !name.contains("_up_to_");
     let interrupts = name.ends_with("_interrupt_share") || name == "interrupts";
     let others = ["softirq_ns", "steal_ns", "cpu_pressure_some_ns", "io_pressure_some_ns"];
@@ -240,11 +239,11 @@ fn over_time(name: &str) -> Option<(&'static str, Form)> {
     })
 }
 
-/// The counters of [`over_time`], of every block at capacity: one choice each.
-pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<CountersOverTime> {
-    let columns = Columns::of(drawn, Phase::Capacity)?;
+/// The counters of [`over_time`] in every round at capacity. The reader chooses one.
+pub(in crate::html) fn counters_over_time(series: &[Series<'_>]) -> Option<CountersOverTime> {
+    let columns = Columns::of(series, Phase::Capacity)?;
     let mut names: Vec<&str> = Vec::new();
-    for slice in drawn.iter().filter_map(|d| d.of(Phase::Capacity).next()) {
+    for slice in series.iter().filter_map(|d| d.of(Phase::Capacity).next()) {
         for counter in &slice.counters {
             if over_time(&counter.name).is_some() && !names.contains(&counter.name.as_str()) {
                 names.push(&counter.name);
@@ -261,11 +260,11 @@ pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<Counte
             (slice.void.is_none() && value.is_finite()).then_some((slice.round, value))
         };
         let values: Vec<Vec<(u32, f64)>> =
-            drawn.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();
+            series.iter().map(|d| d.of(Phase::Capacity).filter_map(value).collect()).collect();
         if values.iter().flatten().all(|(_, value)| *value == 0.0) {
             continue;
         }
-        let lines: Vec<serde_json::Value> = drawn
+        let lines: Vec<serde_json::Value> = series
             .iter()
             .zip(&values)
             .map(|(d, own)| columns.line(d, own.iter().copied()).as_json())
@@ -292,10 +291,10 @@ pub(in crate::html) fn counters_over_time(drawn: &[Series<'_>]) -> Option<Counte
     Some(CountersOverTime { rows, data: as_data(&data), note: columns.note() })
 }
 
-/// The counters over time: a table of their spread, and the figures for the script.
+/// Counters over time: a table of their ranges, and the figures for the script.
 #[derive(Debug, Serialize)]
 pub(in crate::html) struct CountersOverTime {
-    /// A counter, and for each environment its median and extremes.
+    /// A counter with its median and extremes in each environment.
     rows: Vec<(String, Vec<String>)>,
     data: Value,
     note: String,

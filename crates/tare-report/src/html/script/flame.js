@@ -1,5 +1,5 @@
 "use strict";
-// The flame graphs: one pair of environments at a time, from the root at the top.
+// Draws the flame graphs: one pair of environments at a time, the root at the top.
 (() => {
   const { pairs } = JSON.parse(document.getElementById("data").textContent);
   let data = pairs[0];

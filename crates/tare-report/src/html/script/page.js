@@ -1,7 +1,7 @@
 "use strict";
-// What every page of Tare can do beyond being read: the switch of light and dark, the tooltip, the
-// marks of the still charts by mouse and keyboard, and the legends, which hide an environment in
-// all charts of its workload. Without this script a page still shows everything.
+// The switch between light and dark, the tooltip, the marks of the static charts by mouse and
+// keyboard, and the legends, which hide an environment in all charts of its workload. Without this
+// script a page still shows every figure.
 const tare = (() => {
   const make = (name, attributes, parent) => {
     const made = document.createElement(name);
@@ -10,18 +10,18 @@ const tare = (() => {
     return made;
   };
 
-  // Light and dark: what the system says until it is overruled.
+  // Light and dark: the system's setting until the button changes it.
   const themes = new Set();
   const theme = () => {
     const root = document.documentElement;
     const button = make("button", { type: "button", class: "theme" });
     const dark = matchMedia("(prefers-color-scheme: dark)");
     const isDark = () => (root.dataset.theme ? root.dataset.theme === "dark" : dark.matches);
-    const say = () => { button.textContent = isDark() ? "Light page" : "Dark page"; };
-    const change = () => { say(); for (const redraw of themes) redraw(); };
+    const label = () => { button.textContent = isDark() ? "Light page" : "Dark page"; };
+    const change = () => { label(); for (const redraw of themes) redraw(); };
     button.addEventListener("click", () => { root.dataset.theme = isDark() ? "light" : "dark"; change(); });
     dark.addEventListener("change", change);
-    say();
+    label();
     document.body.prepend(button);
     const skip = document.querySelector(".skip");
     if (skip) skip.after(button);
@@ -29,12 +29,12 @@ const tare = (() => {
 
   // One tooltip for all charts.
   const tip = make("div", { class: "tip", hidden: "", "aria-hidden": "true" });
-  const said = make("div", { class: "said", role: "status" });
+  const spoken = make("div", { class: "spoken", role: "status" });
   const showTip = (rows, box) => {
     tip.replaceChildren();
     for (const row of rows) {
       const line = make("div", {}, tip);
-      if (row.look) line.append(swatch(row.look));
+      if (row.style) line.append(swatch(row.style));
       line.append(row.text);
       if (row.strong) line.className = "strong";
     }
@@ -50,22 +50,22 @@ const tare = (() => {
     tip.style.top = `${above > 4 ? above : Math.min(box.bottom + 12, innerHeight - room.height - 4)}px`;
   };
   const hideTip = () => { tip.hidden = true; };
-  const say = (text) => { said.textContent = text; };
+  const announce = (text) => { spoken.textContent = text; };
 
-  // The swatch of an environment, as the server drew it for the legend.
+  // The swatch of an environment, taken from the legend.
   const swatches = new Map();
-  const swatch = (look) => {
-    const known = swatches.get(look);
+  const swatch = (style) => {
+    const known = swatches.get(style);
     return known ? known.cloneNode(true) : document.createTextNode("");
   };
 
-  const tell = (mark) => {
-    const look = mark.closest("[data-look]")?.dataset.look;
-    showTip([{ text: mark.getAttribute("aria-label"), look }], mark.getBoundingClientRect());
+  const showMark = (mark) => {
+    const style = mark.closest("[data-style]")?.dataset.style;
+    showTip([{ text: mark.getAttribute("aria-label"), style }], mark.getBoundingClientRect());
   };
 
-  // Marks: each has a <title>, which becomes the tooltip. One of a chart is in the order of tabs;
-  // arrows go from mark to mark.
+  // Each mark has a <title>, which becomes the tooltip. One mark per chart is in the tab order;
+  // arrows move between marks.
   const marks = (svg) => {
     const all = [];
     for (const title of svg.querySelectorAll("title")) {
@@ -78,19 +78,19 @@ const tare = (() => {
       mark.setAttribute("role", "img");
       mark.setAttribute("aria-label", text);
       mark.setAttribute("tabindex", all.length === 0 ? "0" : "-1");
-      mark.classList.add("told");
+      mark.classList.add("has-tip");
       all.push(mark);
     }
     if (all.length === 0) return;
     svg.setAttribute("role", "group");
-    const told = (event) => event.target.closest?.(".told");
-    svg.addEventListener("pointerover", (event) => { const mark = told(event); if (mark) tell(mark); });
+    const markOf = (event) => event.target.closest?.(".has-tip");
+    svg.addEventListener("pointerover", (event) => { const mark = markOf(event); if (mark) showMark(mark); });
     svg.addEventListener("pointerout", hideTip);
     svg.addEventListener("focusin", (event) => {
-      const mark = told(event);
+      const mark = markOf(event);
       if (!mark) return;
       for (const one of all) one.setAttribute("tabindex", one === mark ? "0" : "-1");
-      tell(mark);
+      showMark(mark);
     });
     svg.addEventListener("focusout", hideTip);
     svg.addEventListener("keydown", (event) => {
@@ -105,7 +105,7 @@ const tare = (() => {
     });
   };
 
-  // Legends: the environments of a workload that are hidden.
+  // The hidden environments of each workload.
   const hidden = new Map();
   const listeners = [];
   const offIn = (workload) => {
@@ -126,8 +126,8 @@ const tare = (() => {
     const workload = list.closest("[data-workload]").dataset.workload;
     const all = [...list.children].map((item) => item.dataset.e);
     for (const item of [...list.children]) {
-      const { e, look } = item.dataset;
-      swatches.set(look, item.querySelector("svg"));
+      const { e, style } = item.dataset;
+      swatches.set(style, item.querySelector("svg"));
       const button = make("button", { type: "button", "aria-pressed": "true", "data-e": e });
       item.removeAttribute("data-e");
       button.title = "Hide or show in all charts; with Shift: only this one";
@@ -153,18 +153,18 @@ const tare = (() => {
   const start = () => {
     document.documentElement.classList.add("live");
     theme();
-    document.body.append(tip, said);
+    document.body.append(tip, spoken);
     document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
-    // The focus scrolls to its mark by itself; the tooltip goes with it while it can be seen.
+    // Focus scrolls to its mark; the tooltip follows while the mark is visible.
     addEventListener("scroll", () => {
       if (tip.hidden) return;
-      const box = document.activeElement.matches(".told") ? document.activeElement.getBoundingClientRect() : null;
+      const box = document.activeElement.matches(".has-tip") ? document.activeElement.getBoundingClientRect() : null;
       if (box && box.bottom > 0 && box.top < innerHeight) placeTip(box);
       else hideTip();
     }, { passive: true });
     document.querySelectorAll(".legend[data-switch]").forEach(legend);
     document.querySelectorAll("svg.chart").forEach(marks);
   };
-  return { make, showTip, hideTip, say, themes, listeners, offIn, start };
+  return { make, showTip, hideTip, announce, themes, listeners, offIn, start };
 })();
 tare.start();

@@ -1,6 +1,6 @@
 "use strict";
-// The dense charts, drawn by uPlot over the same figures as the still chart that each replaces.
-// A chart is reached by Tab; the left and right arrows read it off point by point.
+// Draws the dense charts with uPlot from the figures of the static chart that each replaces. Tab
+// reaches a chart; the left and right arrows read it off point by point.
 (() => {
   const styleOf = (name) => {
     const probe = tare.make("span", { class: `probe ${name}` }, document.body);
@@ -10,7 +10,7 @@
   };
   const DASHES = { control: [2, 4], c2: [8, 3], c4: [5, 2, 1, 2], c5: [12, 4], c6: [3, 3] };
 
-  // Figures as the rest of the page shows them: three digits and a unit.
+  // Figures as on the rest of the page: three digits and a unit.
   const digits = (value, count = 3) => {
     if (value === 0) return "0";
     const places = Math.max(0, count - 1 - Math.floor(Math.log10(Math.abs(value)) + 1e-9));
@@ -32,13 +32,13 @@
     const [number, suffix] = scaled(value, UNITS[unit]);
     return digits(number) + suffix;
   };
-  // Ticks are round, so that no digit is added.
+  // Ticks are round, so they need no more digits.
   const tick = (unit, value) => {
     if (value === 0 && unit !== "share") return "0";
     const [number, suffix] = scaled(value, UNITS[unit]);
     return `${Number(number.toPrecision(3))}${suffix}`;
   };
-  // Time since the first slice, as a clock says it: 5 s, 1:05 min, 8:20 h.
+  // Time since the first slice: 5 s, 1:05 min, 8:20 h.
   const clock = (seconds) => {
     if (seconds < 60) return `${Number(seconds.toPrecision(3))} s`;
     const two = (number) => String(number).padStart(2, "0");
@@ -111,10 +111,10 @@
       const off = tare.offIn(workload);
       const text = styleOf("soft"), rule = styleOf("rule");
       const data = [source.x], series = [{}], bands = [];
-      // Positions of what belongs to an environment, for the legend.
+      // The environment of each series, for the legend.
       const owner = [null];
       for (const line of lines) {
-        const colour = styleOf(line.look);
+        const colour = styleOf(line.style);
         const shown = !off.has(line.e);
         if (line.low) {
           const first = data.length;
@@ -128,7 +128,7 @@
         const filter = nines ? () => [last, ...source.x.flatMap((x, index) => (x % 1 === 0 && index < last && line.y[index] != null ? [index] : []))] : null;
         series.push({
           label: line.name, show: shown, stroke: colour, width: 2, spanGaps: nines,
-          dash: DASHES[line.look.split(" ")[0]], fill: null,
+          dash: DASHES[line.style.split(" ")[0]], fill: null,
           points: few || nines ? { ...points(line.shape, filter), fill: colour } : { show: false },
         });
         data.push(line.y);
@@ -145,7 +145,7 @@
           { ...axis, values: (u, ticks) => ticks.map((x) => (nines ? (x % 1 === 0 ? percentile(x) : "") : x === 0 ? "0" : clock(x))), incrs: nines ? undefined : CLOCK_STEPS, splits: nines ? (u) => source.x.filter((x) => x % 1 === 0 && x >= u.scales.x.min && x <= u.scales.x.max) : undefined },
           {
             ...axis, size: 64,
-            // On a logarithmic axis 1, 2, 5, 10 are enough.
+            // Ticks of a logarithmic axis: 1, 2, 5, 10.
             splits: log ? (u) => steps(u.scales.y.min, u.scales.y.max) : undefined,
             values: (u, ticks) => ticks.map((y) => (y == null ? "" : tick(unit, y))),
             filter: (u, ticks) => ticks, grid: { ...axis.grid, filter: (u, ticks) => ticks },
@@ -156,7 +156,7 @@
         focus: { alpha: 0.2 },
         cursor: { y: false, points: { size: 8 }, drag: { x: true, y: false, setScale: true } },
         hooks: {
-          setCursor: [(u) => { if (u.cursor.idx == null || u.cursor.left < 0) { tare.hideTip(); return; } at = u.cursor.idx; tell(u, false); }],
+          setCursor: [(u) => { if (u.cursor.idx == null || u.cursor.left < 0) { tare.hideTip(); return; } at = u.cursor.idx; showPoint(u, false); }],
         },
       };
       chart?.destroy();
@@ -166,28 +166,28 @@
       chart.lines = lines;
     };
 
-    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${clock(x)}${source.per_column > 1 ? `, ${source.per_column} blocks from here` : ""}`);
-    const tell = (u, aloud) => {
+    const place = (x) => (nines ? `the fastest ${percentile(x)}` : `${clock(x)}${source.per_column > 1 ? `, ${source.per_column} rounds from here` : ""}`);
+    const showPoint = (u, aloud) => {
       const off = tare.offIn(workload);
       const rows = [{ text: place(u.data[0][at]), strong: true }];
       const values = u.lines.filter((line) => !off.has(line.e) && line.y[at] != null).sort((a, b) => b.y[at] - a.y[at]);
       for (const line of values.slice(0, 14)) {
         const spread = line.low && line.low[at] !== line.high[at] ? ` (${figure(u.unit, line.low[at])} to ${figure(u.unit, line.high[at])})` : "";
         const count = line.n ? `, ${line.n[at] ?? ""}` : "";
-        rows.push({ text: `${line.name}: ${figure(u.unit, line.y[at])}${source.unit_of ?? ""}${spread}${count}`, look: line.swatch });
+        rows.push({ text: `${line.name}: ${figure(u.unit, line.y[at])}${source.unit_of ?? ""}${spread}${count}`, style: line.swatch });
       }
       if (values.length > 14) rows.push({ text: `and ${values.length - 14} more` });
       if (values.length === 0) return;
       const box = u.over.getBoundingClientRect();
       const left = box.left + u.valToPos(u.data[0][at], "x");
       tare.showTip(rows, { left, width: 0, top: box.top + 4, bottom: box.bottom });
-      if (aloud) tare.say(rows.map((row) => row.text).join("; "));
+      if (aloud) tare.announce(rows.map((row) => row.text).join("; "));
     };
 
     try {
       draw();
     } catch (error) {
-      // The still chart says the same.
+      // The static chart remains, with the same figures.
       console.error(error);
       room.remove();
       return;
@@ -202,7 +202,7 @@
       at = Math.min(Math.max(to, 0), last);
       const top = chart.over.clientHeight / 3;
       chart.setCursor({ left: chart.valToPos(chart.data[0][at], "x"), top });
-      tell(chart, true);
+      showPoint(chart, true);
     });
     room.addEventListener("blur", tare.hideTip);
     room.addEventListener("pointerleave", tare.hideTip);
@@ -223,7 +223,7 @@
     });
   };
 
-  // A chart is drawn when it comes near the screen, or is unfolded.
+  // A chart is drawn when it is near the visible part, or unfolded.
   const near = new IntersectionObserver((entries) => {
     for (const entry of entries.filter((one) => one.isIntersecting)) { near.unobserve(entry.target); plot(entry.target); }
   }, { rootMargin: "600px" });

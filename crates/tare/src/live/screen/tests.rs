@@ -1,4 +1,4 @@
-//! Golden screens of a study on the fake host. `TARE_GOLDEN=write` rewrites them.
+//! Golden screens of a study on the fake host. `SNAPSHOTS=overwrite` rewrites them.
 
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -157,12 +157,7 @@ fn check(name: &str, state: &State, columns: u16, rows: u16) {
         .map(|line| format!("{}\n", line.trim_matches('"').trim_end()))
         .collect();
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/live/screen/golden");
-    let path = path.join(format!("{name}.txt"));
-    if std::env::var_os("TARE_GOLDEN").is_some_and(|value| value == "write") {
-        std::fs::write(&path, &shown).unwrap();
-    }
-    let expected = std::fs::read_to_string(&path).unwrap_or_default();
-    assert_eq!(shown, expected, "{name}: TARE_GOLDEN=write rewrites it; now:\n{shown}");
+    tare_testkit::golden(&path.join(format!("{name}.txt")), shown);
 }
 
 #[test]

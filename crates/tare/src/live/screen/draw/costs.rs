@@ -3,7 +3,7 @@
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
-use tare_report::ladder::{Ladder, LadderRow, Verdict};
+use tare_report::cost_chart::{CostChart, CostChartRow, Verdict};
 use tare_report::{Metric, clean, percent};
 
 use super::DrawContext;
@@ -80,8 +80,8 @@ pub(super) fn short(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) 
 }
 
 impl DrawContext<'_> {
-    fn cost_row(&self, environment: &Environment) -> Option<&LadderRow> {
-        let mut rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+    fn cost_row(&self, environment: &Environment) -> Option<&CostChartRow> {
+        let mut rows = self.ladder.iter().flat_map(|ladder| &ladder.rows);
         rows.find(|row| row.environment == environment.name)
     }
 
@@ -97,7 +97,7 @@ impl DrawContext<'_> {
     }
 }
 
-fn cost_text(row: &LadderRow) -> String {
+fn cost_text(row: &CostChartRow) -> String {
     let tag = if row.control { "A/A " } else { "" };
     format!("{tag}{}", row.text)
 }
@@ -118,7 +118,7 @@ fn heading(context: &DrawContext<'_>) -> String {
     format!("{of}{what}{noise}")
 }
 
-fn axis(ladder: &Ladder, scale: u16) -> String {
+fn axis(ladder: &CostChart, scale: u16) -> String {
     let mut axis: Vec<char> = vec![' '; usize::from(scale)];
     let mut put = |text: &str, at: usize| {
         let length = text.chars().count();
@@ -134,7 +134,7 @@ fn axis(ladder: &Ladder, scale: u16) -> String {
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &Ladder, row: &LadderRow, scale: u16) -> Vec<char> {
+fn bar(ladder: &CostChart, row: &CostChartRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;
@@ -163,7 +163,7 @@ fn bar(ladder: &Ladder, row: &LadderRow, scale: u16) -> Vec<char> {
     clippy::cast_sign_loss,
     reason = "clamped to the columns of the scale"
 )]
-fn column(ladder: &Ladder, percent: f64, scale: u16) -> usize {
+fn column(ladder: &CostChart, percent: f64, scale: u16) -> usize {
     let last = f64::from(scale.saturating_sub(1));
     let share = (percent - ladder.low) / (ladder.high - ladder.low);
     (share * last).round().clamp(0.0, last) as usize

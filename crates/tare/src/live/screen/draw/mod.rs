@@ -15,7 +15,7 @@ use std::time::Duration;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
-use tare_report::ladder::{Ladder, Verdict};
+use tare_report::cost_chart::{CostChart, Verdict};
 
 use super::state::{Environment, State, View};
 use text::{put, rule};
@@ -71,7 +71,7 @@ struct DrawContext<'a> {
     /// Time since the start of the study.
     now: Duration,
     theme: Theme,
-    ladder: Option<Ladder>,
+    ladder: Option<CostChart>,
     /// Indices of the environments in the order of the study.
     rows: Vec<usize>,
     /// Width of the column of names.
@@ -84,7 +84,7 @@ impl<'a> DrawContext<'a> {
         let ladder = state
             .analysis
             .as_ref()
-            .map(|analysis| tare_report::ladder::ladder(analysis, workload, state.metric));
+            .map(|analysis| tare_report::cost_chart::cost_chart(analysis, workload, state.metric));
         let rows = (0..state.environments.len()).collect();
         let names = state.environments.iter().map(|one| text::columns(&text::name(one)));
         let names = names.max().unwrap_or(0).clamp(8, (width / 3).clamp(8, 32));
@@ -109,7 +109,7 @@ impl<'a> DrawContext<'a> {
     /// Returns the sort key if not all environments fit; the highest comes first.
     fn rank(&self, index: usize) -> f64 {
         let name = &self.state.environments[index].name;
-        let rows = self.ladder.iter().flat_map(|ladder| &ladder.rungs);
+        let rows = self.ladder.iter().flat_map(|ladder| &ladder.rows);
         match rows.into_iter().find(|row| row.environment == *name) {
             Some(row) if row.control => f64::INFINITY,
             Some(row) if row.verdict == Verdict::Baseline => f64::MIN,

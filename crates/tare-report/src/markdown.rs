@@ -1,10 +1,8 @@
-//! A record in GitHub-flavoured Markdown, to be pasted into a pull request: the headline, one table
-//! of costs per workload with what the A/A control says of it, the doubts, the conditions.
+//! A record in GitHub-flavoured Markdown, for a pull request: the headline, the findings, a table
+//! of costs and the A/A control for each workload, the doubts and the conditions.
 //!
-//! Words and rounding are those of the terminal ([`crate::terminal`]). What comes from a record is
-//! made to show as text (`escape`): neither markup nor a mention of somebody.
-
-mod escape;
+//! Words and rounding are those of the terminal ([`crate::terminal`]). Text from a record is
+//! escaped, so that it becomes neither markup nor a mention of a user.
 
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims::verdict;
@@ -15,20 +13,20 @@ use tare_lab::study::WorkloadSpec;
 use tare_stats::law::Verdict;
 
 use crate::doubts::DoubtGroups;
+use crate::escape::markdown as escape;
 use crate::explain::{self, ExplanationText};
 use crate::figures::{CostFormat, cost, latency, left_out, micros, rate, shorten, with_interval};
 use crate::findings;
 use crate::headline::{Metric, headline, noise};
 use crate::prove::{self, Proof};
 use crate::relations;
+use crate::run_conditions::{run_line, workload_line};
 use crate::tails;
-use crate::terminal::{conditions, facts};
-pub(crate) use escape::escape;
 
-/// Characters of a name in a table. The headline has it whole.
+/// Characters of a name in a table. The headline has the whole name.
 const NAME: usize = 40;
 
-/// Facts of the host that a figure means nothing without, and the word before each.
+/// Facts of the host that every figure depends on, and the word before each.
 const HOST: [(&str, &str, &str); 2] = [("cpu", "model", ""), ("kernel", "release", "kernel ")];
 
 const HEAD: [&str; 8] = [
@@ -58,7 +56,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
         let findings: Vec<&Finding> =
             analysis.findings.iter().filter(|f| f.workload == workload.name).collect();
         if !findings.is_empty() {
-            blocks.push(escape(&conditions(record, workload)) + ".");
+            blocks.push(escape(&workload_line(record, workload)) + ".");
             blocks.push(table(analysis, &findings, &marks));
             blocks.push(control_line(analysis, workload, &findings));
         }
@@ -70,7 +68,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
     let relations = relations::rows(record);
     if !relations.is_empty() {
         let summary = relations::summary(&relations);
-        blocks.push(format!("Published relations beside ours: {summary}."));
+        blocks.push(format!("Published relations and ours: {summary}."));
         let rows: Vec<Vec<String>> = relations.iter().map(relations::Row::cells).collect();
         blocks.push(plain_table(&relations::HEAD, &rows));
     }
@@ -88,7 +86,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
     blocks.join("\n\n") + "\n"
 }
 
-/// What tuning the host gained: what the table compares, the table, and what remains.
+/// The gains of host tuning: the caption, the table, and the remaining costs.
 fn host_tuning(proof: &Proof) -> Vec<String> {
     let mut blocks = vec!["Host tuning:".to_string(), escape(&prove::caption(proof))];
     if !proof.gains.is_empty() {
@@ -99,7 +97,7 @@ fn host_tuning(proof: &Proof) -> Vec<String> {
     blocks
 }
 
-/// Where the cost comes from, for records of `tare explain`: shares, their sum, interactions.
+/// The cost by layer, for records of `tare explain`: shares, their sum, interactions.
 fn explanation(record: &Record) -> Vec<String> {
     let Some(plan) = Plan::of_record(record) else { return Vec::new() };
     let mut blocks = vec![format!("**{}**", escape(&explain::question(&plan)))];
@@ -109,11 +107,11 @@ fn explanation(record: &Record) -> Vec<String> {
             blocks.push(escape(&explain::nothing_yet(&workload.name)));
             continue;
         };
-        let told = ExplanationText::new(record, &plan, &found);
-        blocks.push(format!("{}. {}", escape(&told.title), escape(&told.headline)));
-        let head: Vec<&str> = told.head.iter().map(String::as_str).collect();
-        blocks.push(plain_table(&head, &told.rows));
-        blocks.extend(told.sums.iter().chain(&told.notes).map(|text| escape(text)));
+        let text = ExplanationText::new(record, &plan, &found);
+        blocks.push(format!("{}. {}", escape(&text.title), escape(&text.headline)));
+        let head: Vec<&str> = text.head.iter().map(String::as_str).collect();
+        blocks.push(plain_table(&head, &text.rows));
+        blocks.extend(text.sums.iter().chain(&text.notes).map(|text| escape(text)));
     }
     blocks
 }
@@ -177,7 +175,7 @@ fn row(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> [String; 
 
 fn p99(finding: &Finding) -> String {
     let Some(response) = &finding.response else { return "-".to_string() };
-    response.percentile(99.0).map_or_else(|| latency(response.p99_ns), tails::told)
+    response.percentile(99.0).map_or_else(|| latency(response.p99_ns), tails::percentile_text)
 }
 
 fn p99_over_baseline(analysis: &Analysis, finding: &Finding) -> String {
@@ -194,10 +192,10 @@ fn p99_over_baseline(analysis: &Analysis, finding: &Finding) -> String {
     }
 }
 
-/// What the baseline seems to cost against itself, and what follows from that.
+/// The cost of the A/A control, and the claims that it allows.
 fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Finding]) -> String {
     let Some(control) = findings.iter().find(|finding| finding.control) else {
-        return "A/A control: there is none to say how far these can be trusted.".to_string();
+        return "No A/A control: the noise is unknown.".to_string();
     };
     let of = |metric: Metric, words: &str| {
         let figure: &Cost = metric.cost(control)?;
@@ -208,14 +206,11 @@ fn control_line(analysis: &Analysis, workload: &WorkloadSpec, findings: &[&Findi
             .into_iter()
             .flatten()
             .collect();
-    let told = Metric::ALL.iter().any(|metric| noise(analysis, &workload.name, *metric).is_some());
-    let claim = if told {
-        "Costs in bold are beyond that; nothing smaller is claimed."
-    } else {
-        "Too few blocks to show the noise."
-    };
+    let known = Metric::ALL.iter().any(|metric| noise(analysis, &workload.name, *metric).is_some());
+    let claim =
+        if known { "Costs in bold are beyond that." } else { "Too few rounds to show the noise." };
     let costs = if costs.is_empty() { "not known yet".to_string() } else { costs.join(", ") };
-    format!("A/A control, the baseline a second time: {costs}. {claim}")
+    format!("A/A control, a second copy of the baseline: {costs}. {claim}")
 }
 
 fn conditions_line(record: &Record, analysis: &Analysis) -> String {
@@ -223,7 +218,7 @@ fn conditions_line(record: &Record, analysis: &Analysis) -> String {
         let fact = record.host.iter().find(|f| f.section == *section && f.key == *key)?;
         Some(format!("; {word}{}", fact.value))
     });
-    escape(&(facts(record, analysis) + &host.collect::<String>()))
+    escape(&(run_line(record, analysis) + &host.collect::<String>()))
 }
 
 #[cfg(test)]
@@ -232,7 +227,7 @@ mod tests {
     use crate::fixture;
     use crate::headline::claimed;
 
-    /// Cells of a line of a table, as GFM splits them: at each pipe that no backslash precedes.
+    /// Counts the cells of a table line. GFM splits it at each pipe without a backslash before it.
     fn cells(line: &str) -> usize {
         let mut escaped = false;
         let pipes = line.chars().filter(|c| {
@@ -244,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn every_row_has_the_cells_of_the_head_whatever_the_names() {
+    fn rows_have_the_cells_of_the_head_for_any_name() {
         let (mut record, mut analysis) = fixture::hostile();
         for (index, nasty) in ["a|b\\|c", "`x` | `y", "\n| 1 | 2 |\n\n# h"].iter().enumerate() {
             let old =
@@ -264,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn no_markup_of_a_stranger_is_left() {
+    fn markup_in_names_is_escaped() {
         let (record, analysis) = fixture::hostile();
         let text = render(&record, &analysis, &[]);
         for part in ["<", "\u{202e}", "\u{1b}", "\n# "] {
@@ -296,9 +291,9 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_control_is_said() {
+    fn missing_control_is_reported() {
         let (record, mut analysis) = fixture::quick();
         analysis.findings.retain(|f| !f.control);
-        assert!(render(&record, &analysis, &[]).contains("A/A control: there is none"));
+        assert!(render(&record, &analysis, &[]).contains("No A/A control: the noise is unknown."));
     }
 }

@@ -1,4 +1,4 @@
-//! What each environment costs: a dot and an interval a row.
+//! The cost of each environment: one row with a dot and its interval.
 
 use tare_lab::analysis::claims::verdict;
 use tare_lab::analysis::{Analysis, Finding};
@@ -11,17 +11,17 @@ use crate::headline::{Metric, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
 
-/// Dot and interval per environment, zero, the band of the A/A control, and published costs of
-/// another machine as hollow diamonds (for throughput, which is what they were published for).
-pub(in crate::html) fn ladder(
+/// Draws the dot and interval of each environment, zero, and the band of the A/A control. Published
+/// costs of throughput are hollow diamonds.
+pub(in crate::html) fn costs(
     record: &Record,
     analysis: &Analysis,
-    drawn: &[Series<'_>],
+    series: &[Series<'_>],
     metric: Metric,
     id: &str,
 ) -> Option<String> {
     let rows: Vec<&Series<'_>> =
-        drawn.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
+        series.iter().filter(|d| metric.cost(d.finding).is_some_and(has_place)).collect();
     let workload = &rows.first()?.finding.workload;
     let noise = telling_noise(analysis, workload, metric);
     let published = |finding: &Finding| {
@@ -41,14 +41,14 @@ pub(in crate::html) fn ladder(
             ("Cost in throughput", "% of the baseline's throughput lost", "throughput lost")
         }
     };
-    let mut said: Vec<String> = Vec::new();
+    let mut texts: Vec<String> = Vec::new();
     for row in &rows {
         if let Some(c) = metric.cost(row.finding) {
             let verdict = verdict(analysis, row.finding, metric);
-            said.push(format!("{}: {}", row.name(), cost(c, verdict, CostFormat::Full)));
+            texts.push(format!("{}: {}", row.name(), cost(c, verdict, CostFormat::Full)));
         }
     }
-    let description = format!("One row per environment. {}", said.join(". "));
+    let description = format!("One row per environment. {}", texts.join(". "));
     let mut chart =
         Rows::new(id, (title, &description), Scale::linear(low, high), rows.len(), 22.0);
     let (bottom, scale) = (chart.bottom(rows.len()), chart.scale);
@@ -90,9 +90,9 @@ pub(in crate::html) fn ladder(
                 chart.svg.line(end, y - 5.0, end, y + 5.0, &format!("end {class}"));
             }
         }
-        let stands = if claim { "" } else { "; does not stand out of the noise" };
+        let note = if claim { "" } else { "; not beyond the noise" };
         let text = format!(
-            "{} {what}, 95 % interval of {} blocks{stands}",
+            "{} {what}, 95 % interval of {} rounds{note}",
             percent_interval(&interval),
             interval.rounds
         );

@@ -1,7 +1,7 @@
-//! What every page of Tare is made in: the document around it, its style and its templates.
+//! The HTML document around every page: head, styles, scripts and templates.
 //!
-//! A page is a template that extends `shell.html` and a view that holds a [`PageLayout`] under the
-//! name `shell`. Templates are part of the program and take no code from a record.
+//! A page is a template that extends `document.html` and a view with a [`Document`] in its field
+//! `document`. Templates are part of the program and contain no code from a record.
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
@@ -11,21 +11,21 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 const STYLE: &str = include_str!("page.css");
-/// Switch of themes, tooltips, legends.
+/// The switch of themes, tooltips and legends.
 const PAGE: &str = include_str!("script/page.js");
 /// uPlot 1.6.32 (MIT), see `vendor/uplot` and ARCHITECTURE.md.
 const UPLOT: [&str; 2] = [
     include_str!("../../vendor/uplot/uPlot.min.css"),
     include_str!("../../vendor/uplot/uPlot.iife.min.js"),
 ];
-/// Draws the dense charts.
+/// The dense charts.
 const PLOTS: &str = include_str!("script/plots.js");
-/// Draws flame graphs.
+/// The flame graphs.
 const FLAME: [&str; 2] = [include_str!("flame.css"), include_str!("script/flame.js")];
 
-/// What a page has that needs code of its own.
+/// Styles and scripts that only some pages need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Part {
+pub(super) enum Asset {
     /// Dense charts.
     Plots,
     FlameGraph,
@@ -35,9 +35,9 @@ macro_rules! templates {
     ($($name:literal),* $(,)?) => { [$(($name, include_str!($name))),*] };
 }
 
-/// Every template, by the name that others include it by.
+/// Every template with the name under which others include it.
 const TEMPLATES: [(&str, &str); 22] = templates![
-    "shell.html",
+    "document.html",
     "macros.html",
     "page.html",
     "compare.html",
@@ -61,27 +61,27 @@ const TEMPLATES: [(&str, &str); 22] = templates![
     "sections/again.html",
 ];
 
-/// What the document around a page needs.
+/// The values of the document template.
 #[derive(Debug, Serialize)]
-pub(super) struct PageLayout {
+pub(super) struct Document {
     title: String,
     version: String,
     styles: Vec<Value>,
     scripts: Vec<Value>,
-    /// The sources of the content security policy that let these scripts run and no other.
+    /// Sources of the content security policy that allow these scripts and no others.
     script_sources: Value,
 }
 
-impl PageLayout {
+impl Document {
     /// `title` and `version` are text without control characters.
-    pub(super) fn new(title: String, version: String, parts: &[Part]) -> Self {
+    pub(super) fn new(title: String, version: String, parts: &[Asset]) -> Self {
         let mut styles = vec![STYLE];
         let mut scripts = vec![PAGE];
-        if parts.contains(&Part::Plots) {
+        if parts.contains(&Asset::Plots) {
             styles.push(UPLOT[0]);
             scripts.extend([UPLOT[1], PLOTS]);
         }
-        if parts.contains(&Part::FlameGraph) {
+        if parts.contains(&Asset::FlameGraph) {
             styles.push(FLAME[0]);
             scripts.push(FLAME[1]);
         }
@@ -97,19 +97,17 @@ impl PageLayout {
     }
 }
 
-/// A script as a source of a content security policy: by the hash of its text
-/// (<https://www.w3.org/TR/CSP3/#grammardef-hash-source>), so that even markup that got into the
-/// page could not run.
+/// A script as a source of a content security policy: the hash of its text
+/// (<https://www.w3.org/TR/CSP3/#grammardef-hash-source>). Injected markup cannot run.
 fn source(script: &str) -> String {
     format!("'sha256-{}'", BASE64_STANDARD.encode(Sha256::digest(script)))
 }
 
-/// The page `template` of a view.
+/// Renders a template with a view.
 pub(super) fn render(template: &str, view: impl Serialize) -> String {
     let mut environment = Environment::new();
     environment.set_auto_escape_callback(|_| AutoEscape::Html);
-    // A broken template fails for every record, so that it cannot pass the tests, which render
-    // each.
+    // All templates are added for every page, so a broken one fails every test.
     for (name, text) in TEMPLATES {
         environment
             .add_template(name, text)

@@ -4,7 +4,7 @@ use comfy_table::{Cell, ContentArrangement, LineStyle, Table, TableStyle};
 
 use super::{Paint, Style};
 
-/// A table in pieces, so that a caller can put words below each row.
+/// A table in pieces, so that a caller can put text below each row.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RowsApart {
     /// The head with the lines above and below it.
@@ -22,7 +22,7 @@ pub fn grid(head: &[&str], rows: &[Vec<String>], style: Style) -> String {
     text.join("\n") + "\n"
 }
 
-/// The same table, in pieces.
+/// The same table as [`grid`], in pieces.
 pub fn rows_apart(head: &[&str], rows: &[Vec<String>], style: Style) -> RowsApart {
     // A line between all rows shows where each ends, however many lines its cells take.
     let paint = Paint(style);

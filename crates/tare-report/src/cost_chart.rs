@@ -1,5 +1,5 @@
-//! The costs of one workload for a live view: one row for each environment, on a common scale with
-//! the noise of the A/A control. Figures and texts equal those of the report.
+//! The costs of one workload for a live view: one row per environment, on a common scale with the
+//! noise of the A/A control. Figures and texts equal those of the report.
 
 use tare_lab::analysis::{Analysis, Finding, Interval, claims};
 
@@ -23,7 +23,7 @@ pub enum Verdict {
 
 /// The cost of one environment.
 #[derive(Clone, Debug, PartialEq)]
-pub struct LadderRow {
+pub struct CostChartRow {
     /// Name from the study, with any control characters.
     pub environment: String,
     /// The baseline's second copy (A/A).
@@ -37,9 +37,9 @@ pub struct LadderRow {
 
 /// All environments under one workload.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Ladder {
+pub struct CostChart {
     /// In the order of the study, the control after the baseline.
-    pub rungs: Vec<LadderRow>,
+    pub rows: Vec<CostChartRow>,
     /// Ends of the common scale, in percent; 0 is between them.
     pub low: f64,
     pub high: f64,
@@ -47,18 +47,18 @@ pub struct Ladder {
     pub noise: Option<f64>,
 }
 
-/// The ladder of a workload.
-pub fn ladder(analysis: &Analysis, workload: &str, metric: Metric) -> Ladder {
+/// The chart of a workload.
+pub fn cost_chart(analysis: &Analysis, workload: &str, metric: Metric) -> CostChart {
     let findings: Vec<&Finding> =
         analysis.findings.iter().filter(|f| f.workload == workload).collect();
     let noise = telling_noise(analysis, workload, metric);
     let costs = findings.iter().filter_map(|f| metric.cost(f));
     let (low, high) = extent(costs, noise.into_iter().flat_map(|noise| [noise, -noise]));
-    let rungs = findings.iter().map(|finding| rung(analysis, finding, metric)).collect();
-    Ladder { rungs, low, high, noise }
+    let rows = findings.iter().map(|finding| chart_row(analysis, finding, metric)).collect();
+    CostChart { rows, low, high, noise }
 }
 
-fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> LadderRow {
+fn chart_row(analysis: &Analysis, finding: &Finding, metric: Metric) -> CostChartRow {
     let found = metric.cost(finding);
     let verdict = match found {
         _ if finding.baseline => Verdict::Baseline,
@@ -80,7 +80,7 @@ fn rung(analysis: &Analysis, finding: &Finding, metric: Metric) -> LadderRow {
         None => "not known yet".into(),
         Some(found) => cost(found, claims::verdict(analysis, finding, metric), CostFormat::Short),
     };
-    LadderRow {
+    CostChartRow {
         environment: finding.environment.clone(),
         control: finding.control,
         cost: found.map(|cost| cost.percent).filter(|percent| percent.value.is_finite()),
@@ -97,26 +97,26 @@ mod tests {
     #[test]
     fn every_environment_has_a_row_on_the_scale() {
         let (_, analysis) = fixture::quick();
-        let ladder = ladder(&analysis, "write", Metric::ServerCpu);
-        assert_eq!(ladder.rungs.len(), analysis.findings.len());
-        assert!(ladder.low < 0.0 && ladder.high > 0.0);
-        let of = |verdict| ladder.rungs.iter().filter(|rung| rung.verdict == verdict).count();
+        let chart = cost_chart(&analysis, "write", Metric::ServerCpu);
+        assert_eq!(chart.rows.len(), analysis.findings.len());
+        assert!(chart.low < 0.0 && chart.high > 0.0);
+        let of = |verdict| chart.rows.iter().filter(|row| row.verdict == verdict).count();
         assert_eq!(of(Verdict::Baseline), 1);
         assert!(of(Verdict::Loss) > 0);
-        for rung in ladder.rungs.iter().filter(|rung| rung.control) {
-            assert_eq!(rung.verdict, Verdict::NotClaimed, "the control claims nothing");
+        for row in chart.rows.iter().filter(|row| row.control) {
+            assert_eq!(row.verdict, Verdict::NotClaimed, "the control claims nothing");
         }
-        for cost in ladder.rungs.iter().filter_map(|rung| rung.cost) {
-            assert!((ladder.low..=ladder.high).contains(&cost.value), "{cost:?}");
+        for cost in chart.rows.iter().filter_map(|row| row.cost) {
+            assert!((chart.low..=chart.high).contains(&cost.value), "{cost:?}");
         }
     }
 
     #[test]
-    fn single_block_has_no_interval() {
-        let (_, analysis) = fixture::single_block();
-        let one = ladder(&analysis, "write", Metric::Throughput);
-        assert!(one.rungs.iter().any(|rung| rung.text.contains("not known yet")), "{one:?}");
+    fn single_round_has_no_interval() {
+        let (_, analysis) = fixture::single_round();
+        let one = cost_chart(&analysis, "write", Metric::Throughput);
+        assert!(one.rows.iter().any(|row| row.text.contains("not known yet")), "{one:?}");
         assert!(one.low.is_finite() && one.high.is_finite());
-        assert!(ladder(&analysis, "other", Metric::Throughput).rungs.is_empty());
+        assert!(cost_chart(&analysis, "other", Metric::Throughput).rows.is_empty());
     }
 }

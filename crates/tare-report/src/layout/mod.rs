@@ -1,14 +1,34 @@
-//! Words on a terminal: columns, wrapping, colour, and the way back to ASCII.
+//! Text laid out in the columns of a terminal: wrapping, padding, tables, colour and ASCII.
+
+mod grid;
 
 use tare_lab::analysis::Cost;
 use unicode_width::UnicodeWidthStr;
 
-use super::Style;
 use crate::figures::clean;
+pub use grid::{RowsApart, grid, rows_apart};
 
-/// Longer lines of prose are hard to read, whatever the terminal.
+/// How to write for a terminal.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Style {
+    /// Use ANSI colours.
+    pub colour: bool,
+    /// Columns that a line may take; below 80 lines may wrap.
+    pub width: u16,
+    /// Keep to ASCII: `|-o-|` instead of `├─●─┤`. Other characters in names become `?`.
+    pub ascii: bool,
+}
+
+impl Style {
+    /// A style with Unicode figures.
+    pub fn new(colour: bool, width: u16) -> Style {
+        Style { colour, width, ascii: false }
+    }
+}
+
+/// Widest line of prose: longer ones are hard to read on any terminal.
 const PARAGRAPH_COLUMNS: usize = 120;
-/// Items of a list are read one by one, so that one line each counts for more.
+/// Widest line of a list, whose items read best on one line each.
 const ITEM_COLUMNS: usize = 180;
 
 /// Returns the columns that a text takes on a terminal. Comfy-table measures its cells with the
@@ -17,13 +37,13 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
-/// Pads to so many columns.
+/// Pads a text with blanks to a width in columns.
 pub(crate) fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(columns(text));
     format!("{text}{}", " ".repeat(missing))
 }
 
-/// Wraps at words; lines after the first get the indent.
+/// Wraps a text at blanks. Every line after the first starts with the indent.
 pub fn paragraph(text: &str, indent: &str, width: u16) -> Vec<String> {
     wrapped(text, indent, usize::from(width).clamp(20, PARAGRAPH_COLUMNS))
 }
@@ -51,8 +71,8 @@ fn wrapped(text: &str, indent: &str, room: usize) -> Vec<String> {
     lines
 }
 
-/// An item with a mark in front and the rest hanging below it.
-pub(super) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
+/// A list item: a mark in front, and the wrapped lines below it indented.
+pub(crate) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
     let (first, indent) = if mark.is_empty() {
         ("  ".to_string(), 4)
     } else {
@@ -66,12 +86,12 @@ pub(super) fn numbered(mark: &str, text: &str, width: u16) -> Vec<String> {
     out
 }
 
-/// Writes in the asked style.
+/// Writes text in a [`Style`].
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Paint(pub(crate) Style);
 
 impl Paint {
-    /// Without control characters, and in ASCII if that is asked.
+    /// The text without control characters, in ASCII if the style requires it.
     pub(crate) fn plain(self, text: &str) -> String {
         let text = clean(text);
         if !self.0.ascii || text.is_ascii() {
@@ -92,7 +112,7 @@ impl Paint {
         plain
     }
 
-    /// One character of a picture.
+    /// One character of a chart.
     pub(crate) fn glyph(self, c: char) -> char {
         if !self.0.ascii || c.is_ascii() {
             return c;
@@ -117,7 +137,7 @@ impl Paint {
         self.ansi("2", text)
     }
 
-    /// A cost by what it says: red for a claimed loss, green for a claimed gain, dim for neither.
+    /// A cost in its colour: red for a claimed loss, green for a claimed gain, dim for neither.
     pub(crate) fn cost(self, text: &str, cost: Option<&Cost>, claimed: bool) -> String {
         match cost {
             Some(cost) if claimed && cost.percent.value > 0.0 => self.ansi("31", text),

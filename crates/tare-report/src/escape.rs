@@ -1,21 +1,21 @@
-//! Text of a stranger as text in GitHub-flavoured Markdown.
+//! Escapes untrusted text for GitHub-flavoured Markdown.
 //!
-//! Three layers may read more into a text than its characters: CommonMark with GitHub's extensions
-//! (tables, autolinks), which backslashes and entities stop
-//! (<https://github.github.com/gfm/#backslash-escapes>); GitHub's mathematics, which a dollar sign
-//! in an element of its own stops (docs.github.com, "Writing mathematical expressions"); and
-//! GitHub's filters on the text that results, which see no backslash: a mention of a user, a
-//! reference to an issue, an emoji by name. Those are parted by a zero-width space.
+//! Three layers interpret text: CommonMark with GitHub's extensions (tables, autolinks), which
+//! backslashes and entities escape (<https://github.github.com/gfm/#backslash-escapes>); GitHub's
+//! mathematics, which a dollar sign in its own element escapes (docs.github.com, "Writing
+//! mathematical expressions"); and GitHub's filters on the resulting text, which ignore
+//! backslashes: a mention of a user, a reference to an issue, an emoji by name. A zero-width space
+//! breaks these.
 //!
 //! Limits: the number of a commit may become a link; several blanks show as one.
 
 use crate::figures::clean;
 
-/// Nothing is seen, and no name goes on after it.
+/// A zero-width space: it is invisible and ends a name.
 const PARTED: &str = "&#8203;";
 
 /// The text on one line, for a paragraph or a cell of a table.
-pub(crate) fn escape(text: &str) -> String {
+pub(crate) fn markdown(text: &str) -> String {
     let chars: Vec<char> = clean(text).chars().collect();
     let mut out = String::with_capacity(chars.len() * 2);
     for (index, c) in chars.iter().copied().enumerate() {
@@ -53,7 +53,7 @@ pub(crate) fn escape(text: &str) -> String {
     out
 }
 
-/// `tada:` after a colon. The minutes of a time of day are no name.
+/// Whether `tada:` follows a colon. The minutes of a time of day are not a name.
 fn names_an_emoji(rest: &[char]) -> bool {
     let in_name = |c: &char| c.is_ascii_alphanumeric() || "_+-".contains(*c);
     let length = rest.iter().take_while(|c| in_name(c)).count();
@@ -61,7 +61,7 @@ fn names_an_emoji(rest: &[char]) -> bool {
     !minutes && rest.get(length) == Some(&':')
 }
 
-/// GFM's extended autolinks begin with `www.`.
+/// Whether `www` precedes, with which GFM's extended autolinks start.
 fn ends_in_www(before: &[char]) -> bool {
     let www = before.len().checked_sub(3).map(|start| &before[start..]);
     www.is_some_and(|www| www.iter().all(|c| c.eq_ignore_ascii_case(&'w')))
@@ -93,7 +93,7 @@ mod tests {
             ("\u{202e}abc", "\u{fffd}abc"),
             ("\u{5e9}\u{1f9a9}", "\u{5e9}\u{1f9a9}"),
         ] {
-            assert_eq!(escape(text), expected, "{text:?}");
+            assert_eq!(markdown(text), expected, "{text:?}");
         }
     }
 }
