@@ -22,7 +22,7 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         cpus(&record.cpu_plan.system.to_string()),
         cpus(&record.cpu_plan.all.to_string()),
         cpus(&record.cpu_plan.client.to_string()),
-        rounds(analysis.blocks),
+        rounds(analysis.rounds),
         header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         header.seed,
         utc(header.started_unix_ms),

@@ -195,7 +195,7 @@ impl<'a> Page<'a> {
             out.sample(&labels, flag(claimed(self.analysis, finding, metric)));
         });
         out.gauge("tare_cost_blocks", "Rounds behind the cost and its interval.");
-        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.blocks)));
+        self.each_cost(|labels, _, _, cost| out.sample(&labels, f64::from(cost.percent.rounds)));
         out.gauge(
             "tare_noise_ratio",
             "Noise: the largest difference between two copies of the baseline that the A/A control does not exclude, as a share of 1. No smaller cost is claimed.",
