@@ -20,7 +20,8 @@ pub struct Node {
 }
 
 impl CpuTopology {
-    /// Returns the topology of a host that shows none: every CPU is a core, and all share one cache.
+    /// Returns the topology of a host that shows none: every CPU is a core, and all share one
+    /// cache.
     pub fn flat(cpus: &CpuSet) -> Self {
         let cores: Vec<CpuSet> = cpus.iter().map(|cpu| [cpu].into_iter().collect()).collect();
         let caches = if cores.is_empty() { Vec::new() } else { vec![cores] };

@@ -9,8 +9,8 @@ use tare_std::cpus::CpuSet;
 use tare_tune::machine::{Topology, TopologyError};
 use tare_tune::snapshot::Snapshot;
 
-/// Returns the CPUs that this thread may use, by node, cache and core. A host that shows no topology
-/// counts every CPU as a core.
+/// Returns the CPUs that this thread may use, by node, cache and core. On a host that shows no
+/// topology, every CPU is a core.
 pub(crate) fn allowed_here() -> anyhow::Result<CpuTopology> {
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;

@@ -140,7 +140,8 @@ fn domains(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, Topology
     Ok(domains.into_iter().collect())
 }
 
-/// The CPUs of each cache of the highest level, ascending. A CPU without caches in sysfs is in none.
+/// Returns the CPUs of each cache of the highest level, ascending. A CPU without caches in sysfs is
+/// in none.
 fn last_level_caches(snapshot: &Snapshot, online: &CpuSet) -> Result<Vec<CpuSet>, TopologyError> {
     let mut caches = BTreeSet::new();
     for cpu in online.iter() {
