@@ -22,18 +22,25 @@ pub struct CpuSpec {
     /// The only NUMA node whose CPUs are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "SmtUse::is_default")]
     pub smt: SmtUse,
 }
 
 /// The hardware threads of a core that are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum SmtUse {
     /// All of them.
     #[default]
     Use,
     /// The first; its siblings are left idle.
     LeaveIdle,
+}
+
+impl SmtUse {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// The CPUs of system and client during a study.

@@ -48,11 +48,11 @@ pub(crate) fn cpu_plan(study: &Study) -> anyhow::Result<CpuPlan> {
     let plan = cpus::plan(&topology, &study.cpus).exit_with(Exit::Input)?;
     if let Some(nodes) = cpus::distant_client(&topology, &plan) {
         let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        eprintln!(
-            "tare: the client is on NUMA node {} and the system on another, so that packets cross \
-             the interconnect; [cpus] node = N in the study keeps both on one node",
+        warn(&format!(
+            "the client is on NUMA node {} and the system on another, so that packets cross the \
+             interconnect; [cpus] node = N in the study keeps both on one node",
             nodes.join(", ")
-        );
+        ));
     }
     Ok(plan)
 }

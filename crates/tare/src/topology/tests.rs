@@ -37,5 +37,6 @@ fn known_hosts_match_golden_plans() {
         let (system, client) = (plan.system, plan.client);
         writeln!(text, "{name}: system {system}; client {client}{distant}").unwrap();
     }
-    assert_eq!(text, include_str!("../golden/cpu-plans.txt"), "the plans are:\n{text}");
+    let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/golden/cpu-plans.txt");
+    tare_testkit::golden(&golden, text);
 }
