@@ -16,7 +16,7 @@ use tare_std::mountinfo;
 #[derive(Debug, thiserror::Error)]
 pub enum DeviceError {
     #[error(
-        "all data on {} would be destroyed; if that is meant, add --destroy-data-on {}",
+        "all data on {} would be destroyed; to allow that, add --destroy-data-on {}",
         .device.display(), .device.display()
     )]
     NotNamed { device: PathBuf },

@@ -256,7 +256,8 @@ fn table_files(data: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn data_of_version_1_is_read() {
-    if tare_testkit::overwrites_golden_files() {
+    // Not with the golden files: this fixture is data of an old version, and stays as it is.
+    if std::env::var_os("TARE_STORE_FIXTURE").is_some_and(|how| how == "write") {
         make(&fixture());
     }
     let data = copy();

@@ -67,6 +67,11 @@ pub enum PlanError {
     #[error("{from:?} and {to:?} have the same layers: there is nothing to explain")]
     Same { from: String, to: String },
     #[error(
+        "{from:?} and {to:?} differ in {} layers ({}), and a cost is split among at most {STEPS_MAX}; \
+         explain in two parts, by an environment between them", .layers.len(), .layers.join(", ")
+    )]
+    TooManyLayers { from: String, to: String, layers: Vec<String> },
+    #[error(
         "one order from {from:?} to {to:?} needs {needed} environments at once, and the limit (memory \
          or option) is {limit}"
     )]
@@ -84,7 +89,8 @@ impl Plan {
     /// step.
     ///
     /// # Errors
-    /// If the environments have the same layers, or if `limit` is too small for one order.
+    /// If the environments have the same layers or differ in too many, or if `limit` is too small
+    /// for one order.
     pub fn new(
         from: &EnvironmentSpec,
         to: &EnvironmentSpec,
@@ -93,7 +99,13 @@ impl Plan {
         seed: u64,
     ) -> Result<(Self, Vec<EnvironmentSpec>), PlanError> {
         let ends = || (from.name.clone(), to.name.clone());
-        let (steps, possible) = steps(from, to, valid);
+        let changes = layers::changes(from, to);
+        if changes.len() > STEPS_MAX {
+            let layers = changes.iter().map(|change| change.layer.name().to_string()).collect();
+            let (from, to) = ends();
+            return Err(PlanError::TooManyLayers { from, to, layers });
+        }
+        let (steps, possible) = steps(&changes, from, to, valid);
         if steps.is_empty() {
             let (from, to) = ends();
             return Err(PlanError::Same { from, to });
@@ -188,14 +200,13 @@ fn name(from: &EnvironmentSpec, to: &EnvironmentSpec, steps: &[Step], set: Set) 
     name
 }
 
-/// Returns the steps and all feasible orders of them.
+/// Returns the steps that make these changes, and all feasible orders of them.
 fn steps(
+    changes: &[Change],
     from: &EnvironmentSpec,
     to: &EnvironmentSpec,
     valid: &dyn Fn(&EnvironmentSpec) -> bool,
 ) -> (Vec<Step>, Vec<Vec<usize>>) {
-    let changes = layers::changes(from, to);
-    assert!(changes.len() <= STEPS_MAX, "an environment has {STEPS_MAX} layers");
     let step = |changes: Vec<Change>| Step { changes };
     let full: Set = (1 << changes.len()) - 1;
     let mut known: BTreeMap<Vec<String>, bool> = BTreeMap::new();

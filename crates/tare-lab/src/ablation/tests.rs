@@ -187,6 +187,17 @@ fn merges_inseparable_layers() {
 }
 
 #[test]
+fn refuses_more_layers_than_it_can_order() {
+    let option = vec![("option".to_string(), "value".to_string())];
+    let mut far = EnvironmentSpec { vm: option.clone(), sandbox: option, ..container() };
+    assert!(Plan::new(&native(), &far, &no_filter, 8, 1).is_ok());
+    far.limits.memory_bytes = Some(1 << 30);
+    let error = Plan::new(&native(), &far, &no_filter, 9, 1).unwrap_err();
+    let PlanError::TooManyLayers { layers, .. } = error else { panic!("{error}") };
+    assert_eq!(layers.len(), 8);
+}
+
+#[test]
 fn plan_round_trips_through_record() {
     let (plan, specs) = Plan::new(&native(), &container(), &no_filter, 32, 1).unwrap();
     let again: Plan = serde_json::from_str(&plan.fact().value).unwrap();

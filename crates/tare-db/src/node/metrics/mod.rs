@@ -4,7 +4,7 @@
 //! the server nothing. Layout, little-endian:
 //!
 //! ```text
-//! 0   magic "TareMet1"   8   version u32 (2)   12  shards u32   16..64  zero
+//! 0   magic "TareMet1"   8   version u32 (3)   12  shards u32   16..64  zero
 //! 64 + 2048 * shard:  the fields of `FIELDS` in their order, u64 each
 //!           + 1024 :  latencies of writes: 49 counts, u64 each, and the sum in ns
 //!           + 1536 :  latencies of reads, likewise

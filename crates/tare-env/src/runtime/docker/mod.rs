@@ -93,7 +93,7 @@ pub const PODMAN: Runtime = Runtime {
 pub enum DockerError {
     #[error(
         "environment {environment:?}: {engine} puts every container into a cgroup; \
-         set cgroup = \"own\" or take an oci runtime"
+         set cgroup = \"own\" or use an oci runtime"
     )]
     Cgroup { environment: String, engine: &'static str },
     #[error(

@@ -102,7 +102,9 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
         Plan::new(from, to, &derive::are_compatible, limit, seed).or_else(|error| {
             let exit = match error {
                 PlanError::TooMany { .. } => Exit::Host,
-                PlanError::Same { .. } | PlanError::Missing { .. } => Exit::Input,
+                PlanError::Same { .. }
+                | PlanError::TooManyLayers { .. }
+                | PlanError::Missing { .. } => Exit::Input,
             };
             Err(error).exit_with(exit)
         })?;

@@ -30,17 +30,17 @@ pub(super) fn draw(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     let words = words.clamp(WORDS_MIN, WORDS_MAX.min(area.width / 3 + 4));
     let from = area.x + 2 + context.names + 2;
     let scale = area.width.saturating_sub(2 + context.names + 2 + words + 2).min(SCALE_MAX);
-    if let Some(ladder) = &context.ladder {
-        put(buffer, area, from, area.y + 1, &axis(ladder, scale), context.theme.dim());
+    if let Some(chart) = &context.chart {
+        put(buffer, area, from, area.y + 1, &axis(chart, scale), context.theme.dim());
     }
     let mut y = area.y + 2;
     for index in shown {
         let environment = &context.state.environments[index];
         context.name(environment, area, y, buffer);
-        match (&context.ladder, context.cost_row(environment)) {
-            (Some(ladder), Some(row)) => {
+        match (&context.chart, context.cost_row(environment)) {
+            (Some(chart), Some(row)) => {
                 let style = context.theme.verdict(row.verdict);
-                for (at, c) in (0..scale).zip(bar(ladder, row, scale)) {
+                for (at, c) in (0..scale).zip(bar(chart, row, scale)) {
                     let style = if "░│".contains(c) { context.theme.dim() } else { style };
                     put(buffer, area, from + at, y, c.encode_utf8(&mut [0; 4]), style);
                 }
@@ -81,7 +81,7 @@ pub(super) fn short(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) 
 
 impl DrawContext<'_> {
     fn cost_row(&self, environment: &Environment) -> Option<&CostChartRow> {
-        let mut rows = self.ladder.iter().flat_map(|ladder| &ladder.rows);
+        let mut rows = self.chart.iter().flat_map(|chart| &chart.rows);
         rows.find(|row| row.environment == environment.name)
     }
 
@@ -107,7 +107,7 @@ fn heading(context: &DrawContext<'_>) -> String {
         Metric::ServerCpu => "Server CPU per operation, cost in %",
         Metric::Throughput => "Throughput lost, in %",
     };
-    let noise = context.ladder.as_ref().and_then(|ladder| ladder.noise);
+    let noise = context.chart.as_ref().and_then(|chart| chart.noise);
     let noise =
         noise.map_or_else(String::new, |noise| format!(" (░ A/A noise, within {noise:.1} %)"));
     let workloads = &context.state.workloads;
@@ -118,7 +118,7 @@ fn heading(context: &DrawContext<'_>) -> String {
     format!("{of}{what}{noise}")
 }
 
-fn axis(ladder: &CostChart, scale: u16) -> String {
+fn axis(chart: &CostChart, scale: u16) -> String {
     let mut axis: Vec<char> = vec![' '; usize::from(scale)];
     let mut put = |text: &str, at: usize| {
         let length = text.chars().count();
@@ -128,19 +128,19 @@ fn axis(ladder: &CostChart, scale: u16) -> String {
             axis.splice(from..to, text.chars().take(to - from));
         }
     };
-    put("0", column(ladder, 0.0, scale));
-    put(&percent(ladder.high), usize::from(scale));
-    put(&percent(ladder.low), 0);
+    put("0", column(chart, 0.0, scale));
+    put(&percent(chart.high), usize::from(scale));
+    put(&percent(chart.low), 0);
     axis.into_iter().collect()
 }
 
-fn bar(ladder: &CostChart, row: &CostChartRow, scale: u16) -> Vec<char> {
+fn bar(chart: &CostChart, row: &CostChartRow, scale: u16) -> Vec<char> {
     let mut bar: Vec<char> = vec![' '; usize::from(scale)];
     if scale == 0 {
         return bar;
     }
-    let at = |percent: f64| column(ladder, percent, scale);
-    if let Some(noise) = ladder.noise {
+    let at = |percent: f64| column(chart, percent, scale);
+    if let Some(noise) = chart.noise {
         bar[at(-noise)..=at(noise)].fill('░');
     }
     bar[at(0.0)] = '│';
@@ -163,8 +163,8 @@ fn bar(ladder: &CostChart, row: &CostChartRow, scale: u16) -> Vec<char> {
     clippy::cast_sign_loss,
     reason = "clamped to the columns of the scale"
 )]
-fn column(ladder: &CostChart, percent: f64, scale: u16) -> usize {
+fn column(chart: &CostChart, percent: f64, scale: u16) -> usize {
     let last = f64::from(scale.saturating_sub(1));
-    let share = (percent - ladder.low) / (ladder.high - ladder.low);
+    let share = (percent - chart.low) / (chart.high - chart.low);
     (share * last).round().clamp(0.0, last) as usize
 }

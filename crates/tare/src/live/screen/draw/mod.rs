@@ -71,7 +71,7 @@ struct DrawContext<'a> {
     /// Time since the start of the study.
     now: Duration,
     theme: Theme,
-    ladder: Option<CostChart>,
+    chart: Option<CostChart>,
     /// Indices of the environments in the order of the study.
     rows: Vec<usize>,
     /// Width of the column of names.
@@ -81,14 +81,14 @@ struct DrawContext<'a> {
 impl<'a> DrawContext<'a> {
     fn new(state: &'a State, now: Duration, theme: Theme, width: u16) -> Self {
         let workload = state.workloads.get(state.shown).map_or("", String::as_str);
-        let ladder = state
+        let chart = state
             .analysis
             .as_ref()
             .map(|analysis| tare_report::cost_chart::cost_chart(analysis, workload, state.metric));
         let rows = (0..state.environments.len()).collect();
         let names = state.environments.iter().map(|one| text::columns(&text::name(one)));
         let names = names.max().unwrap_or(0).clamp(8, (width / 3).clamp(8, 32));
-        Self { state, now, theme, ladder, rows, names }
+        Self { state, now, theme, chart, rows, names }
     }
 
     /// Returns the environments that fit into these rows, and how many are hidden. If not all fit,
@@ -109,7 +109,7 @@ impl<'a> DrawContext<'a> {
     /// Returns the sort key if not all environments fit; the highest comes first.
     fn rank(&self, index: usize) -> f64 {
         let name = &self.state.environments[index].name;
-        let rows = self.ladder.iter().flat_map(|ladder| &ladder.rows);
+        let rows = self.chart.iter().flat_map(|chart| &chart.rows);
         match rows.into_iter().find(|row| row.environment == *name) {
             Some(row) if row.control => f64::INFINITY,
             Some(row) if row.verdict == Verdict::Baseline => f64::MIN,
@@ -166,10 +166,10 @@ fn draw_costs(context: &DrawContext<'_>, area: Rect, buffer: &mut Buffer) {
     // Costs have a heading of two rows, slices one of one row. Costs have priority over slices.
     let measured = context.state.environments.iter().any(Environment::has_slices);
     let slices_min = if measured { SLICES_MIN } else { 0 };
-    let ladder = all.saturating_add(2).min(lists.saturating_sub(slices_min).max(5));
+    let chart = all.saturating_add(2).min(lists.saturating_sub(slices_min).max(5));
     let slices = if measured { all.saturating_add(1) } else { 0 };
-    let slices = slices.min(lists.saturating_sub(ladder));
-    costs::draw(context, take(&mut rest, ladder), buffer);
+    let slices = slices.min(lists.saturating_sub(chart));
+    costs::draw(context, take(&mut rest, chart), buffer);
     slices::draw(context, take(&mut rest, slices), buffer);
     // Rows that the lists do not need go to doubts, then to lines.
     let spare = rest.height.saturating_sub(doubts + lines);
