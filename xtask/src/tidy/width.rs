@@ -22,7 +22,8 @@ pub(super) fn check(tree: &Tree) -> Vec<String> {
 fn breakable_comment(line: &str) -> bool {
     let Some(comment) = line.trim_start().strip_prefix("//") else { return false };
     let prose = comment.trim_start_matches(['/', '!']).trim();
-    !prose.starts_with('|') && !(prose.starts_with('<') && prose.ends_with('>'))
+    let is_address = prose.starts_with('<') && prose.ends_with('>');
+    !prose.starts_with('|') && !is_address
 }
 
 #[cfg(test)]
