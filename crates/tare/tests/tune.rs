@@ -30,7 +30,7 @@ fn a_recorded_host_is_planned_without_root() {
     for word in ["To change", "nic_channels", "irqbalance", "at a reboot", "why", "cost"] {
         assert!(text.contains(word), "{word}: {text}");
     }
-    assert!(!text.contains("tare tune apply"), "a recorded host cannot be changed: {text}");
+    assert!(!text.contains("tare tune apply makes"), "a recorded host cannot be changed: {text}");
 
     let json = here(["tune", "plan", "--snapshot", i3, "--json"]);
     let plan: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
