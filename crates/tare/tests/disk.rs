@@ -218,7 +218,7 @@ fn paths_without_a_block_device_are_refused() {
         assert!(said.contains(words) && said.lines().count() == 1, "{said}");
     };
     check("/dev/shm", "tmpfs, which is memory");
-    check("/proc", "no block device below it");
+    check("/proc", "has no block device in /sys");
     check("/dev/null", "not a directory, regular file or block device");
     check("nowhere", "cannot read nowhere");
 }

@@ -96,7 +96,7 @@ fn an_environment_limit_samples_the_orders() {
     assert!(text.contains("say nothing about the orders"), "{text}");
     let output = explain(here.path(), &["fake", "--to", TO, "--environments", "3"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
-    assert!(stderr(&output).contains("takes 4 environments"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("needs 4 environments"), "{}", stderr(&output));
 }
 
 #[test]

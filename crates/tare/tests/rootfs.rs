@@ -143,10 +143,14 @@ fn an_invalid_root_file_system_is_refused_before_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let system = "[system]\nname = \"redis\"";
     for (runtime, rootfs, expect) in [
-        ("process", "{ directory = \"/srv\" }", "a process has the host's"),
+        ("process", "{ directory = \"/srv\" }", "a process uses the host's"),
         ("oci:runc", "{ directory = \"srv\" }", "an absolute path"),
         ("oci:runc", "{ packages = [\"-o\"] }", "the name of a package"),
-        ("oci:runc", "{ directory = \"/a\", image = \"/b\" }", "one thing"),
+        (
+            "oci:runc",
+            "{ directory = \"/a\", image = \"/b\" }",
+            "give one of: packages, image, directory",
+        ),
         ("oci:runc", "{ image = \"/no/such/archive\" }", "/no/such/archive"),
     ] {
         let output = weigh(folder.path(), system, &[(runtime.into(), rootfs)]);

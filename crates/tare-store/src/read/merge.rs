@@ -14,7 +14,7 @@ use crate::entry::RangeTombstone;
 use crate::row_source::{Source, Step};
 
 /// The union of sources, partition by partition, row by row, with reconciled cells; it is a source
-/// itself. It keeps dead data and does not apply range tombstones: see [`Source::covering`].
+/// itself. It keeps dead data and does not apply range tombstones: see `Source::covering`.
 /// Sources must be at their first row of a partition.
 ///
 /// After [`Step::Missing`] only the same call may follow; it continues where the last one stopped.

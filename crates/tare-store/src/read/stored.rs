@@ -36,7 +36,7 @@ impl Stored {
         self.enter(blocks)
     }
 
-    /// Moves to a row of one partition, if the table has it: [`Source::partition`] tells.
+    /// Moves to a row of one partition, if the table has it: `Source::partition` tells.
     pub fn find(
         &mut self,
         token: i64,
