@@ -1,8 +1,9 @@
 //! The charts of the page, one file per question.
 //!
-//! A chart with few marks is an SVG ([`costs`], [`throughput`], [`percentiles`], [`order`]): it
-//! prints, needs no script, and works with screen readers. A dense chart is a [`Plot`]: an SVG and
-//! the same figures as data, from which the script draws a chart that can be zoomed and read off.
+//! A chart with few marks is an SVG ([`costs`](mod@costs), [`throughput`], [`percentiles`],
+//! [`order`]): it prints, needs no script, and works with screen readers. A dense chart is a
+//! [`Plot`]: an SVG and the same figures as data, from which the script draws a chart that can be
+//! zoomed and read off.
 
 mod costs;
 mod dots;
