@@ -238,8 +238,8 @@ fn signals_restore_the_terminal() {
     if skipped("signals_restore_the_terminal", &NEEDS) {
         return;
     }
-    type Way<'w> = (&'w str, &'w dyn Fn(&OnTerminal));
-    let ways: [Way<'_>; 3] = [
+    type Stop<'w> = (&'w str, &'w dyn Fn(&OnTerminal));
+    let stops: [Stop<'_>; 3] = [
         ("Ctrl-C", &|run| run.press("\x03")),
         ("SIGTERM", &|run| run.signal(Signal::TERM)),
         ("two signals", &|run| {
@@ -247,7 +247,7 @@ fn signals_restore_the_terminal() {
             run.signal(Signal::TERM);
         }),
     ];
-    for (name, end) in ways {
+    for (name, end) in stops {
         let here = tempfile::tempdir().unwrap();
         endless(here.path());
         let mut run = OnTerminal::start(here.path(), &ENDLESS, &[]);

@@ -132,11 +132,11 @@ fn slice(round: u32, position: u32, environment: &str) -> Slice {
     }
 }
 
-struct Place {
+struct RecordFolder {
     folder: tempfile::TempDir,
 }
 
-impl Place {
+impl RecordFolder {
     fn new() -> Self {
         Self { folder: tempfile::tempdir().unwrap() }
     }
@@ -168,20 +168,20 @@ impl Place {
 
 #[test]
 fn record_round_trips() {
-    let place = Place::new();
-    let mut writer = place.begun();
+    let folder = RecordFolder::new();
+    let mut writer = folder.begun();
     let found = DoubtRecord {
         slice: None,
         environment: Some("native".into()),
         doubt: Doubt::ClientSharesCpus { cpus: "0".into() },
     };
     writer.put_doubt(&found).unwrap();
-    let running = Record::read(&place.path()).unwrap();
+    let running = Record::read(&folder.path()).unwrap();
     assert_eq!((running.slices.len(), running.header.ended_unix_ms), (2, None));
     writer.finish("rounds done", 1_700_000_009_999).unwrap();
-    assert_eq!(place.files(), ["s.tare"], "a single file");
+    assert_eq!(folder.files(), ["s.tare"], "a single file");
 
-    let record = Record::read(&place.path()).unwrap();
+    let record = Record::read(&folder.path()).unwrap();
     let asked = opening();
     assert_eq!(record.header.seed, asked.seed);
     assert_eq!(record.header.command, asked.command);
@@ -204,8 +204,8 @@ fn record_round_trips() {
 
 #[test]
 fn resume_drops_incomplete_round() {
-    let place = Place::new();
-    let mut writer = place.begun();
+    let folder = RecordFolder::new();
+    let mut writer = folder.begun();
     writer.put_slice(&slice(1, 0, "native"), &[Doubt::Steal { share: 0.1 }]).unwrap();
     writer
         .put_doubt(&DoubtRecord {
@@ -215,50 +215,50 @@ fn resume_drops_incomplete_round() {
         })
         .unwrap();
     drop(writer);
-    assert_eq!(Record::read(&place.path()).unwrap().slices.len(), 3, "a crash keeps it");
-    let writer = RecordWriter::resume(&place.path()).unwrap();
+    assert_eq!(Record::read(&folder.path()).unwrap().slices.len(), 3, "a crash keeps it");
+    let writer = RecordWriter::resume(&folder.path()).unwrap();
     assert_eq!(writer.rounds(), 1);
     assert!(writer.record().slices.iter().all(|one| one.response.is_empty()));
     drop(writer);
-    let record = Record::read(&place.path()).unwrap();
+    let record = Record::read(&folder.path()).unwrap();
     assert_eq!((record.slices.len(), record.doubts.len()), (2, 1));
     assert_eq!(record.slices[0].response, [0, 1, 2, 255], "histograms stay in the file");
 }
 
 #[test]
 fn resumes_ended_record() {
-    let place = Place::new();
-    place.begun().finish("budget spent", 7).unwrap();
-    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    let folder = RecordFolder::new();
+    folder.begun().finish("budget spent", 7).unwrap();
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
     writer.put_slice(&slice(1, 0, "native"), &[]).unwrap();
     writer.finish_round(1, 8).unwrap();
     writer.finish("rounds done", 9).unwrap();
-    let record = Record::read(&place.path()).unwrap();
+    let record = Record::read(&folder.path()).unwrap();
     assert_eq!((record.slices.len(), record.header.ending.as_deref()), (3, Some("rounds done")));
-    assert_eq!(place.files(), ["s.tare"]);
+    assert_eq!(folder.files(), ["s.tare"]);
 }
 
 #[test]
 fn refuses_to_overwrite() {
-    let place = Place::new();
-    std::fs::write(place.path(), "precious").unwrap();
-    let error = RecordWriter::create(&place.path(), &opening()).unwrap_err();
+    let folder = RecordFolder::new();
+    std::fs::write(folder.path(), "precious").unwrap();
+    let error = RecordWriter::create(&folder.path(), &opening()).unwrap_err();
     assert!(
         error.to_string().contains("exists already, and records are never overwritten"),
         "{error}"
     );
-    assert_eq!(std::fs::read(place.path()).unwrap(), b"precious");
-    assert_eq!(free_path(&place.path()).file_name().unwrap(), "s-2.tare");
-    std::fs::write(place.folder.path().join("s-2.tare"), "").unwrap();
-    assert_eq!(free_path(&place.path()).file_name().unwrap(), "s-3.tare");
-    let absent = place.folder.path().join("new.tare");
+    assert_eq!(std::fs::read(folder.path()).unwrap(), b"precious");
+    assert_eq!(free_path(&folder.path()).file_name().unwrap(), "s-2.tare");
+    std::fs::write(folder.folder.path().join("s-2.tare"), "").unwrap();
+    assert_eq!(free_path(&folder.path()).file_name().unwrap(), "s-3.tare");
+    let absent = folder.folder.path().join("new.tare");
     assert_eq!(free_path(&absent), absent);
 }
 
 #[test]
 fn refuses_files_that_are_no_records() {
-    let place = Place::new();
-    let path = place.path();
+    let folder = RecordFolder::new();
+    let path = folder.path();
     let name = path.display().to_string();
     let check = |expect: &str| {
         let expect = expect.replace("PATH", &name);
@@ -273,48 +273,48 @@ fn refuses_files_that_are_no_records() {
     other.execute_batch("CREATE TABLE t (x)").unwrap();
     drop(other);
     check("PATH is not a record of Tare");
-    assert_eq!(place.files(), ["s.tare"], "another program's database is unchanged");
+    assert_eq!(folder.files(), ["s.tare"], "another program's database is unchanged");
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "").unwrap();
     check("PATH is not a record of Tare");
     std::fs::remove_file(&path).unwrap();
-    place.begun().finish("rounds done", 1).unwrap();
+    folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     check("PATH is a record of version 99, and this Tare reads up to version 7; use a newer Tare");
 }
 
 #[test]
 fn reports_damaged_records() {
-    let place = Place::new();
-    place.begun().finish("rounds done", 1).unwrap();
-    let connection = Connection::open(place.path()).unwrap();
+    let folder = RecordFolder::new();
+    folder.begun().finish("rounds done", 1).unwrap();
+    let connection = Connection::open(folder.path()).unwrap();
     connection.execute("UPDATE record SET study = '{'", []).unwrap();
     drop(connection);
-    let error = Record::read(&place.path()).unwrap_err().to_string();
+    let error = Record::read(&folder.path()).unwrap_err().to_string();
     assert!(error.contains("is damaged: EOF while parsing"), "{error}");
     // Overwrites the second half of the file: the result is an error or a record, never a panic.
-    let mut file = std::fs::File::options().read(true).write(true).open(place.path()).unwrap();
+    let mut file = std::fs::File::options().read(true).write(true).open(folder.path()).unwrap();
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).unwrap();
     file.seek(SeekFrom::Start(bytes.len() as u64 / 2)).unwrap();
     file.write_all(&vec![0xa5; bytes.len() / 2]).unwrap();
-    assert!(Record::read(&place.path()).is_err());
+    assert!(Record::read(&folder.path()).is_err());
 }
 
 #[test]
 fn locks_record_for_one_writer() {
-    let place = Place::new();
-    let writer = place.begun();
-    let error = RecordWriter::resume(&place.path()).unwrap_err().to_string();
+    let folder = RecordFolder::new();
+    let writer = folder.begun();
+    let error = RecordWriter::resume(&folder.path()).unwrap_err().to_string();
     assert!(error.ends_with("is in use by a running study; wait for it, or stop it"));
     drop(writer);
-    RecordWriter::resume(&place.path()).unwrap();
+    RecordWriter::resume(&folder.path()).unwrap();
 }
 
 #[test]
 fn full_disk_keeps_record_readable() {
-    let place = Place::new();
-    let mut writer = place.begun();
+    let folder = RecordFolder::new();
+    let mut writer = folder.begun();
     writer.limit_pages(60);
     let mut big = slice(1, 0, "native");
     big.response = vec![7; 20_000];
@@ -327,18 +327,18 @@ fn full_disk_keeps_record_readable() {
     };
     let expect = format!(
         "the disk is full: cannot write {}; free some space and continue with --resume",
-        place.path().display()
+        folder.path().display()
     );
     assert_eq!(error.to_string(), expect);
     drop(writer);
-    assert_eq!(Record::read(&place.path()).unwrap().slices.len(), 2 + written);
+    assert_eq!(Record::read(&folder.path()).unwrap().slices.len(), 2 + written);
 }
 
 #[test]
 fn sql_views_answer_common_questions() {
-    let place = Place::new();
-    place.begun().finish("rounds done", 1).unwrap();
-    let connection = Connection::open(place.path()).unwrap();
+    let folder = RecordFolder::new();
+    folder.begun().finish("rounds done", 1).unwrap();
+    let connection = Connection::open(folder.path()).unwrap();
     let sql = "SELECT environment, operations_per_s, server_cpu_us_per_operation, doubts \
                FROM slice_figures ORDER BY id";
     let row = connection
@@ -362,8 +362,8 @@ proptest! {
         account in proptest::option::of((0u64..1 << 62, 0u64..1 << 62)),
         rate in proptest::option::of(0.0f64..1e12),
     ) {
-        let place = Place::new();
-        let mut writer = place.begun();
+        let folder = RecordFolder::new();
+        let mut writer = folder.begun();
         let mut one = slice(1, 0, "native");
         one.operations = operations;
         one.errors = vec![(text.clone(), operations)];
@@ -374,7 +374,7 @@ proptest! {
         one.rate_per_s = rate;
         one.id = writer.put_slice(&one, &[]).unwrap();
         drop(writer);
-        let record = Record::read(&place.path()).unwrap();
+        let record = Record::read(&folder.path()).unwrap();
         prop_assert_eq!(record.slices.last(), Some(&one));
     }
 }
@@ -394,15 +394,15 @@ fn make_old(path: &std::path::Path, version: i32) {
 
 #[test]
 fn upgrades_records_without_host_layer() {
-    let place = Place::new();
-    let writer = place.begun();
+    let folder = RecordFolder::new();
+    let writer = folder.begun();
     let before = writer.record().environments.clone();
     drop(writer);
-    make_old(&place.path(), 1);
-    let record = Record::read(&place.path()).unwrap();
+    make_old(&folder.path(), 1);
+    let record = Record::read(&folder.path()).unwrap();
     assert_eq!(record.environments, before);
     assert!(record.environments.iter().all(|one| one.spec.host.is_as_is()));
-    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
     let mut tuned = before[0].clone();
     tuned.spec.name = "tuned".into();
     tuned.spec.host = Host::TunedGroups(vec!["disk".into()]);
@@ -414,7 +414,7 @@ fn upgrades_records_without_host_layer() {
     tuned.spec.inject.busy = Some(std::time::Duration::from_micros(2));
     writer.put_environment(9, &tuned).unwrap();
     drop(writer);
-    let record = Record::read(&place.path()).unwrap();
+    let record = Record::read(&folder.path()).unwrap();
     assert_eq!(record.environments.last().unwrap().spec, tuned.spec);
 }
 
@@ -445,8 +445,8 @@ fn stack_slice(round: u32, environment: &str) -> StackSlice {
 
 #[test]
 fn stacks_round_trip() {
-    let place = Place::new();
-    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    let folder = RecordFolder::new();
+    let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
     writer.put_environment(1, &environment("box", false)).unwrap();
     assert_eq!(writer.stack_rounds(StackKind::OnCpu).unwrap(), 0);
@@ -459,9 +459,9 @@ fn stacks_round_trip() {
     assert_eq!(writer.stack_rounds(StackKind::OnCpu).unwrap(), 1);
     assert_eq!(writer.stack_rounds(StackKind::OffCpu).unwrap(), 2);
     writer.finish("rounds done", 1).unwrap();
-    assert_eq!(read_stacks(&place.path()).unwrap(), expected);
+    assert_eq!(read_stacks(&folder.path()).unwrap(), expected);
     // Equal stacks are stored once.
-    let connection = Connection::open(place.path()).unwrap();
+    let connection = Connection::open(folder.path()).unwrap();
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT COUNT(*) FROM stacks"), 2);
     assert_eq!(count("SELECT COUNT(*) FROM stack_samples"), 6);
@@ -469,16 +469,16 @@ fn stacks_round_trip() {
 
 #[test]
 fn upgrades_records_without_stacks() {
-    let place = Place::new();
-    RecordWriter::create(&place.path(), &opening()).unwrap().finish("rounds done", 1).unwrap();
-    make_old(&place.path(), 2);
-    assert_eq!(read_stacks(&place.path()).unwrap(), vec![]);
-    Record::read(&place.path()).unwrap();
-    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    let folder = RecordFolder::new();
+    RecordWriter::create(&folder.path(), &opening()).unwrap().finish("rounds done", 1).unwrap();
+    make_old(&folder.path(), 2);
+    assert_eq!(read_stacks(&folder.path()).unwrap(), vec![]);
+    Record::read(&folder.path()).unwrap();
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
     writer.put_stacks(&stack_slice(0, "native")).unwrap();
     writer.finish("rounds done", 2).unwrap();
-    assert_eq!(read_stacks(&place.path()).unwrap().len(), 1);
+    assert_eq!(read_stacks(&folder.path()).unwrap().len(), 1);
 }
 
 /// Turns a record into one of version 4, with two phases of slices and one kind of stacks.
@@ -496,24 +496,24 @@ fn make_untraced(path: &std::path::Path) {
 
 #[test]
 fn upgrades_records_without_tracing() {
-    let place = Place::new();
-    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    let folder = RecordFolder::new();
+    let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     writer.put_environment(0, &environment("native", false)).unwrap();
     let mut old = stack_slice(0, "native");
     old.id = writer.put_stacks(&old).unwrap();
     writer.finish("rounds done", 1).unwrap();
-    make_untraced(&place.path());
-    assert_eq!(read_stacks(&place.path()).unwrap(), [old.clone()]);
-    let mut writer = RecordWriter::resume(&place.path()).unwrap();
+    make_untraced(&folder.path());
+    assert_eq!(read_stacks(&folder.path()).unwrap(), [old.clone()]);
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
     let traced = Slice { phase: Phase::Traced, ..slice(7, 0, "native") };
     writer.put_slice(&traced, &[]).unwrap();
     let mut new = stack_slice(1, "native");
     new.id = writer.put_stacks(&new).unwrap();
     assert_eq!(writer.traced_rounds().unwrap(), 8);
     writer.finish("rounds done", 2).unwrap();
-    assert_eq!(Record::read(&place.path()).unwrap().slices[0].phase, Phase::Traced);
-    assert_eq!(read_stacks(&place.path()).unwrap(), [old, new]);
-    let connection = Connection::open(place.path()).unwrap();
+    assert_eq!(Record::read(&folder.path()).unwrap().slices[0].phase, Phase::Traced);
+    assert_eq!(read_stacks(&folder.path()).unwrap(), [old, new]);
+    let connection = Connection::open(folder.path()).unwrap();
     let check: String =
         connection.query_row("PRAGMA integrity_check", [], |row| row.get(0)).unwrap();
     assert_eq!(check, "ok");
@@ -522,8 +522,8 @@ fn upgrades_records_without_tracing() {
 /// Fails for a layer that a record does not store.
 #[test]
 fn layers_round_trip() {
-    let place = Place::new();
-    let mut writer = RecordWriter::create(&place.path(), &opening()).unwrap();
+    let folder = RecordFolder::new();
+    let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     let plain = environment("native", false);
     let mut written = vec![plain.clone()];
     for layer in Layer::ALL {
@@ -535,17 +535,17 @@ fn layers_round_trip() {
         writer.put_environment(u32::try_from(position).unwrap(), one).unwrap();
     }
     drop(writer);
-    assert_eq!(Record::read(&place.path()).unwrap().environments, written);
+    assert_eq!(Record::read(&folder.path()).unwrap().environments, written);
 }
 
 #[test]
 fn names_unknown_layer_value() {
-    let place = Place::new();
-    drop(place.begun());
-    let connection = Connection::open(place.path()).unwrap();
+    let folder = RecordFolder::new();
+    drop(folder.begun());
+    let connection = Connection::open(folder.path()).unwrap();
     connection.execute("UPDATE environments SET network = 'tunnel'", []).unwrap();
     drop(connection);
-    let error = Record::read(&place.path()).unwrap_err();
+    let error = Record::read(&folder.path()).unwrap_err();
     let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |one| one.source());
     let text: Vec<String> = chain.map(ToString::to_string).collect();
     assert!(text.join(": ").contains("network has no value \"tunnel\""), "{text:?}");

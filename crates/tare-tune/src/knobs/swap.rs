@@ -64,7 +64,7 @@ impl Knob for Swap {
             }
             None => {}
         }
-        for Area { name, size_kib, used_kib } in areas {
+        for SwapArea { name, size_kib, used_kib } in areas {
             let action = Action::Advise {
                 now: format!("active, {} MiB, {} MiB of it used", size_kib / 1024, used_kib / 1024),
                 wanted: "none for the database".into(),
@@ -80,7 +80,7 @@ impl Knob for Swap {
     }
 }
 
-struct Area {
+struct SwapArea {
     name: String,
     size_kib: u64,
     used_kib: u64,
@@ -88,12 +88,12 @@ struct Area {
 
 /// Parses the lines of /proc/swaps below its heading: name, type, size and use in KiB, priority
 /// (proc_swaps(5)).
-fn areas(text: &str) -> Vec<Area> {
+fn areas(text: &str) -> Vec<SwapArea> {
     let area = |line: &str| {
         let mut words = line.split_whitespace();
         let name = words.next()?.to_string();
         let size_kib = words.nth(1)?.parse().ok()?;
-        Some(Area { name, size_kib, used_kib: words.next()?.parse().ok()? })
+        Some(SwapArea { name, size_kib, used_kib: words.next()?.parse().ok()? })
     };
     text.lines().skip(1).filter_map(area).collect()
 }

@@ -5,11 +5,11 @@ use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cgroup, Network};
 use tare_std::rng::Rng;
 
-use super::world::{Place, World};
+use super::world::{FakeEnvironment, World};
 
 pub(super) type Case = (&'static str, fn() -> World, fn() -> World);
 
-const NATIVE: Place = ("native", 10.0, |_| {});
+const NATIVE: FakeEnvironment = ("native", 10.0, |_| {});
 
 /// A process and a box that differs in one layer and costs `us` more.
 fn pair(us: f64, change: fn(&mut EnvironmentSpec)) -> World {
@@ -30,14 +30,14 @@ pub(super) fn quiet() -> World {
 
 /// A box whose filter takes io_uring away, or leaves it.
 fn filtered(us: f64, from: &'static str, engine: &str) -> World {
-    let places: &[Place] = match from {
+    let places: &[FakeEnvironment] = match from {
         "none" => &[NATIVE, ("box", 0.0, |spec| spec.security = "default".parse().unwrap())],
         _ => &[
             ("native", 10.0, |spec| spec.security = "default+io_uring".parse().unwrap()),
             ("box", 0.0, |spec| spec.security = "default".parse().unwrap()),
         ],
     };
-    let places: Vec<Place> = places
+    let places: Vec<FakeEnvironment> = places
         .iter()
         .map(|one| if one.1 == 0.0 { (one.0, 10.0 + us, one.2) } else { *one })
         .collect();
@@ -232,7 +232,7 @@ pub(super) const CASES: &[Case] = &[
     (
         "layer_process",
         || {
-            let both: Place = ("box", 10.0, |spec| {
+            let both: FakeEnvironment = ("box", 10.0, |spec| {
                 spec.network = "bridge+proxy".parse().unwrap();
                 spec.cpu = "shared".parse().unwrap();
             });

@@ -22,14 +22,14 @@ pub(super) struct World {
 }
 
 /// Name, server CPU per operation in µs, and the change from a pinned process.
-pub(super) type Place = (&'static str, f64, fn(&mut EnvironmentSpec));
+pub(super) type FakeEnvironment = (&'static str, f64, fn(&mut EnvironmentSpec));
 
 impl World {
     /// The first is the baseline; its control is added. Throughput falls as the CPU cost rises.
-    pub(super) fn of(places: &[Place]) -> Self {
+    pub(super) fn of(places: &[FakeEnvironment]) -> Self {
         let (template, _) = fixture::single_round();
         let native = &template.environments[0].spec;
-        let spec = |(name, us, change): &Place| {
+        let spec = |(name, us, change): &FakeEnvironment| {
             let mut spec = native.clone();
             spec.name = (*name).to_string();
             change(&mut spec);
