@@ -366,7 +366,7 @@ proptest! {
         let options = Options { ratio: Some(ratio), ..Options::default() };
         let machine = machine(&host);
         let cpus = choose(&machine, &options).unwrap();
-        let apart = cpus.irq.intersection(&cpus.compute).is_empty();
+        let apart = cpus.irq.is_disjoint(&cpus.compute);
         prop_assert!(apart || cpus.irq == cpus.compute);
         prop_assert_eq!(&cpus.irq.union(&cpus.compute), &cpus.universe);
         prop_assert_eq!(&cpus.universe, &host.cpus.online());
@@ -399,7 +399,7 @@ proptest! {
         if let Ok(cpus) = choose(&machine, &options) {
             prop_assert_eq!(&cpus.universe, &picked);
             prop_assert_eq!(&cpus.irq.union(&cpus.compute), &picked);
-            prop_assert!(cpus.irq.intersection(&cpus.compute).is_empty() || cpus.irq == cpus.compute);
+            prop_assert!(cpus.irq.is_disjoint(&cpus.compute) || cpus.irq == cpus.compute);
             let tickless = cpus.irq.intersection(&machine.topology.nohz_full);
             prop_assert!(tickless.is_empty(), "{} without a tick", tickless);
         }

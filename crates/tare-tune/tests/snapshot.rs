@@ -15,6 +15,7 @@ use rustix::mount::{MountFlags, MountPropagationFlags};
 use tare_host::netns;
 use tare_testkit::{Need, Reason, skip, skipped};
 use tare_tune::ethtool::Ethtool;
+use tare_tune::machine::Topology;
 use tare_tune::plan::{EthtoolSetting, Key};
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{LiveHost, SettingErrorClass, SettingStore};
@@ -208,6 +209,14 @@ fn records_this_machine_without_identifiers() {
             Node::Directory => {}
         }
     }
+}
+
+#[test]
+fn topology_needs_only_its_files() {
+    let root = Path::new("/");
+    let small = Snapshot::take_topology(root);
+    assert_eq!(Topology::read(&small).unwrap(), Topology::read(&Snapshot::take(root)).unwrap());
+    assert!(small.read("/proc/interrupts").is_none());
 }
 
 /// Runs a test in its own network namespace with a sysfs for it.

@@ -76,7 +76,7 @@ pub fn divide(
 /// Returns the numbers of the NUMA nodes that have the CPUs.
 pub fn nodes_of(topology: &Topology, cpus: &CpuSet) -> CpuSet {
     let nodes = topology.nodes.iter();
-    nodes.filter(|n| !n.cpus().intersection(cpus).is_empty()).map(|n| n.id).collect()
+    nodes.filter(|n| !n.cpus().is_disjoint(cpus)).map(|n| n.id).collect()
 }
 
 /// Returns how many instances each node gets; no node gets more than it has cores.
@@ -169,7 +169,7 @@ mod tests {
                     prop_assert_eq!(union, all);
                     for core in topology.nodes.iter().flat_map(|node| &node.cores) {
                         let owners = divided.iter();
-                        let owners = owners.filter(|i| !i.cpus.intersection(&core.cpus).is_empty());
+                        let owners = owners.filter(|i| !i.cpus.is_disjoint(&core.cpus));
                         prop_assert_eq!(owners.count(), 1);
                     }
                     if instances >= nodes {

@@ -58,7 +58,7 @@ fn reserved(context: &Context<'_>) -> CpuSet {
     if shared || context.cpus.irq.is_empty() {
         return cores.next().cloned().unwrap_or_default();
     }
-    let touched = cores.filter(|core| !core.intersection(&context.cpus.irq).is_empty());
+    let touched = cores.filter(|core| !core.is_disjoint(&context.cpus.irq));
     touched.fold(CpuSet::new(), |all, core| all.union(core))
 }
 

@@ -121,14 +121,14 @@ fn shards_match_cpus_and_instances_are_disjoint() {
             assert_eq!(flags.instances.len(), usize::try_from(instances).unwrap());
             let mut seen = CpuSet::new();
             for instance in &flags.instances {
-                assert!(seen.intersection(&instance.cpus).is_empty(), "{}", consumer.name());
+                assert!(seen.is_disjoint(&instance.cpus), "{}", consumer.name());
                 seen = seen.union(&instance.cpus);
                 let smp = instance.flags.iter().find_map(|flag| flag.text.strip_prefix("--smp="));
                 if let Some(smp) = smp {
                     assert_eq!(smp, instance.cpus.len().to_string(), "{}", consumer.name());
                 }
             }
-            assert!(seen.intersection(&list("0,16,32,48")).is_empty(), "{}", consumer.name());
+            assert!(seen.is_disjoint(&list("0,16,32,48")), "{}", consumer.name());
         }
     }
 }

@@ -19,7 +19,7 @@ use rustix::fs::OFlags;
 use crate::machine::is_pci_address;
 use crate::snapshot::{HOST_NAME, Node, Snapshot};
 
-use patterns::{FIXED, HOST, PCI, PROCESSES};
+use patterns::{FIXED, HOST, PCI, PROCESSES, TOPOLOGY};
 
 /// The maximum of links that one walk follows, as in the kernel (`MAXSYMLINKS`).
 const LINKS_MAX: usize = 40;
@@ -46,7 +46,8 @@ impl Snapshot {
         let live = root == Path::new("/");
         let before = live.then(|| cpu_lines(root));
         let mut reader = SnapshotReader::new(root, Self::default());
-        for pattern in HOST.iter().chain(crate::irqbalance::options_file::FILES) {
+        let files = crate::irqbalance::options_file::FILES;
+        for pattern in TOPOLOGY.iter().chain(HOST).chain(files) {
             reader.add_pattern("", pattern);
         }
         for folder in reader.pci_devices() {
@@ -91,6 +92,16 @@ impl Snapshot {
         snapshot.drop_full_folders();
         trim::trim(&mut snapshot);
         snapshot
+    }
+
+    /// Reads only what [`crate::machine::Topology::read`] needs of a host. It takes milliseconds
+    /// and queries nothing.
+    pub fn take_topology(root: &Path) -> Self {
+        let mut reader = SnapshotReader::new(root, Self::default());
+        for pattern in TOPOLOGY {
+            reader.add_pattern("", pattern);
+        }
+        reader.snapshot
     }
 }
 

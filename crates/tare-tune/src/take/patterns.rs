@@ -6,19 +6,29 @@
 //! file with its content, a link with its target, a folder by its name. Links on the way are kept
 //! and followed. Files with an address, a serial number or a person's name must not be added.
 
-/// Files of every host.
+/// Files that describe the CPUs of a host: `machine::Topology` reads them.
+pub(super) const TOPOLOGY: &[&str] = &[
+    "/sys/devices/system/cpu/{online,offline,present,possible,isolated,nohz_full}",
+    "/sys/devices/system/cpu/cpu#/{online,cpu_capacity}",
+    "/sys/devices/system/cpu/cpu#/topology/{core_id,physical_package_id,die_id,cluster_id}",
+    "/sys/devices/system/cpu/cpu#/topology/{thread_siblings_list,core_cpus_list}",
+    "/sys/devices/system/cpu/cpu#/topology/{package_cpus_list,core_siblings_list,die_cpus_list}",
+    "/sys/devices/system/cpu/cpu#/cache/index#/{level,type,size,shared_cpu_list}",
+    "/sys/devices/{cpu_atom,cpu_core}/cpus",
+    "/sys/devices/system/node/{online,has_cpu,has_memory,possible}",
+    "/sys/devices/system/node/node#/{cpulist,distance,meminfo}",
+    "/sys/fs/cgroup/cpuset.cpus.isolated",
+    "/sys/fs/cgroup/unified/cpuset.cpus.isolated",
+];
+
+/// Other files of every host.
 pub(super) const HOST: &[&str] = &[
     // CPUs.
-    "/sys/devices/system/cpu/{online,offline,present,possible,isolated,nohz_full}",
     "/sys/devices/system/cpu/smt/{active,control}",
     "/sys/devices/system/cpu/cpuidle/*",
     "/sys/devices/system/cpu/intel_pstate/{status,no_turbo,min_perf_pct,max_perf_pct}",
     "/sys/devices/system/cpu/amd_pstate/status",
     "/sys/devices/system/cpu/cpufreq/boost",
-    "/sys/devices/system/cpu/cpu#/{online,cpu_capacity}",
-    "/sys/devices/system/cpu/cpu#/topology/{core_id,physical_package_id,die_id,cluster_id}",
-    "/sys/devices/system/cpu/cpu#/topology/{thread_siblings_list,core_cpus_list}",
-    "/sys/devices/system/cpu/cpu#/topology/{package_cpus_list,core_siblings_list,die_cpus_list}",
     // The frequency files are shared by the CPUs of a policy: cpuN/cpufreq is a link to it.
     "/sys/devices/system/cpu/cpu#/cpufreq",
     "/sys/devices/system/cpu/cpufreq/policy#/{scaling_governor,scaling_available_governors}",
@@ -28,12 +38,8 @@ pub(super) const HOST: &[&str] = &[
     "/sys/devices/system/cpu/cpufreq/policy#/energy_performance_preference",
     "/sys/devices/system/cpu/cpufreq/policy#/energy_performance_available_preferences",
     "/sys/devices/system/cpu/cpu#/cpuidle/state#/{name,disable,latency,residency}",
-    "/sys/devices/system/cpu/cpu#/cache/index#/{level,type,size,shared_cpu_list}",
     "/sys/devices/system/cpu/cpu#/power/pm_qos_resume_latency_us",
     "/sys/devices/system/cpu/vulnerabilities/*",
-    "/sys/devices/{cpu_atom,cpu_core}/cpus",
-    "/sys/devices/system/node/{online,has_cpu,has_memory,possible}",
-    "/sys/devices/system/node/node#/{cpulist,distance,meminfo}",
     "/sys/devices/system/clocksource/clocksource0/*_clocksource",
     // Interrupts. The folders below /proc/irq/N are named after the drivers' handlers.
     "/proc/interrupts",
@@ -107,10 +113,10 @@ pub(super) const HOST: &[&str] = &[
     "/sys/kernel/debug/sched/*_ns",
     "/sys/kernel/debug/sched/{features,tunable_scaling,migration_cost_ns,nr_migrate}",
     // Control groups, mounted either way.
-    "/sys/fs/cgroup/{cgroup.controllers,cpuset.cpus.isolated}",
+    "/sys/fs/cgroup/cgroup.controllers",
     "/sys/fs/cgroup/*/{cpuset.cpus.partition,cpuset.cpus.effective,cpuset.cpus.exclusive}",
     "/sys/fs/cgroup/*/*/cpuset.cpus.partition",
-    "/sys/fs/cgroup/unified/{cgroup.controllers,cpuset.cpus.isolated}",
+    "/sys/fs/cgroup/unified/cgroup.controllers",
     // The machine, and other programs that tune it.
     "/sys/class/dmi/id/{sys_vendor,product_name}",
     "/sys/hypervisor/type",
@@ -224,14 +230,14 @@ mod tests {
 
     #[test]
     fn patterns_are_well_formed() {
-        for pattern in HOST.iter().chain(FIXED) {
+        for pattern in TOPOLOGY.iter().chain(HOST).chain(FIXED) {
             assert!(pattern.starts_with('/'), "{pattern}");
             assert!(!pattern.contains("//") && !pattern.contains(".."), "{pattern}");
         }
         for pattern in PCI {
             assert!(!pattern.starts_with('/'), "{pattern}");
         }
-        for pattern in HOST.iter().chain(FIXED).chain(PCI) {
+        for pattern in TOPOLOGY.iter().chain(HOST).chain(FIXED).chain(PCI) {
             for part in pattern.split('/') {
                 let (open, close) = (part.matches('{').count(), part.matches('}').count());
                 assert_eq!(open, close, "{pattern}");
@@ -243,7 +249,7 @@ mod tests {
     #[test]
     fn reads_no_files_with_addresses() {
         let hidden = ["serial", "wwid", "nguid", "eui", "address", "hostname", "uuid", "broadcast"];
-        let parts = HOST.iter().chain(PCI).flat_map(|pattern| {
+        let parts = TOPOLOGY.iter().chain(HOST).chain(PCI).flat_map(|pattern| {
             pattern.split(['/', '{', '}', ',']).filter(|part| !part.is_empty())
         });
         for part in parts.filter(|part| *part != "uuid") {

@@ -14,7 +14,7 @@ use tare_tune::snapshot::Snapshot;
 pub(crate) fn allowed_here() -> anyhow::Result<CpuTopology> {
     let allowed =
         tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
-    let found = of_snapshot(&Snapshot::take(Path::new("/")));
+    let found = of_snapshot(&Snapshot::take_topology(Path::new("/")));
     let found = found.map(|topology| topology.restrict(&allowed));
     Ok(match found {
         Ok(topology) if topology.cpus() == allowed => topology,
@@ -31,7 +31,7 @@ fn of_snapshot(snapshot: &Snapshot) -> Result<CpuTopology, TopologyError> {
 fn of_host(found: &Topology) -> CpuTopology {
     let cache_of = |core: &CpuSet| {
         let mut caches = found.last_level_caches.iter();
-        caches.position(|cache| !cache.intersection(core).is_empty())
+        caches.position(|cache| !cache.is_disjoint(core))
     };
     let node = |node: &tare_tune::machine::topology::Node| {
         let mut caches: BTreeMap<Option<usize>, Vec<CpuSet>> = BTreeMap::new();

@@ -31,7 +31,7 @@ pub(super) fn notes(topology: &Topology, options: &Options, cpus: &CpuSets) -> V
         let nodes: Vec<String> = nodes.collect();
         notes.push(format!("the NUMA nodes are uneven: {}", nodes.join(", ")));
     }
-    let without = part.nodes.iter().filter(|node| node.cpus().intersection(&cpus.irq).is_empty());
+    let without = part.nodes.iter().filter(|node| node.cpus().is_disjoint(&cpus.irq));
     let without: Vec<String> = without.map(|node| node.id.to_string()).collect();
     // On a small machine the rule gives one interrupt core for all nodes, which needs no note.
     let cores = part.cores().count();
