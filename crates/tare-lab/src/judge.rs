@@ -87,7 +87,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
 
 /// Returns the CPUs of the cores that both use.
 fn sibling_threads(cores: &[CpuSet], system: &CpuSet, client: &CpuSet) -> CpuSet {
-    let used_by = |core: &CpuSet, cpus: &CpuSet| !core.intersection(cpus).is_empty();
+    let used_by = |core: &CpuSet, cpus: &CpuSet| !core.is_disjoint(cpus);
     let shared = cores.iter().filter(|core| used_by(core, system) && used_by(core, client));
     shared.flat_map(CpuSet::iter).collect()
 }

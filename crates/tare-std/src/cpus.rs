@@ -170,6 +170,11 @@ impl CpuSet {
         Self(&self.0 - &other.0)
     }
 
+    /// Returns whether no CPU is in both sets.
+    pub fn is_disjoint(&self, other: &Self) -> bool {
+        self.0.is_disjoint(&other.0)
+    }
+
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }

@@ -102,23 +102,25 @@ pub fn plan(topology: &CpuTopology, spec: &CpuSpec) -> Result<CpuPlan, PlanError
             return Err(PlanError::NoSuchNode { wanted: node, nodes: nodes.join(", ") });
         }
     }
+    check_named(&part, spec)?;
     let (system, client) = match (&spec.system, &spec.client) {
         (None, None) => automatic(&part, spec)?,
-        (system, client) => named(&part, system.as_ref(), client.as_ref(), spec.smt)?,
+        (Some(system), Some(client)) => (system.clone(), client.clone()),
+        (Some(system), None) => {
+            (system.clone(), left_by(&part, system, "system", "client", spec.smt)?)
+        }
+        (None, Some(client)) => {
+            (left_by(&part, client, "client", "system", spec.smt)?, client.clone())
+        }
     };
     let all = system.union(&client);
     Ok(CpuPlan { all, system, client, cores: topology.multithreaded_cores() })
 }
 
-/// Completes the sets that a study names.
-fn named(
-    topology: &CpuTopology,
-    system: Option<&CpuSet>,
-    client: Option<&CpuSet>,
-    smt: SmtUse,
-) -> Result<(CpuSet, CpuSet), PlanError> {
+/// Checks that the CPUs that a study names may be used.
+fn check_named(topology: &CpuTopology, spec: &CpuSpec) -> Result<(), PlanError> {
     let online = topology.cpus();
-    for (key, wanted) in [("system", system), ("client", client)] {
+    for (key, wanted) in [("system", &spec.system), ("client", &spec.client)] {
         let Some(wanted) = wanted else { continue };
         let missing = wanted.difference(&online);
         if !missing.is_empty() {
@@ -126,25 +128,32 @@ fn named(
             return Err(PlanError::NotOnline { key, wanted, missing, online });
         }
     }
-    let rest = |key, other, taken: &CpuSet| {
-        let rest = rest(topology, taken, smt);
-        if rest.is_empty() && online.len() > 1 {
-            let (wanted, online) = (taken.clone(), online.clone());
-            return Err(PlanError::NothingLeft { key, wanted, online, other });
+    Ok(())
+}
+
+/// Returns the CPUs that the set of one side, `key`, leaves for the other. A single CPU serves
+/// both.
+fn left_by(
+    topology: &CpuTopology,
+    taken: &CpuSet,
+    key: &'static str,
+    other: &'static str,
+    smt: SmtUse,
+) -> Result<CpuSet, PlanError> {
+    let online = topology.cpus();
+    let rest = rest(topology, taken, smt);
+    match rest.is_empty() {
+        false => Ok(rest),
+        true if online.len() > 1 => {
+            Err(PlanError::NothingLeft { key, wanted: taken.clone(), online, other })
         }
-        Ok(if rest.is_empty() { online.clone() } else { rest })
-    };
-    Ok(match (system, client) {
-        (Some(system), Some(client)) => (system.clone(), client.clone()),
-        (Some(system), None) => (system.clone(), rest("system", "client", system)?),
-        (None, Some(client)) => (rest("client", "system", client)?, client.clone()),
-        (None, None) => (online.clone(), online.clone()),
-    })
+        true => Ok(online),
+    }
 }
 
 /// Returns the cores without a CPU of `taken`; if there is none, all CPUs that are not taken.
 fn rest(topology: &CpuTopology, taken: &CpuSet, smt: SmtUse) -> CpuSet {
-    let free = |core: &&CpuSet| core.intersection(taken).is_empty();
+    let free = |core: &&CpuSet| core.is_disjoint(taken);
     let usable = |core: &CpuSet| -> Vec<u32> {
         let threads = if smt == SmtUse::LeaveIdle { 1 } else { core.len() };
         core.iter().take(threads).collect()
@@ -188,7 +197,7 @@ fn automatic(topology: &CpuTopology, spec: &CpuSpec) -> Result<(CpuSet, CpuSet),
 
 /// Returns at most `most` of the other cores, those of the system's nodes first.
 fn client(topology: &CpuTopology, system: &CpuSet, most: usize) -> CpuSet {
-    let free = |core: &&CpuSet| core.intersection(system).is_empty();
+    let free = |core: &&CpuSet| core.is_disjoint(system);
     let near = |node: &&Node| node.cores().any(|core| !free(&core));
     let (near, far): (Vec<&Node>, Vec<&Node>) = topology.nodes.iter().partition(near);
     let cores = near.into_iter().chain(far).flat_map(Node::cores).filter(free);
@@ -214,7 +223,7 @@ fn one_core(core: &CpuSet, wanted: Option<u32>) -> Result<(CpuSet, CpuSet), Plan
 /// two then crosses the interconnect of the nodes.
 pub fn distant_client(topology: &CpuTopology, plan: &CpuPlan) -> Option<Vec<u32>> {
     let nodes_of = |cpus: &CpuSet| -> Vec<u32> {
-        let on = |node: &&Node| node.cores().any(|core| !core.intersection(cpus).is_empty());
+        let on = |node: &&Node| node.cores().any(|core| !core.is_disjoint(cpus));
         topology.nodes.iter().filter(on).map(|node| node.id).collect()
     };
     let (system, client) = (nodes_of(&plan.system), nodes_of(&plan.client));

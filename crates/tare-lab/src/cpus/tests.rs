@@ -134,7 +134,7 @@ proptest! {
             prop_assert_eq!(plan.system.len(), if all == 1 && threads == 1 { 1 } else { wanted as usize });
         }
         if all > 1 {
-            let used_by = |core: &CpuSet, cpus: &CpuSet| !core.intersection(cpus).is_empty();
+            let used_by = |core: &CpuSet, cpus: &CpuSet| !core.is_disjoint(cpus);
             for core in topology.cores() {
                 prop_assert!(!(used_by(core, &plan.system) && used_by(core, &plan.client)));
                 prop_assert!(

@@ -305,7 +305,9 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
     let Some(table) = root.table("cpus", &["system", "client", "node", "smt"])? else {
         return Ok(CpuSpec::default());
     };
-    let count = table.get("system").and_then(|item| item.whole(1..=u64::from(u32::MAX)).ok());
+    // A list is a text, a number of CPUs is not.
+    let count = table.get("system").filter(|item| item.text().is_err());
+    let count = count.map(|item| item.whole(1..=u64::from(u32::MAX))).transpose()?;
     let system_count = count.and_then(|count| u32::try_from(count).ok());
     let node = table.get("node").map(|item| item.whole(0..=1023)).transpose()?;
     let words = ["use".to_string(), "leave idle".to_string()];
