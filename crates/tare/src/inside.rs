@@ -83,7 +83,7 @@ pub(crate) fn run(
 ) -> anyhow::Result<Exit> {
     let options = options.inside.clone().unwrap_or_default();
     cleanup::before_run(state);
-    let program = std::env::current_exe().context("cannot find the file of this program")?;
+    let program = crate::own_program()?;
     guest::check(&options, state).or_else(guest_error)?;
     warn("booting a guest with this host's files");
     let mut machine = Guest::boot(&options, state, &program).or_else(guest_error)?;

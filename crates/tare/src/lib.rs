@@ -18,7 +18,9 @@ mod terminal;
 mod topology;
 
 use std::io::Write;
+use std::path::PathBuf;
 
+use anyhow::Context;
 use cli::{Arguments, Command};
 use exit::Exit;
 
@@ -50,4 +52,9 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Guest => command::guest::run(),
         Command::Facts => command::facts::run(out),
     }
+}
+
+/// Returns the file of this program, for what runs it again.
+fn own_program() -> anyhow::Result<PathBuf> {
+    std::env::current_exe().context("cannot find the file of this program")
 }

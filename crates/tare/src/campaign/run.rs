@@ -106,7 +106,7 @@ pub(crate) fn measure_on_host(
     let idle = limit_idle_states();
     let mut host = host_facts(tuning, idle.as_ref());
     let clock = SystemClock::new();
-    let program = own_program()?;
+    let program = crate::own_program()?;
     let client = drivers::Client {
         program: &program,
         cpus: &plan.client,
@@ -220,7 +220,7 @@ fn open_factory(
 ) -> anyhow::Result<EnvironmentFactory> {
     let options = FactoryOptions {
         state: state.to_path_buf(),
-        program: own_program()?,
+        program: crate::own_program()?,
         cpus: plan.clone(),
         destroy: destroy.to_vec(),
     };
@@ -230,10 +230,6 @@ fn open_factory(
         _ => Exit::Failure,
     };
     opened.exit_with(exit)
-}
-
-fn own_program() -> anyhow::Result<PathBuf> {
-    std::env::current_exe().context("cannot find the file of this program")
 }
 
 /// Returns the facts of this host for the record.

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::Path;
 
-use anyhow::Context;
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, PersistError, UNIT, Units};
 
@@ -27,7 +26,7 @@ pub(crate) fn run(
         }
         return Ok(Exit::Success);
     }
-    let tare = std::env::current_exe().context("cannot find the file of this program")?;
+    let tare = crate::own_program()?;
     let state = std::path::absolute(state)?;
     if arguments.print {
         write!(out, "{}", tare_tune::unit(&tare, &state))?;
