@@ -8,6 +8,7 @@
 mod client;
 pub mod doctor;
 pub mod factory;
+mod groups;
 pub mod guest;
 pub mod inside;
 mod instance_slot;

@@ -101,6 +101,12 @@ impl RunContext {
         &self.common.cgroups
     }
 
+    /// Returns the slice of the run for engines whose cgroups systemd creates. A name without a
+    /// dash is directly below the root (systemd.slice(5)).
+    pub(crate) fn slice(&self) -> String {
+        format!("{}.slice", self.prefix().replace('-', ""))
+    }
+
     pub fn client(&self) -> &Client {
         &self.common.client
     }

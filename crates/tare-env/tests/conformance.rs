@@ -107,7 +107,7 @@ fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     for layer in &layers {
         assert!(layer.in_force, "{name}: {layer:?}");
     }
-    for layer in ["runtime", "network", "cpu", "security", "cgroup"] {
+    for layer in ["runtime", "network", "cpu", "security", "cgroup", "cpu.weight"] {
         assert!(layers.iter().any(|state| state.layer == layer), "{name}: {layer} is not read");
     }
     let data = endpoint.data.unwrap();

@@ -148,9 +148,17 @@ fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
         eprintln!("{name}: {}: {}", layer.layer, layer.found);
     }
     let found = |name: &str| layers.iter().find(|state| state.layer == name);
-    for layer in
-        ["runtime", ACCELERATOR, "network", "cpu", "security", "cgroup", "vm.vcpus", "storage"]
-    {
+    for layer in [
+        "runtime",
+        ACCELERATOR,
+        "network",
+        "cpu",
+        "security",
+        "cgroup",
+        "cpu.weight",
+        "vm.vcpus",
+        "storage",
+    ] {
         assert!(found(layer).is_some(), "{name}: {layer} is not read");
     }
     let data = endpoint.data.unwrap();

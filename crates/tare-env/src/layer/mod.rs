@@ -56,7 +56,7 @@ impl LayerInfo {
             Layer::Cgroup => (
                 "cgroup v1, hybrid or v2, writable",
                 "its processes are killed and its directories removed",
-                "/proc/PID/cgroup",
+                "/proc/PID/cgroup; as cpu.weight the scheduler's groups, which are alike for all",
             ),
             Layer::Host => (
                 "root, and a plan (from tare tune prove; tare weigh plans with the defaults)",

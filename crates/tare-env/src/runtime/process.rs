@@ -15,9 +15,10 @@ use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, Laye
 
 use super::contract::{self, Argument, Runtime};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
+use crate::groups::Groups;
 use crate::layer::inject::Relay;
 use crate::layer::network::SystemNetwork;
-use crate::layer::{self, Layers, inject};
+use crate::layer::{Layers, inject};
 use crate::run_context::RunContext;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System};
@@ -35,8 +36,9 @@ pub const RUNTIME: Runtime = Runtime {
     make,
 };
 
-/// Delays the program until it is in its cgroups. `$0` is the program, `$@` its arguments.
-pub(super) const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
+/// Delays the program until it is in its cgroups, and starts it in a session of its own, as a
+/// container is. `$0` is the program, `$@` its arguments.
+pub(super) const GATE: &str = "read -r go && exec setsid \"$0\" \"$@\" </dev/null";
 
 /// Why a process environment failed.
 #[derive(Debug, thiserror::Error)]
@@ -89,9 +91,7 @@ impl HostRuntime for Process {
         let program = system::program(launch)?;
         self.common.number = context.next_environment();
         let folder = self.common.folder();
-        let own = self.common.layers.cgroup == layer::Cgroup::Own;
-        let group = format!("{}/e{}", context.prefix(), self.common.number);
-        let group = own.then(|| context.cgroups().group(&group));
+        let groups = Groups::plan(&context, self.common.number, self.common.layers.cgroup);
 
         let mut entries = vec![Entry::directory(folder.clone())];
         let (network_entries, router) =
@@ -99,7 +99,7 @@ impl HostRuntime for Process {
         let at = At { context: &context, folder: &folder };
         entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
-        entries.extend(group.iter().map(|group| context.cgroups().entry(group.name())));
+        entries.push(groups.entry());
         self.common.entries = context.journal().write(entries)?;
 
         fs::create_dir(&folder)
@@ -109,8 +109,8 @@ impl HostRuntime for Process {
         self.common.initial_data.put(&data)?;
         let network =
             SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
-        if let Some(group) = &group {
-            group.make_folders()?;
+        groups.make()?;
+        if let Some(group) = groups.own() {
             match self.common.layers.cpu {
                 Cpu::Pinned => group.set_cpuset(&context.cpus().system)?,
                 Cpu::Quota(cpus) => group.set_quota(cpus)?,
@@ -128,10 +128,7 @@ impl HostRuntime for Process {
         let launch = inject::launch(self.common.layers.inject, launch)?;
         let path = at.path_inside(&*self.common.storage, &data);
         let words = system::arguments(&launch, network.addresses(), &path, &program, None);
-        let mut command = match own {
-            true => Command::new("/bin/sh").args(["-c", GATE]).arg(context.program()),
-            false => Command::new(context.program()),
-        };
+        let mut command = Command::new("/bin/sh").args(["-c", GATE]).arg(context.program());
         command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(cpus);
         if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
@@ -143,30 +140,28 @@ impl HostRuntime for Process {
             None => None,
         };
         let [out, err] = self.common.logs().map(File::create);
-        let stdin = if own { Stdio::piped() } else { Stdio::null() };
         let (out, err) = (out.map_err(start)?, err.map_err(start)?);
-        let child = command.spawn(stdin, out.into(), err.into())?;
+        let child = command.spawn(Stdio::piped(), out.into(), err.into())?;
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
         let proxy = proxy.or(relay.as_ref().map(Relay::pid));
-        let system = System::new(child.id(), group.clone(), proxy, &self.common.layers);
+        let system = System::new(child.id(), groups.own().cloned(), proxy, &self.common.layers);
         let address = relay.as_ref().map_or(network.address, |relay| relay.address().into());
         let endpoint = Endpoint { address, data: Some(data) };
         // From here on `stop` ends the process, even if one of the next steps fails.
         let running = self.running.insert(Running { child, system, network, relay });
-        if let Some(group) = group {
-            let pid = running.child.id();
-            group.add(pid)?;
-            // Entering a cpuset may have widened the affinity (kernels before 6.2).
-            process::pin(pid, cpus)?;
-            let gate = running.child.stdin.take();
-            gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(start)?;
-        }
+        let pid = running.child.id();
+        groups.add(pid)?;
+        // Entering a cpuset may have widened the affinity (kernels before 6.2).
+        process::pin(pid, cpus)?;
+        let gate = running.child.stdin.take();
+        gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(start)?;
         Ok(endpoint)
     }
 
     fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
         let (layers, spec) = (self.common.layers.clone(), self.common.spec.clone());
-        let plan = self.common.context.cpus().clone();
+        let context = Arc::clone(&self.common.context);
+        let plan = context.cpus().clone();
         let pid = self.started()?.pid;
         let at = At { context: &self.common.context, folder: &self.common.folder() };
         let seen = MountView::of(pid, &at.data(), &at.data());
@@ -187,6 +182,7 @@ impl HostRuntime for Process {
             system.read_cpu(&layers, &plan),
             system::state("security", spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers),
+            system.read_weight(&context),
             storage,
         ];
         states.extend(system.read_memory(&layers));

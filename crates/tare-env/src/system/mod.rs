@@ -17,12 +17,16 @@ use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 use crate::layer::network::SystemAddresses;
 use crate::layer::{self, Layers};
 use crate::rootfs::{Config, Root, RootError, overlay};
+use crate::run_context::RunContext;
 use tare_lab::layer::{Cpu, Network};
 
 mod inject;
 
 /// How long SIGSTOP may take to stop every thread.
 const STOP_LIMIT: Duration = Duration::from_secs(5);
+
+/// The name under which the scheduler's weight is read back.
+pub(crate) const WEIGHT: &str = "cpu.weight";
 
 /// The last bytes of a log that an error shows.
 const LOG_TAIL_BYTES: u64 = 4096;
@@ -208,15 +212,30 @@ impl System {
             }
             (layer::Cgroup::Own, None) => false,
             (layer::Cgroup::None, _) => {
-                // Where a hierarchy's root is used for Tare's own group, the paths differ from
-                // those of Tare.
-                !here.is_empty() && here.iter().all(|(_, path)| !path.contains("tare-"))
+                // Only the scheduler's cgroup is the run's (`Groups`), which v2 has no other than.
+                let of_scheduler =
+                    |names: &str| here.len() == 1 || names.split(',').any(|name| name == "cpu");
+                let outside = |(names, path): &(String, String)| {
+                    of_scheduler(names) || !path.contains("tare-")
+                };
+                !here.is_empty() && here.iter().all(outside)
             }
         };
         let mut paths: Vec<&str> = here.iter().map(|(_, path)| path.as_str()).collect();
         paths.sort_unstable();
         paths.dedup();
         state("cgroup", layers.cgroup, paths.join(" "), in_force)
+    }
+
+    /// Reads back the weight with which the system competes for CPU time: the cgroups of the cpu
+    /// controller. It has the default weight in the run's own cgroup, or in the slice of the run.
+    pub(crate) fn read_weight(&self, context: &RunContext) -> LayerState {
+        let found = context.cgroups().cpu_weight(Path::new("/proc"), self.pid);
+        let tops = [context.prefix(), context.slice()];
+        let in_force =
+            found.as_ref().is_ok_and(|found| tops.iter().any(|top| found.is_default_in(top)));
+        let found = found.map_or_else(|error| error.to_string(), |found| found.to_string());
+        state(WEIGHT, format!("the default in /{}", context.prefix()), found, in_force)
     }
 
     /// Reads back the memory limit, if one is requested.

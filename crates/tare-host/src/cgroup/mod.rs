@@ -20,6 +20,13 @@ use tare_std::mountinfo;
 use crate::cgroup_folder;
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 
+mod weight;
+
+pub use weight::CpuWeight;
+
+/// The controllers that the cgroups of a run use.
+const CONTROLLERS: [&str; 3] = ["cpu", "cpuset", "memory"];
+
 /// Period of a CPU quota, in µs: the kernel's default, and docker's.
 pub const QUOTA_PERIOD_US: u64 = 100_000;
 
@@ -150,7 +157,7 @@ impl Layout {
             let enabled = enabled.unwrap_or_default();
             let enabled: Vec<&str> = enabled.split_whitespace().collect();
             enable = self.controllers();
-            enable.retain(|c| matches!(c.as_str(), "cpu" | "cpuset" | "memory"));
+            enable.retain(|c| CONTROLLERS.contains(&c.as_str()));
             let missing = enable.iter().filter(|c| !enabled.contains(&c.as_str()));
             let controllers: Vec<String> = missing.cloned().collect();
             if !controllers.is_empty() {
@@ -178,7 +185,14 @@ impl Layout {
 
     /// Returns the cgroup of this name, which need not exist.
     pub fn group(&self, name: &str) -> Cgroup {
-        Cgroup { layout: self.clone(), name: name.trim_start_matches('/').into() }
+        Cgroup { layout: self.clone(), name: name.trim_start_matches('/').into(), only_cpu: false }
+    }
+
+    /// Returns the cgroup of this name for the scheduler alone. On v1 it is a directory of the cpu
+    /// hierarchy only, so that its processes stay in their cgroups of the other controllers. v2 has
+    /// one hierarchy, so that the directory there is a whole cgroup.
+    pub fn cpu_group(&self, name: &str) -> Cgroup {
+        Cgroup { only_cpu: true, ..self.group(name) }
     }
 
     /// Moves a process into this process's own cgroup in every hierarchy.
@@ -225,6 +239,8 @@ impl Layout {
 pub struct Cgroup {
     layout: Layout,
     name: String,
+    /// Whether the cgroup exists in the hierarchy of the cpu controller alone.
+    only_cpu: bool,
 }
 
 impl Cgroup {
@@ -238,17 +254,56 @@ impl Cgroup {
     /// # Errors
     /// When the tree is not writable.
     pub fn make_folders(&self) -> Result<(), CgroupError> {
-        for folder in self.layout.folders(&self.name) {
+        for folder in self.folders() {
             fs::create_dir_all(&folder)
                 .map_err(|source| CgroupError::Make { path: folder.clone(), source })?;
         }
-        self.inherit_cpuset()
+        self.inherit_cpuset()?;
+        self.enable_controllers()
+    }
+
+    /// Creates the directories above this cgroup, as `make_folders` does, so that another program
+    /// can create this one.
+    pub fn make_parents(&self) -> Result<(), CgroupError> {
+        let parent = Path::new(&self.name).parent().and_then(Path::to_str).unwrap_or_default();
+        if !parent.is_empty() {
+            Self { name: parent.into(), ..self.clone() }.make_folders()?;
+        }
+        self.enable_controllers()
+    }
+
+    /// Returns the directories of the cgroup.
+    fn folders(&self) -> Vec<PathBuf> {
+        match self.only_cpu {
+            true => self.layout.cpu_root().map(|root| root.join(&self.name)).into_iter().collect(),
+            false => self.layout.folders(&self.name),
+        }
+    }
+
+    /// Enables the controllers of a run in the directories above a cgroup on v2. The topmost of
+    /// them is the run's own (`Layout::make_root`), where they are enabled already.
+    fn enable_controllers(&self) -> Result<(), CgroupError> {
+        let Some(root) = self.layout.v2.as_ref().filter(|_| self.is_v2()) else { return Ok(()) };
+        let mut above: Vec<&Path> = Path::new(&self.name).ancestors().skip(1).collect();
+        above.retain(|path| path.components().count() > 1);
+        for path in above.into_iter().rev() {
+            let folder = root.join(path);
+            let available = read(&folder.join("cgroup.controllers"))?;
+            let available = available.split_whitespace().filter(|c| CONTROLLERS.contains(c));
+            for controller in available {
+                write(&folder.join("cgroup.subtree_control"), &format!("+{controller}"))?;
+            }
+        }
+        Ok(())
     }
 
     /// Copies the parent's cpuset on v1, where a new cpuset is empty and accepts no process until
     /// it has CPUs and memory nodes.
     fn inherit_cpuset(&self) -> Result<(), CgroupError> {
         let Some(root) = self.layout.v1.get("cpuset") else { return Ok(()) };
+        if !self.folders().contains(&root.join(&self.name)) {
+            return Ok(());
+        }
         let mut folder = root.clone();
         for part in Path::new(&self.name).components() {
             let parent = folder.clone();
@@ -324,15 +379,14 @@ impl Cgroup {
 
     /// Moves a process with all its threads into the cgroup.
     pub fn add(&self, pid: u32) -> Result<(), CgroupError> {
-        self.layout
-            .folders(&self.name)
+        self.folders()
             .iter()
             .try_for_each(|folder| write(&folder.join("cgroup.procs"), &pid.to_string()))
     }
 
     /// Removes the directories that hold no process; the journal removes the others later.
     pub fn remove_empty(&self) {
-        for folder in self.layout.folders(&self.name) {
+        for folder in self.folders() {
             let _ = fs::remove_dir(folder);
         }
     }

@@ -15,8 +15,8 @@ pub enum Cgroup {
 
 impl Cgroup {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("own", "a cgroup /tare-RUN/eN, as every container has"),
-        ("none", "Tare's own cgroups, as for a process started from a shell"),
+        ("own", "a cgroup of its own in every hierarchy, /tare-RUN/eN/own, as every container has"),
+        ("none", "the cgroups of a process started from a shell, but for the scheduler's"),
     ];
 }
 

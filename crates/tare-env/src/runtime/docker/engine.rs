@@ -14,7 +14,8 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ExecConfig, VolumeCreateRequest,
+    ContainerCreateBody, ContainerInspectResponse, ExecConfig, SystemInfoCgroupDriverEnum,
+    VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
@@ -193,6 +194,12 @@ impl Engine {
     pub(super) fn driver(&self) -> Result<String, EngineError> {
         let info = self.call("report its storage driver", self.client.info())?;
         Ok(info.driver.unwrap_or_default())
+    }
+
+    /// Returns whether systemd creates the cgroups of its containers.
+    pub(super) fn has_systemd_cgroups(&self) -> Result<bool, EngineError> {
+        let info = self.call("report its cgroup driver", self.client.info())?;
+        Ok(info.cgroup_driver == Some(SystemInfoCgroupDriverEnum::SYSTEMD))
     }
 
     /// Creates a named volume and returns its path on the host.

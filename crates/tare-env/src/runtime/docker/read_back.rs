@@ -2,6 +2,7 @@
 //! is in force if both agree.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use tare_host::process;
 use tare_lab::PartError;
@@ -108,7 +109,8 @@ impl Container {
             self.running()?.inside = Some(self.read_inside());
         }
         let (layers, spec) = (self.layers.clone(), self.spec.clone());
-        let plan = self.context.cpus().clone();
+        let context = Arc::clone(&self.context);
+        let plan = context.cpus().clone();
         let (hidden, options) = (self.is_hidden(), self.sandbox);
         let (writes_root, made_of) = (self.writes_root(), self.base.text());
         let kata = self.runtime.clone().filter(|name| kata::is_kata(name));
@@ -145,6 +147,7 @@ impl Container {
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
         states.push(system::state("cgroup", spec.cgroup, found, in_force));
+        states.push(system.read_weight(&context));
         states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", inspected.image);

@@ -42,6 +42,8 @@ pub(super) struct Request<'a> {
     pub(super) layers: &'a Layers,
     /// The CPUs to confine the container to, if the engine may use more.
     pub(super) cpuset: Option<String>,
+    /// The cgroup, or the slice of systemd, in which the engine creates that of the container.
+    pub(super) cgroup_parent: String,
     /// The address that the client dials: the port to publish, unless the network is the engine's
     /// own.
     pub(super) published: SocketAddrV4,
@@ -71,6 +73,7 @@ impl Request<'_> {
             port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
             cpuset_cpus: self.cpuset.clone(),
             nano_cpus,
+            cgroup_parent: Some(self.cgroup_parent.clone()),
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
             mounts: Some(
@@ -190,6 +193,7 @@ mod tests {
             runtime: Some("runc"),
             layers: &layers,
             cpuset: Some("1".into()),
+            cgroup_parent: "/tare-ab12/e1".into(),
             published: "198.18.0.2:9999".parse().unwrap(),
             data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],
@@ -207,6 +211,7 @@ mod tests {
             "\"NetworkMode\": \"bridge\"",
             "\"HostIp\": \"198.18.0.2\"",
             "\"NanoCpus\": 1500000000",
+            "\"CgroupParent\": \"/tare-ab12/e1\"",
             "\"CpusetCpus\": \"1\"",
             "\"Memory\": 1073741824",
             "\"Runtime\": \"runc\"",

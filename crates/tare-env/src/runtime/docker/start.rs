@@ -17,6 +17,7 @@ use super::base::Base;
 use super::environment::pid_of;
 use super::request::{self, Request};
 use super::{Container, DockerError, Running, engine};
+use crate::groups::Groups;
 use crate::layer::network::{self, PORT};
 use crate::layer::rootfs;
 use crate::runtime::gvisor;
@@ -32,6 +33,7 @@ struct Planned {
     mount_elsewhere: bool,
     /// The name of the volume that holds the data.
     volume: Option<String>,
+    groups: Groups,
 }
 
 impl Container {
@@ -87,7 +89,8 @@ impl Container {
     /// because a container is removed before its image.
     fn write_journal(&mut self, at: &At<'_>) -> Result<Planned, PartError> {
         let context = at.context;
-        let mut entries = vec![Entry::directory(at.folder.to_path_buf())];
+        let groups = Groups::plan(context, self.number, self.layers.cgroup);
+        let mut entries = vec![Entry::directory(at.folder.to_path_buf()), groups.entry()];
         let proxy = self.layers.network == (Network::Bridge { proxy: true });
         let proxy_table = proxy.then(|| format!("{}-p{}", context.prefix(), self.number));
         if let Some(table) = &proxy_table {
@@ -121,7 +124,7 @@ impl Container {
             name: self.name.clone(),
         };
         self.entries.extend(context.journal().write(vec![container.into()])?);
-        Ok(Planned { proxy_table, mount_elsewhere, volume })
+        Ok(Planned { proxy_table, mount_elsewhere, volume, groups })
     }
 
     /// Creates the directory of the start and the storage. Returns the host's path of the volume if
@@ -170,6 +173,13 @@ impl Container {
             Network::Bridge { .. } => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, inner),
             Network::Host => published,
         };
+        let cgroup_parent = match self.engine.has_systemd_cgroups()? {
+            true => context.slice(),
+            false => {
+                planned.groups.make_parent()?;
+                planned.groups.parent()
+            }
+        };
         let image_config = self.base.config();
         let cpuset = self.cpuset();
         let request = Request {
@@ -183,6 +193,7 @@ impl Container {
             runtime: self.runtime.as_deref(),
             layers: &self.layers,
             cpuset: cpuset.clone(),
+            cgroup_parent,
             published,
             data: &data,
             arguments: system::arguments(launch, listen, rootfs::DATA, program, image_config),

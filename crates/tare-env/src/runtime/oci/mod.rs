@@ -22,12 +22,14 @@ use tare_host::journal::Entry;
 use tare_host::{RUN_VARIABLE, error_line, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState};
+use tare_std::cpus::CpuSet;
 
 use super::bundle;
 use super::contract::{self, Argument, Runtime};
 use super::gvisor::{self, SandboxView};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use super::kata;
+use crate::groups::Groups;
 use crate::layer::network::SystemNetwork;
 use crate::layer::{self, Layers, rootfs, security};
 use crate::outcome_cache;
@@ -139,6 +141,25 @@ fn command(program: &str, cgroups: &Layout) -> Vec<String> {
     let found = gvisor::find(program).map(|path| path.to_string_lossy().into_owned());
     words.push(found.unwrap_or_else(|| program.into()));
     words
+}
+
+/// Pins the processes of a container, and moves them out of the runtime's cgroups if they have none
+/// of their own.
+fn place(
+    context: &RunContext,
+    groups: &Groups,
+    pids: &[u32],
+    cpus: &CpuSet,
+) -> Result<(), PartError> {
+    for pid in pids.iter().copied() {
+        if groups.own().is_none() {
+            context.cgroups().move_to_ours(pid)?;
+            groups.add(pid)?;
+        }
+        // Entering a cpuset may have widened the affinity (kernels before 6.2).
+        process::pin(pid, cpus).map_err(|source| OciError::Pin { pid, source })?;
+    }
+    Ok(())
 }
 
 struct Oci {
@@ -299,8 +320,12 @@ impl HostRuntime for Oci {
         let program = system::program_in(launch, self.root.as_ref())?;
         self.common.number = context.next_environment();
         let (folder, id) = (self.common.folder(), self.id());
-        let name = format!("{}/e{}", context.prefix(), self.common.number);
-        let group = context.cgroups().group(&name);
+        let groups = Groups::plan(&context, self.common.number, self.common.layers.cgroup);
+        // The runtime's cgroup. On v2 one with processes has no other below it.
+        let group = groups.own().cloned();
+        let group =
+            group.unwrap_or_else(|| context.cgroups().group(&format!("{}-oci", groups.parent())));
+        let name = group.name().to_string();
 
         let (network_entries, router) =
             SystemNetwork::plan(&context, self.common.layers.network, self.common.number)?;
@@ -312,7 +337,8 @@ impl HostRuntime for Oci {
         let (command, root) = (self.command.clone(), self.state_folder());
         entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
         // Undone before the container, because a frozen process cannot be killed.
-        entries.push(context.cgroups().entry(&name));
+        entries.push(groups.entry());
+        entries.extend(groups.own().is_none().then(|| context.cgroups().entry(&name)));
         self.common.entries = context.journal().write(entries)?;
 
         // The root comes before the storage, which may be mounted over it.
@@ -348,6 +374,10 @@ impl HostRuntime for Oci {
         self.config = Some(bundle::write(&folder, &contents, &self.common.layers)?);
 
         self.try_platform(&folder)?;
+        match groups.own() {
+            Some(_) => groups.make_parent()?,
+            None => groups.make()?,
+        }
         let pid_file = folder.join("pid");
         let cpus = self.common.layers.cpu.set(context.cpus());
         // Two files: gVisor reopens its outputs, so one would overwrite the other in a shared file.
@@ -374,13 +404,7 @@ impl HostRuntime for Oci {
         let roots = system.pids();
         let endpoint = Endpoint { address: network.address, data: Some(data) };
         self.running = Some(Running { system, network, state: None, inside: None });
-        for pid in roots {
-            if !own {
-                context.cgroups().move_to_ours(pid)?;
-            }
-            // Entering a cpuset may have widened the affinity (kernels before 6.2).
-            process::pin(pid, cpus).map_err(|source| OciError::Pin { pid, source })?;
-        }
+        place(&context, &groups, &roots, cpus)?;
         if !own {
             group.remove_empty();
         }
@@ -415,6 +439,7 @@ impl HostRuntime for Oci {
             system.read_cpu(layers, plan),
             self.read_security(system),
             system.read_cgroup(layers),
+            system.read_weight(&self.common.context),
             self.read_rootfs(system),
             self.read_storage(system),
         ];

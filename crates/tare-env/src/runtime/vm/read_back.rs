@@ -46,6 +46,7 @@ pub(super) fn read(
         cpu(running, context, layers),
         security(running, spec.security),
         running.system.read_cgroup(layers),
+        running.system.read_weight(context),
     ];
     states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));

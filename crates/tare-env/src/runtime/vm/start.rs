@@ -30,9 +30,10 @@ use super::qemu::{Files, Machine, Memory, PROGRAM, network_words};
 use super::qmp::Qmp;
 use super::running::Running;
 use super::{Vm, accelerator, initramfs, uml, virtiofsd};
+use crate::groups::Groups;
 use crate::guest::protocol::{Answer, DATA, Module, Order};
 use crate::layer::network::{BRIDGE_ADDRESS, PORT, Router, SYSTEM_ADDRESS, SystemNetwork};
-use crate::layer::{self, rootfs};
+use crate::layer::rootfs;
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
 use tare_lab::layer::Cpu;
@@ -54,7 +55,7 @@ struct MonitorPlacement<'a> {
     kernel: &'a Kernel,
     files: &'a Files,
     network: &'a SystemNetwork,
-    group: Option<&'a Cgroup>,
+    groups: &'a Groups,
     cpus: &'a CpuSet,
     daemon: Option<&'a Monitor>,
 }
@@ -91,14 +92,12 @@ impl Vm {
         self.number = context.next_environment();
         let files = self.files();
         let folder = context.work().join(format!("e{}", self.number));
-        let group = format!("{}/e{}", context.prefix(), self.number);
-        let own = self.layers.cgroup == layer::Cgroup::Own;
-        let group = own.then(|| context.cgroups().group(&group));
+        let groups = Groups::plan(&context, self.number, self.layers.cgroup);
         let router = Router::for_guest(&context, self.number)?;
 
         let mut entries = vec![Entry::directory(folder)];
         entries.extend(router.entries());
-        entries.extend(group.iter().map(|group| context.cgroups().entry(group.name())));
+        entries.push(groups.entry());
         self.entries = context.journal().write(entries)?;
 
         let shown = files.shown();
@@ -107,9 +106,8 @@ impl Vm {
         let Prepared { kernel, later, container } = self.prepare(launch, &program, &files)?;
         self.data.make(&context, &files, &self.options)?;
         let network = SystemNetwork::make(&context, self.layers.network, Some(router), None)?;
-        if let Some(group) = &group {
-            self.limit(group)?;
-        }
+        groups.make()?;
+        groups.own().map_or(Ok(()), |group| self.limit(group))?;
 
         let cpus = self.layers.cpu.set(context.cpus()).clone();
         let daemon = match &self.data {
@@ -121,7 +119,7 @@ impl Vm {
             kernel: &kernel,
             files: &files,
             network: &network,
-            group: group.as_ref(),
+            groups: &groups,
             cpus: &cpus,
             daemon: daemon.as_ref(),
         };
@@ -131,7 +129,7 @@ impl Vm {
         };
         let Started { monitor, pid, guest, engine } = started;
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
-        let system = System::new(pid, group, proxy, &self.layers);
+        let system = System::new(pid, groups.own().cloned(), proxy, &self.layers);
         let mount = self.data.mount(&files);
         // From here on `stop` ends the process, even if one of the next steps fails.
         let running = self.running.insert(Running {
@@ -192,9 +190,8 @@ impl Vm {
         Ok(Prepared { kernel, later, container })
     }
 
-    /// Creates the monitor's cgroup with the limits of the environment.
+    /// Sets the limits of the environment on the monitor's own cgroup.
     fn limit(&self, group: &Cgroup) -> Result<(), PartError> {
-        group.make_folders()?;
         match self.layers.cpu {
             Cpu::Pinned => group.set_cpuset(&self.context.cpus().system)?,
             Cpu::Quota(cpus) => group.set_quota(cpus)?,
@@ -235,24 +232,18 @@ impl Vm {
         };
         let words = machine.arguments();
         self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
-        let own = placement.group.is_some();
-        let command = match own {
-            true => Command::new("/bin/sh").args(["-c", GATE, PROGRAM]),
-            false => Command::new(PROGRAM),
-        };
+        let command = Command::new("/bin/sh").args(["-c", GATE, PROGRAM]);
         let command = placement.command(command.args(words), context.run());
         let log = |source| VmError::File { path: files.stderr(), source };
         let stderr = File::create(files.stderr()).map_err(log)?;
-        let stdin = if own { Stdio::piped() } else { Stdio::null() };
-        let child = command.spawn(stdin, Stdio::null(), stderr.into()).map_err(VmError::Start)?;
+        let child =
+            command.spawn(Stdio::piped(), Stdio::null(), stderr.into()).map_err(VmError::Start)?;
         let mut monitor = Monitor::new(child);
         let pid = monitor.pid();
-        if own {
-            placement.enter(pid)?;
-            let gate = monitor.child().stdin.take();
-            let fail = |source| VmError::File { path: "/bin/sh".into(), source };
-            gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(fail)?;
-        }
+        placement.enter(pid)?;
+        let gate = monitor.child().stdin.take();
+        let fail = |source| VmError::File { path: "/bin/sh".into(), source };
+        gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(fail)?;
         let guest = Lines::connect(&files.orders(), deadline, || monitor.alive())
             .map_err(|source| VmError::Boot { limit: BOOT_LIMIT, source })?;
         let mut qmp = Qmp::connect(&files.qmp(), deadline, || monitor.alive())?;
@@ -324,12 +315,11 @@ impl MonitorPlacement<'_> {
         }
     }
 
-    /// Moves the monitor, and the daemon that serves its data, into the cgroup, if there is one.
+    /// Moves the monitor, and the daemon that serves its data, into the cgroup.
     fn enter(&self, pid: u32) -> Result<(), PartError> {
-        let Some(group) = self.group else { return Ok(()) };
         let helpers = self.daemon.map(|daemon| process::tree(daemon.pid())).unwrap_or_default();
         for one in std::iter::once(pid).chain(helpers) {
-            group.add(one)?;
+            self.groups.add(one)?;
             process::pin(one, self.cpus)?;
         }
         Ok(())
