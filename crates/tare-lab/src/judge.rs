@@ -1,5 +1,6 @@
 //! Decides when a slice or an environment deserves a doubt. Pure: figures in, doubts out.
 
+use tare_stats::law;
 use tare_std::cpus::CpuSet;
 
 use crate::doubt::Doubt;
@@ -8,10 +9,9 @@ use crate::probe::names;
 use crate::record::Slice;
 
 /// Steal time above this share of the plan's CPUs is a doubt.
-pub const STEAL_SHARE: f64 = 0.01;
-/// CPU time of processes outside the study above this share of the plan's CPUs is a doubt. An
-/// idle machine shows 1 to 2 %.
-pub const STRANGERS_SHARE: f64 = 0.05;
+pub const STEAL_SHARE: f64 = law::STEAL_SHARE_MAX;
+/// CPU time of processes outside the study above this share of the plan's CPUs is a doubt.
+pub const STRANGERS_SHARE: f64 = law::STRANGERS_SHARE_MAX;
 /// The client's use of its own CPUs above this share, in a closed loop, is a doubt.
 pub const CLIENT_SHARE: f64 = 0.85;
 /// Throttling for more than this share of the window is a doubt.

@@ -54,6 +54,7 @@ pub(crate) fn noise(verdict: Option<Verdict>, value: impl Fn() -> String) -> Opt
     match verdict? {
         Verdict::WithinNoise => Some(format!("within noise ({})", value())),
         Verdict::NoiseUnknown => Some(format!("noise not known ({})", value())),
+        Verdict::Withheld => Some(format!("withheld ({})", value())),
         Verdict::NotKnown | Verdict::NotFound | Verdict::Loss | Verdict::Gain => None,
     }
 }

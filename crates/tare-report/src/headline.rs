@@ -50,8 +50,14 @@ pub(crate) fn claimed(analysis: &Analysis, finding: &Finding, metric: Metric) ->
 }
 
 /// Like [`claimed`], for a cost between any two environments.
-pub(crate) fn is_claim(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> bool {
-    claims::judge_cost(analysis, workload, metric, cost).is_claim()
+pub(crate) fn is_claim(
+    analysis: &Analysis,
+    workload: &str,
+    environments: [&str; 2],
+    metric: Metric,
+    cost: &Cost,
+) -> bool {
+    claims::judge_cost(analysis, workload, environments, metric, cost).is_claim()
 }
 
 /// The headline as plain text. Its names have no control characters and are not escaped for HTML.

@@ -219,7 +219,9 @@ impl Figures<'_> {
     fn verdict(&self, us: &Estimate) -> Verdict {
         match law::judge_difference(us.excludes(0.0), us.centre, self.noise()) {
             law::Verdict::NotFound | law::Verdict::NotKnown => Verdict::NotFound,
-            law::Verdict::WithinNoise | law::Verdict::NoiseUnknown => Verdict::WithinNoise,
+            law::Verdict::WithinNoise | law::Verdict::NoiseUnknown | law::Verdict::Withheld => {
+                Verdict::WithinNoise
+            }
             law::Verdict::Loss => Verdict::Costs,
             law::Verdict::Gain => Verdict::Saves,
         }

@@ -1,10 +1,12 @@
 //! Applies the law of claims ([`tare_stats::law`]) to an analysis. The A/A control gives the noise
-//! of each workload and figure.
+//! of each workload and figure. Across runtimes, the baseline's layers under the other runtime add
+//! theirs ([`Finding::runtime_control`]).
 
 use serde::Serialize;
-use tare_stats::law::{Noise, Verdict, judge, judge_ratio};
+use tare_stats::law::{Noise, OFTEN_SHARE, Objections, Verdict, judge, judge_ratio};
 
 use super::{Analysis, Cost, Finding, OverBaseline};
+use crate::doubt::Doubt;
 
 /// A figure that is compared with the baseline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -50,24 +52,103 @@ pub fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Noise {
     Noise::of_cost(cost.map(|cost| &cost.percent))
 }
 
-/// Judges a cost between any two environments under a workload.
-pub fn judge_cost(analysis: &Analysis, workload: &str, metric: Metric, cost: &Cost) -> Verdict {
-    judge(cost, noise(analysis, workload, metric))
+fn finding<'a>(analysis: &'a Analysis, workload: &str, environment: &str) -> Option<&'a Finding> {
+    analysis.findings.iter().find(|f| f.workload == workload && f.environment == environment)
+}
+
+/// Returns the controls of the runtimes of two environments, if the runtimes differ.
+fn runtime_controls<'a>(
+    analysis: &'a Analysis,
+    workload: &str,
+    environments: [&str; 2],
+) -> impl Iterator<Item = &'a Finding> {
+    let names = environments
+        .map(|name| finding(analysis, workload, name).and_then(|f| f.runtime_control.as_deref()));
+    let across = names[0] != names[1];
+    let names = names.into_iter().flatten().filter(move |_| across);
+    let controls = names.map(|name| finding(analysis, workload, name));
+    controls.flatten().collect::<Vec<_>>().into_iter()
+}
+
+/// Returns the noise of a cost between two environments under a workload, in percent.
+pub fn noise_between(
+    analysis: &Analysis,
+    workload: &str,
+    environments: [&str; 2],
+    of: impl Fn(&Finding) -> Option<&Cost>,
+) -> Noise {
+    let of_cost = |cost: Option<&Cost>| Noise::of_cost(cost.map(|cost| &cost.percent));
+    let noise = of_cost(control(analysis, workload).and_then(&of));
+    let controls = runtime_controls(analysis, workload, environments);
+    controls.fold(noise, |noise, control| noise.or(of_cost(of(control))))
+}
+
+/// Returns what the doubts about environments forbid under a workload.
+pub fn objections(analysis: &Analysis, workload: &str, environments: [&str; 2]) -> Objections {
+    let mut objections = Objections::default();
+    for name in environments {
+        let Some(finding) = finding(analysis, workload, name) else { continue };
+        let slices = f64::from((finding.slices + finding.slices_void).max(1));
+        for (doubt, touched) in &finding.doubts {
+            note(&mut objections, doubt, f64::from(*touched) >= OFTEN_SHARE * slices);
+        }
+    }
+    objections
+}
+
+/// Adds what one doubt forbids. `often`: it affects at least [`OFTEN_SHARE`] of the slices.
+fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
+    match doubt {
+        Doubt::OperationErrors { count, operations, .. } => {
+            let share = *count as f64 / ((*count + *operations) as f64).max(1.0);
+            objections.failed_share = objections.failed_share.max(share);
+        }
+        Doubt::Emulated { .. } => objections.emulated = true,
+        Doubt::Strangers { .. } | Doubt::Steal { .. } => objections.contended |= often,
+        Doubt::ClientSaturated { .. } => objections.client_limited |= often,
+        Doubt::RateNotReached { .. } => objections.rate_missed |= often,
+        _ => {}
+    }
+}
+
+/// Judges a cost between any two environments under a workload. A claim about throughput is
+/// withheld where others took too much of the CPUs.
+pub fn judge_cost(
+    analysis: &Analysis,
+    workload: &str,
+    environments: [&str; 2],
+    metric: Metric,
+    cost: &Cost,
+) -> Verdict {
+    let noise = noise_between(analysis, workload, environments, |f| metric.cost(f));
+    let objections = objections(analysis, workload, environments);
+    let forbidden = metric == Metric::Throughput && objections.contended;
+    judge(cost, noise).unless(forbidden)
+}
+
+/// Returns the name of the baseline.
+fn baseline(analysis: &Analysis) -> &str {
+    let baseline = analysis.findings.iter().find(|f| f.baseline);
+    baseline.map_or("", |finding| finding.environment.as_str())
 }
 
 /// Judges an environment's cost. `None` without such a cost, and for the control, because the
 /// others are judged by its difference from the baseline.
 pub fn verdict(analysis: &Analysis, finding: &Finding, metric: Metric) -> Option<Verdict> {
     let cost = metric.cost(finding).filter(|_| !finding.baseline && !finding.control)?;
-    Some(judge_cost(analysis, &finding.workload, metric, cost))
+    let environments = [finding.environment.as_str(), baseline(analysis)];
+    Some(judge_cost(analysis, &finding.workload, environments, metric, cost))
 }
 
 /// Judges a cost that is not a [`Metric`], by the control's cost of the same kind. `None` as for
 /// [`verdict`].
 pub fn verdict_of(analysis: &Analysis, finding: &Finding, of: CostOf) -> Option<Verdict> {
     let cost = of(finding).filter(|_| !finding.baseline && !finding.control)?;
-    let noise = control(analysis, &finding.workload).and_then(of).map(|cost| &cost.percent);
-    Some(judge(cost, Noise::of_cost(noise)))
+    let environments = [finding.environment.as_str(), baseline(analysis)];
+    let workload = finding.workload.as_str();
+    let is_throughput = finding.throughput_cost.as_ref().is_some_and(|one| std::ptr::eq(one, cost));
+    let forbidden = is_throughput && objections(analysis, workload, environments).contended;
+    Some(judge(cost, noise_between(analysis, workload, environments, of)).unless(forbidden))
 }
 
 /// Returns the noise of a percentile of response times over the baseline's, as a factor.
@@ -83,7 +164,12 @@ pub fn ratio_noise(analysis: &Analysis, workload: &str, percent: f64) -> Noise {
 /// control.
 pub fn ratio_verdict(analysis: &Analysis, finding: &Finding, percent: f64) -> Option<Verdict> {
     let over = over_baseline(finding, percent)?;
+    let environments = [finding.environment.as_str(), baseline(analysis)];
+    let controls = runtime_controls(analysis, &finding.workload, environments);
     let noise = ratio_noise(analysis, &finding.workload, percent);
+    let noise = controls
+        .filter_map(|control| over_baseline(control, percent))
+        .fold(noise, |noise, over| noise.or(Noise::of_ratio(&over.ratio)));
     let compared = !finding.baseline && !finding.control;
     compared.then(|| judge_ratio(&over.ratio, over.found, noise))
 }

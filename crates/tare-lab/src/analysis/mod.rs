@@ -22,7 +22,9 @@ pub mod tuning;
 use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
+use crate::environment::EnvironmentSpec;
 use crate::record::{EnvironmentRecord, Phase, Record};
+use crate::study;
 use cells::{Cell, Cells, Series};
 use latency::Latencies;
 
@@ -65,6 +67,10 @@ pub struct Finding {
     pub workload: String,
     pub baseline: bool,
     pub control: bool,
+    /// The environment with the baseline's layers under this environment's runtime, if that is not
+    /// the baseline's: what it seems to cost is noise of every comparison across the two runtimes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub runtime_control: Option<String>,
     /// Number of valid slices, in the phases capacity and latency.
     pub slices: u32,
     /// Number of invalid slices: void, or without an operation.
@@ -192,6 +198,7 @@ fn finding(
         workload: workload.to_string(),
         baseline: is_baseline,
         control: environment.control,
+        runtime_control: runtime_control(record, &environment.spec).map(|spec| spec.name.clone()),
         slices: capacity.here.slices + at_rate.here.slices,
         slices_void: capacity.here.slices_void + at_rate.here.slices_void,
         server_cpu_us: capacity.level(|cell| cell.server_cpu_us(busy)),
@@ -210,6 +217,13 @@ fn finding(
         client_cpu_share: capacity.here.client_cpu_share(record.cpu_plan.client.len()),
         doubts,
     }
+}
+
+/// Returns the environment of a record with the baseline's layers under the runtime of `spec`.
+fn runtime_control<'r>(record: &'r Record, spec: &EnvironmentSpec) -> Option<&'r EnvironmentSpec> {
+    let baseline = record.study.environments.iter().find(|s| s.name == record.study.baseline)?;
+    let measured = record.environments.iter().filter(|e| e.left_out.is_none() && !e.control);
+    study::runtime_control(measured.map(|e| &e.spec), baseline, &spec.runtime)
 }
 
 /// An environment and the baseline, in one phase of one workload.

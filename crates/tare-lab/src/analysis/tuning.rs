@@ -79,7 +79,7 @@ fn gain(
 ) -> Option<Gain> {
     let pair = pair_costs(record, workload, &spec.name, twin)?;
     let judged = |metric, cost: &Option<Cost>| {
-        cost.as_ref().map(|cost| judge_cost(analysis, workload, metric, cost))
+        cost.as_ref().map(|cost| judge_cost(analysis, workload, [&spec.name, twin], metric, cost))
     };
     let cpu_verdict = judged(Metric::ServerCpu, &pair.cpu);
     let throughput_verdict = judged(Metric::Throughput, &pair.throughput);

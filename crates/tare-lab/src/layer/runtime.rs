@@ -29,6 +29,19 @@ impl Runtime {
         self.0.split_once(':').map(|(_, argument)| argument)
     }
 
+    /// Returns whether an engine creates the containers.
+    pub fn is_engine(&self) -> bool {
+        matches!(self.kind(), "docker" | "podman")
+    }
+
+    /// Returns whether the system is a process of the host's kernel, without a sandbox or a guest
+    /// between them.
+    pub fn is_on_host_kernel(&self) -> bool {
+        let program = self.argument().and_then(|text| text.rsplit('/').next()).unwrap_or("");
+        let apart = program.contains("runsc") || program.contains("kata");
+        matches!(self.kind(), "process" | "oci" | "docker" | "podman") && !apart
+    }
+
     /// Returns whether the system is a plain process of the host.
     pub fn is_process(&self) -> bool {
         self.0 == Self::PROCESS

@@ -8,6 +8,7 @@ mod environments;
 mod expand;
 mod parse;
 mod published;
+mod runtimes;
 #[cfg(test)]
 mod tests;
 mod vocabulary;
@@ -21,6 +22,7 @@ use crate::environment::EnvironmentSpec;
 pub use crate::cpus::CpuSpec;
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
+pub use runtimes::runtime_control;
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
 pub use vocabulary::{KnownOption, KnownPart, KnownWorkload, OptionInfo, Vocabulary};
 
@@ -45,7 +47,8 @@ pub struct Study {
     pub driver: String,
     pub schedule: ScheduleSpec,
     pub cpus: CpuSpec,
-    /// In the order of the file, without the A/A control, which the campaign adds.
+    /// In the order of the file, without the A/A control, which the campaign adds; then the
+    /// controls of runtimes ([`Study::add_runtime_controls`]).
     pub environments: Vec<EnvironmentSpec>,
     pub workloads: Vec<WorkloadSpec>,
     /// Published relations, which reports compare with the measured ones.
@@ -53,6 +56,15 @@ pub struct Study {
     /// Set if this is the quick part of the study (`tare weigh --quick`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickPart>,
+}
+
+impl Study {
+    /// Adds the baseline's layers under every other runtime of the study, unless an environment has
+    /// them ([`runtime_control`]).
+    pub fn add_runtime_controls(&mut self) {
+        let missing = runtimes::missing(&self.environments, &self.baseline);
+        self.environments.extend(missing);
+    }
 }
 
 /// The environments and workloads that the quick part of a study leaves out.

@@ -1,9 +1,8 @@
 //! Claims that a doubt forbids: the figures stay in the tables, but no finding reports them.
 //!
-//! [`Objections`] has the rules; this module collects its input from the doubts of a record.
+//! [`Objections`] has the rules.
 
-use tare_lab::analysis::{Analysis, Finding, Interval};
-use tare_lab::doubt::Doubt;
+use tare_lab::analysis::{Analysis, Interval, claims};
 use tare_stats::law::{OFTEN_SHARE, Objections};
 
 use crate::headline::Metric;
@@ -17,17 +16,7 @@ pub(crate) struct ClaimFilter(Objections);
 
 impl ClaimFilter {
     pub(crate) fn new(analysis: &Analysis, workload: &str, environments: [&str; 2]) -> Self {
-        let ours = |finding: &&Finding| {
-            finding.workload == workload && environments.contains(&finding.environment.as_str())
-        };
-        let mut objections = Objections::default();
-        for finding in analysis.findings.iter().filter(ours) {
-            let slices = f64::from((finding.slices + finding.slices_void).max(1));
-            for (doubt, touched) in &finding.doubts {
-                note(&mut objections, doubt, f64::from(*touched) >= OFTEN * slices);
-            }
-        }
-        Self(objections)
+        Self(claims::objections(analysis, workload, environments))
     }
 
     /// Whether any claim is allowed.
@@ -39,6 +28,7 @@ impl ClaimFilter {
     pub(crate) fn allows(&self, metric: Metric, percent: f64) -> bool {
         match metric {
             Metric::Throughput if percent <= 0.0 => self.0.allow_throughput_gain(),
+            Metric::Throughput => self.0.allow_throughput(),
             _ => self.open(),
         }
     }
@@ -50,21 +40,5 @@ impl ClaimFilter {
 
     pub(crate) fn allows_latency(&self) -> bool {
         self.0.allow_latency()
-    }
-}
-
-/// Adds what one doubt forbids. `often`: it affects at least [`OFTEN`] of the slices.
-fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
-    match doubt {
-        Doubt::OperationErrors { count, operations, .. } => {
-            let share = *count as f64 / ((*count + *operations) as f64).max(1.0);
-            objections.failed_share = objections.failed_share.max(share);
-        }
-        Doubt::Emulated { .. } => objections.emulated = true,
-        Doubt::Strangers { .. } | Doubt::Steal { .. } | Doubt::ClientSaturated { .. } => {
-            objections.contended |= often;
-        }
-        Doubt::RateNotReached { .. } => objections.rate_missed |= often,
-        _ => {}
     }
 }

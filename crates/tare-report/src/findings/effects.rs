@@ -192,7 +192,8 @@ fn pair(
     let claim = |metric: Metric, cost: &Option<Cost>| {
         cost.as_ref().is_some_and(|cost| {
             let noise = noise(analysis, workload, metric);
-            is_claim(analysis, workload, metric, cost) && filter.allows_layer(&cost.percent, noise)
+            is_claim(analysis, workload, [&with.name, &without.name], metric, cost)
+                && filter.allows_layer(&cost.percent, noise)
         })
     };
     let blocks = server_cpu_by_round(record, workload, &[&with.name, &without.name]);

@@ -106,7 +106,8 @@ impl<'a> Facts<'a> {
         cost: &Cost,
     ) -> bool {
         let filter = ClaimFilter::new(self.analysis, workload, environments);
-        is_claim(self.analysis, workload, metric, cost) && filter.allows(metric, cost.percent.value)
+        is_claim(self.analysis, workload, environments, metric, cost)
+            && filter.allows(metric, cost.percent.value)
     }
 
     /// Stacks of two environments, the second less the first.

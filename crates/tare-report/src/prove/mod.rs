@@ -92,7 +92,9 @@ fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<
         let cpu = finding.cpu_cost().cloned();
         let throughput = finding.throughput_cost.clone();
         let judged = |metric, cost: &Option<Cost>| {
-            cost.as_ref().map(|cost| judge_cost(analysis, &finding.workload, metric, cost))
+            cost.as_ref().map(|cost| {
+                judge_cost(analysis, &finding.workload, [&spec.name, baseline], metric, cost)
+            })
         };
         let verdicts = [judged(Metric::ServerCpu, &cpu), judged(Metric::Throughput, &throughput)];
         let mut remains = RemainingCost {

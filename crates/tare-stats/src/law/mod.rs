@@ -7,8 +7,13 @@
 //! 3. A difference is **claimed** if it is found and larger than the noise ([`judge`]). A control
 //!    that has no interval yet allows no claim. Without a control, rule 1 decides alone.
 //! 4. A difference that is found and not claimed reads as noise, in every table.
-//! 5. A doubt about an environment can forbid claims about it ([`Objections`]).
+//! 5. A doubt about an environment can forbid claims about it ([`Objections`]). A throughput that
+//!    was measured while others took the CPUs is **withheld**.
 //! 6. A tuning is **proven** if it helps under one workload and hurts under none ([`proven`]).
+//!
+//! A study that compares runtimes has a second control for each of them: the baseline's layers
+//! under the other runtime. A comparison across runtimes has the larger of both noises
+//! ([`Noise::or`]).
 //!
 //! The noise is the control's interval and not its figure, because two starts of one environment
 //! can differ permanently (page colouring, hash seeds, CPU placement). The interval bounds this
@@ -24,7 +29,9 @@ use serde::Serialize;
 
 use crate::{Cost, Interval};
 
-pub use objections::{FAILED_SHARE_MAX, OFTEN_SHARE, Objections};
+pub use objections::{
+    FAILED_SHARE_MAX, OFTEN_SHARE, Objections, STEAL_SHARE_MAX, STRANGERS_SHARE_MAX,
+};
 pub use tuning::{TuningVerdict, proven};
 
 /// The widest useful bound, in percent. Two or three rounds that differ give millions.
@@ -80,6 +87,25 @@ impl Noise {
         Self::Within(noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0)))
     }
 
+    /// Returns the larger of two noises, if two controls bound the same difference. A control that
+    /// has no interval yet allows no claim; a missing one adds nothing.
+    ///
+    /// ```
+    /// use tare_stats::law::Noise;
+    ///
+    /// assert_eq!(Noise::Within(1.0).or(Noise::Within(2.0)), Noise::Within(2.0));
+    /// assert_eq!(Noise::NoControl.or(Noise::Within(2.0)), Noise::Within(2.0));
+    /// assert_eq!(Noise::Within(1.0).or(Noise::Unknown), Noise::Unknown);
+    /// ```
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::NoControl, known) | (known, Self::NoControl) => known,
+            (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,
+            (Self::Within(one), Self::Within(other)) => Self::Within(one.max(other)),
+        }
+    }
+
     /// Returns the bound if it is known.
     pub fn bound(self) -> Option<f64> {
         match self {
@@ -101,6 +127,8 @@ pub enum Verdict {
     WithinNoise,
     /// The interval excludes zero, and the control has no interval yet.
     NoiseUnknown,
+    /// The interval excludes zero, but a doubt forbids the claim ([`Verdict::unless`]).
+    Withheld,
     /// A loss that may be claimed.
     Loss,
     /// A gain that may be claimed.
@@ -113,14 +141,21 @@ impl Verdict {
         matches!(self, Self::Loss | Self::Gain)
     }
 
-    /// The name in JSON and CSV: `not_known`, `not_found`, `within_noise`, `noise_unknown`, `loss`
-    /// or `gain`.
+    /// Withholds the claim if a doubt forbids it.
+    #[must_use]
+    pub fn unless(self, forbidden: bool) -> Self {
+        if forbidden && self.is_claim() { Self::Withheld } else { self }
+    }
+
+    /// The name in JSON and CSV: `not_known`, `not_found`, `within_noise`, `noise_unknown`,
+    /// `withheld`, `loss` or `gain`.
     pub fn name(self) -> &'static str {
         match self {
             Self::NotKnown => "not_known",
             Self::NotFound => "not_found",
             Self::WithinNoise => "within_noise",
             Self::NoiseUnknown => "noise_unknown",
+            Self::Withheld => "withheld",
             Self::Loss => "loss",
             Self::Gain => "gain",
         }

@@ -3,14 +3,24 @@
 //! 1. Nothing is claimed about an environment in which more than one operation in a thousand
 //!    failed, because a failed operation is often cheaper than a successful one.
 //! 2. Nothing is claimed about two environments if one or both are emulated.
-//! 3. No gain of throughput is claimed if other programs, the hypervisor or the client's own limit
-//!    affect a quarter of the slices. They slow all environments down, so that the apparent gain of
-//!    one can be a loss of the other.
-//! 4. The whole interval of a layer's gain must be beyond the control's noise, and rule 3 applies
-//!    to its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
-//! 5. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
+//! 3. No throughput is claimed if other programs or the hypervisor took more than their limit of
+//!    the CPUs ([`STRANGERS_SHARE_MAX`], [`STEAL_SHARE_MAX`]) in a quarter of the slices: what is
+//!    left for a system depends on the scheduler, and not on its layers alone. CPU time per
+//!    operation does not depend on how long a system waits for a CPU.
+//! 4. No gain of throughput is claimed if the client was at its limit in a quarter of the slices.
+//!    It holds all environments back, so that the apparent gain of one can be a loss of the other.
+//! 5. The whole interval of a layer's gain must be beyond the control's noise, and rules 3 and 4
+//!    apply to its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
+//! 6. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
 
 use crate::Interval;
+
+/// The largest share of the CPUs that programs outside the study may use in a slice whose
+/// throughput counts. An idle machine shows 1 to 2 %.
+pub const STRANGERS_SHARE_MAX: f64 = 0.05;
+
+/// The largest share of the CPUs that the hypervisor may take in a slice whose throughput counts.
+pub const STEAL_SHARE_MAX: f64 = 0.01;
 
 /// The share of slices from which on a doubt applies to the whole environment.
 pub const OFTEN_SHARE: f64 = 0.25;
@@ -25,8 +35,11 @@ pub struct Objections {
     pub failed_share: f64,
     /// One of the environments runs on an emulated CPU.
     pub emulated: bool,
-    /// Other programs, the hypervisor or the client's limit affected [`OFTEN_SHARE`] of the slices.
+    /// Other programs or the hypervisor took more than their limit in [`OFTEN_SHARE`] of the
+    /// slices.
     pub contended: bool,
+    /// The client was at its limit in [`OFTEN_SHARE`] of the slices.
+    pub client_limited: bool,
     /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
     pub rate_missed: bool,
 }
@@ -37,19 +50,25 @@ impl Objections {
         self.failed_share <= FAILED_SHARE_MAX && !self.emulated
     }
 
-    /// Rule 3: whether a gain of throughput may be claimed.
-    pub fn allow_throughput_gain(&self) -> bool {
+    /// Rule 3: whether a difference in throughput may be claimed.
+    pub fn allow_throughput(&self) -> bool {
         self.allow_any() && !self.contended
     }
 
-    /// Rule 4: whether a layer's effect may be claimed. Below 0 is a gain. `noise` is that of the
+    /// Rule 4: whether a gain of throughput may be claimed.
+    pub fn allow_throughput_gain(&self) -> bool {
+        self.allow_throughput() && !self.client_limited
+    }
+
+    /// Rule 5: whether a layer's effect may be claimed. Below 0 is a gain. `noise` is that of the
     /// control, in the same unit.
     pub fn allow_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         let gain = effect.value <= 0.0;
-        self.allow_any() && (!gain || !self.contended && -effect.high > noise.unwrap_or(0.0))
+        self.allow_any()
+            && (!gain || self.allow_throughput_gain() && -effect.high > noise.unwrap_or(0.0))
     }
 
-    /// Rule 5: whether latencies may be compared.
+    /// Rule 6: whether latencies may be compared.
     pub fn allow_latency(&self) -> bool {
         self.allow_any() && !self.rate_missed
     }

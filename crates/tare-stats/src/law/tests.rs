@@ -53,6 +53,7 @@ fn names_match_serialised_form() {
         Verdict::NotFound,
         Verdict::WithinNoise,
         Verdict::NoiseUnknown,
+        Verdict::Withheld,
         Verdict::Loss,
         Verdict::Gain,
     ] {
@@ -67,7 +68,13 @@ fn doubts_forbid_claims() {
     assert!(!Objections { failed_share: 0.0011, ..none }.allow_any());
     assert!(!Objections { emulated: true, ..none }.allow_latency());
     let contended = Objections { contended: true, ..none };
-    assert!(contended.allow_any() && !contended.allow_throughput_gain());
+    assert!(contended.allow_any() && !contended.allow_throughput());
+    assert!(!contended.allow_throughput_gain());
+    let limited = Objections { client_limited: true, ..none };
+    assert!(limited.allow_throughput() && !limited.allow_throughput_gain());
+    assert_eq!(Verdict::Loss.unless(true), Verdict::Withheld);
+    assert_eq!(Verdict::Loss.unless(false), Verdict::Loss);
+    assert_eq!(Verdict::WithinNoise.unless(true), Verdict::WithinNoise);
     let late = Objections { rate_missed: true, ..none };
     assert!(late.allow_any() && !late.allow_latency());
     let gain = Interval { value: -3.0, low: -4.0, high: -2.0, rounds: 12 };

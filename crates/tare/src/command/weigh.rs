@@ -63,7 +63,8 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
             (record.study, record.study_text, record.header.seed, plan_options)
         }
         None => {
-            let (study, text) = study::read(&options.study, options.quick)?;
+            let (mut study, text) = study::read(&options.study, options.quick)?;
+            study.add_runtime_controls();
             let seed = study::seed(options.seed, &study);
             (study, text, seed, Options::default())
         }

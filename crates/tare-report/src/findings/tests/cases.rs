@@ -48,6 +48,17 @@ fn runtime(us: f64, from: fn(&mut EnvironmentSpec), to: fn(&mut EnvironmentSpec)
     World::of(&[("native", 10.0, from), ("box", 10.0 + us, to)])
 }
 
+/// A process and a box under another runtime, both with a cgroup of their own. With the layers of
+/// the baseline, the box would be the control of its runtime.
+fn own_cgroups(us: f64, to: fn(&mut EnvironmentSpec)) -> World {
+    let mut process = World::of(&[NATIVE]).record.study.environments.remove(0);
+    let native = process.clone();
+    (process.name, process.cgroup) = ("process".into(), Cgroup::Own);
+    let mut other = EnvironmentSpec { name: "box".into(), ..process.clone() };
+    to(&mut other);
+    World::with(&[(native, 10.0), (process, 10.0), (other, 10.0 + us)])
+}
+
 fn runc(spec: &mut EnvironmentSpec) {
     spec.runtime = "oci:runc".into();
 }
@@ -222,7 +233,7 @@ pub(super) const CASES: &[Case] = &[
         || pair(0.0, |spec| spec.inject = "busy=2us".parse().unwrap()),
     ),
     ("engine", || runtime(1.0, runc, docker), || runtime(0.0, runc, docker)),
-    ("runtime", || runtime(1.0, nothing, runc), || runtime(1.0, nothing, runsc)),
+    ("runtime", || own_cgroups(1.0, runc), || own_cgroups(1.0, runsc)),
     ("layer_gives_back", || bridged(-1.0), || bridged(1.0)),
     (
         "layer_mixed",
