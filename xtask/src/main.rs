@@ -21,6 +21,7 @@ fn main() -> anyhow::Result<()> {
         ["tidy"] => tidy::run(&root()?),
         ["dist", rest @ ..] => dist::run(&root()?, rest),
         ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
+        [calibrate::BURNER] => calibrate::burner(),
         [calibrate::NEIGHBOUR] => calibrate::neighbour(),
         ["sim", rest @ ..] => sim::run(&root()?, rest),
         ["kill", rest @ ..] => kill::run(&root()?, rest),

@@ -12,6 +12,7 @@ use tare_lab::doubt::Doubt;
 use tare_lab::record::{Phase, Record};
 use tare_lab::study::control_name;
 
+use super::burners::Burners;
 use super::line::{Figure, Line};
 use super::neighbour::Neighbour;
 use super::studies::{self, BASELINE, FULL, Kind, KnownCost, QUESTIONS, Truth};
@@ -70,8 +71,12 @@ impl CampaignRunner {
             Kind::Noise => Some(Neighbour::start(&self.system_cpus)?),
             _ => None,
         };
+        let burners = match campaign.kind.burners() {
+            Some((count, place)) => Some(Burners::start(count, place)?),
+            None => None,
+        };
         let record = self.weigh(&planned.text, campaign.seed)?;
-        drop(neighbour);
+        drop((neighbour, burners));
         let analysis = analyse(&record);
         let mut lines = Vec::new();
         let control = KnownCost {
@@ -83,8 +88,16 @@ impl CampaignRunner {
                 _ => Truth::CpuNs(0),
             },
         };
-        for known in std::iter::once(&control).chain(&planned.known) {
-            lines.push(line(campaign, &record, &analysis, known)?);
+        let rate = KnownCost { truth: Truth::ThroughputPercent(0.0), ..control.clone() };
+        let rate = campaign.kind.burners().map(|_| &rate);
+        // Without an engine its environment is left out.
+        let left_out = |name: &str| {
+            record.environments.iter().any(|one| one.spec.name == name && one.left_out.is_some())
+        };
+        for known in std::iter::once(&control).chain(rate).chain(&planned.known) {
+            if !left_out(&known.name) {
+                lines.push(line(campaign, &record, &analysis, known)?);
+            }
         }
         Ok(lines)
     }

@@ -8,6 +8,7 @@
 //! Limits: the results are those of one machine. A failed campaign is printed, and repeated only by
 //! a later `--resume`.
 
+mod burners;
 mod line;
 mod measure;
 mod neighbour;
@@ -32,6 +33,7 @@ use studies::Kind;
 
 use crate::say;
 
+pub(crate) use burners::{WORD as BURNER, run as burner};
 pub(crate) use neighbour::{WORD as NEIGHBOUR, run as neighbour};
 
 /// The number of consecutive failed campaigns that ends the run.

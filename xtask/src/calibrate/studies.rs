@@ -3,6 +3,8 @@
 use std::fmt::Write;
 use std::time::Duration;
 
+use super::burners::Place;
+
 /// A kind of campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
@@ -19,11 +21,33 @@ pub(crate) enum Kind {
     Noise,
     /// `tare explain` with a known cost in one of several layers.
     Explain,
+    /// The same layers under several runtimes, on a quiet host.
+    Same,
+    /// `Same` beside one, two and four burners in another session.
+    SameOne,
+    SameTwo,
+    SameFour,
+    /// `Same` beside two burners in another cgroup.
+    SameCgroup,
+    /// `Same` beside two burners at another nice value.
+    SameNice,
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 6] =
-        [Self::Busy, Self::Quota, Self::Delay, Self::Filter, Self::Noise, Self::Explain];
+    pub(crate) const ALL: [Self; 12] = [
+        Self::Busy,
+        Self::Quota,
+        Self::Delay,
+        Self::Filter,
+        Self::Noise,
+        Self::Explain,
+        Self::Same,
+        Self::SameOne,
+        Self::SameTwo,
+        Self::SameFour,
+        Self::SameCgroup,
+        Self::SameNice,
+    ];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -33,6 +57,26 @@ impl Kind {
             Self::Filter => "filter",
             Self::Noise => "noise",
             Self::Explain => "explain",
+            Self::Same => "same",
+            Self::SameOne => "same-1",
+            Self::SameTwo => "same-2",
+            Self::SameFour => "same-4",
+            Self::SameCgroup => "same-cgroup",
+            Self::SameNice => "same-nice",
+        }
+    }
+
+    /// Returns the burners of a kind that compares the same layers, and their place; `None` for the
+    /// other kinds.
+    pub(crate) fn burners(self) -> Option<(u32, Place)> {
+        match self {
+            Self::Same => Some((0, Place::Session)),
+            Self::SameOne => Some((1, Place::Session)),
+            Self::SameTwo => Some((2, Place::Session)),
+            Self::SameFour => Some((4, Place::Session)),
+            Self::SameCgroup => Some((2, Place::Cgroup)),
+            Self::SameNice => Some((2, Place::Nice)),
+            _ => None,
         }
     }
 
@@ -61,6 +105,16 @@ pub(crate) struct KnownCost {
     pub(crate) inject: String,
     pub(crate) truth: Truth,
 }
+
+/// Environments with the baseline's layers, by name, runtime and cgroup layer. An engine puts every
+/// container into a cgroup, so that one process has a cgroup too.
+const SAME: [(&str, &str, &str); 5] = [
+    ("process", "process", "none"),
+    ("process, own cgroup", "process", "own"),
+    ("runc", "oci:runc", "none"),
+    ("crun", "oci:crun", "none"),
+    ("docker", "docker", "own"),
+];
 
 /// The study of one campaign.
 #[derive(Clone, Debug)]
@@ -119,6 +173,7 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
             })
             .to_vec(),
         Kind::Explain => Vec::new(),
+        _ => return same_layers(kind, budget),
     };
     let baseline = match kind {
         Kind::Quota => HEAVY.to_string(),
@@ -141,7 +196,7 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
         // With many operations in flight, a slower server would find more of them waiting and serve
         // several with one call.
         Kind::Filter => ("io = \"epoll\"\n", "200ms", "50ms", ONE_AT_A_TIME),
-        Kind::Busy | Kind::Noise | Kind::Explain => ("", "200ms", "50ms", ONE_AT_A_TIME),
+        _ => ("", "200ms", "50ms", ONE_AT_A_TIME),
     };
     let head = head(kind, budget, system, window, lead_in);
     let mut text = format!("{head}{}", environment(BASELINE, &baseline, ""));
@@ -149,6 +204,22 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
         text += &environment(&one.name, &one.inject, "");
     }
     text += &workload(load);
+    CampaignStudy { text, known }
+}
+
+/// Makes a study whose environments all have the baseline's layers, so that every true cost is 0.
+fn same_layers(kind: Kind, budget: Duration) -> CampaignStudy {
+    let head = head(kind, budget, "", "50ms", "20ms");
+    let mut text = head + &environment(BASELINE, "none", "");
+    let mut known = Vec::new();
+    for (name, runtime, cgroup) in SAME {
+        let layers = format!("runtime = \"{runtime}\"\ncgroup = \"{cgroup}\"\noptional = true\n");
+        text += &environment(name, "none", &layers);
+        for truth in [Truth::CpuNs(0), Truth::ThroughputPercent(0.0)] {
+            known.push(KnownCost { name: name.into(), inject: "nothing".into(), truth });
+        }
+    }
+    text += &workload("connections = 16\nin_flight = 64\nlatency_share = 0.0\n");
     CampaignStudy { text, known }
 }
 

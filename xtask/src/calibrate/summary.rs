@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use tare_stats::methods::student_t;
 
+use super::burners::Place;
 use super::line::{Figure, Line};
 use super::proportion::Proportion;
 use super::studies::Kind;
@@ -79,7 +80,9 @@ fn groups<'a>(lines: &[&'a Line]) -> Vec<Vec<&'a Line>> {
     let mut groups: Vec<Vec<&Line>> = Vec::new();
     for line in lines {
         let same = |group: &&mut Vec<&Line>| {
-            group[0].kind == line.kind && group[0].environment == line.environment
+            let [first, ..] = group.as_slice() else { return false };
+            (&first.kind, &first.environment, first.figure)
+                == (&line.kind, &line.environment, line.figure)
         };
         match groups.iter_mut().find(same) {
             Some(group) => group.push(line),
@@ -153,6 +156,7 @@ fn together(lines: &[Line]) -> Vec<String> {
         ));
     }
     out.extend(filters(lines));
+    out.extend(same_layers(lines));
     let noisy: Vec<&Line> = of(Kind::Noise).collect();
     if !noisy.is_empty() {
         let touched = noisy.iter().map(|line| {
@@ -162,6 +166,37 @@ fn together(lines: &[Line]) -> Vec<String> {
         let (k, n) = (touched.sum(), noisy.iter().map(|line| line.slices).sum());
         let holds = Proportion::of(noisy.iter().copied().filter(injected).filter_map(contained));
         out.push(format!("Beside a neighbour: slices that were doubted for it: {}; injected costs whose interval holds the truth: {}.", Proportion { k, n }.text(), holds.text()));
+    }
+    out
+}
+
+/// The sentences about the same layers under several runtimes: how often no difference was found.
+fn same_layers(lines: &[Line]) -> Vec<String> {
+    let mut out = Vec::new();
+    for kind in Kind::ALL {
+        let Some((count, place)) = kind.burners() else { continue };
+        let here: Vec<&Line> = lines.iter().filter(|line| line.kind == kind.name()).collect();
+        if here.is_empty() {
+            continue;
+        }
+        let words = match (count, place) {
+            (0, _) => "quiet host".to_string(),
+            (_, Place::Session) => format!("{count} burners in another session"),
+            (_, Place::Cgroup) => format!("{count} burners in another cgroup"),
+            (_, Place::Nice) => format!("{count} burners at nice 10"),
+        };
+        for figure in [Figure::CpuPercent, Figure::ThroughputPercent] {
+            let of = || here.iter().filter(|line| line.figure == figure);
+            let none = Proportion::of(of().filter_map(|line| line.contains));
+            let claimed = Proportion::of(of().map(|line| line.claimed));
+            let half = median(of().filter_map(|line| Some((line.high? - line.low?) / 2.0)));
+            out.push(format!(
+                "Same layers, {words}, {}: no difference found in {}; claimed in {}; half width {half:.1} % (median).",
+                unit(figure).trim_start_matches("% "),
+                none.text(),
+                claimed.text()
+            ));
+        }
     }
     out
 }
