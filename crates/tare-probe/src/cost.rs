@@ -26,6 +26,16 @@ impl fmt::Display for Cost {
     }
 }
 
+impl Cost {
+    /// Returns the time as text, and how the probe reads this host where that is not the usual way.
+    pub fn with_method(&self, probe: &dyn Probe) -> String {
+        match probe.method() {
+            Some(method) => format!("{self}; {method}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// Measures a probe on this process. The working directory serves as the data directory.
 ///
 /// # Errors

@@ -140,7 +140,7 @@ fn measure(
     let processes = environment.processes();
     let (system, layer, client) = (processes.system, processes.layer, driver.pids());
     let scope = Scope { system, layer, client, data: endpoint.data };
-    let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all);
+    let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all.clone().into());
     for (name, error) in missing {
         println!("unavailable: {name}: {error}");
     }

@@ -10,7 +10,7 @@ use tare_testkit::{Machine, Reason, skip};
 /// The counters of some probes during `work`.
 pub(super) fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
     let roots = Roots::default();
-    let cpus = CpuSet::from_iter([0]);
+    let cpus = cpus_of("0");
     let mut probes: Vec<_> =
         names.iter().map(|name| kind(name).open(&roots, &cpus).unwrap()).collect();
     for probe in &mut probes {

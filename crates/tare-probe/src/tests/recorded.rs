@@ -68,6 +68,34 @@ fn cpu_shares_divide_by_own_time() {
 }
 
 #[test]
+fn interrupt_cpus_have_shares_of_their_own() {
+    let host = Host::new();
+    let text = |softirq: u64, idle: u64| {
+        format!(
+            "cpu  1 1\ncpu0 1 0 0 1 0 0 0 0\ncpu2 0 0 5 {idle} 0 1 {softirq} 0\n\
+             cpu3 0 0 0 {idle} 0 0 0 0\nintr 5\n"
+        )
+    };
+    host.put("proc/stat", &text(0, 0));
+    let later = |host: &Host| host.put("proc/stat", &text(50, 75));
+    let seen = host.observe("cpu_shares", "0+2-3", later);
+    let check = |name: &str, expect: f64| assert_eq!(value(&seen, name), Some(expect), "{seen:?}");
+    check("cpu2_interrupt_share", 0.4);
+    check("interrupt_cpus_busy_ns", ticks(50.0));
+    check("interrupt_cpus_busy_share", 0.25);
+    check("interrupt_cpus_interrupt_share", 0.25);
+    check("interrupt_cpus_softirq_share", 0.25);
+    host.put("proc/stat", &text(0, 0));
+    let seen = host.observe("cpu_shares", "0,2-3", later);
+    assert_eq!(value(&seen, "interrupt_cpus_busy_ns"), None, "no CPU is kept for interrupts");
+    // Softirqs that moved to other CPUs still count.
+    host.put("proc/stat", &text(0, 0));
+    assert_eq!(host.observe("softirq", "0+2-3", later)[0].1, ticks(50.0));
+    host.put("proc/stat", &text(0, 0));
+    assert_eq!(host.observe("softirq", "0", later)[0].1, 0.0);
+}
+
+#[test]
 fn switches_read_sched_or_status() {
     let host = Host::new();
     let sched = |voluntary: u64, involuntary: u64, migrations: u64| {
@@ -205,7 +233,7 @@ fn reads_disk_below_data() {
 fn empty_scope_names_the_part() {
     let host = Host::new();
     for name in ["switches", "run_queue", "page_faults", "memory", "tcp", "net_devices"] {
-        let mut probe = kind(name).open(&host.roots(), &"0".parse().unwrap()).unwrap();
+        let mut probe = kind(name).open(&host.roots(), &cpus_of("0")).unwrap();
         let error = probe.prepare(&Scope::default()).unwrap_err().to_string();
         assert_eq!(error, "the host can see no process of the system", "{name}");
         probe.begin().unwrap_err();
