@@ -49,8 +49,9 @@ pub struct Scope {
     pub layer: Vec<u32>,
     /// Processes of the client.
     pub client: Vec<u32>,
-    /// The system's data directory as the host sees it.
-    pub data: Option<PathBuf>,
+    /// The data directories of the system's instances as the host sees them. Empty if the host
+    /// cannot see them.
+    pub data: Vec<PathBuf>,
 }
 
 /// Names of the counters from which the core derives doubts.

@@ -1,7 +1,7 @@
 //! Reads tables with a line per source and a column per CPU: `/proc/interrupts`, `/proc/softirqs`.
 //!
 //! On a large host such a table has 2,000 lines of 256 numbers. A reading allocates one list of
-//! numbers, and nothing per line or field: the names of the sources are kept from the reading before.
+//! numbers, and nothing per line or field: the names of the sources are kept from the last reading.
 
 use tare_std::cpus::CpuSet;
 

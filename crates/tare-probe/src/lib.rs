@@ -6,6 +6,7 @@
 //!
 //! Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere). In a
 //! slice of 0.2 s on one CPU, a single tick is 5 %.
+mod block_stack;
 mod bpf;
 mod context_switches;
 mod cost;

@@ -64,7 +64,7 @@ struct Interrupts {
 
 enum Reader {
     Table { source: Source, table: CpuTable },
-    PerIrq(PerIrq),
+    PerIrq(Box<PerIrq>),
 }
 
 /// The readings of an edge.
@@ -89,7 +89,7 @@ impl Interrupts {
         }
         let reader = match best > longest {
             false => Reader::Table { source, table },
-            true => Reader::PerIrq(PerIrq::open(roots, source, table, (best, longest))?),
+            true => Reader::PerIrq(Box::new(PerIrq::open(roots, source, table, (best, longest))?)),
         };
         Ok(Self { reader, names: Names::new(cpus) })
     }

@@ -127,7 +127,7 @@ fn reads_files_of_other_namespace() {
 #[test]
 fn synced_writes_reach_disk() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let scope = Scope { data: file.path().parent().map(Into::into), ..Scope::default() };
+    let scope = Scope { data: vec![file.path().parent().unwrap().into()], ..Scope::default() };
     let seen = seen(&["disk"], &scope, || {
         file.as_file().write_all(&vec![1; 1 << 20]).unwrap();
         file.as_file().sync_all().unwrap();

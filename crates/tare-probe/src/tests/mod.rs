@@ -222,7 +222,7 @@ mod traced;
 fn reads_this_machine() {
     let cpus = cpus_of("0");
     let own = vec![std::process::id()];
-    let data = Some(std::env::temp_dir());
+    let data = vec![std::env::temp_dir()];
     let scope = Scope { system: own.clone(), layer: own.clone(), client: own, data };
     let (mut probes, missing) = open_all(&Roots::default(), &cpus);
     for (name, error) in &missing {
