@@ -94,7 +94,7 @@ pub(crate) fn measure_on_host(
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let driver = drivers::of(study, &info.speaks(&study.system));
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
-    fit::check(study, info)?;
+    fit::check(study, info, &plan)?;
     check_runtimes(study, state)?;
     let mut factory = open_factory(state, &plan, &config.destroy)?;
     if let Some(tuning) = tuning {
@@ -136,6 +136,7 @@ pub(crate) fn measure_on_host(
     }
     let writer = config.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
+    let per_environment_bytes = config.memory_per_environment(&plan);
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
@@ -143,10 +144,7 @@ pub(crate) fn measure_on_host(
         probes,
         clock: &clock,
         plan,
-        memory: available.map(|available_bytes| Memory {
-            available_bytes,
-            per_environment_bytes: config.memory_per_environment(),
-        }),
+        memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
     };
