@@ -49,8 +49,9 @@ pub struct Scope {
     pub layer: Vec<u32>,
     /// Processes of the client.
     pub client: Vec<u32>,
-    /// The system's data directory as the host sees it.
-    pub data: Option<PathBuf>,
+    /// The data directories of the system's instances as the host sees them. Empty if the host
+    /// cannot see them.
+    pub data: Vec<PathBuf>,
 }
 
 /// Names of the counters from which the core derives doubts.
@@ -62,13 +63,22 @@ pub mod names {
     pub const HOST_CPU_NS: &str = "host_cpu_ns";
     /// CPU time of the harness process itself, in ns.
     pub const HARNESS_CPU_NS: &str = "harness_cpu_ns";
-    /// Softirq time over all CPUs of the plan, in ns (resolution of /proc/stat: 1/USER_HZ).
+    /// Softirq time over all CPUs of the plan and the interrupt CPUs, in ns (resolution of
+    /// /proc/stat: 1/USER_HZ).
     pub const SOFTIRQ_NS: &str = "softirq_ns";
+    /// CPU time of everything that ran on the CPUs kept for interrupts, in ns.
+    pub const INTERRUPT_CPUS_BUSY_NS: &str = "interrupt_cpus_busy_ns";
 }
 
 /// Observes slices. `tare-probe` has the implementations, one file each.
 pub trait Probe {
     fn name(&self) -> &str;
+
+    /// Returns how the probe reads this host where that is not its usual way. The record shows it
+    /// beside the time that a reading takes.
+    fn method(&self) -> Option<String> {
+        None
+    }
 
     /// Prepares for the next slice, before its load starts. A probe finds and opens its files here,
     /// so that reading at the edges is fast. Probes of the whole host need no preparation.

@@ -43,6 +43,9 @@ impl Instances {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNeed {
     pub bytes: u64,
+    /// The lowest memory limit under which it starts. It exceeds `bytes` for a system that uses a
+    /// part of the limit alone.
+    pub limit_bytes: u64,
     /// The use of the memory, such as `a heap of 2048 MiB and 588 MiB beside it`.
     pub what: String,
 }
@@ -67,8 +70,9 @@ pub trait System {
         self.launch(cpus)
     }
 
-    /// Returns the least memory that one instance needs; `None` if only a run can show it.
-    fn memory(&self) -> Option<MemoryNeed> {
+    /// Returns the least memory that one instance on `cpus` CPUs needs; `None` if only a run can
+    /// show it.
+    fn memory(&self, _cpus: usize) -> Option<MemoryNeed> {
         None
     }
 

@@ -1,10 +1,8 @@
 //! `context_switches`: how often the CPUs of the host switched between tasks. A layer that adds a
 //! hop (a proxy, a sentry) shows here first.
 
-use tare_std::cpus::CpuSet;
-
 use crate::source::GrowthProbe;
-use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeCpus, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "context_switches",
@@ -20,6 +18,6 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, _: &CpuSet) -> Opened {
+fn open(roots: &Roots, _: &ProbeCpus) -> Opened {
     GrowthProbe::open(&KIND, &roots.proc.join("stat"), "ctxt line", 1.0, stat::context_switches)
 }

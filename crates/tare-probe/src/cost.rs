@@ -26,13 +26,23 @@ impl fmt::Display for Cost {
     }
 }
 
+impl Cost {
+    /// Returns the time as text, and how the probe reads this host where that is not the usual way.
+    pub fn with_method(&self, probe: &dyn Probe) -> String {
+        match probe.method() {
+            Some(method) => format!("{self}; {method}"),
+            None => self.to_string(),
+        }
+    }
+}
+
 /// Measures a probe on this process. The working directory serves as the data directory.
 ///
 /// # Errors
 /// If the probe cannot be read.
 pub fn cost(probe: &mut dyn Probe) -> Result<Cost, PartError> {
     let own = vec![std::process::id()];
-    let data = std::env::current_dir().ok();
+    let data = std::env::current_dir().into_iter().collect();
     let scope = Scope { system: own.clone(), layer: Vec::new(), client: own, data };
     let (mut begins, mut ends) = (Vec::new(), Vec::new());
     for _ in 0..READINGS {

@@ -35,6 +35,17 @@ impl CounterNames {
         }
         counters
     }
+
+    /// Selects as [`Self::select`] does, from a list that holds only what has grown: a name that
+    /// was reported before and is not in the list has not grown.
+    pub(crate) fn select_changed(&mut self, mut grown: Vec<(String, u64)>) -> Vec<Counter> {
+        for name in &self.names {
+            if grown.iter().all(|(known, _)| known != name) {
+                grown.push((name.clone(), 0));
+            }
+        }
+        self.select(grown)
+    }
 }
 
 /// The growth of named numbers. A name that the first reading lacks counts from zero.

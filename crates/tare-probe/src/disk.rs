@@ -1,29 +1,28 @@
-//! `disk`: I/O of the block device below the system's data directory.
+//! `disk`: I/O of the disks below the system's data directories.
 //!
-//! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the line of the
-//! device that holds the directory's file system. If a file system has several devices (btrfs), it
-//! is the device from which it was mounted.
+//! Source: `/proc/diskstats` (kernel: Documentation/admin-guide/iostats.rst), the lines of the
+//! disks and partitions below the file system ([`crate::block_stack`]), so that RAID and device
+//! mapper show what they request from the disks: RAID 1 writes twice.
 //!
 //! Limits: times are in ms and summed over all I/O of the slice, so that there is only a mean.
 //! `disk_latency` has the distribution and the longest. A directory in memory (tmpfs) or on
 //! overlayfs has no device and no counter.
 
-use std::fs;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::Path;
 use std::time::Instant;
 
 use tare_lab::probe::{Counter, Scope};
 
+use crate::block_stack::{BlockStack, Device};
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::source::Source;
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk",
-    help: "I/O of the block device below the data directory",
+    help: "I/O of the disks below the data directories, summed",
     needs: "/proc/diskstats",
-    limits: "I/O of other programs on the device counts too; latency is a mean, from ms; no counters for a data directory in memory",
+    limits: "I/O of other programs on the disks counts too; below RAID and device mapper it is the I/O of the disks; a loop device \
+             counts as a disk; latency is a mean, from ms; no counters for a data directory in memory",
     optional: false,
     disturbs: false,
     counters: &[
@@ -44,12 +43,26 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             name: "disk_flush_latency_ns_mean",
             help: "time of a flush from queueing to completion",
         },
-        CounterKind { name: "disk_busy_share", help: "share of the time with I/O in flight" },
-        CounterKind { name: "disk_queue_mean", help: "mean number of I/Os in flight" },
+        CounterKind {
+            name: "disk_busy_share",
+            help: "share of the time with I/O in flight, the mean over the disks",
+        },
+        CounterKind {
+            name: "disk_queue_mean",
+            help: "mean number of I/Os in flight, on all disks",
+        },
+        CounterKind {
+            name: "disk_busiest_share",
+            help: "share of the time with I/O in flight on the disk that has most, if there are several",
+        },
+        CounterKind {
+            name: "disk_devices_at_end",
+            help: "number of disks and partitions, if there are several",
+        },
     ],
     open: |roots, _| {
         let source = Source::open(&roots.proc.join("diskstats"), KIND.needs)?;
-        edge_probe(&KIND, Disk { source, mounts: roots.proc.join("self/mountinfo"), device: None })
+        edge_probe(&KIND, Disk { source, stack: BlockStack::new(roots), devices: Vec::new() })
     },
 };
 
@@ -72,37 +85,12 @@ const COLUMNS: usize = 17;
 
 struct Disk {
     source: Source,
-    mounts: std::path::PathBuf,
-    /// Major and minor number; `None` where there is no device.
-    device: Option<(u32, u32)>,
-}
-
-/// The file in a data directory that replaces the data if the system gets a block device.
-const NODE: &str = "disk";
-
-/// The device that holds a directory, or whose node the directory contains.
-pub(crate) fn device_below(data: &Path, mounts: &Path) -> Option<(u32, u32)> {
-    let numbers = |number| (rustix::fs::major(number), rustix::fs::minor(number));
-    if let Ok(node) = fs::metadata(data.join(NODE))
-        && node.file_type().is_block_device()
-    {
-        return Some(numbers(node.rdev()));
-    }
-    let number = fs::metadata(data).ok()?.dev();
-    let (major, minor) = numbers(number);
-    if major != 0 {
-        return Some((major, minor));
-    }
-    // Major number 0 is not a block device. The mount table names the device behind it.
-    let text = fs::read_to_string(mounts).ok()?;
-    let wanted = format!("{major}:{minor}");
-    let mount = tare_std::mountinfo::mounts(&text).find(|mount| mount.number == wanted)?;
-    let found = fs::metadata(&mount.source).ok()?.rdev();
-    (found != 0).then(|| numbers(found))
+    stack: BlockStack,
+    devices: Vec<Device>,
 }
 
 /// The columns of a device. Linux before 5.5 has no columns for flushes.
-fn columns(text: &str, device: (u32, u32)) -> Option<[u64; COLUMNS]> {
+fn columns(text: &str, device: Device) -> Option<[u64; COLUMNS]> {
     text.lines().find_map(|line| {
         let mut words = line.split_ascii_whitespace();
         let major: u32 = words.next()?.parse().ok()?;
@@ -119,38 +107,49 @@ fn columns(text: &str, device: (u32, u32)) -> Option<[u64; COLUMNS]> {
 }
 
 impl EdgeReader for Disk {
-    type Values = (Instant, Option<[u64; COLUMNS]>);
+    /// The columns of each device.
+    type Values = (Instant, Vec<[u64; COLUMNS]>);
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        let data = scope.data.as_deref().ok_or(ProbeError::NoData)?;
-        self.device = device_below(data, &self.mounts);
-        // A file system in memory or over other file systems has a number without a block device.
-        if let Some(device) = self.device
-            && columns(self.source.read()?, device).is_none()
-        {
-            self.device = None;
+        if scope.data.is_empty() {
+            return Err(ProbeError::NoData);
         }
+        self.devices = self.stack.disks_below(&scope.data);
+        // A file system in memory or over other file systems has a number without a block device.
+        let text = self.source.read()?;
+        self.devices.retain(|device| columns(text, *device).is_some());
         Ok(())
     }
 
     fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         let now = Instant::now();
-        let Some(device) = self.device else { return Ok((now, None)) };
-        let found = self
-            .source
-            .number("line of the data directory's device", |text| columns(text, device))?;
-        Ok((now, Some(found)))
+        let devices = &self.devices;
+        if devices.is_empty() {
+            return Ok((now, Vec::new()));
+        }
+        let found = self.source.number("line of a device below the data directory", |text| {
+            devices.iter().map(|device| columns(text, *device)).collect()
+        })?;
+        Ok((now, found))
     }
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
-        let (Some(before), Some(after)) = (begin.1, end.1) else { return Vec::new() };
-        let grown = |at: usize| after[at].saturating_sub(before[at]) as f64;
+        let devices = begin.1.iter().zip(&end.1);
+        let grown: Vec<[f64; COLUMNS]> = devices
+            .map(|(before, after)| {
+                std::array::from_fn(|at| after[at].saturating_sub(before[at]) as f64)
+            })
+            .collect();
+        if grown.is_empty() {
+            return Vec::new();
+        }
+        let sum = |at: usize| grown.iter().map(|columns| columns[at]).sum::<f64>();
         let mut counters = vec![
-            counter("disk_reads", grown(READS)),
-            counter("disk_writes", grown(WRITES)),
-            counter("disk_flushes", grown(FLUSHES)),
-            counter("disk_read_bytes", grown(READ_SECTORS) * SECTOR_BYTES),
-            counter("disk_written_bytes", grown(WRITTEN_SECTORS) * SECTOR_BYTES),
+            counter("disk_reads", sum(READS)),
+            counter("disk_writes", sum(WRITES)),
+            counter("disk_flushes", sum(FLUSHES)),
+            counter("disk_read_bytes", sum(READ_SECTORS) * SECTOR_BYTES),
+            counter("disk_written_bytes", sum(WRITTEN_SECTORS) * SECTOR_BYTES),
         ];
         let means = [
             ("disk_read_latency_ns_mean", READ_MS, READS),
@@ -158,16 +157,23 @@ impl EdgeReader for Disk {
             ("disk_flush_latency_ns_mean", FLUSH_MS, FLUSHES),
         ];
         for (name, ms, count) in means {
-            if grown(count) > 0.0 {
-                counters.push(counter(name, grown(ms) * NS_PER_MS / grown(count)));
+            if sum(count) > 0.0 {
+                counters.push(counter(name, sum(ms) * NS_PER_MS / sum(count)));
             }
         }
         let window_ms = end.0.duration_since(begin.0).as_secs_f64() * 1e3;
         if window_ms > 0.0 {
             // The kernel rounds to ms, and adds I/O in flight only at its next update.
-            let busy = (grown(BUSY_MS) / window_ms).min(1.0);
-            counters.push(counter("disk_busy_share", busy));
-            counters.push(counter("disk_queue_mean", grown(WEIGHTED_MS) / window_ms));
+            let busy: Vec<f64> =
+                grown.iter().map(|columns| (columns[BUSY_MS] / window_ms).min(1.0)).collect();
+            let mean = busy.iter().sum::<f64>() / busy.len() as f64;
+            counters.push(counter("disk_busy_share", mean));
+            counters.push(counter("disk_queue_mean", sum(WEIGHTED_MS) / window_ms));
+            if busy.len() > 1 {
+                let busiest = busy.iter().copied().fold(0.0, f64::max);
+                counters.push(counter("disk_busiest_share", busiest));
+                counters.push(counter("disk_devices_at_end", busy.len() as f64));
+            }
         }
         counters
     }

@@ -1,33 +1,30 @@
-//! `disk_latency`: a histogram of the latency of the device below the system's data directory.
+//! `disk_latency`: a histogram of the latency of the disks below the system's data directories.
 //!
 //! Source: two BPF programs ([`crate::bpf`]), at `block:block_rq_issue` (a request goes to the
-//! driver) and at `block:block_rq_complete`, for this device alone. The first stores the time under
+//! driver) and at `block:block_rq_complete`, for these disks alone. The first stores the time under
 //! the first sector of the request. The second adds one to a bucket of the elapsed time. There are
 //! eight buckets per doubling, so that a time is known within 12.5 %.
 //!
 //! Limits: the time in the scheduler's queue is not included (the means of `disk` include it). Of
 //! two requests for one sector at once, one is counted. A sync that has no data to write is a write
-//! in `disk` and none here. Devices without requests of their own (device mapper, RAID) show
-//! nothing.
-
-use std::fs;
-use std::path::PathBuf;
+//! in `disk` and none here. RAID and device mapper have no requests of their own: the disks below
+//! them are observed.
 
 use tare_lab::probe::{Counter, Scope};
 
+use crate::block_stack::{BlockStack, Device};
 use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Register, Running, STACK, Width};
 use crate::counter_names::CounterNames;
-use crate::disk::device_below;
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::tracefs::{Tracefs, Tracepoint};
 use crate::{CounterKind, ProbeError, ProbeKind, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "disk_latency",
-    help: "latency of the block device below the data directory, from its driver to completion: a histogram and the longest",
+    help: "latency of the disks below the data directories, from their driver to completion: a histogram and the longest",
     needs: bpf::NEEDS,
-    limits: "I/O of other programs on the device counts too; times are known within 12.5 %; no counters for a data \
-             directory in memory, on device mapper or on RAID",
+    limits: "I/O of other programs on the disks counts too; times are known within 12.5 %; below RAID and device mapper \
+             they are the times of the disks; no counters for a data directory in memory",
     optional: false,
     disturbs: false,
     counters: &[
@@ -40,9 +37,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             help: "the longest I/O of the slice",
         },
     ],
-    open: |roots, _| {
-        edge_probe(&KIND, DiskLatency::new(roots.proc.join("self/mountinfo"), roots.sys.clone())?)
-    },
+    open: |roots, _| edge_probe(&KIND, DiskLatency::new(BlockStack::new(roots))?),
 };
 
 /// A doubling has eight buckets.
@@ -51,6 +46,8 @@ const BUCKETS: u32 = 512;
 /// The most requests in flight at once, on all observed devices.
 const UNDER_WAY_MAX: u32 = 16 * 1024;
 const NAMES_MAX: usize = 24;
+/// The most disks that are observed.
+const DEVICES_MAX: u32 = 256;
 const US_NS: u64 = 1000;
 
 /// The kinds of requests in the order of their rows: the name of many, the name of one, and the
@@ -60,11 +57,10 @@ const KINDS: [(&str, &str, u8); 3] =
 const FLUSH: u8 = b'F';
 
 struct DiskLatency {
-    mounts: PathBuf,
-    sys: PathBuf,
+    stack: BlockStack,
     /// The observed devices, by the kernel's internal number.
     devices: Map,
-    known: Option<u32>,
+    known: Vec<u32>,
     counts: Map,
     names: [CounterNames; 3],
     // The programs run while these are open.
@@ -207,12 +203,12 @@ fn bucket_end_ns(bucket: usize) -> u64 {
 }
 
 impl DiskLatency {
-    fn new(mounts: PathBuf, sys: PathBuf) -> Result<Self, ProbeError> {
+    fn new(stack: BlockStack) -> Result<Self, ProbeError> {
         let tracefs = Tracefs::open()?;
         let [issue, complete] = ["block/block_rq_issue", "block/block_rq_complete"]
             .map(|name| tracefs.tracepoint(name));
         let (issue, complete) = (issue?, complete?);
-        let devices = Map::hash(4, 4, 4)?;
+        let devices = Map::hash(4, 4, DEVICES_MAX)?;
         let under_way = Map::hash(16, 8, UNDER_WAY_MAX)?;
         let counts = Map::rows(3, BUCKETS)?;
         let at_issue = Program::of_tracepoint(at_issue(&issue, &devices, &under_way)?)?;
@@ -220,21 +216,13 @@ impl DiskLatency {
         // The program for the end starts first, so that no request stays in the table.
         let _running = [at_end.run_at_id(complete.id)?, at_issue.run_at_id(issue.id)?];
         let names = KINDS.map(|_| CounterNames::new(NAMES_MAX));
-        Ok(Self { mounts, sys, devices, known: None, counts, names, _running })
+        Ok(Self { stack, devices, known: Vec::new(), counts, names, _running })
     }
+}
 
-    /// The disk of a partition, by the kernel's internal number (include/linux/kdev_t.h).
-    fn whole(&self, (major, minor): (u32, u32)) -> u32 {
-        let place = self.sys.join(format!("dev/block/{major}:{minor}"));
-        let text =
-            place.join("partition").exists().then(|| fs::read_to_string(place.join("../dev")));
-        let parsed = text.and_then(Result::ok).and_then(|text| {
-            let (major, minor) = text.trim().split_once(':')?;
-            Some((major.parse().ok()?, minor.parse().ok()?))
-        });
-        let (major, minor): (u32, u32) = parsed.unwrap_or((major, minor));
-        major << 20 | minor
-    }
+/// The kernel's internal number of a device (include/linux/kdev_t.h).
+fn internal((major, minor): Device) -> u32 {
+    major << 20 | minor
 }
 
 impl EdgeReader for DiskLatency {
@@ -242,22 +230,30 @@ impl EdgeReader for DiskLatency {
     type Values = Option<[Vec<u64>; 3]>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        if let Some(known) = self.known.take() {
+        for known in self.known.drain(..) {
             self.devices.take_out(&known.to_ne_bytes())?;
         }
-        let data = scope.data.as_deref().ok_or(ProbeError::NoData)?;
-        if let Some(device) = device_below(data, &self.mounts) {
-            let device = self.whole(device);
-            self.devices.put(&device.to_ne_bytes(), &1_u32.to_ne_bytes())?;
-            self.known = Some(device);
+        if scope.data.is_empty() {
+            return Err(ProbeError::NoData);
+        }
+        let disks = self.stack.disks_below(&scope.data);
+        // Requests have the number of the disk, not of the partition.
+        let mut disks: Vec<u32> =
+            disks.into_iter().map(|disk| internal(self.stack.whole(disk))).collect();
+        disks.sort_unstable();
+        disks.dedup();
+        disks.truncate(DEVICES_MAX as usize);
+        for disk in disks {
+            self.devices.put(&disk.to_ne_bytes(), &1_u32.to_ne_bytes())?;
+            self.known.push(disk);
         }
         Ok(())
     }
 
     fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
-        match self.known {
-            None => Ok(None),
-            Some(_) => Ok(Some([self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?])),
+        match self.known.is_empty() {
+            true => Ok(None),
+            false => Ok(Some([self.counts.row(0)?, self.counts.row(1)?, self.counts.row(2)?])),
         }
     }
 

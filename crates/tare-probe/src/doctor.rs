@@ -43,7 +43,7 @@ fn stacks() -> Vec<Check> {
 
 /// Checks how long each probe takes to read on this host, or why it cannot be read.
 fn probes() -> Vec<Check> {
-    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
+    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default().into();
     let roots = Roots::default();
     let check = |kind: &ProbeKind| {
         let what = format!("probe {}", kind.name);
@@ -57,7 +57,7 @@ fn probes() -> Vec<Check> {
             Err(error) => return Some(missing(error_line(&error), Verdict::Missing)),
         };
         let detail = match cost(&mut *probe) {
-            Ok(cost) => cost.to_string(),
+            Ok(cost) => cost.with_method(&*probe),
             Err(error) => {
                 return Some(missing(error_line(&*error), Verdict::Limited));
             }

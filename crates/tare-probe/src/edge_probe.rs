@@ -17,6 +17,11 @@ pub(crate) trait EdgeReader {
         Ok(())
     }
 
+    /// How this host is read, where that is not the usual way.
+    fn method(&self) -> Option<String> {
+        None
+    }
+
     fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError>;
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter>;
@@ -44,6 +49,10 @@ pub(crate) fn edge_probe<N: EdgeReader + 'static>(kind: &ProbeKind, reader: N) -
 impl<N: EdgeReader> Probe for EdgeProbe<N> {
     fn name(&self) -> &str {
         self.name
+    }
+
+    fn method(&self) -> Option<String> {
+        self.reader.method()
     }
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), PartError> {

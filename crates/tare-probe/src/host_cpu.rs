@@ -16,10 +16,9 @@
 use rustix::time::{ClockId, clock_gettime};
 use tare_lab::PartError;
 use tare_lab::probe::{Counter, Probe, names};
-use tare_std::cpus::CpuSet;
 
 use crate::source::Source;
-use crate::{CounterKind, Opened, ProbeError, ProbeKind, Roots, counter, stat};
+use crate::{CounterKind, Opened, ProbeCpus, ProbeError, ProbeKind, Roots, counter, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "host_cpu",
@@ -84,7 +83,7 @@ struct HostCpu {
     begin: Option<(u64, u64)>,
 }
 
-fn open(roots: &Roots, _: &CpuSet) -> Opened {
+fn open(roots: &Roots, _: &ProbeCpus) -> Opened {
     let in_cgroups = SOURCES.map(|(path, format)| (roots.cgroup.join(path), format));
     for (path, format) in in_cgroups {
         if let Ok(source) = Source::open(&path, KIND.needs) {

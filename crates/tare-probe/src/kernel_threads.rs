@@ -70,8 +70,8 @@ impl EdgeReader for KernelThreads {
     type Values = Option<u64>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        let remote = |data: &Path| is_remote(data, &self.proc, &self.sys);
-        let asked = scope.data.as_deref().is_some_and(|data| !remote(data));
+        let remote = |data: &PathBuf| is_remote(data, &self.proc, &self.sys);
+        let asked = !scope.data.is_empty() && !scope.data.iter().any(remote);
         self.files = None;
         if asked {
             self.seen = pids(&self.proc);
@@ -163,7 +163,7 @@ mod tests {
         let roots =
             Roots { proc: proc.path().into(), sys: sys.path().into(), cgroup: sys.path().into() };
         let mut probe = KernelThreads::new(&roots).unwrap();
-        probe.prepare(&Scope { data: Some(sys.path().into()), ..Scope::default() }).unwrap();
+        probe.prepare(&Scope { data: vec![sys.path().into()], ..Scope::default() }).unwrap();
         let begin = probe.read(Edge::Begin).unwrap();
         put(proc.path(), (10, "kworker/0:1H-kblockd", FLAGS, 4000));
         put(proc.path(), (14, "loop0", FLAGS, 70));

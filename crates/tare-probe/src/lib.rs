@@ -6,11 +6,13 @@
 //!
 //! Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere). In a
 //! slice of 0.2 s on one CPU, a single tick is 5 %.
+mod block_stack;
 mod bpf;
 mod context_switches;
 mod cost;
 mod counter_names;
 mod cpu_shares;
+mod cpu_table;
 mod disk;
 mod disk_latency;
 pub mod doctor;
@@ -24,6 +26,7 @@ mod net_devices;
 mod nvme_work;
 mod page_faults;
 mod pressure;
+mod probe_cpus;
 mod process_files;
 mod run_queue;
 mod softirq;
@@ -38,13 +41,13 @@ mod tcp;
 mod tracefs;
 
 pub use cost::{Cost, cost};
+pub use probe_cpus::ProbeCpus;
 
 use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tare_lab::probe::{Counter, Probe};
-use tare_std::cpus::CpuSet;
 
 /// Compiles and runs the skeleton that `add-a-probe.md` shows.
 #[cfg(doctest)]
@@ -95,15 +98,15 @@ pub struct ProbeKind {
     pub disturbs: bool,
     /// The counters that the probe returns.
     pub counters: &'static [CounterKind],
-    pub open: fn(&Roots, &CpuSet) -> Opened,
+    pub open: fn(&Roots, &ProbeCpus) -> Opened,
 }
 
 impl ProbeKind {
-    /// Opens the probe. `cpus` are the CPUs of the plan. Probes of the whole host ignore them.
+    /// Opens the probe. Probes of the whole host ignore the CPUs.
     ///
     /// # Errors
     /// If the host lacks something that the probe needs.
-    pub fn open(&self, roots: &Roots, cpus: &CpuSet) -> Opened {
+    pub fn open(&self, roots: &Roots, cpus: &ProbeCpus) -> Opened {
         (self.open)(roots, cpus)
     }
 }
@@ -139,16 +142,20 @@ pub type Unavailable = (&'static str, ProbeError);
 
 /// Opens every probe that does not disturb. Returns the open probes, and the probes that this host
 /// cannot run with the reason for each.
-pub fn open_all(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+pub fn open_all(roots: &Roots, cpus: &ProbeCpus) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     open(roots, cpus, false)
 }
 
 /// Opens every probe that disturbs. Returns the same as [`open_all`].
-pub fn open_disturbing(roots: &Roots, cpus: &CpuSet) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+pub fn open_disturbing(roots: &Roots, cpus: &ProbeCpus) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     open(roots, cpus, true)
 }
 
-fn open(roots: &Roots, cpus: &CpuSet, disturbs: bool) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+fn open(
+    roots: &Roots,
+    cpus: &ProbeCpus,
+    disturbs: bool,
+) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     let mut opened = Vec::new();
     let mut missing = Vec::new();
     for kind in ALL.iter().filter(|kind| kind.disturbs == disturbs) {
@@ -183,8 +190,14 @@ pub enum ProbeError {
     NotBegun { probe: &'static str },
     #[error("the host can see no process of the {of}")]
     NoProcess { of: &'static str },
-    #[error("reading {} takes {} µs, more than the {} µs that an edge may take", .path.display(), .took.as_micros(), .limit.as_micros())]
-    Slow { path: PathBuf, took: Duration, limit: Duration },
+    #[error("reading {} takes {} µs, more than the {} µs that an edge may take, and there is no {}", .path.display(), .took.as_micros(), .limit.as_micros(), .instead.display())]
+    Slow {
+        path: PathBuf,
+        took: Duration,
+        limit: Duration,
+        /// The folder whose files are faster to read.
+        instead: PathBuf,
+    },
     #[error("the {of} has {threads} threads; reading more than {limit} takes too long")]
     ManyThreads { of: &'static str, threads: usize, limit: usize },
     #[error("the host cannot see the data directory")]

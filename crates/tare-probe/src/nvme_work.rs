@@ -20,8 +20,8 @@ use std::path::{Path, PathBuf};
 
 use tare_lab::probe::{Counter, Scope, layer_cpu_name};
 
+use crate::block_stack::device_below;
 use crate::bpf::{self, AluOp, Assembler, Helper, Map, Program, Running, STACK, Width};
-use crate::disk::device_below;
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
 use crate::tracefs::{Tracefs, Tracepoint};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
@@ -278,8 +278,7 @@ impl EdgeReader for NvmeWork {
     type Values = Option<Vec<[u64; 2]>>;
 
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
-        self.asked =
-            scope.data.as_deref().is_some_and(|data| is_remote(data, &self.proc, &self.sys));
+        self.asked = scope.data.iter().any(|data| is_remote(data, &self.proc, &self.sys));
         if !self.asked {
             return Ok(());
         }

@@ -3,10 +3,9 @@
 //! The kernel keeps it in ns but shows ticks, so that a slice is off by at most one tick per CPU.
 
 use tare_lab::probe::names;
-use tare_std::cpus::CpuSet;
 
 use crate::source::GrowthProbe;
-use crate::{CounterKind, Opened, ProbeKind, Roots, stat};
+use crate::{CounterKind, Opened, ProbeCpus, ProbeKind, Roots, stat};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "steal",
@@ -22,8 +21,8 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     open,
 };
 
-fn open(roots: &Roots, cpus: &CpuSet) -> Opened {
-    let cpus = cpus.clone();
+fn open(roots: &Roots, cpus: &ProbeCpus) -> Opened {
+    let cpus = cpus.plan.clone();
     let take = move |text: &str| stat::over_cpus(text, &cpus, stat::STEAL);
     let what = "steal column for the CPUs of the plan";
     GrowthProbe::open(&KIND, &roots.proc.join("stat"), what, stat::tick_ns(), take)

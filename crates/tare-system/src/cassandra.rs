@@ -342,7 +342,7 @@ impl System for Cassandra {
         self.instances
     }
 
-    fn memory(&self) -> Option<MemoryNeed> {
+    fn memory(&self, _cpus: usize) -> Option<MemoryNeed> {
         let heap = self.heap_bytes;
         let beside = BESIDE_HEAP_BYTES + heap / 10;
         let what = format!(
@@ -350,7 +350,8 @@ impl System for Cassandra {
             heap >> 20,
             beside >> 20
         );
-        Some(MemoryNeed { bytes: heap + beside, what })
+        let bytes = heap + beside;
+        Some(MemoryNeed { bytes, limit_bytes: bytes, what })
     }
 
     fn launch_instance(&self, cpus: usize, number: u32) -> Launch {
@@ -557,7 +558,7 @@ mod tests {
         std::fs::write(directory.path().join("cassandra-all-5.0.9.jar"), "").unwrap();
         let path = directory.path().to_string_lossy().into_owned();
         let options = [("directory", path.as_str()), ("java", "sh"), ("heap", "2G")];
-        let need = try_make("cassandra", &options).unwrap().memory().unwrap();
+        let need = try_make("cassandra", &options).unwrap().memory(1).unwrap();
         assert_eq!(need.what, "a heap of 2048 MiB and 588 MiB for the rest of the JVM");
         assert_eq!(need.bytes >> 20, 2048 + 588);
     }

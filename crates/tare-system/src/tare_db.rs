@@ -4,12 +4,14 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use ::tare_db::SHARD_BYTES_MIN;
 use ::tare_db::snapshot::{self, Sharing};
 use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{BusyTime, Instances, System};
+use tare_lab::system::{BusyTime, Instances, MemoryNeed, System};
+use tare_std::units::parse_bytes;
 
 use super::options::Options;
 use super::{SystemInfo, instances};
@@ -118,6 +120,27 @@ impl System for TareDb {
         self.instances
     }
 
+    fn memory(&self, cpus: usize) -> Option<MemoryNeed> {
+        let asked = self.options.iter().find(|(name, _)| name == "memory");
+        let asked = asked.and_then(|(_, text)| parse_bytes(text).ok());
+        let least = SHARD_BYTES_MIN.saturating_mul(cpus as u64);
+        let shards = format!("{cpus} shards of {} MiB", SHARD_BYTES_MIN >> 20);
+        Some(match asked {
+            // It refuses to start with less than its shards need.
+            Some(asked) if asked < least => {
+                MemoryNeed { bytes: least, limit_bytes: least, what: shards }
+            }
+            Some(asked) => {
+                let what = format!("memory = {} MiB", asked >> 20);
+                MemoryNeed { bytes: asked, limit_bytes: asked, what }
+            }
+            None => {
+                let what = format!("{shards} in the half of a limit that it uses");
+                MemoryNeed { bytes: least, limit_bytes: 2 * least, what }
+            }
+        })
+    }
+
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let Some(data) = &at.data else { return Ok(Vec::new()) };
         let path = data.join(::tare_db::report::FILE);
@@ -182,6 +205,19 @@ mod tests {
 
     fn system(options: &[(&str, &str)]) -> Box<dyn System> {
         crate::tests::make("tare-db", options)
+    }
+
+    #[test]
+    fn needs_memory_for_each_shard() {
+        let check = |options: &[(&str, &str)], cpus: usize, bytes_mib: u64, limit_mib: u64| {
+            let need = system(options).memory(cpus).unwrap();
+            let found = (need.bytes >> 20, need.limit_bytes >> 20);
+            assert_eq!(found, (bytes_mib, limit_mib), "{options:?} on {cpus}");
+        };
+        check(&[], 1, 32, 64);
+        check(&[], 128, 4096, 8192);
+        check(&[("memory", "6G")], 128, 6144, 6144);
+        check(&[("memory", "1G")], 128, 4096, 4096);
     }
 
     #[test]

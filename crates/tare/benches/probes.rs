@@ -139,8 +139,8 @@ fn measure(
     driver.populate(target, &workload(), 1, &mut |_, _| {})?;
     let processes = environment.processes();
     let (system, layer, client) = (processes.system, processes.layer, driver.pids());
-    let scope = Scope { system, layer, client, data: endpoint.data };
-    let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all);
+    let scope = Scope { system, layer, client, data: endpoint.data.into_iter().collect() };
+    let (opened, missing) = tare_probe::open_all(&Roots::default(), &cpus.all.clone().into());
     for (name, error) in missing {
         println!("unavailable: {name}: {error}");
     }

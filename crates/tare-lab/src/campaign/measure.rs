@@ -71,8 +71,7 @@ fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, Par
 /// Returns the processes of a slice in this environment.
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
-    // The directories of all instances are on the same storage.
-    let data = running.endpoints.first().and_then(|at| at.data.clone());
+    let data = running.endpoints.iter().filter_map(|at| at.data.clone()).collect();
     Scope { system, layer, client, data }
 }
 

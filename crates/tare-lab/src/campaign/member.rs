@@ -116,7 +116,7 @@ impl Campaign<'_, '_> {
         if count == 1 {
             return vec![system.launch(self.system_cpus)];
         }
-        let share = (self.system_cpus / usize::try_from(count).unwrap_or(usize::MAX)).max(1);
+        let share = super::instance_cpus(self.system_cpus, count);
         (0..count).map(|number| system.launch_instance(share, number)).collect()
     }
 

@@ -15,6 +15,7 @@ mod member;
 mod outcome;
 mod parts;
 mod rounds;
+mod shares;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -26,7 +27,6 @@ use std::time::Duration;
 
 use crate::doubt::Doubt;
 use crate::environment::{DataSnapshot, EnvironmentSpec};
-use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
@@ -36,6 +36,7 @@ use member::Member;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
+pub use shares::{instance_cpus, system_cpus};
 pub use tare_std::error_line;
 
 /// Time limit for the driver to connect to a started system.
@@ -138,14 +139,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let mut control = study.environments[baseline].clone();
         control.name = control_name(&study.baseline);
         members.push(Member::new(control, true));
-        let system_cpus = match study.environments[baseline].cpu {
-            Cpu::Pinned => parts.plan.system.len(),
-            Cpu::Quota(quota) => {
-                let all = parts.plan.all.len();
-                (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
-            }
-            Cpu::Shared => parts.plan.all.len(),
-        };
+        let system_cpus = system_cpus(study, &parts.plan);
         let known = writer.record().header.rates.clone();
         let rate =
             |name: &str| known.iter().find(|(known, _)| known == name).map(|(_, rate)| *rate);

@@ -10,7 +10,7 @@ use tare_testkit::{Machine, Reason, skip};
 /// The counters of some probes during `work`.
 pub(super) fn seen(names: &[&str], scope: &Scope, work: impl FnOnce()) -> Vec<(String, f64)> {
     let roots = Roots::default();
-    let cpus = CpuSet::from_iter([0]);
+    let cpus = cpus_of("0");
     let mut probes: Vec<_> =
         names.iter().map(|name| kind(name).open(&roots, &cpus).unwrap()).collect();
     for probe in &mut probes {
@@ -127,7 +127,7 @@ fn reads_files_of_other_namespace() {
 #[test]
 fn synced_writes_reach_disk() {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let scope = Scope { data: file.path().parent().map(Into::into), ..Scope::default() };
+    let scope = Scope { data: vec![file.path().parent().unwrap().into()], ..Scope::default() };
     let seen = seen(&["disk"], &scope, || {
         file.as_file().write_all(&vec![1; 1 << 20]).unwrap();
         file.as_file().sync_all().unwrap();

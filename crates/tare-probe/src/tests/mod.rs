@@ -72,12 +72,18 @@ impl Host {
         scope: &Scope,
         change: impl FnOnce(&Self),
     ) -> Vec<(String, f64)> {
-        let mut probe = kind(name).open(&self.roots(), &cpus.parse().unwrap()).unwrap();
+        let mut probe = kind(name).open(&self.roots(), &cpus_of(cpus)).unwrap();
         probe.prepare(scope).unwrap();
         probe.begin().unwrap();
         change(self);
         probe.end().unwrap().into_iter().map(|counter| (counter.name, counter.value)).collect()
     }
+}
+
+/// The CPUs of a plan, such as `0-1`; those for interrupts follow after a `+`.
+fn cpus_of(text: &str) -> ProbeCpus {
+    let (plan, interrupts) = text.split_once('+').unwrap_or((text, ""));
+    ProbeCpus { plan: plan.parse().unwrap(), interrupts: interrupts.parse().unwrap() }
 }
 
 /// Ticks in ns, by the USER_HZ of the machine that runs the test.
@@ -102,7 +108,7 @@ fn steal_and_softirq_count_only_planned_cpus() {
 #[test]
 fn refuses_missing_cpus() {
     let host = Host::new();
-    let error = kind("steal").open(&host.roots(), &"7".parse().unwrap()).err().unwrap().to_string();
+    let error = kind("steal").open(&host.roots(), &cpus_of("7")).err().unwrap().to_string();
     assert!(error.contains("proc/stat has no steal column for the CPUs of the plan"), "{error}");
 }
 
@@ -166,7 +172,7 @@ fn a_host_without_pressure_serves_the_other_probes() {
     host.put("proc/diskstats", "");
     host.put("proc/72/stat", "72 (kworker/0:1H) I 2 0 0 0 -1 69238880 0 0\n");
     host.put("proc/72/schedstat", "1000 20 3\n");
-    let (opened, missing) = open_all(&host.roots(), &"0-1".parse().unwrap());
+    let (opened, missing) = open_all(&host.roots(), &cpus_of("0-1"));
     // KVM is optional and not reported as missing.
     let ordinary = ALL.iter().filter(|kind| !kind.disturbs).count();
     assert_eq!(opened.len(), ordinary - 4);
@@ -179,7 +185,7 @@ fn a_host_without_pressure_serves_the_other_probes() {
 #[test]
 fn end_without_begin_is_an_error() {
     let host = Host::new();
-    for mut probe in open_all(&host.roots(), &"0".parse().unwrap()).0 {
+    for mut probe in open_all(&host.roots(), &cpus_of("0")).0 {
         let error = probe.end().unwrap_err().to_string();
         assert!(error.contains("at the end of a slice before its beginning"), "{error}");
     }
@@ -214,9 +220,9 @@ mod traced;
 #[test]
 #[expect(clippy::print_stderr, reason = "figures for the reader")]
 fn reads_this_machine() {
-    let cpus = CpuSet::from_iter([0]);
+    let cpus = cpus_of("0");
     let own = vec![std::process::id()];
-    let data = Some(std::env::temp_dir());
+    let data = vec![std::env::temp_dir()];
     let scope = Scope { system: own.clone(), layer: own.clone(), client: own, data };
     let (mut probes, missing) = open_all(&Roots::default(), &cpus);
     for (name, error) in &missing {

@@ -1,6 +1,7 @@
 //! Each probe reads recorded text before and after a change.
 
 use super::*;
+use tare_testkit::Machine;
 
 fn scope(system: &[u32], client: &[u32]) -> Scope {
     Scope { system: system.to_vec(), client: client.to_vec(), ..Scope::default() }
@@ -65,6 +66,34 @@ fn cpu_shares_divide_by_own_time() {
             ("cpu0_steal_share".into(), 0.1),
         ]
     );
+}
+
+#[test]
+fn interrupt_cpus_have_shares_of_their_own() {
+    let host = Host::new();
+    let text = |softirq: u64, idle: u64| {
+        format!(
+            "cpu  1 1\ncpu0 1 0 0 1 0 0 0 0\ncpu2 0 0 5 {idle} 0 1 {softirq} 0\n\
+             cpu3 0 0 0 {idle} 0 0 0 0\nintr 5\n"
+        )
+    };
+    host.put("proc/stat", &text(0, 0));
+    let later = |host: &Host| host.put("proc/stat", &text(50, 75));
+    let seen = host.observe("cpu_shares", "0+2-3", later);
+    let check = |name: &str, expect: f64| assert_eq!(value(&seen, name), Some(expect), "{seen:?}");
+    check("cpu2_interrupt_share", 0.4);
+    check("interrupt_cpus_busy_ns", ticks(50.0));
+    check("interrupt_cpus_busy_share", 0.25);
+    check("interrupt_cpus_interrupt_share", 0.25);
+    check("interrupt_cpus_softirq_share", 0.25);
+    host.put("proc/stat", &text(0, 0));
+    let seen = host.observe("cpu_shares", "0,2-3", later);
+    assert_eq!(value(&seen, "interrupt_cpus_busy_ns"), None, "no CPU is kept for interrupts");
+    // Softirqs that moved to other CPUs still count.
+    host.put("proc/stat", &text(0, 0));
+    assert_eq!(host.observe("softirq", "0+2-3", later)[0].1, ticks(50.0));
+    host.put("proc/stat", &text(0, 0));
+    assert_eq!(host.observe("softirq", "0", later)[0].1, 0.0);
 }
 
 #[test]
@@ -189,7 +218,7 @@ fn reads_disk_below_data() {
         host.put("proc/diskstats", &line);
     };
     put(&host, 100, 1000, 50);
-    let scope = Scope { data: Some(data.path().to_path_buf()), ..Scope::default() };
+    let scope = Scope { data: vec![data.path().to_path_buf()], ..Scope::default() };
     let seen = host.observe_scope("disk", "0", &scope, |host| put(host, 110, 1020, 54));
     if major == 0 {
         assert_eq!(seen, [], "the temporary directory is in memory");
@@ -201,11 +230,52 @@ fn reads_disk_below_data() {
     assert_eq!(value(&seen, "disk_read_latency_ns_mean"), None);
 }
 
+/// A RAID of four disks is below the first of two data directories and the second one is on one of
+/// these disks.
+#[test]
+fn disk_sums_what_is_below_raid() {
+    use std::os::unix::fs::MetadataExt;
+    let host = Host::new();
+    let data = tempfile::tempdir().unwrap();
+    let number = fs::metadata(data.path()).unwrap().dev();
+    let (major, minor) = (rustix::fs::major(number), rustix::fs::minor(number));
+    if major == 0 {
+        return tare_testkit::skip("disk_sums_what_is_below_raid", Machine::NoBlockDevice);
+    }
+    // The file system of this machine's temporary directory is on a RAID.
+    for disk in 0..4 {
+        host.put(&format!("sys/devices/nvme{disk}n1/dev"), &format!("259:{disk}\n"));
+        let slave = format!("sys/dev/block/{major}:{minor}/slaves/nvme{disk}n1/dev");
+        host.put(&slave, &format!("259:{disk}\n"));
+    }
+    let put = |host: &Host, times: u64| {
+        let line = |(major, minor): (u32, u32), name: &str, n: u64| {
+            format!("{major} {minor} {name} 0 0 0 0 {n} 0 {n} {n} 0 {n} {n} 0 0 0 0 0 0\n")
+        };
+        let mut text = line((major, minor), "md0", 1000 * times);
+        (0..4).for_each(|disk| {
+            let n = times * u64::from(disk + 1) * 10;
+            text += &line((259, disk), &format!("nvme{disk}n1"), n);
+        });
+        host.put("proc/diskstats", &text);
+    };
+    put(&host, 1);
+    let places = vec![data.path().to_path_buf(), data.path().to_path_buf()];
+    let scope = Scope { data: places, ..Scope::default() };
+    let seen = host.observe_scope("disk", "0", &scope, |host| put(host, 2));
+    assert_eq!(value(&seen, "disk_writes"), Some(100.0));
+    assert_eq!(value(&seen, "disk_written_bytes"), Some(51_200.0));
+    assert_eq!(value(&seen, "disk_write_latency_ns_mean"), Some(1e6));
+    assert_eq!(value(&seen, "disk_devices_at_end"), Some(4.0));
+    let (mean, most) = (value(&seen, "disk_busy_share"), value(&seen, "disk_busiest_share"));
+    assert!(mean.unwrap() > 0.0 && most.unwrap() >= mean.unwrap(), "{seen:?}");
+}
+
 #[test]
 fn empty_scope_names_the_part() {
     let host = Host::new();
     for name in ["switches", "run_queue", "page_faults", "memory", "tcp", "net_devices"] {
-        let mut probe = kind(name).open(&host.roots(), &"0".parse().unwrap()).unwrap();
+        let mut probe = kind(name).open(&host.roots(), &cpus_of("0")).unwrap();
         let error = probe.prepare(&Scope::default()).unwrap_err().to_string();
         assert_eq!(error, "the host can see no process of the system", "{name}");
         probe.begin().unwrap_err();

@@ -8,7 +8,7 @@ use std::process::{Child, Command, Stdio};
 
 use super::known_work::{KillOnDrop, of, seen, system};
 use super::*;
-use tare_testkit::{Need, Reason, skip, skipped};
+use tare_testkit::{Machine, Need, Reason, skip, skipped};
 
 #[test]
 fn counts_every_system_call() {
@@ -135,7 +135,7 @@ fn histogram_has_every_disk_request() {
     let write = ["if=/dev/zero", &target, "bs=4k", "count=500", "oflag=direct", "status=none"];
     run("dd", &[&write[..], &["conv=fsync"]].concat()).unwrap();
     run("sync", &[]).unwrap();
-    let scope = Scope { data: Some(disk.data()), ..Scope::default() };
+    let scope = Scope { data: vec![disk.data()], ..Scope::default() };
     // The histogram starts first and ends last, with no request in flight.
     let seen = seen(&["disk_latency", "disk"], &scope, || {
         run("dd", &[&write[..], &["conv=notrunc,fsync"]].concat()).unwrap();
@@ -152,6 +152,91 @@ fn histogram_has_every_disk_request() {
     assert!((most - empty..=most).contains(&writes), "{seen:?}");
     assert_eq!(sum("disk_flushes_up_to_"), of(&seen, "disk_flushes"), "{seen:?}");
     assert!(of(&seen, "disk_write_latency_ns_max") > 0.0, "{seen:?}");
+}
+
+/// A mapping of the device mapper over two loop devices. All are removed on drop.
+struct Mapped {
+    folder: tempfile::TempDir,
+    loops: Vec<String>,
+    name: String,
+    made: bool,
+    mounted: bool,
+}
+
+impl Mapped {
+    fn make() -> Result<Self, String> {
+        let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+        let name = format!("tare-test-{}", std::process::id());
+        let mut mapped = Self { folder, loops: Vec::new(), name, made: false, mounted: false };
+        let mut table = String::new();
+        for at in 0..2_u64 {
+            let image = mapped.folder.path().join(format!("image{at}"));
+            let file = File::create(&image).map_err(|error| error.to_string())?;
+            file.set_len(BYTES).map_err(|error| error.to_string())?;
+            let device = run("losetup", &["--find", "--show", &image.to_string_lossy()])?;
+            let sectors = BYTES / 512;
+            table += &format!("{} {sectors} linear {device} 0\n", at * sectors);
+            mapped.loops.push(device);
+        }
+        run("dmsetup", &["create", "--noudevsync", &mapped.name, "--table", &table])?;
+        mapped.made = true;
+        run("dmsetup", &["mknodes", &mapped.name])?;
+        let device = format!("/dev/mapper/{}", mapped.name);
+        run("mkfs.ext4", &["-q", "-E", "lazy_itable_init=0,lazy_journal_init=0", &device])?;
+        std::fs::create_dir(mapped.data()).map_err(|error| error.to_string())?;
+        run("mount", &["-o", "noatime", &device, &mapped.data().to_string_lossy()])?;
+        mapped.mounted = true;
+        Ok(mapped)
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+}
+
+const BYTES: u64 = 48 << 20;
+
+impl Drop for Mapped {
+    fn drop(&mut self) {
+        if self.mounted {
+            run("umount", &[&self.data().to_string_lossy()]).ok();
+        }
+        if self.made {
+            run("dmsetup", &["remove", "--noudevsync", "--retry", &self.name]).ok();
+        }
+        for device in &self.loops {
+            run("losetup", &["--detach", device]).ok();
+        }
+    }
+}
+
+#[test]
+fn counts_the_disks_below_device_mapper() {
+    let test = "counts_the_disks_below_device_mapper";
+    if skipped(test, &[Need::Root, Need::Program("dmsetup")]) {
+        return;
+    }
+    if !Path::new("/sys/class/misc/device-mapper").exists() {
+        return skip(test, Machine::KernelLacks("this kernel has no device mapper".into()));
+    }
+    let disk = match Mapped::make() {
+        Ok(disk) => disk,
+        Err(reason) => return skip(test, Reason::no_loop_device(&reason)),
+    };
+    let target = format!("of={}", disk.data().join("file").display());
+    let scope = Scope { data: vec![disk.data()], ..Scope::default() };
+    let seen = seen(&["disk_latency", "disk"], &scope, || {
+        run("dd", &["if=/dev/zero", &target, "bs=64k", "count=100", "oflag=direct"]).unwrap();
+        run("sync", &[]).unwrap();
+    });
+    assert_eq!(of(&seen, "disk_devices_at_end"), 2.0, "{seen:?}");
+    assert!(of(&seen, "disk_written_bytes") >= 6_553_600.0, "{seen:?}");
+    let writes: f64 = seen
+        .iter()
+        .filter(|(name, _)| name.starts_with("disk_writes_up_to_"))
+        .map(|(_, value)| value)
+        .sum();
+    assert!(writes >= 100.0, "{seen:?}");
 }
 
 /// The work of NVMe is counted by function names. This test uses the functions of a loop device,

@@ -260,9 +260,10 @@ impl System for Scylla {
         self.instances
     }
 
-    fn memory(&self) -> Option<MemoryNeed> {
+    fn memory(&self, _cpus: usize) -> Option<MemoryNeed> {
         let what = format!("memory = {} MiB of a node", self.memory_bytes >> 20);
-        Some(MemoryNeed { bytes: self.memory_bytes, what })
+        let bytes = self.memory_bytes;
+        Some(MemoryNeed { bytes, limit_bytes: bytes, what })
     }
 
     fn launch(&self, cpus: usize) -> Launch {

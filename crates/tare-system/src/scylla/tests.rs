@@ -101,7 +101,7 @@ fn missing_needs_are_errors() {
     assert!(nowhere.contains("no libexec/scylla"), "{nowhere}");
     let (_directory, path) = installation();
     let options = [("directory", path.as_str()), ("memory", "3G")];
-    let need = try_make("scylla", &options).unwrap().memory().unwrap();
+    let need = try_make("scylla", &options).unwrap().memory(1).unwrap();
     assert_eq!((need.bytes, need.what.as_str()), (3 << 30, "memory = 3072 MiB of a node"));
 }
 

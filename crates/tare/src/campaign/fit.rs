@@ -3,7 +3,8 @@
 
 use anyhow::anyhow;
 use tare_lab::PartError;
-use tare_lab::environment::EnvironmentSpec;
+use tare_lab::campaign;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
 use tare_lab::system::{MemoryNeed, System};
@@ -15,7 +16,7 @@ use crate::exit::{Exit, ExitWith};
 ///
 /// # Errors
 /// If it cannot, with the first reason found.
-pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
+pub(super) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow::Result<()> {
     devices(study, info)?;
     images(study)?;
     let system =
@@ -25,20 +26,36 @@ pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
     }
-    let Some(need) = system.memory() else { return Ok(()) };
+    let Some(need) = system.memory(cpus_of_one(&*system, study, plan)) else { return Ok(()) };
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
 }
 
 /// Returns the memory that all instances in one environment need, as far as it is known before they
 /// run.
-pub(super) fn memory_bytes(study: &Study) -> u64 {
+pub(super) fn memory_bytes(study: &Study, plan: &CpuPlan) -> u64 {
     let system =
         tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
     let need = |system: Box<dyn System>| {
-        let each = system.memory().map_or(0, |need| need.bytes);
+        let cpus = cpus_of_one(&*system, study, plan);
+        let each = system.memory(cpus).map_or(0, |need| need.bytes);
         each.saturating_mul(u64::from(system.instances().count))
     };
     system.map_or(0, need)
+}
+
+/// Returns the number of CPUs of one instance.
+fn cpus_of_one(system: &dyn System, study: &Study, plan: &CpuPlan) -> usize {
+    campaign::instance_cpus(campaign::system_cpus(study, plan), system.instances().count)
+}
+
+/// Returns how often an environment holds the rows of a study: once for each independent instance.
+pub(super) fn copies_of_rows(study: &Study) -> u64 {
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
+    match system.map(|system| system.instances()) {
+        Some(instances) if !instances.cluster => u64::from(instances.count.max(1)),
+        _ => 1,
+    }
 }
 
 /// Returns the system of a study without a route to it, to read its needs.
@@ -77,20 +94,23 @@ fn images(study: &Study) -> anyhow::Result<()> {
 fn memory(spec: &EnvironmentSpec, system: &dyn System, need: &MemoryNeed) -> anyhow::Result<()> {
     let count = u64::from(system.instances().count.max(1));
     let Some(limit) = tare_env::runtime::memory_bytes(spec) else { return Ok(()) };
-    if need.bytes.saturating_mul(count) <= limit {
+    if need.limit_bytes.saturating_mul(count) <= limit {
         return Ok(());
     }
     let each = match count {
         1 => String::new(),
         _ => format!(" for each of {count} instances"),
     };
-    let MemoryNeed { bytes, what } = need;
+    let MemoryNeed { limit_bytes, what, .. } = need;
     Err(anyhow!(
         "environment {:?} has {} MiB of memory, and {} needs {} MiB{each} ({what}); raise the limit of the environment, or lower the memory of the system",
         spec.name,
         limit >> 20,
         system.name(),
-        bytes >> 20,
+        limit_bytes >> 20,
     ))
     .exit_with(Exit::Input)
 }
+
+#[cfg(test)]
+mod tests;

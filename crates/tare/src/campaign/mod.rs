@@ -105,8 +105,8 @@ impl CampaignConfig {
         }
     }
 
-    /// Returns the memory that one environment needs while all are up.
-    pub(crate) fn memory_per_environment(&self) -> u64 {
+    /// Returns the memory that one environment needs while all are up, with all of its instances.
+    pub(crate) fn memory_per_environment(&self, plan: &CpuPlan) -> u64 {
         let rows = |w: &WorkloadSpec| {
             let shipped = w.workload.as_deref().and_then(shipped::find);
             let row_bytes = match shipped.and_then(|shipped| shipped.read().ok()) {
@@ -116,6 +116,7 @@ impl CampaignConfig {
             w.rows * (row_bytes + ROW_EXTRA_BYTES)
         };
         let bytes = SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>();
-        bytes.max(fit::memory_bytes(&self.study))
+        let all = bytes.saturating_mul(fit::copies_of_rows(&self.study));
+        all.max(fit::memory_bytes(&self.study, plan))
     }
 }

@@ -17,6 +17,7 @@ use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, RecordWriter};
 use tare_lab::stacks::ExtraRounds;
 use tare_lab::study::Study;
+use tare_probe::ProbeCpus;
 use tare_tune::idle;
 
 use super::tuning::{self, StudyTuning};
@@ -93,7 +94,7 @@ pub(crate) fn measure_on_host(
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let driver = drivers::of(study, &info.speaks(&study.system));
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
-    fit::check(study, info)?;
+    fit::check(study, info, &plan)?;
     check_runtimes(study, state)?;
     let mut factory = open_factory(state, &plan, &config.destroy)?;
     if let Some(tuning) = tuning {
@@ -116,7 +117,10 @@ pub(crate) fn measure_on_host(
     };
     let instances = system.instances();
     let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
-    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &plan.all);
+    let interrupts = tuning.map(|tuning| tuning.choice.interrupts.clone()).unwrap_or_default();
+    let cpus = ProbeCpus::new(&plan, &interrupts);
+    host.extend(interrupt_cpus(&cpus));
+    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
     host.extend(probe_costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
         probe: probe.into(),
@@ -126,12 +130,13 @@ pub(crate) fn measure_on_host(
     doubts.extend(baseline_overheads().map(|found| Doubt::BaselineNotClean { found }));
     let mut extra = ExtraRounds::default();
     if let Some(options) = &config.samples {
-        let (found, missing) = samplers::extra_rounds(options, factory.run(), &plan.all);
+        let (found, missing) = samplers::extra_rounds(options, factory.run(), &cpus);
         extra = found;
         doubts.extend(missing);
     }
     let writer = config.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
+    let per_environment_bytes = config.memory_per_environment(&plan);
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
@@ -139,10 +144,7 @@ pub(crate) fn measure_on_host(
         probes,
         clock: &clock,
         plan,
-        memory: available.map(|available_bytes| Memory {
-            available_bytes,
-            per_environment_bytes: config.memory_per_environment(),
-        }),
+        memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
     };
@@ -252,13 +254,22 @@ fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> V
     host
 }
 
+/// Returns the CPUs that are kept for interrupts, as a fact of this host.
+fn interrupt_cpus(cpus: &ProbeCpus) -> Option<HostFact> {
+    (!cpus.interrupts.is_empty()).then(|| HostFact {
+        section: "cpu".into(),
+        key: "interrupt CPUs".into(),
+        value: cpus.interrupts.to_string(),
+    })
+}
+
 /// Returns how long each probe takes to read, as facts of this host.
 fn probe_costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
     let fact = |probe: &mut Box<dyn Probe>| {
         // A probe that cannot be read becomes a doubt of its slices.
         let cost = tare_probe::cost(&mut **probe).ok()?;
         let (section, key) = ("probes".to_string(), probe.name().to_string());
-        Some(HostFact { section, key, value: cost.to_string() })
+        Some(HostFact { section, key, value: cost.with_method(&**probe) })
     };
     probes.iter_mut().filter_map(fact).collect()
 }

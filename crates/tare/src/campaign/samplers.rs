@@ -4,9 +4,8 @@ use std::error::Error;
 
 use tare_lab::doubt::Doubt;
 use tare_lab::stacks::{ExtraRounds, StackKind};
-use tare_probe::Roots;
 use tare_probe::stacks::Perf;
-use tare_std::cpus::CpuSet;
+use tare_probe::{ProbeCpus, Roots};
 
 use crate::cli::SampleStacks;
 use crate::stream::warn;
@@ -16,7 +15,7 @@ use crate::stream::warn;
 pub(super) fn extra_rounds(
     options: &SampleStacks,
     run: &str,
-    cpus: &CpuSet,
+    cpus: &ProbeCpus,
 ) -> (ExtraRounds<'static>, Vec<Doubt>) {
     let mut extra = ExtraRounds {
         rounds: options.stack_rounds,

@@ -144,7 +144,7 @@ fn infos(options: &[tare_lab::study::OptionInfo]) -> Vec<(String, String)> {
 /// Returns the probes, with the reason if this host does not support one, and the option of those
 /// that run in slices of their own.
 fn probes() -> Vec<Item> {
-    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default();
+    let cpus = tare_host::process::cpus_of_this_thread().unwrap_or_default().into();
     let roots = tare_probe::Roots::default();
     let own_slices =
         |option: &str| vec![("by".into(), format!("{option}, in slices of their own"))];

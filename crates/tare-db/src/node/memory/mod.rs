@@ -21,7 +21,7 @@ pub(crate) const SHARES: [u64; 4] = [40, 35, 15, 10];
 /// Buffers of one shard's reactor: receive buffers and rings.
 const REACTOR_BYTES: u64 = 5 << 20;
 /// The least memory that a shard can work with.
-pub(crate) const SHARD_BYTES_MIN: u64 = 32 << 20;
+pub const SHARD_BYTES_MIN: u64 = 32 << 20;
 /// Assumed memory of a waiting read, mostly blocks, and the number of such reads.
 const PARKED_BYTES: usize = 32 << 10;
 const PARKED_MAX: usize = 4096;

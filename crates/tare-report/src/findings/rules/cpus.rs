@@ -41,6 +41,11 @@ const OF_THE_KERNEL: &[&str] = &[
     "rescheduling",
     "function_call",
 ];
+const INTERRUPT_CPUS_BUSY: &str = "interrupt_cpus_busy_share";
+const INTERRUPT_CPUS_SOFTIRQ: &str = "interrupt_cpus_softirq_share";
+/// How busy interrupt CPUs are before they limit the network or the disks, in percent. The rest is
+/// for bursts: interrupts come in batches that wait for each other.
+const INTERRUPT_CPUS_BUSY_PERCENT: f64 = 80.0;
 /// Smallest increase in page faults per operation that is reported.
 const PAGE_FAULTS_MIN: f64 = 0.01;
 const PAGE_FAULTS: [&str; 2] = ["system_page_faults_major", "system_page_faults_minor"];
@@ -74,6 +79,21 @@ pub(super) const RULES: &[Rule] = &[
         expected: "{back}",
         expected_from: "the measured share of time in interrupts and softirqs on those CPUs, as an upper bound",
         apply: device_interrupts,
+    },
+    Rule {
+        id: "interrupt_cpus",
+        title: "Interrupt CPUs at their limit",
+        kind: Kind::Caution,
+        data: "the counters interrupt_cpus_busy_share and interrupt_cpus_softirq_share at capacity, in the environment where these \
+               CPUs are busiest",
+        condition: "the CPUs that are kept for interrupts are busy for more than 80 % of their time, and the interval lies above that",
+        sentence: "Interrupt CPUs: {busy} busy in {environment}, {softirq} in softirqs. Give interrupts more CPUs.",
+        details: "",
+        advice: "They limit the network or the disks before the database does. tare tune apply --ratio N (a smaller N) or \
+                 --irq-cpus LIST gives interrupts more CPUs.",
+        expected: "",
+        expected_from: "",
+        apply: interrupt_cpus,
     },
     Rule {
         id: "page_faults",
@@ -209,6 +229,46 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
                 .with_effect(workload, busy.map_or(0.0, |busy| busy.value))
                 .confidence(words::confidence(&rate, unit, &n, None, doubts))
                 .with_evidence([facts.counter_evidence(&format!("interrupts_{source}"))]),
+        );
+    }
+    statements
+}
+
+fn interrupt_cpus(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let mut statements = Vec::new();
+    for (_, workload) in facts.workloads() {
+        let share = |environment: &str, name: &str| {
+            let slices = facts.record.slices.iter().filter(|slice| {
+                slice.environment == environment
+                    && slice.workload == workload
+                    && slice.phase == Phase::Capacity
+                    && slice.void.is_none()
+            });
+            let counters = slices.flat_map(|slice| &slice.counters);
+            let shares: Vec<f64> =
+                counters.filter(|one| one.name == name).map(|one| 100.0 * one.value).collect();
+            estimate(&shares).map(Interval::from).filter(Interval::is_bounded)
+        };
+        let environments = facts.record.environments.iter().map(|one| one.spec.name.as_str());
+        let busy = environments
+            .filter_map(|name| Some((name, share(name, INTERRUPT_CPUS_BUSY)?)))
+            .filter(|(_, busy)| busy.low > INTERRUPT_CPUS_BUSY_PERCENT);
+        let Some((environment, busy)) = busy.max_by(|a, b| a.1.value.total_cmp(&b.1.value)) else {
+            continue;
+        };
+        let softirq = share(environment, INTERRUPT_CPUS_SOFTIRQ).map_or(0.0, |one| one.value);
+        let values = [
+            ("environment", words::quoted(environment)),
+            ("busy", words::percent_size(busy.value)),
+            ("softirq", words::percent_size(softirq)),
+        ];
+        let n = format!("{} slices", busy.rounds);
+        let doubts = facts.doubts(workload, &[environment]);
+        statements.push(
+            rule.statement(&values)
+                .with_effect(workload, busy.value)
+                .confidence(words::confidence(&busy, ("percent", "%"), &n, None, doubts))
+                .with_evidence([facts.counter_evidence(INTERRUPT_CPUS_BUSY)]),
         );
     }
     statements

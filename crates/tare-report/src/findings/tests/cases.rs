@@ -109,6 +109,17 @@ fn interrupted(per_operation: f64) -> World {
     )
 }
 
+/// What the CPUs kept for interrupts do in the box.
+fn interrupt_cpus(busy: f64) -> World {
+    quiet().slices("box", |block, slice| {
+        let shares = [("interrupt_cpus_busy_share", busy), ("interrupt_cpus_softirq_share", 0.6)];
+        for (name, share) in shares {
+            let value = share + f64::from(block % 3) / 100.0;
+            slice.counters.push(tare_lab::probe::Counter { name: name.into(), value });
+        }
+    })
+}
+
 fn counted(name: &str, there: f64) -> World {
     let world = quiet().counter("native", name, 0.0).counter("native again", name, 0.0);
     world.counter("box", name, there)
@@ -261,6 +272,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     ("throttled", || throttled(12), || throttled(1)),
     ("device_interrupts", || interrupted(0.05), || interrupted(0.0001)),
+    ("interrupt_cpus", || interrupt_cpus(0.9), || interrupt_cpus(0.7)),
     (
         "page_faults",
         || counted("system_page_faults_minor", 0.5),

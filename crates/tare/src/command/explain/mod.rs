@@ -167,7 +167,7 @@ fn environments_max(config: &CampaignConfig) -> anyhow::Result<usize> {
         return Ok(all);
     }
     let Some(available) = run::memory_available_bytes() else { return Ok(all) };
-    let fit = available / config.memory_per_environment().max(1);
+    let fit = available / config.memory_per_environment(&run::cpu_plan(&config.study)?).max(1);
     Ok(usize::try_from(fit).unwrap_or(all).saturating_sub(1))
 }
 
