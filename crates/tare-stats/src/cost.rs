@@ -80,12 +80,23 @@ impl From<Estimate> for Cost {
 /// assert!(cost.found && (9.0..11.0).contains(&cost.percent.value), "{cost:?}");
 /// ```
 pub fn rise(log_ratios: &[f64]) -> Option<Cost> {
-    Some(estimate(log_ratios)?.map(|log| 100.0 * log.exp_m1()).into())
+    Some(rise_of(estimate(log_ratios)?))
+}
+
+/// Returns the cost of a figure whose rise is a loss from the estimate of the log of its ratio.
+pub fn rise_of(log_ratio: Estimate) -> Cost {
+    log_ratio.map(|log| 100.0 * log.exp_m1()).into()
 }
 
 /// Returns the cost of a figure whose fall is a loss: `(1 - ratio) * 100`. The interval mirrors
 /// that of [`rise`].
 pub fn fall(log_ratios: &[f64]) -> Option<Cost> {
-    let mirrored: Vec<f64> = log_ratios.iter().map(|log| -log).collect();
-    Some(estimate(&mirrored)?.map(|log| -100.0 * (-log).exp_m1()).into())
+    Some(fall_of(estimate(log_ratios)?))
+}
+
+/// Returns the cost of a figure whose fall is a loss from the estimate of the log of its ratio.
+pub fn fall_of(log_ratio: Estimate) -> Cost {
+    let Estimate { centre, low, high, rounds } = log_ratio;
+    let mirrored = Estimate { centre: -centre, low: -high, high: -low, rounds };
+    mirrored.map(|log| -100.0 * (-log).exp_m1()).into()
 }

@@ -23,10 +23,11 @@ pub mod law;
 pub mod merged;
 pub mod methods;
 pub mod robust;
+pub mod starts;
 pub mod steady;
 pub mod validation;
 
-pub use cost::{Cost, Interval, fall, rise};
+pub use cost::{Cost, Interval, fall, fall_of, rise, rise_of};
 pub use difference::difference;
 
 /// Confidence of every interval that Tare prints.
