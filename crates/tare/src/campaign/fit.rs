@@ -15,7 +15,7 @@ use crate::exit::{Exit, ExitWith};
 ///
 /// # Errors
 /// If it cannot, with the first reason found.
-pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
+pub(crate) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     devices(study, info)?;
     images(study)?;
     let system =
@@ -39,6 +39,13 @@ pub(super) fn memory_bytes(study: &Study) -> u64 {
         each.saturating_mul(u64::from(system.instances().count))
     };
     system.map_or(0, need)
+}
+
+/// Returns the number of instances of the system in each environment; 1 if its options are invalid.
+pub(crate) fn instances(study: &Study) -> u32 {
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
+    system.map_or(1, |system| system.instances().count)
 }
 
 /// Returns the system of a study without a route to it, to read its needs.
