@@ -21,6 +21,9 @@ use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
 use tare_lab::layer::Host;
 
+/// The programs that every run needs, with their packages.
+pub const PROGRAMS: [(&str, &str); 2] = [("ip", "iproute2"), ("nft", "nftables")];
+
 /// The options of a run.
 #[derive(Clone, Debug)]
 pub struct FactoryOptions {
@@ -71,7 +74,7 @@ impl EnvironmentFactory {
         if !rustix::process::geteuid().is_root() {
             return Err(FactoryError::NoRoot);
         }
-        for (program, package) in [("ip", "iproute2"), ("nft", "nftables")] {
+        for (program, package) in PROGRAMS {
             if exec::find(program).is_none() {
                 return Err(FactoryError::Missing { program, package });
             }

@@ -24,4 +24,4 @@ mod system;
 pub mod unavailable;
 pub mod undo;
 
-pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions};
+pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions, PROGRAMS};

@@ -14,6 +14,7 @@ pub mod doubt;
 pub mod driver;
 pub mod environment;
 pub mod fake;
+pub mod forecast;
 pub mod judge;
 pub mod layer;
 pub mod probe;

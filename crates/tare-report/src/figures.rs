@@ -165,7 +165,8 @@ pub(crate) fn in_order(record: &Record) -> Vec<&EnvironmentRecord> {
 }
 
 /// The names left out and the reasons: environments that this host could not run, and those outside
-/// the quick part of the study, in the order of the study. Names keep their control characters.
+/// the quick part of the study or its budget, in the order of the study. Names keep their control
+/// characters.
 pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
     let missing = in_order(record).into_iter().filter_map(|environment| {
         Some((environment.spec.name.clone(), environment.left_out.clone()?))
@@ -181,7 +182,24 @@ pub(crate) fn left_out(record: &Record) -> Vec<(String, String)> {
             format!("{}; not in the quick part: run the study without --quick", names.join(", "));
         (format!("{} {what}{plural} of the whole study", names.len()), why)
     });
-    missing.chain(quick).collect()
+    let budget = record.study.budget_part.iter().flat_map(|part| {
+        let why = format!(
+            "no time for {} rounds within --budget {}, give a larger one",
+            part.rounds_min,
+            tare_std::units::duration(part.budget)
+        );
+        [("environment", &part.environments), ("workload", &part.workloads)]
+            .into_iter()
+            .filter(|(_, names)| !names.is_empty())
+            .map(move |(what, names)| {
+                let plural = if names.len() > 1 { "s" } else { "" };
+                (
+                    format!("{} {what}{plural} of the study", names.len()),
+                    format!("{why}: {}", names.join("; ")),
+                )
+            })
+    });
+    missing.chain(quick).chain(budget).collect()
 }
 
 /// Replaces control characters and bidirectional overrides by U+FFFD, so that untrusted text cannot

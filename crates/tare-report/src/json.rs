@@ -122,6 +122,12 @@ fn study(study: &Study) -> Value {
         "workloads": study.workloads,
         "published": study.published,
         "quick": study.quick,
+        "budget_part": study.budget_part.as_ref().map(|part| json!({
+            "budget_ms": ms(part.budget),
+            "rounds_min": part.rounds_min,
+            "environments": part.environments,
+            "workloads": part.workloads,
+        })),
     })
 }
 

@@ -203,6 +203,25 @@ mod tests {
     }
 
     #[test]
+    fn budget_lists_what_it_leaves_out() {
+        let (mut record, _) = fixture::quick();
+        let names = |names: &[&str]| names.iter().map(|name| name.to_string()).collect();
+        record.study.budget_part = Some(tare_lab::study::BudgetPart {
+            budget: std::time::Duration::from_secs(5400),
+            rounds_min: 8,
+            environments: names(&["+ cpuset"]),
+            workloads: names(&["read", "mixed"]),
+        });
+        let why = rows(&record)[1].why.clone().unwrap();
+        assert_eq!(why, "\"+ cpuset\" did not fit into the budget; give a larger --budget");
+        let left_out = crate::figures::left_out(&record);
+        let text = "no time for 8 rounds within --budget 1h30m, give a larger one: read; mixed";
+        assert_eq!(left_out[2], ("2 workloads of the study".to_string(), text.to_string()));
+        let page = crate::html::page(&record, &tare_lab::analysis::analyse(&record), &[]);
+        assert!(page.contains("no time for 8 rounds within --budget 1h30m"), "{page}");
+    }
+
+    #[test]
     fn left_out_environments_are_not_testable() {
         let (record, _) = fixture::long();
         let rows = rows(&record);

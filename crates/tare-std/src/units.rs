@@ -95,6 +95,36 @@ pub enum UnitError {
     Bytes { text: String },
 }
 
+/// Formats a duration as options and studies write it: `1h30m`, `45s`, `400ms`. [`parse_duration`]
+/// reads it back, to the millisecond.
+pub fn duration(time: Duration) -> String {
+    let ms = time.as_millis();
+    let parts = [(3_600_000, "h"), (60_000, "m"), (1_000, "s"), (1, "ms")];
+    let mut rest = ms;
+    let mut text = String::new();
+    for (unit_ms, unit) in parts {
+        if rest >= unit_ms {
+            text += &format!("{}{unit}", rest / unit_ms);
+            rest %= unit_ms;
+        }
+    }
+    if text.is_empty() { "0s".into() } else { text }
+}
+
+/// Formats an expected time with the digits that matter: `45 s`, `12 min`, `2 h 43 min`, `27 h`.
+pub fn rough_duration(time: Duration) -> String {
+    let seconds = time.as_secs_f64();
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "not negative")]
+    let minutes = (seconds / 60.0).round() as u64;
+    match minutes {
+        _ if seconds < 99.5 => format!("{:.0} s", seconds.max(1.0)),
+        0..=99 => format!("{minutes} min"),
+        100..=599 if minutes.is_multiple_of(60) => format!("{} h", minutes / 60),
+        100..=599 => format!("{} h {} min", minutes / 60, minutes % 60),
+        _ => format!("{:.0} h", seconds / 3_600.0),
+    }
+}
+
 /// Formats a duration in ns with three significant digits and its unit: `812 ns`, `1.24 ms`, `31.0
 /// s`.
 pub fn nanoseconds(ns: f64) -> String {
@@ -148,6 +178,21 @@ mod tests {
     }
 
     #[test]
+    fn expected_times_have_few_digits() {
+        let check = |seconds: f64, expect: &str| {
+            assert_eq!(rough_duration(Duration::from_secs_f64(seconds)), expect, "{seconds}");
+        };
+        check(0.2, "1 s");
+        check(99.4, "99 s");
+        check(99.6, "2 min");
+        check(99.0 * 60.0, "99 min");
+        check(2.0 * 3_600.0, "2 h");
+        check(9_769.0, "2 h 43 min");
+        check(97_690.0, "27 h");
+        check(600_000.0, "167 h");
+    }
+
+    #[test]
     fn durations() {
         let check = |text: &str, ns: u64| {
             assert_eq!(parse_duration(text), Ok(Duration::from_nanos(ns)), "{text}");
@@ -161,6 +206,9 @@ mod tests {
         check("1m30s", 90_000_000_000);
         check("1h 30m", 5_400_000_000_000);
         check("2days", 172_800_000_000_000);
+        for text in ["0s", "400ms", "45s", "1m30s", "1h", "1h30m", "48h", "1h1m1s1ms"] {
+            assert_eq!(duration(parse_duration(text).unwrap()), text);
+        }
         for micro in ["250us", "250 us", "250\u{b5}s", "250\u{3bc}s", " 0.25ms "] {
             check(micro, 250_000);
         }

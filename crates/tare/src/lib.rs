@@ -14,6 +14,7 @@ mod serve;
 mod signals;
 pub mod stream;
 mod studies;
+mod study_plan;
 mod terminal;
 mod topology;
 

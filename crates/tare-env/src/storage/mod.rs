@@ -20,6 +20,7 @@ use tare_host::exec::ExecError;
 use tare_host::journal::Entry;
 use tare_host::nvme::NvmeError;
 use tare_lab::environment::{EnvironmentSpec, LayerState, StorageSpec};
+use tare_std::units::parse_bytes;
 
 use crate::layer::network::NetworkError;
 use crate::run_context::RunContext;
@@ -297,19 +298,41 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
     Ok(storage.needs()?)
 }
 
+/// Returns the size of the image that an environment's storage is on; `None` if it is on none.
+pub fn image_bytes(spec: &EnvironmentSpec) -> Option<u64> {
+    const DEFAULT_BYTES: u64 = 2 << 30;
+    let kind = ALL.iter().find(|kind| kind.name == spec.storage.kind)?;
+    let has_size = kind.options.iter().any(|(name, _)| *name == "size");
+    let option = |name: &str| spec.storage.options.iter().find(|(known, _)| known == name);
+    let on_device =
+        ["device", "nqn"].iter().any(|name| option(name).is_some_and(|(_, value)| value != "loop"));
+    let in_memory = kind.name == tmpfs::KIND.name;
+    let size = option("size").and_then(|(_, value)| parse_bytes(value).ok());
+    (has_size && !on_device && !in_memory).then(|| size.unwrap_or(DEFAULT_BYTES))
+}
+
 /// Checks that the user allowed the environment to overwrite its device or target.
 pub(crate) fn allow(spec: &EnvironmentSpec, context: &RunContext) -> Result<(), StorageError> {
+    check_allowed(spec, context.destroy())
+}
+
+/// Checks that the devices and targets that an environment overwrites are among those that the user
+/// named.
+///
+/// # Errors
+/// Names the device or target, and the option that allows it.
+pub fn check_allowed(spec: &EnvironmentSpec, named: &[PathBuf]) -> Result<(), StorageError> {
     if family(spec) == "vm" {
         return Ok(());
     }
     let storage = parse(spec)?;
     if let Some(nqn) = storage.remote()
-        && !context.destroy().iter().any(|named| named == Path::new(nqn))
+        && !named.iter().any(|named| named == Path::new(nqn))
     {
         return Err(StorageError::TargetNotNamed { nqn: nqn.into() });
     }
     let device = storage.device();
-    Ok(device.map_or(Ok(()), |path| device::check(path, context.destroy(), Path::new("/")))?)
+    Ok(device.map_or(Ok(()), |path| device::check(path, named, Path::new("/")))?)
 }
 
 /// Returns the runtime without its argument: `oci` for `oci:runc`.

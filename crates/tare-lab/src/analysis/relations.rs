@@ -74,6 +74,8 @@ pub enum Untestable {
     LeftOut { environment: String, reason: String },
     /// The quick part leaves out an environment or the workload.
     NotInQuickPart { name: String },
+    /// The budget leaves out an environment or the workload.
+    NotInBudget { name: String },
     /// No round has figures of both.
     NotMeasured,
     /// An environment is a guest with an emulated CPU.
@@ -92,6 +94,9 @@ impl Untestable {
             Self::LeftOut { environment, .. } => format!("\"{environment}\" was left out"),
             Self::NotInQuickPart { name } => {
                 format!("\"{name}\" is not in the quick part; run the study without --quick")
+            }
+            Self::NotInBudget { name } => {
+                format!("\"{name}\" did not fit into the budget; give a larger --budget")
             }
             Self::NotMeasured => "no round has a figure of both".into(),
             Self::Emulated { environment } => {
@@ -158,7 +163,14 @@ fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Optio
     if quick.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
         return Some(Untestable::NotInQuickPart { name: workload.to_string() });
     }
+    let budget = record.study.budget_part.as_ref();
+    if budget.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
+        return Some(Untestable::NotInBudget { name: workload.to_string() });
+    }
     names.into_iter().find_map(|name| {
+        if budget.is_some_and(|part| part.environments.iter().any(|other| other == name)) {
+            return Some(Untestable::NotInBudget { name: name.to_string() });
+        }
         if quick.is_some_and(|part| part.environments.iter().any(|other| other == name)) {
             return Some(Untestable::NotInQuickPart { name: name.to_string() });
         }

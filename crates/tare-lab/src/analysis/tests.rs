@@ -86,6 +86,7 @@ pub(super) fn record() -> Record {
             }],
             published: vec![],
             quick: None,
+            budget_part: None,
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {

@@ -37,6 +37,7 @@ pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
 pub use shares::{instance_cpus, system_cpus};
+pub use rounds::SLICE_EXTRA_GUESS;
 pub use tare_std::error_line;
 
 /// Time limit for the driver to connect to a started system.
@@ -200,15 +201,8 @@ impl<'c, 'p> Campaign<'c, 'p> {
 
     fn check_memory(&self) -> Result<(), CampaignError> {
         let Some(memory) = self.parts.memory else { return Ok(()) };
-        let need = |member: &Member| {
-            let limit = member.record.spec.limits.memory_bytes.unwrap_or(u64::MAX);
-            limit.min(memory.per_environment_bytes)
-        };
-        let needs = self.members.iter().map(need);
-        let (environments, needed_bytes) = match self.study.schedule.kind {
-            ScheduleKind::Slices => (self.members.len(), needs.sum()),
-            ScheduleKind::Trials => (1, needs.max().unwrap_or(0)),
-        };
+        let specs = self.members.iter().map(|member| &member.record.spec);
+        let (environments, needed_bytes) = memory.needed(self.study.schedule.kind, specs);
         if needed_bytes > memory.available_bytes {
             let available_bytes = memory.available_bytes;
             return Err(CampaignError::Memory { environments, needed_bytes, available_bytes });

@@ -8,6 +8,7 @@ use crate::doubt::Doubt;
 use crate::driver::Driver;
 use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
 use crate::probe::Probe;
+use crate::study::ScheduleKind;
 use crate::system::System;
 
 /// The campaign's clock. Tests use a virtual one.
@@ -54,6 +55,24 @@ pub struct Memory {
     pub available_bytes: u64,
     /// Expected need of one environment with its data; a memory limit caps it.
     pub per_environment_bytes: u64,
+}
+
+impl Memory {
+    /// Returns how many of these environments are up at once, and the bytes that they need.
+    pub fn needed<'s>(
+        &self,
+        kind: ScheduleKind,
+        specs: impl Iterator<Item = &'s EnvironmentSpec>,
+    ) -> (usize, u64) {
+        let need = |spec: &EnvironmentSpec| {
+            spec.limits.memory_bytes.unwrap_or(u64::MAX).min(self.per_environment_bytes)
+        };
+        let needs: Vec<u64> = specs.map(need).collect();
+        match kind {
+            ScheduleKind::Slices => (needs.len(), needs.iter().sum()),
+            ScheduleKind::Trials => (1, needs.into_iter().max().unwrap_or(0)),
+        }
+    }
 }
 
 /// Creates an environment without starting it.

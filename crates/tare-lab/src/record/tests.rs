@@ -58,6 +58,7 @@ fn study() -> Study {
             hardware: None,
         }],
         quick: None,
+        budget_part: None,
     }
 }
 

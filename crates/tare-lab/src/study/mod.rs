@@ -56,6 +56,9 @@ pub struct Study {
     /// Set if this is the quick part of the study (`tare weigh --quick`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub quick: Option<QuickPart>,
+    /// Set if only the part that fits into a budget runs (`tare weigh --budget`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget_part: Option<BudgetPart>,
 }
 
 impl Study {
@@ -73,6 +76,19 @@ pub struct QuickPart {
     /// Names of the environments that this part leaves out.
     pub environments: Vec<String>,
     /// Names of the workloads that this part leaves out.
+    pub workloads: Vec<String>,
+}
+
+/// The environments and workloads that a study leaves out so that the others get their least number
+/// of rounds within a budget.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BudgetPart {
+    pub budget: Duration,
+    /// The number of rounds that did not fit for all.
+    pub rounds_min: u32,
+    /// Names of the environments that are left out.
+    pub environments: Vec<String>,
+    /// Names of the workloads that are left out.
     pub workloads: Vec<String>,
 }
 

@@ -170,6 +170,7 @@ fn read(
         workloads,
         published,
         quick: None,
+        budget_part: None,
     })
 }
 

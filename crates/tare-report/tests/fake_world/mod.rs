@@ -53,6 +53,7 @@ pub(crate) fn measure(
         }],
         published: vec![],
         quick: None,
+        budget_part: None,
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =

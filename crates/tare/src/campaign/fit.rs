@@ -16,7 +16,7 @@ use crate::exit::{Exit, ExitWith};
 ///
 /// # Errors
 /// If it cannot, with the first reason found.
-pub(super) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow::Result<()> {
+pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow::Result<()> {
     devices(study, info)?;
     images(study)?;
     let system =
@@ -56,6 +56,13 @@ pub(super) fn copies_of_rows(study: &Study) -> u64 {
         Some(instances) if !instances.cluster => u64::from(instances.count.max(1)),
         _ => 1,
     }
+}
+
+/// Returns the number of instances of the system in each environment; 1 if its options are invalid.
+pub(crate) fn instances(study: &Study) -> u32 {
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
+    system.map_or(1, |system| system.instances().count)
 }
 
 /// Returns the system of a study without a route to it, to read its needs.

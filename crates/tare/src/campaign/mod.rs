@@ -3,7 +3,7 @@
 
 mod choice;
 pub(crate) mod derived;
-mod fit;
+pub(crate) mod fit;
 pub(crate) mod run;
 mod samplers;
 pub(crate) mod study;

@@ -127,12 +127,16 @@ pub struct Weigh {
     /// At most this many rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-    /// Time for the whole study, such as 5m
+    /// Time for the whole study, such as 5m or 1h. If not everything gets enough rounds, the last
+    /// workloads and environments of the file are left out
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub budget: Option<Duration>,
     /// Seed of order, keys and rows
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub seed: Option<u64>,
+    /// Print the plan and start nothing: CPUs, environments, memory, disk, rounds and time
+    #[arg(long, conflicts_with_all = ["resume", "inside", "html"])]
+    pub dry_run: bool,
     #[command(flatten)]
     pub stacks: SampleStacks,
     #[command(flatten)]

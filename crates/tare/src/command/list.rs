@@ -10,7 +10,8 @@ use tare_probe::stacks::{Perf, UserFrames};
 
 use crate::cli::{List, ListKind};
 use crate::exit::Exit;
-use crate::studies;
+use crate::study_plan::{self, Needs};
+use crate::{registry, studies};
 
 /// One name that a study may use.
 #[derive(Serialize)]
@@ -23,11 +24,25 @@ struct Item {
     /// Why this host does not support it.
     #[serde(skip_serializing_if = "Option::is_none")]
     unavailable: Option<String>,
+    /// Time and needs of a study.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    study: Option<StudySummary>,
+}
+
+/// What running a study takes.
+#[derive(Serialize)]
+struct StudySummary {
+    /// The expected time of the whole study on a host that can run all of it.
+    time_s: f64,
+    /// The expected time of its quick part, if it has one.
+    quick_time_s: Option<f64>,
+    needs: Needs,
 }
 
 impl Item {
     fn new(name: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { name: name.into(), help: help.into(), options: Vec::new(), unavailable: None }
+        let (name, help) = (name.into(), help.into());
+        Self { name, help, options: Vec::new(), unavailable: None, study: None }
     }
 }
 
@@ -106,9 +121,7 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
             })
             .collect(),
         ListKind::Probes => probes(),
-        ListKind::Studies => {
-            studies::ALL.iter().map(|(name, text)| Item::new(*name, title_of(text))).collect()
-        }
+        ListKind::Studies => studies::ALL.iter().map(|(name, text)| study(name, text)).collect(),
         ListKind::Workloads => tare_load::workload::shipped::ALL
             .iter()
             .map(|shipped| Item::new(shipped.name, title_of(shipped.text)))
@@ -121,6 +134,27 @@ fn items(kind: ListKind, state: &Path) -> Vec<Item> {
             tare_tune::knobs::ALL.iter().map(knob).collect()
         }
     }
+}
+
+/// Returns a shipped study with its time and needs.
+fn study(name: &str, text: &str) -> Item {
+    let mut item = Item::new(name, title_of(text));
+    let words = registry::vocabulary();
+    // The tests of `studies` parse all of them.
+    let Ok(whole) = tare_lab::study::parse(text, name, &words) else { return item };
+    let quick = tare_lab::study::parse_quick(text, name, &words).ok();
+    let (time_s, time) = study_plan::at_most(&whole);
+    let quick = quick.map(|quick| study_plan::at_most(&quick));
+    let quick_text = match &quick {
+        Some((_, time)) => format!("quick part {time}"),
+        None => "no quick part".into(),
+    };
+    let needs = Needs::of(&whole);
+    item.options.push(("time".into(), format!("{time}; {quick_text}")));
+    item.options.push(("needs".into(), needs.text()));
+    let quick_time_s = quick.map(|(seconds, _)| seconds);
+    item.study = Some(StudySummary { time_s, quick_time_s, needs });
+    item
 }
 
 /// Returns the values of a layer, or where its values are listed.

@@ -12,13 +12,20 @@ use super::report;
 use crate::campaign::{CampaignConfig, run, study, tuning};
 use crate::cli::Weigh;
 use crate::exit::Exit;
+use crate::study_plan::{self, StudyPlan};
 use crate::{cleanup, inside, live, serve, signals};
 
 pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let mut config = config(options)?;
+    if options.dry_run {
+        return dry_run(config, options, state, out);
+    }
     let stop = signals::stop_flag_with(live::restore)?;
-    let config = config(options)?;
     if inside::must_boot(&options.inside) {
         return run_in_guest(&config, options, state, out, &stop);
+    }
+    if options.resume.is_none() {
+        study_plan::fit_budget(&mut config, options.budget.is_some())?;
     }
     let state = inside::state_directory(&options.inside, state);
     let (ending, left) = run::measure(&config, state, &stop)?;
@@ -32,6 +39,20 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
         _ if !left.is_empty() => Exit::Failure,
         _ => Exit::Success,
     })
+}
+
+/// Prints the plan of the study.
+fn dry_run(
+    mut config: CampaignConfig,
+    options: &Weigh,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let mut whole = study::read(&options.study, options.quick)?.0;
+    study::limit(&mut whole, options.rounds, None);
+    // A study without a quick part is an error only for --quick.
+    let quick = study::read(&options.study, true).ok().map(|(part, _)| part);
+    StudyPlan::of(&mut config, &whole, quick.as_ref(), state)?.print(options.json, out)
 }
 
 /// Runs the study inside a guest, and presents its record.

@@ -158,6 +158,13 @@ pub fn check_user_mode(image: Option<&Path>, state: &Path) -> Result<(), Unavail
     }
 }
 
+/// Returns why guests of QEMU run on an emulated CPU here, as far as that is known without booting
+/// one.
+pub fn emulation_reason() -> Option<String> {
+    let tried = || accelerator::cached().filter(|outcome| !outcome.usable);
+    accelerator::obstacle().or_else(|| tried().map(|outcome| outcome.detail))
+}
+
 /// Returns the image and the release of the kernel that guests use by default.
 ///
 /// # Errors

@@ -64,6 +64,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         workloads: vec![workload],
         published: vec![],
         quick: None,
+        budget_part: None,
     }
 }
 

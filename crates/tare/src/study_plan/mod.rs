@@ -1,0 +1,254 @@
+//! The plan of a study on this host, which `tare weigh --dry-run` prints: CPUs, environments,
+//! memory, disk, rounds and time. Making it starts nothing, changes nothing and needs no root.
+
+mod here;
+mod needs;
+mod resources;
+#[cfg(test)]
+mod tests;
+mod text;
+mod times;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::forecast;
+use tare_lab::schedule::has_latency_phase;
+use tare_lab::study::{Study, WorkloadSpec, control_name};
+use tare_std::units::{duration, rough_duration};
+
+use crate::campaign::CampaignConfig;
+use crate::campaign::run::cpu_plan;
+use crate::exit::Exit;
+use crate::stream::say;
+use crate::topology;
+
+pub(crate) use needs::Needs;
+pub(crate) use times::at_most;
+
+use resources::{CpuGroup, DiskPlan, MemoryPlan};
+use times::{Part, conditions};
+
+/// Studies that are expected to take longer say so at their start.
+const LONG_S: f64 = 2.0 * 3600.0;
+
+/// What a study will do on this host.
+#[derive(Debug, Serialize)]
+pub(crate) struct StudyPlan {
+    name: String,
+    title: String,
+    /// The record that would be written.
+    record: PathBuf,
+    /// The study with the given options.
+    time: Part,
+    /// Other parts and budgets of the same study.
+    other_parts: Vec<Part>,
+    /// The study stops once all intervals are narrower, in percentage points. 0: never.
+    stop_width_percent: f64,
+    cpus: Vec<CpuGroup>,
+    environments: Vec<EnvironmentPlan>,
+    workloads: Vec<WorkloadPlan>,
+    memory: Option<MemoryPlan>,
+    disk: DiskPlan,
+    needs: Needs,
+    /// Why the study cannot start here; empty if it can.
+    obstacles: Vec<String>,
+    #[serde(skip)]
+    exit: Exit,
+}
+
+/// An environment of the plan.
+#[derive(Debug, Serialize)]
+struct EnvironmentPlan {
+    name: String,
+    runtime: String,
+    /// `baseline`, `control` or `compared`.
+    role: &'static str,
+    optional: bool,
+    /// Why it does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<String>,
+    /// What limits its figures, or what only the start of the study shows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    note: Option<String>,
+}
+
+/// A workload of the plan.
+#[derive(Debug, Serialize)]
+struct WorkloadPlan {
+    name: String,
+    /// The views that are measured, in words.
+    measured: String,
+    /// Why it does not run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    left_out: Option<String>,
+}
+
+/// Leaves out of a study what has no time for enough rounds within its budget, if the budget was
+/// given on the command line. Says on standard error what is left out, and how long a long study
+/// takes.
+pub(crate) fn fit_budget(config: &mut CampaignConfig, budget_given: bool) -> anyhow::Result<()> {
+    let absent: Vec<String> = here::absent(config)?.into_iter().map(|(name, _)| name).collect();
+    if budget_given {
+        choose_part(&mut config.study, &absent);
+    }
+    announcement(&config.study, &absent, budget_given).iter().for_each(|line| say(line));
+    Ok(())
+}
+
+/// Replaces a study by the part of it that fits into its budget.
+fn choose_part(study: &mut Study, absent: &[String]) {
+    if let Some(mut part) = forecast::part_in_budget(study, &conditions(absent)) {
+        let budget = duration(part.schedule.budget);
+        part.title = format!("{} (part for {budget})", part.title).trim_start().to_string();
+        *study = part;
+    }
+}
+
+/// Returns what a user should know about the time of a study before it starts; mostly nothing.
+fn announcement(study: &Study, absent: &[String], budget_given: bool) -> Vec<String> {
+    let part = Part::of(study, absent);
+    let time = rough_duration(part.time());
+    let mut lines = Vec::new();
+    if let Some(left) = &study.budget_part {
+        lines.push(format!("{}: up to {time}, {}", study.name, part.text()));
+        let why = no_time(left.rounds_min, left.budget);
+        lines.push(format!("  left out, because there is {why}:"));
+        for (what, names) in [("environments", &left.environments), ("workloads", &left.workloads)]
+        {
+            if !names.is_empty() {
+                lines.push(format!("  {} {what}: {}", names.len(), names.join("; ")));
+            }
+        }
+    } else if !budget_given && part.seconds > LONG_S {
+        lines.push(format!(
+            "{}: up to {time}, {}; --dry-run prints the plan, --budget 1h chooses what comes first",
+            study.name,
+            part.text(),
+        ));
+    }
+    if budget_given && part.rounds < part.rounds_min {
+        lines.push(format!(
+            "{}: the budget is enough for {} of at least {} rounds; give {}, or fewer --rounds",
+            study.name,
+            part.rounds,
+            part.rounds_min,
+            times::budget_for(study, absent),
+        ));
+    }
+    lines
+}
+
+impl StudyPlan {
+    /// Plans a study on this host. `whole` is the study without `--budget`, and `quick` its quick
+    /// part, if it has one.
+    pub(crate) fn of(
+        config: &mut CampaignConfig,
+        whole: &Study,
+        quick: Option<&Study>,
+        state: &Path,
+    ) -> anyhow::Result<Self> {
+        let absent = here::absent(config)?;
+        let names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
+        if config.study.schedule.budget != whole.schedule.budget {
+            choose_part(&mut config.study, &names);
+        }
+        let study = &config.study;
+        let topology = topology::allowed_here()?;
+        let cpus = cpu_plan(study)?;
+        let memory = resources::memory(config, &names, &cpus);
+        let disk = resources::disk(study, &names, state);
+        let (mut obstacles, mut exit) = here::obstacles(config, &absent, &cpus)?;
+        let lacks = [memory.as_ref().and_then(MemoryPlan::lack), disk.lack()];
+        for lack in lacks.into_iter().flatten() {
+            obstacles.push(lack);
+            exit = if exit == Exit::Success { Exit::Host } else { exit };
+        }
+        Ok(Self {
+            name: study.name.clone(),
+            title: study.title.clone(),
+            record: config.record.clone(),
+            time: times::this(study, whole, &names),
+            other_parts: times::other_parts(study, whole, quick, &names),
+            stop_width_percent: study.schedule.stop_width_percent,
+            cpus: CpuGroup::of(&topology, &cpus),
+            environments: environments(study, whole, &absent),
+            workloads: workloads(study, whole),
+            memory,
+            disk,
+            needs: Needs::of(study),
+            obstacles,
+            exit,
+        })
+    }
+
+    /// Prints the plan. Returns the exit code that the study would end with before it starts.
+    pub(crate) fn print(&self, json: bool, out: &mut dyn Write) -> anyhow::Result<Exit> {
+        match json {
+            true => writeln!(out, "{}", serde_json::to_string_pretty(self)?)?,
+            false => write!(out, "{}", text::render(self))?,
+        }
+        Ok(self.exit)
+    }
+}
+
+/// Returns the environments of the whole study, with the control after the baseline.
+fn environments(study: &Study, whole: &Study, absent: &[(String, String)]) -> Vec<EnvironmentPlan> {
+    let cut = study.budget_part.as_ref();
+    let mut plans = Vec::new();
+    for spec in &whole.environments {
+        let baseline = spec.name == study.baseline;
+        let here = absent.iter().find(|(name, _)| *name == spec.name);
+        let left_out = match cut.filter(|part| part.environments.contains(&spec.name)) {
+            Some(part) => Some(no_time(part.rounds_min, part.budget)),
+            None => here.map(|(_, reason)| reason.clone()),
+        };
+        let plan = |name: String, role| EnvironmentPlan {
+            name,
+            runtime: spec.runtime.to_string(),
+            role,
+            optional: spec.optional,
+            left_out: left_out.clone(),
+            note: here::note(spec),
+        };
+        plans.push(plan(spec.name.clone(), if baseline { "baseline" } else { "compared" }));
+        if baseline {
+            plans.push(plan(control_name(&spec.name), "control"));
+        }
+    }
+    plans
+}
+
+fn workloads(study: &Study, whole: &Study) -> Vec<WorkloadPlan> {
+    let cut = study.budget_part.as_ref();
+    let plan = |workload: &WorkloadSpec| WorkloadPlan {
+        name: workload.name.clone(),
+        measured: measured(workload),
+        left_out: cut
+            .filter(|part| part.workloads.contains(&workload.name))
+            .map(|part| no_time(part.rounds_min, part.budget)),
+    };
+    whole.workloads.iter().map(plan).collect()
+}
+
+fn no_time(rounds_min: u32, budget: std::time::Duration) -> String {
+    format!("no time for {rounds_min} rounds within --budget {}", duration(budget))
+}
+
+/// Returns the views of a workload that are measured.
+fn measured(workload: &WorkloadSpec) -> String {
+    match workload.rate_per_s {
+        Some(rate) => format!("at capacity, and latency at {rate}/s"),
+        None if has_latency_phase(workload) => {
+            format!("at capacity, and latency at {:.0} % of it", workload.latency_share * 100.0)
+        }
+        None => "at capacity".into(),
+    }
+}
+
+/// Returns whether an environment is a virtual machine, whose start takes seconds.
+fn is_guest(spec: &EnvironmentSpec) -> bool {
+    spec.runtime.kind() == "vm" || spec.runtime.as_str().contains("kata")
+}
