@@ -82,6 +82,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         keys: KeyDistribution::Uniform,
         connections: 1,
         in_flight: 1,
+        load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: None,
         options: Vec::new(),
