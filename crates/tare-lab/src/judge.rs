@@ -12,7 +12,9 @@ pub const STEAL_SHARE: f64 = 0.01;
 /// CPU time of processes outside the study above this share of the plan's CPUs is a doubt. An
 /// idle machine shows 1 to 2 %.
 pub const STRANGERS_SHARE: f64 = 0.05;
-/// The client's use of its own CPUs above this share, in a closed loop, is a doubt.
+/// The client's use of its own CPUs above this share, in a closed loop, is a doubt, and so is the
+/// use of one CPU by its busiest thread: a request that reaches a thread busy for 85 % of the time
+/// finds 5 others before it on average (0.85 / 0.15), so that the client sets the throughput.
 pub const CLIENT_SHARE: f64 = 0.85;
 /// Throttling for more than this share of the window is a doubt.
 pub const THROTTLED_SHARE: f64 = 0.01;
@@ -42,7 +44,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     if window <= 0.0 {
         return doubts;
     }
-    let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
+    let counter = |name: &str| level(slice, name);
     let plan_ns = window * context.plan.all.len().max(1) as f64;
     if let Some(share) =
         counter(names::STEAL_NS).map(|ns| ns / plan_ns).filter(|s| *s > STEAL_SHARE)
@@ -62,13 +64,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
             doubts.push(Doubt::Strangers { share });
         }
     }
-    let client_ns = window * context.plan.client.len().max(1) as f64;
-    let share = slice.client_cpu_ns as f64 / client_ns;
-    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
-    // client that is too slow causes `RateNotReached`.
-    if slice.rate_per_s.is_none() && share > CLIENT_SHARE {
-        doubts.push(Doubt::ClientSaturated { share });
-    }
+    doubts.extend(client_saturated(slice, window, context));
     let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
         doubts.push(Doubt::Throttled { share });
@@ -83,6 +79,31 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         Doubt::OperationErrors { error: error.clone(), count: *count, operations: slice.operations }
     }));
     doubts
+}
+
+/// Returns the doubt that the client was the bottleneck: all of its CPUs, or one of its threads,
+/// which can use one CPU of many at most.
+fn client_saturated(slice: &Slice, window: f64, context: SliceContext<'_>) -> Option<Doubt> {
+    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
+    // client that is too slow causes `RateNotReached`.
+    if slice.rate_per_s.is_some() {
+        return None;
+    }
+    let client_ns = window * context.plan.client.len().max(1) as f64;
+    let share = slice.client_cpu_ns as f64 / client_ns;
+    let thread = level(slice, &names::busiest_thread_share(names::CLIENT));
+    match (share > CLIENT_SHARE, thread.filter(|thread| *thread > CLIENT_SHARE)) {
+        (true, _) => Some(Doubt::ClientSaturated { share, busiest_thread_share: None }),
+        (false, Some(thread)) => {
+            Some(Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) })
+        }
+        (false, None) => None,
+    }
+}
+
+/// Returns the value of a counter.
+fn level(slice: &Slice, name: &str) -> Option<f64> {
+    slice.counters.iter().find(|one| one.name == name).map(|one| one.value)
 }
 
 /// Returns the CPUs of the cores that both use.
@@ -212,11 +233,51 @@ mod tests {
         let closed = |one: &mut Slice| (one.client_cpu_ns, one.rate_per_s) = (86_000_000, None);
         assert_eq!(kinds(closed), ["client_saturated"]);
         assert!(kinds(|one| one.client_cpu_ns = 86_000_000).is_empty(), "an open loop polls");
+        let thread = |share: f64| {
+            let name = names::busiest_thread_share(names::CLIENT);
+            move |one: &mut Slice| {
+                one.rate_per_s = None;
+                one.counters.push(Counter { name, value: share });
+            }
+        };
+        assert_eq!(kinds(thread(0.99)), ["client_saturated"]);
+        assert!(kinds(thread(0.84)).is_empty());
+        let open = |one: &mut Slice| {
+            thread(0.99)(one);
+            one.rate_per_s = Some(10_000.0);
+        };
+        assert!(kinds(open).is_empty(), "an open loop polls");
         assert_eq!(kinds(|one| one.throttled_ns = Some(1_100_000)), ["throttled"]);
         assert!(kinds(|one| one.operations = 981).is_empty());
         assert_eq!(kinds(|one| one.operations = 979), ["rate_not_reached"]);
         assert_eq!(kinds(|one| one.errors = vec![("timeout".into(), 3)]), ["operation_errors"]);
         assert!(kinds(|one| one.window_ns = 0).is_empty());
+    }
+
+    #[test]
+    fn one_busy_thread_of_many_cpus_saturates_a_client() {
+        let plan = plan("32-63", "0-31");
+        let mut one = quiet();
+        // One thread at 99 % of a CPU is 3 % of 32.
+        (one.client_cpu_ns, one.rate_per_s) = (99_000_000, None);
+        let name = names::busiest_thread_share(names::CLIENT);
+        one.counters.push(Counter { name, value: 0.99 });
+        let context = SliceContext { plan: &plan, client_in_harness: false };
+        let doubts = slice(&one, context);
+        let [Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) }] = doubts[..]
+        else {
+            panic!("{doubts:?}")
+        };
+        assert!(share < 0.04 && thread > 0.98, "{share} {thread}");
+        assert_eq!(
+            doubts[0].text(),
+            "99 % of a CPU went to the client's busiest thread, 3.1 % of its CPUs to all of it: \
+             that thread may be the bottleneck"
+        );
+        // A record of an older version has no such field.
+        let old = r#"{"kind":"client_saturated","share":0.9}"#;
+        let old: Doubt = serde_json::from_str(old).unwrap();
+        assert_eq!(old, Doubt::ClientSaturated { share: 0.9, busiest_thread_share: None });
     }
 
     #[test]

@@ -64,6 +64,17 @@ pub mod names {
     pub const HARNESS_CPU_NS: &str = "harness_cpu_ns";
     /// Softirq time over all CPUs of the plan, in ns (resolution of /proc/stat: 1/USER_HZ).
     pub const SOFTIRQ_NS: &str = "softirq_ns";
+    /// Share of the time in which the disk below the data directory had I/O in flight.
+    pub const DISK_BUSY_SHARE: &str = "disk_busy_share";
+    /// The parts of a study whose threads are counted: the system and the client.
+    pub const SYSTEM: &str = "system";
+    pub const CLIENT: &str = "client";
+
+    /// Returns the name of the counter that holds the share of a CPU that a part's busiest thread
+    /// used.
+    pub fn busiest_thread_share(part: &str) -> String {
+        format!("{part}_busiest_thread_share")
+    }
 }
 
 /// Observes slices. `tare-probe` has the implementations, one file each.

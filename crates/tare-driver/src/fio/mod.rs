@@ -250,6 +250,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         errors: if totals.short > 0 { vec![short] } else { Vec::new() },
         unsent,
         client_cpu_ns: 0,
+        busiest_thread_ns: 0,
         response: Vec::new(),
         service: histogram::encode(&totals.latency),
     }

@@ -66,6 +66,7 @@ fn load(operations: u64, service: &[u64]) -> SliceLoad {
         errors: vec![("timed out".into(), operations)],
         unsent: 1,
         client_cpu_ns: 5,
+        busiest_thread_ns: 0,
         response: Vec::new(),
         service: times(service),
     }

@@ -9,7 +9,7 @@ use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::judge;
-use crate::probe::{self, Counter, Probe, Scope};
+use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::system::{BusyTime, System};
@@ -340,6 +340,11 @@ fn fill(slice: &mut Slice, measured: Measured) {
     slice.errors = load.errors;
     slice.unsent = load.unsent;
     slice.client_cpu_ns = load.client_cpu_ns;
+    if load.busiest_thread_ns > 0 && load.window_ns > 0 {
+        let share = load.busiest_thread_ns as f64 / load.window_ns as f64;
+        let name = names::busiest_thread_share(names::CLIENT);
+        slice.counters.push(Counter { name, value: share.min(1.0) });
+    }
     slice.response = load.response;
     slice.service = load.service;
     for counter in counters {

@@ -19,9 +19,10 @@ pub(super) const RULES: &[Rule] = &[
         data: "the doubt client_saturated, and which costs in throughput are claimed",
         condition: "the doubt affects at least a quarter of the slices of the baseline or of an environment whose loss of \
                     throughput is a claim",
-        sentence: "Client saturated: {share} of its CPUs in use in {places}. {bound}.",
+        sentence: "Client saturated: {share} in use in {places}. {bound}.",
         details: "",
-        advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer. CPU per operation is still valid.",
+        advice: "Give the client more CPUs ([cpus] client in the study), or threads if one of them is the limit, or the system fewer CPUs. CPU per \
+                 operation is still valid.",
         expected: "",
         expected_from: "",
         apply: client_saturated,
@@ -126,8 +127,9 @@ fn affected<'f>(facts: &'f Facts<'_>, kind: &str, least: f64) -> Option<Affected
 
 fn size(doubt: &Doubt) -> f64 {
     match doubt {
-        Doubt::Steal { share } | Doubt::Strangers { share } | Doubt::ClientSaturated { share } => {
-            *share
+        Doubt::Steal { share } | Doubt::Strangers { share } => *share,
+        Doubt::ClientSaturated { share, busiest_thread_share } => {
+            Doubt::client_use(*share, *busiest_thread_share)
         }
         Doubt::RateNotReached { asked_per_s, reached_per_s } => 1.0 - reached_per_s / asked_per_s,
         _ => 0.0,
@@ -208,7 +210,13 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         true => "The baseline could do more, so losses of throughput are lower bounds",
         false => "The client may cause part of the loss of throughput",
     };
-    let share = usual(facts, &affected);
+    let of = match affected.worst {
+        Doubt::ClientSaturated { busiest_thread_share: Some(_), .. } => {
+            "of the one CPU that its busiest thread can use"
+        }
+        _ => "of its CPUs",
+    };
+    let share = format!("{} {of}", usual(facts, &affected));
     let values = [
         ("share", share),
         ("places", places(facts, &affected.findings)),

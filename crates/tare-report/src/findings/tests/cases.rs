@@ -107,7 +107,7 @@ fn doubted(environment: &str, doubt: &Doubt, slices: usize) -> World {
     bridged(2.0).doubt(environment, doubt, slices)
 }
 
-const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97 };
+const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97, busiest_thread_share: None };
 pub(super) const STRANGERS: Doubt = Doubt::Strangers { share: 0.3 };
 const STEAL: Doubt = Doubt::Steal { share: 0.1 };
 pub(super) const RATE: Doubt = Doubt::RateNotReached { asked_per_s: 100.0, reached_per_s: 80.0 };
