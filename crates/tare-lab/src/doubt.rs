@@ -20,6 +20,8 @@ pub enum Doubt {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         busiest_thread_share: Option<f64>,
     },
+    /// At capacity neither the system nor the client used its CPUs: the load was too small.
+    NeitherSaturated { system_share: f64, client_share: f64 },
     /// Client and system may run on the same CPUs.
     ClientSharesCpus { cpus: String },
     /// Client and system use different hardware threads of the same cores.
@@ -77,6 +79,7 @@ impl Doubt {
             Self::Steal { .. } => "steal",
             Self::Strangers { .. } => "strangers",
             Self::ClientSaturated { .. } => "client_saturated",
+            Self::NeitherSaturated { .. } => "neither_saturated",
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
@@ -117,6 +120,12 @@ impl Doubt {
                  thread may be the bottleneck",
                 percent(thread),
                 percent(share)
+            ),
+            Self::NeitherSaturated { system_share, client_share } => format!(
+                "{} of the system's CPUs and {} of the client's were busy: too little load to show a \
+                 capacity",
+                percent(system_share),
+                percent(client_share)
             ),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
@@ -217,6 +226,10 @@ impl Doubt {
             Self::ClientSaturated { .. } => {
                 "read this throughput as a lower bound; give the client more threads (threads or jobs \
                  of a load tool, connections of tare-load)"
+            }
+            Self::NeitherSaturated { .. } => {
+                "read this throughput as that of the round trip; raise in_flight (clients or threads of \
+                 a load tool) until it stops growing"
             }
             Self::ClientSharesCpus { .. } => {
                 "part of the cost comes from this sharing; pinned environments avoid it"

@@ -6,16 +6,13 @@ use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;
+use crate::saturation::{self, SliceCpus};
 
 /// Steal time above this share of the plan's CPUs is a doubt.
 pub const STEAL_SHARE: f64 = 0.01;
 /// CPU time of processes outside the study above this share of the plan's CPUs is a doubt. An
 /// idle machine shows 1 to 2 %.
 pub const STRANGERS_SHARE: f64 = 0.05;
-/// The client's use of its own CPUs above this share, in a closed loop, is a doubt, and so is the
-/// use of one CPU by its busiest thread: a request that reaches a thread busy for 85 % of the time
-/// finds 5 others before it on average (0.85 / 0.15), so that the client sets the throughput.
-pub const CLIENT_SHARE: f64 = 0.85;
 /// Throttling for more than this share of the window is a doubt.
 pub const THROTTLED_SHARE: f64 = 0.01;
 /// Fewer operations than this share of those due at the fixed rate are a doubt.
@@ -35,6 +32,10 @@ pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
     /// The client's threads belong to the harness process, whose CPU time contains theirs.
     pub client_in_harness: bool,
+    /// CPUs that the system can use in this environment.
+    pub system_cpus: f64,
+    /// A climb before the rounds has shown that more load does not help.
+    pub load_suffices: bool,
 }
 
 /// Returns the doubts about one slice.
@@ -44,7 +45,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     if window <= 0.0 {
         return doubts;
     }
-    let counter = |name: &str| level(slice, name);
+    let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
     let plan_ns = window * context.plan.all.len().max(1) as f64;
     if let Some(share) =
         counter(names::STEAL_NS).map(|ns| ns / plan_ns).filter(|s| *s > STEAL_SHARE)
@@ -64,10 +65,16 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
             doubts.push(Doubt::Strangers { share });
         }
     }
-    doubts.extend(client_saturated(slice, window, context));
+    let cpus = SliceCpus { client: context.plan.client.len(), system: context.system_cpus };
+    doubts.extend(saturation::client_saturated(slice, cpus));
     let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
         doubts.push(Doubt::Throttled { share });
+    }
+    if !context.load_suffices
+        && let Some(doubt) = saturation::neither_saturated(slice, cpus, &doubts)
+    {
+        doubts.push(doubt);
     }
     if let Some(asked_per_s) = slice.rate_per_s {
         let reached_per_s = slice.operations as f64 * 1e9 / window;
@@ -79,31 +86,6 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         Doubt::OperationErrors { error: error.clone(), count: *count, operations: slice.operations }
     }));
     doubts
-}
-
-/// Returns the doubt that the client was the bottleneck: all of its CPUs, or one of its threads,
-/// which can use one CPU of many at most.
-fn client_saturated(slice: &Slice, window: f64, context: SliceContext<'_>) -> Option<Doubt> {
-    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
-    // client that is too slow causes `RateNotReached`.
-    if slice.rate_per_s.is_some() {
-        return None;
-    }
-    let client_ns = window * context.plan.client.len().max(1) as f64;
-    let share = slice.client_cpu_ns as f64 / client_ns;
-    let thread = level(slice, &names::busiest_thread_share(names::CLIENT));
-    match (share > CLIENT_SHARE, thread.filter(|thread| *thread > CLIENT_SHARE)) {
-        (true, _) => Some(Doubt::ClientSaturated { share, busiest_thread_share: None }),
-        (false, Some(thread)) => {
-            Some(Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) })
-        }
-        (false, None) => None,
-    }
-}
-
-/// Returns the value of a counter.
-fn level(slice: &Slice, name: &str) -> Option<f64> {
-    slice.counters.iter().find(|one| one.name == name).map(|one| one.value)
 }
 
 /// Returns the CPUs of the cores that both use.
@@ -213,7 +195,12 @@ mod tests {
         let mut one = quiet();
         change(&mut one);
         let plan = plan("1", "0");
-        let context = SliceContext { plan: &plan, client_in_harness: true };
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: true,
+            system_cpus: 1.0,
+            load_suffices: false,
+        };
         slice(&one, context).iter().map(Doubt::kind).collect()
     }
 
@@ -228,7 +215,13 @@ mod tests {
         let plan = plan("1", "0");
         let mut busy = quiet();
         busy.counters[1].value = 1e9;
-        let doubts = slice(&busy, SliceContext { plan: &plan, client_in_harness: true });
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: true,
+            system_cpus: 1.0,
+            load_suffices: false,
+        };
+        let doubts = slice(&busy, context);
         assert!(matches!(doubts[..], [Doubt::Strangers { share }] if share < 1.0), "{doubts:?}");
         let closed = |one: &mut Slice| (one.client_cpu_ns, one.rate_per_s) = (86_000_000, None);
         assert_eq!(kinds(closed), ["client_saturated"]);
@@ -262,7 +255,12 @@ mod tests {
         (one.client_cpu_ns, one.rate_per_s) = (99_000_000, None);
         let name = names::busiest_thread_share(names::CLIENT);
         one.counters.push(Counter { name, value: 0.99 });
-        let context = SliceContext { plan: &plan, client_in_harness: false };
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: false,
+            system_cpus: 32.0,
+            load_suffices: false,
+        };
         let doubts = slice(&one, context);
         let [Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) }] = doubts[..]
         else {

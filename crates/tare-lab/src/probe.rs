@@ -66,6 +66,8 @@ pub mod names {
     pub const SOFTIRQ_NS: &str = "softirq_ns";
     /// Share of the time in which the disk below the data directory had I/O in flight.
     pub const DISK_BUSY_SHARE: &str = "disk_busy_share";
+    /// Time in which at least one task of the host waited for a disk, in ns.
+    pub const IO_PRESSURE_NS: &str = "io_pressure_some_ns";
     /// The parts of a study whose threads are counted: the system and the client.
     pub const SYSTEM: &str = "system";
     pub const CLIENT: &str = "client";

@@ -211,6 +211,7 @@ impl DoubtGroups {
 fn gravity(doubt: &Doubt) -> u64 {
     match doubt {
         Doubt::ClientSaturated { .. }
+        | Doubt::NeitherSaturated { .. }
         | Doubt::OperationErrors { .. }
         | Doubt::LayerNotInForce { .. }
         | Doubt::ControlBeyondClaim { .. }
@@ -243,6 +244,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         Doubt::ClientSaturated { share, busiest_thread_share } => {
             Some(Doubt::client_use(*share, *busiest_thread_share))
         }
+        Doubt::NeitherSaturated { system_share, .. } => Some(-*system_share),
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             Some(1.0 - reached_per_s / asked_per_s)
         }
@@ -265,6 +267,11 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::ClientSaturated { busiest_thread_share: Some(thread), .. } => {
             format!("client saturated, {} of a CPU by its busiest thread", percent(thread))
         }
+        Doubt::NeitherSaturated { system_share, client_share } => format!(
+            "too little load: {} of the system's CPUs and {} of the client's busy",
+            percent(system_share),
+            percent(client_share)
+        ),
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
         Doubt::ClientSharesCores { cpus } => {
             format!("client and system share cores, CPUs {cpus}")
@@ -319,6 +326,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
             "Throughput is a lower bound; give it more CPUs."
         }
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more threads.",
+        Doubt::NeitherSaturated { .. } => "No capacity; raise in_flight or the tool's clients.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
@@ -346,6 +354,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Steal { .. } => "Steal time",
         Doubt::Strangers { .. } => "Other processes on the CPUs",
         Doubt::ClientSaturated { .. } => "Client saturated",
+        Doubt::NeitherSaturated { .. } => "Too little load",
         Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",

@@ -65,6 +65,12 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
             (*share, *thread) = (*other, *other_thread);
         }
         (
+            Doubt::NeitherSaturated { system_share, client_share },
+            Doubt::NeitherSaturated { system_share: other, client_share: client },
+        ) if other < system_share => {
+            (*system_share, *client_share) = (*other, *client);
+        }
+        (
             Doubt::RateNotReached { asked_per_s, reached_per_s },
             Doubt::RateNotReached { asked_per_s: asked, reached_per_s: reached },
         ) if reached / asked < *reached_per_s / *asked_per_s => {

@@ -131,7 +131,13 @@ impl Campaign<'_, '_> {
                 fill(&mut slice, measured);
                 let plan = &self.parts.plan;
                 let client_in_harness = self.parts.driver.pids().contains(&std::process::id());
-                let context = judge::SliceContext { plan, client_in_harness };
+                let system_cpus = self.system_cpus_in(&self.members[index].record.spec);
+                let context = judge::SliceContext {
+                    plan,
+                    client_in_harness,
+                    system_cpus,
+                    load_suffices: false,
+                };
                 doubts.extend(judge::slice(&slice, context));
             }
             Err(error) => {
@@ -282,7 +288,7 @@ impl Campaign<'_, '_> {
 }
 
 /// Returns a slice without figures.
-fn empty(phase: Phase) -> Slice {
+pub(crate) fn empty(phase: Phase) -> Slice {
     Slice {
         id: 0,
         round: 0,

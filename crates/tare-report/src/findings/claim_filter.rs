@@ -39,6 +39,7 @@ impl ClaimFilter {
     pub(crate) fn allows(&self, metric: Metric, percent: f64) -> bool {
         match metric {
             Metric::Throughput if percent <= 0.0 => self.0.allow_throughput_gain(),
+            Metric::Throughput => self.0.allow_throughput_loss(),
             _ => self.open(),
         }
     }
@@ -64,6 +65,7 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
         Doubt::Strangers { .. } | Doubt::Steal { .. } | Doubt::ClientSaturated { .. } => {
             objections.contended |= often;
         }
+        Doubt::NeitherSaturated { .. } => objections.unsaturated |= often,
         Doubt::RateNotReached { .. } => objections.rate_missed |= often,
         _ => {}
     }

@@ -8,7 +8,9 @@
 //!    one can be a loss of the other.
 //! 4. The whole interval of a layer's gain must be beyond the control's noise, and rule 3 applies
 //!    to its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
-//! 5. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
+//! 5. No loss or gain of throughput is claimed if neither system nor client was busy in a quarter
+//!    of the slices. The throughput is then that of a round trip, not a capacity.
+//! 6. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
 
 use crate::Interval;
 
@@ -27,6 +29,8 @@ pub struct Objections {
     pub emulated: bool,
     /// Other programs, the hypervisor or the client's limit affected [`OFTEN_SHARE`] of the slices.
     pub contended: bool,
+    /// Neither system nor client was busy at capacity in [`OFTEN_SHARE`] of the slices.
+    pub unsaturated: bool,
     /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
     pub rate_missed: bool,
 }
@@ -37,9 +41,14 @@ impl Objections {
         self.failed_share <= FAILED_SHARE_MAX && !self.emulated
     }
 
-    /// Rule 3: whether a gain of throughput may be claimed.
+    /// Rules 3 and 5: whether a gain of throughput may be claimed.
     pub fn allow_throughput_gain(&self) -> bool {
-        self.allow_any() && !self.contended
+        self.allow_throughput_loss() && !self.contended
+    }
+
+    /// Rule 5: whether a loss of throughput may be claimed.
+    pub fn allow_throughput_loss(&self) -> bool {
+        self.allow_any() && !self.unsaturated
     }
 
     /// Rule 4: whether a layer's effect may be claimed. Below 0 is a gain. `noise` is that of the
@@ -49,7 +58,7 @@ impl Objections {
         self.allow_any() && (!gain || !self.contended && -effect.high > noise.unwrap_or(0.0))
     }
 
-    /// Rule 5: whether latencies may be compared.
+    /// Rule 6: whether latencies may be compared.
     pub fn allow_latency(&self) -> bool {
         self.allow_any() && !self.rate_missed
     }

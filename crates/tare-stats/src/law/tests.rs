@@ -68,6 +68,10 @@ fn doubts_forbid_claims() {
     assert!(!Objections { emulated: true, ..none }.allow_latency());
     let contended = Objections { contended: true, ..none };
     assert!(contended.allow_any() && !contended.allow_throughput_gain());
+    let unsaturated = Objections { unsaturated: true, ..none };
+    assert!(unsaturated.allow_any() && unsaturated.allow_latency());
+    assert!(!unsaturated.allow_throughput_gain() && !unsaturated.allow_throughput_loss());
+    assert!(contended.allow_throughput_loss() && none.allow_throughput_loss());
     let late = Objections { rate_missed: true, ..none };
     assert!(late.allow_any() && !late.allow_latency());
     let gain = Interval { value: -3.0, low: -4.0, high: -2.0, rounds: 12 };

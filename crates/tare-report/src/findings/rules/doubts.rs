@@ -28,6 +28,20 @@ pub(super) const RULES: &[Rule] = &[
         apply: client_saturated,
     },
     Rule {
+        id: "neither_saturated",
+        title: "Too little load",
+        kind: Kind::Caution,
+        data: DATA,
+        condition: OFTEN_WORDS,
+        sentence: "Too little load: {share} in {places}. Throughput is that of a round trip.",
+        details: "",
+        advice: "Raise in_flight, or the clients or threads of the load tool, until throughput stops growing. No loss or gain \
+                 of throughput is claimed until then; CPU per operation is still valid.",
+        expected: "",
+        expected_from: "",
+        apply: neither_saturated,
+    },
+    Rule {
         id: "strangers",
         title: "Other processes on the CPUs",
         kind: Kind::Caution,
@@ -131,6 +145,7 @@ fn size(doubt: &Doubt) -> f64 {
         Doubt::ClientSaturated { share, busiest_thread_share } => {
             Doubt::client_use(*share, *busiest_thread_share)
         }
+        Doubt::NeitherSaturated { system_share, .. } => 1.0 - system_share,
         Doubt::RateNotReached { asked_per_s, reached_per_s } => 1.0 - reached_per_s / asked_per_s,
         _ => 0.0,
     }
@@ -223,6 +238,17 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         ("bound", bound.to_string()),
     ];
     vec![finish(facts, rule.statement(&values), "client_saturated", &affected)]
+}
+
+fn neither_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    apply(rule, facts, "neither_saturated", OFTEN, |affected| match affected.worst {
+        Doubt::NeitherSaturated { system_share, client_share } => format!(
+            "{} of the system's CPUs and {} of the client's busy",
+            words::share(system_share),
+            words::share(client_share)
+        ),
+        _ => affected.worst.text(),
+    })
 }
 
 fn strangers(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
