@@ -111,22 +111,7 @@ impl Doubt {
             Self::Strangers { share } => {
                 format!("{} of the CPUs was used by processes outside the study", percent(share))
             }
-            Self::ClientSaturated { share, busiest_thread_share: None } => format!(
-                "{} of the client's CPUs were busy: the client may be the bottleneck",
-                percent(share)
-            ),
-            Self::ClientSaturated { share, busiest_thread_share: Some(thread) } => format!(
-                "{} of a CPU went to the client's busiest thread, {} of its CPUs to all of it: that \
-                 thread may be the bottleneck",
-                percent(thread),
-                percent(share)
-            ),
-            Self::NeitherSaturated { system_share, client_share } => format!(
-                "{} of the system's CPUs and {} of the client's were busy: too little load to show a \
-                 capacity",
-                percent(system_share),
-                percent(client_share)
-            ),
+            Self::ClientSaturated { .. } | Self::NeitherSaturated { .. } => self.load_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
             }
@@ -206,6 +191,30 @@ impl Doubt {
             Self::EnvironmentLeftOut { environment, reason } => {
                 format!("\"{environment}\" was left out: {reason}")
             }
+        }
+    }
+
+    /// Returns the text of a doubt about the size of the load.
+    fn load_text(&self) -> String {
+        let percent = |share: f64| format!("{} %", significant(share * 100.0, 2));
+        match *self {
+            Self::ClientSaturated { share, busiest_thread_share: Some(thread) } => format!(
+                "{} of a CPU went to the client's busiest thread, {} of its CPUs to all of it: that \
+                 thread may be the bottleneck",
+                percent(thread),
+                percent(share)
+            ),
+            Self::ClientSaturated { share, .. } => format!(
+                "{} of the client's CPUs were busy: the client may be the bottleneck",
+                percent(share)
+            ),
+            Self::NeitherSaturated { system_share, client_share } => format!(
+                "{} of the system's CPUs and {} of the client's were busy: too little load to show a \
+                 capacity",
+                percent(system_share),
+                percent(client_share)
+            ),
+            _ => String::new(),
         }
     }
 
