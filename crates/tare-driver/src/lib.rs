@@ -7,7 +7,7 @@ use std::path::Path;
 
 use tare_lab::PartError;
 use tare_lab::driver::Driver;
-use tare_lab::study::{OptionInfo, Study};
+use tare_lab::study::{LoadCpus, OptionInfo, Study, WorkloadSpec};
 use tare_lab::system::Instances;
 use tare_std::cpus::CpuSet;
 
@@ -22,6 +22,7 @@ mod option_reader;
 mod pgbench;
 mod placement;
 mod redis_benchmark;
+mod scale;
 mod scylla_bench;
 mod targets;
 mod tool;
@@ -49,6 +50,8 @@ pub struct DriverInfo {
     /// The tool that it runs, if that is not part of Tare.
     pub program: Option<Program>,
     check: fn(&Study) -> Result<(), PartError>,
+    /// Sets what a workload asks for at once and does not name.
+    scale: fn(&mut WorkloadSpec, LoadCpus),
     make: fn(&Client<'_>) -> Result<Box<dyn Driver + Send>, PartError>,
 }
 
@@ -150,6 +153,15 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
     }
     (driver.check)(study)?;
     Ok(driver)
+}
+
+/// Sets what the workloads of a study ask for at once and do not name, for this many CPUs. A second
+/// call changes nothing.
+pub fn scale_load(study: &mut Study, cpus: LoadCpus) {
+    let Some(driver) = ALL.iter().find(|driver| driver.name == study.driver) else { return };
+    for workload in &mut study.workloads {
+        (driver.scale)(workload, cpus);
+    }
 }
 
 #[cfg(test)]

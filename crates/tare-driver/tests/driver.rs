@@ -72,6 +72,7 @@ fn workload() -> WorkloadSpec {
         keys: KeyDistribution::Uniform,
         connections: 4,
         in_flight: 32,
+        load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: None,
         options: Vec::new(),

@@ -13,8 +13,15 @@ pub enum Doubt {
     Steal { share: f64 },
     /// Processes that are not part of the study used the CPUs.
     Strangers { share: f64 },
-    /// The client used more than 85 % of its CPUs, so it may be the bottleneck.
-    ClientSaturated { share: f64 },
+    /// The client used more than 85 % of its CPUs, or its busiest thread more than 85 % of one, so
+    /// that it may be the bottleneck. `busiest_thread_share` is set where only the thread was busy.
+    ClientSaturated {
+        share: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        busiest_thread_share: Option<f64>,
+    },
+    /// At capacity neither the system nor the client used its CPUs: the load was too small.
+    NeitherSaturated { system_share: f64, client_share: f64 },
     /// Client and system may run on the same CPUs.
     ClientSharesCpus { cpus: String },
     /// Client and system use different hardware threads of the same cores.
@@ -60,12 +67,19 @@ pub enum Doubt {
 }
 
 impl Doubt {
+    /// Returns how much of its limit a saturated client used: of its CPUs, or of the one CPU of its
+    /// busiest thread.
+    pub fn client_use(share: f64, busiest_thread_share: Option<f64>) -> f64 {
+        busiest_thread_share.unwrap_or(share)
+    }
+
     /// Returns the kind as the record names it: `steal`, `client_saturated` ...
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Steal { .. } => "steal",
             Self::Strangers { .. } => "strangers",
             Self::ClientSaturated { .. } => "client_saturated",
+            Self::NeitherSaturated { .. } => "neither_saturated",
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
@@ -97,10 +111,7 @@ impl Doubt {
             Self::Strangers { share } => {
                 format!("{} of the CPUs was used by processes outside the study", percent(share))
             }
-            Self::ClientSaturated { share } => format!(
-                "{} of the client's CPUs were busy: the client may be the bottleneck",
-                percent(share)
-            ),
+            Self::ClientSaturated { .. } | Self::NeitherSaturated { .. } => self.load_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
             }
@@ -183,6 +194,30 @@ impl Doubt {
         }
     }
 
+    /// Returns the text of a doubt about the size of the load.
+    fn load_text(&self) -> String {
+        let percent = |share: f64| format!("{} %", significant(share * 100.0, 2));
+        match *self {
+            Self::ClientSaturated { share, busiest_thread_share: Some(thread) } => format!(
+                "{} of a CPU went to the client's busiest thread, {} of its CPUs to all of it: that \
+                 thread may be the bottleneck",
+                percent(thread),
+                percent(share)
+            ),
+            Self::ClientSaturated { share, .. } => format!(
+                "{} of the client's CPUs were busy: the client may be the bottleneck",
+                percent(share)
+            ),
+            Self::NeitherSaturated { system_share, client_share } => format!(
+                "{} of the system's CPUs and {} of the client's were busy: too little load to show a \
+                 capacity",
+                percent(system_share),
+                percent(client_share)
+            ),
+            _ => String::new(),
+        }
+    }
+
     /// Returns the advice as one sentence without its full stop.
     pub fn advice(&self) -> &'static str {
         match self {
@@ -193,9 +228,17 @@ impl Doubt {
             Self::Strangers { .. } => {
                 "stop them (top shows them) and repeat; CPU per operation suffers less than throughput"
             }
-            Self::ClientSaturated { .. } => {
+            Self::ClientSaturated { busiest_thread_share: None, .. } => {
                 "read this throughput as a lower bound; give the client more CPUs ([cpus] client) \
                  or the system fewer"
+            }
+            Self::ClientSaturated { .. } => {
+                "read this throughput as a lower bound; give the client more threads (threads or jobs \
+                 of a load tool, connections of tare-load)"
+            }
+            Self::NeitherSaturated { .. } => {
+                "read this throughput as that of the round trip; raise in_flight (clients or threads of \
+                 a load tool) until it stops growing"
             }
             Self::ClientSharesCpus { .. } => {
                 "part of the cost comes from this sharing; pinned environments avoid it"

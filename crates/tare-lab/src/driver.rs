@@ -59,6 +59,10 @@ pub struct SliceLoad {
     pub unsent: u64,
     /// CPU time of the client's threads in the window, in ns.
     pub client_cpu_ns: u64,
+    /// CPU time of the client's busiest thread in the window, in ns. 0 if the driver does not know
+    /// it: probes see the threads of a client that lives longer than a slice.
+    #[serde(default)]
+    pub busiest_thread_ns: u64,
     /// Open loop: response time, from the intended start. HdrHistogram V2 (compressed), ns.
     /// Empty in a closed loop.
     pub response: Vec<u8>,

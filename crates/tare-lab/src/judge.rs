@@ -7,13 +7,12 @@ use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
 use crate::probe::names;
 use crate::record::Slice;
+use crate::saturation::{self, SliceCpus};
 
 /// Steal time above this share of the plan's CPUs is a doubt.
 pub const STEAL_SHARE: f64 = law::STEAL_SHARE_MAX;
 /// CPU time of processes outside the study above this share of the plan's CPUs is a doubt.
 pub const STRANGERS_SHARE: f64 = law::STRANGERS_SHARE_MAX;
-/// The client's use of its own CPUs above this share, in a closed loop, is a doubt.
-pub const CLIENT_SHARE: f64 = 0.85;
 /// Throttling for more than this share of the window is a doubt.
 pub const THROTTLED_SHARE: f64 = 0.01;
 /// Fewer operations than this share of those due at the fixed rate are a doubt.
@@ -33,6 +32,10 @@ pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
     /// The client's threads belong to the harness process, whose CPU time contains theirs.
     pub client_in_harness: bool,
+    /// CPUs that the system can use in this environment.
+    pub system_cpus: f64,
+    /// A climb before the rounds has shown that more load does not help.
+    pub load_suffices: bool,
 }
 
 /// Returns the doubts about one slice.
@@ -62,16 +65,16 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
             doubts.push(Doubt::Strangers { share });
         }
     }
-    let client_ns = window * context.plan.client.len().max(1) as f64;
-    let share = slice.client_cpu_ns as f64 / client_ns;
-    // An open loop polls while it waits for the next start, so its CPU time is meaningless. A
-    // client that is too slow causes `RateNotReached`.
-    if slice.rate_per_s.is_none() && share > CLIENT_SHARE {
-        doubts.push(Doubt::ClientSaturated { share });
-    }
+    let cpus = SliceCpus { client: context.plan.client.len(), system: context.system_cpus };
+    doubts.extend(saturation::client_saturated(slice, cpus));
     let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
         doubts.push(Doubt::Throttled { share });
+    }
+    if !context.load_suffices
+        && let Some(doubt) = saturation::neither_saturated(slice, cpus, &doubts)
+    {
+        doubts.push(doubt);
     }
     if let Some(asked_per_s) = slice.rate_per_s {
         let reached_per_s = slice.operations as f64 * 1e9 / window;
@@ -192,7 +195,12 @@ mod tests {
         let mut one = quiet();
         change(&mut one);
         let plan = plan("1", "0");
-        let context = SliceContext { plan: &plan, client_in_harness: true };
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: true,
+            system_cpus: 1.0,
+            load_suffices: false,
+        };
         slice(&one, context).iter().map(Doubt::kind).collect()
     }
 
@@ -207,16 +215,67 @@ mod tests {
         let plan = plan("1", "0");
         let mut busy = quiet();
         busy.counters[1].value = 1e9;
-        let doubts = slice(&busy, SliceContext { plan: &plan, client_in_harness: true });
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: true,
+            system_cpus: 1.0,
+            load_suffices: false,
+        };
+        let doubts = slice(&busy, context);
         assert!(matches!(doubts[..], [Doubt::Strangers { share }] if share < 1.0), "{doubts:?}");
         let closed = |one: &mut Slice| (one.client_cpu_ns, one.rate_per_s) = (86_000_000, None);
         assert_eq!(kinds(closed), ["client_saturated"]);
         assert!(kinds(|one| one.client_cpu_ns = 86_000_000).is_empty(), "an open loop polls");
+        let thread = |share: f64| {
+            let name = names::busiest_thread_share(names::CLIENT);
+            move |one: &mut Slice| {
+                one.rate_per_s = None;
+                one.counters.push(Counter { name, value: share });
+            }
+        };
+        assert_eq!(kinds(thread(0.99)), ["client_saturated"]);
+        assert!(kinds(thread(0.84)).is_empty());
+        let open = |one: &mut Slice| {
+            thread(0.99)(one);
+            one.rate_per_s = Some(10_000.0);
+        };
+        assert!(kinds(open).is_empty(), "an open loop polls");
         assert_eq!(kinds(|one| one.throttled_ns = Some(1_100_000)), ["throttled"]);
         assert!(kinds(|one| one.operations = 981).is_empty());
         assert_eq!(kinds(|one| one.operations = 979), ["rate_not_reached"]);
         assert_eq!(kinds(|one| one.errors = vec![("timeout".into(), 3)]), ["operation_errors"]);
         assert!(kinds(|one| one.window_ns = 0).is_empty());
+    }
+
+    #[test]
+    fn one_busy_thread_of_many_cpus_saturates_a_client() {
+        let plan = plan("32-63", "0-31");
+        let mut one = quiet();
+        // One thread at 99 % of a CPU is 3 % of 32.
+        (one.client_cpu_ns, one.rate_per_s) = (99_000_000, None);
+        let name = names::busiest_thread_share(names::CLIENT);
+        one.counters.push(Counter { name, value: 0.99 });
+        let context = SliceContext {
+            plan: &plan,
+            client_in_harness: false,
+            system_cpus: 32.0,
+            load_suffices: false,
+        };
+        let doubts = slice(&one, context);
+        let [Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) }] = doubts[..]
+        else {
+            panic!("{doubts:?}")
+        };
+        assert!(share < 0.04 && thread > 0.98, "{share} {thread}");
+        assert_eq!(
+            doubts[0].text(),
+            "99 % of a CPU went to the client's busiest thread, 3.1 % of its CPUs to all of it: \
+             that thread may be the bottleneck"
+        );
+        // A record of an older version has no such field.
+        let old = r#"{"kind":"client_saturated","share":0.9}"#;
+        let old: Doubt = serde_json::from_str(old).unwrap();
+        assert_eq!(old, Doubt::ClientSaturated { share: 0.9, busiest_thread_share: None });
     }
 
     #[test]

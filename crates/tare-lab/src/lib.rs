@@ -19,6 +19,7 @@ pub mod judge;
 pub mod layer;
 pub mod probe;
 pub mod record;
+pub mod saturation;
 pub mod schedule;
 pub mod stacks;
 pub mod study;

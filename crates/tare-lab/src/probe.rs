@@ -68,6 +68,19 @@ pub mod names {
     pub const SOFTIRQ_NS: &str = "softirq_ns";
     /// CPU time of everything that ran on the CPUs kept for interrupts, in ns.
     pub const INTERRUPT_CPUS_BUSY_NS: &str = "interrupt_cpus_busy_ns";
+    /// Share of the time in which the disk below the data directory had I/O in flight.
+    pub const DISK_BUSY_SHARE: &str = "disk_busy_share";
+    /// Time in which at least one task of the host waited for a disk, in ns.
+    pub const IO_PRESSURE_NS: &str = "io_pressure_some_ns";
+    /// The parts of a study whose threads are counted: the system and the client.
+    pub const SYSTEM: &str = "system";
+    pub const CLIENT: &str = "client";
+
+    /// Returns the name of the counter that holds the share of a CPU that a part's busiest thread
+    /// used.
+    pub fn busiest_thread_share(part: &str) -> String {
+        format!("{part}_busiest_thread_share")
+    }
 }
 
 /// Observes slices. `tare-probe` has the implementations, one file each.

@@ -125,6 +125,12 @@ impl<const N: usize> ProcessFiles<N> {
         Ok(self.read_from(before))
     }
 
+    /// Returns the numbers of each file at the last reading, in the order in which the files were
+    /// found: those of an earlier call are the first of a later one.
+    pub(crate) fn each(&self) -> Vec<[u64; N]> {
+        self.open.iter().map(|(_, last)| *last).collect()
+    }
+
     /// Sums over all files.
     pub(crate) fn read(&mut self) -> [u64; N] {
         self.read_from(0)

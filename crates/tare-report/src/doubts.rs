@@ -211,6 +211,7 @@ impl DoubtGroups {
 fn gravity(doubt: &Doubt) -> u64 {
     match doubt {
         Doubt::ClientSaturated { .. }
+        | Doubt::NeitherSaturated { .. }
         | Doubt::OperationErrors { .. }
         | Doubt::LayerNotInForce { .. }
         | Doubt::ControlBeyondClaim { .. }
@@ -237,10 +238,13 @@ fn gravity(doubt: &Doubt) -> u64 {
 /// The size by which doubts of one kind are compared; `None` if they differ in more than a size.
 fn size(doubt: &Doubt) -> Option<f64> {
     match doubt {
-        Doubt::Steal { share }
-        | Doubt::Strangers { share }
-        | Doubt::ClientSaturated { share }
-        | Doubt::Throttled { share } => Some(*share),
+        Doubt::Steal { share } | Doubt::Strangers { share } | Doubt::Throttled { share } => {
+            Some(*share)
+        }
+        Doubt::ClientSaturated { share, busiest_thread_share } => {
+            Some(Doubt::client_use(*share, *busiest_thread_share))
+        }
+        Doubt::NeitherSaturated { system_share, .. } => Some(-*system_share),
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             Some(1.0 - reached_per_s / asked_per_s)
         }
@@ -257,9 +261,17 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::Strangers { share } => {
             format!("other processes used {} of the CPUs", percent(share))
         }
-        Doubt::ClientSaturated { share } => {
+        Doubt::ClientSaturated { share, busiest_thread_share: None } => {
             format!("client saturated, {} of its CPUs", percent(share))
         }
+        Doubt::ClientSaturated { busiest_thread_share: Some(thread), .. } => {
+            format!("client saturated, {} of a CPU by its busiest thread", percent(thread))
+        }
+        Doubt::NeitherSaturated { system_share, client_share } => format!(
+            "too little load: {} of the system's CPUs and {} of the client's busy",
+            percent(system_share),
+            percent(client_share)
+        ),
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
         Doubt::ClientSharesCores { cpus } => {
             format!("client and system share cores, CPUs {cpus}")
@@ -310,7 +322,11 @@ fn short_advice(doubt: &Doubt) -> &'static str {
     match doubt {
         Doubt::Steal { .. } => "Trust CPU before throughput.",
         Doubt::Strangers { .. } => "Stop what else runs here and repeat.",
-        Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more CPUs.",
+        Doubt::ClientSaturated { busiest_thread_share: None, .. } => {
+            "Throughput is a lower bound; give it more CPUs."
+        }
+        Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more threads.",
+        Doubt::NeitherSaturated { .. } => "No capacity; raise in_flight or the tool's clients.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
@@ -338,6 +354,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Steal { .. } => "Steal time",
         Doubt::Strangers { .. } => "Other processes on the CPUs",
         Doubt::ClientSaturated { .. } => "Client saturated",
+        Doubt::NeitherSaturated { .. } => "Too little load",
         Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",
@@ -368,6 +385,8 @@ fn sentence(words: &str) -> String {
 mod tests {
     use super::*;
 
+    const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97, busiest_thread_share: None };
+
     #[test]
     fn kinds_are_numbered_and_texts_deduplicated() {
         let (record, analysis) = crate::fixture::quick();
@@ -387,7 +406,7 @@ mod tests {
         for finding in &mut analysis.findings {
             finding.doubts = vec![(Doubt::Steal { share: 0.03 }, 1)];
             let slices = if finding.baseline { 24 } else { 20 };
-            finding.doubts.push((Doubt::ClientSaturated { share: 0.97 }, slices));
+            finding.doubts.push((SATURATED, slices));
         }
         let marks = DoubtGroups::of(&record, &analysis);
         let kinds: Vec<&str> = marks.0.iter().map(|mark| mark.kind).collect();

@@ -43,6 +43,7 @@ fn workload() -> WorkloadSpec {
         keys: KeyDistribution::Uniform,
         connections: 8,
         in_flight: 64,
+        load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: None,
         options: Vec::new(),

@@ -173,6 +173,7 @@ fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
         errors: stats.errors_by_kind(),
         unsent: stats.dropped,
         client_cpu_ns: stats.cpu_ns,
+        busiest_thread_ns: 0,
         response,
         service: histogram::encode(&stats.service()),
     }

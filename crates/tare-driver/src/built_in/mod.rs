@@ -41,6 +41,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         let workload = |spec| workload::of_study(spec).map(drop);
         Ok(study.workloads.iter().try_for_each(workload)?)
     },
+    scale: tare_lab::study::scale_load,
     make: |client| {
         let Client { program, cpus, namespace, run, .. } = *client;
         Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))

@@ -97,6 +97,8 @@ impl TryFrom<SliceResult> for SliceLoad {
             errors: ran.errors,
             unsent: ran.unsent,
             client_cpu_ns: ran.client_cpu_ns,
+            // The agent lives as long as the study, so a probe counts its threads.
+            busiest_thread_ns: 0,
             response: STANDARD.decode(ran.response)?,
             service: STANDARD.decode(ran.service)?,
         })
@@ -139,6 +141,7 @@ mod tests {
             errors: vec![("no answer".into(), 3)],
             unsent: 7,
             client_cpu_ns: 99,
+            busiest_thread_ns: 0,
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
         };

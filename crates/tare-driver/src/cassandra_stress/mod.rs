@@ -15,6 +15,7 @@ use tare_lab::study::{OptionInfo, WorkloadSpec};
 use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
@@ -33,7 +34,11 @@ const HOME: JavaHome = JavaHome {
 const OPTIONS: &[OptionInfo] = &[
     option("command", &["write", "read", "mixed"], "operations: write, read, mixed (write)"),
     option("ratio", &[], "writes to reads of mixed (1:1)"),
-    option("threads", &[], "operations in flight, each of a thread (50)"),
+    option(
+        "threads",
+        &[],
+        "operations in flight, each of a thread (50 per CPU of the system, at most 1000)",
+    ),
     option(
         "rows",
         &[],
@@ -61,6 +66,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
     )),
     check: tool::check::<CassandraStress>,
+    scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 50),
     make: tool::make::<CassandraStress>,
 };
 

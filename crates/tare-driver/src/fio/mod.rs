@@ -28,6 +28,7 @@ use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 
 use super::option_reader::OptionError;
+use super::scale;
 use super::targets::{NoTarget, Targets};
 use super::{DriverInfo, PlacementError, Program};
 use tare_load::histogram;
@@ -56,6 +57,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         let read = |workload| Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(read)?)
     },
+    scale: scale::unscaled,
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };
 
@@ -248,6 +250,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         errors: if totals.short > 0 { vec![short] } else { Vec::new() },
         unsent,
         client_cpu_ns: 0,
+        busiest_thread_ns: 0,
         response: Vec::new(),
         service: histogram::encode(&totals.latency),
     }

@@ -12,6 +12,7 @@ use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool,
     ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
@@ -27,7 +28,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("script", &[], "absolute path of the workload (.rn); its schema and load are run first"),
     option("function", &[], "function of the script (run)"),
     option("params", &[], "parameters of the script, such as rows=1000,size=64 (none)"),
-    option("threads", &[], "threads of the client (1)"),
+    option("threads", &[], "threads of the client (1 per CPU of it)"),
     option("concurrency", &[], "requests in flight of each thread (128)"),
     option("connections", &[], "connections to the node or shard (1)"),
     option("branch", &["pkolaczk", SCYLLADB], "branch of latte: pkolaczk, scylladb (pkolaczk)"),
@@ -41,6 +42,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "cargo install latte-cli --locked" }),
     check: tool::check::<Latte>,
+    scale: scale::threads,
     make: tool::make::<Latte>,
 };
 

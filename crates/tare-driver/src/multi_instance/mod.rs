@@ -202,6 +202,7 @@ fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
         sum.operations += load.operations;
         sum.unsent += load.unsent;
         sum.client_cpu_ns += load.client_cpu_ns;
+        sum.busiest_thread_ns = sum.busiest_thread_ns.max(load.busiest_thread_ns);
         for (kind, count) in &load.errors {
             match sum.errors.iter_mut().find(|(known, _)| known == kind) {
                 Some((_, all)) => *all += count,

@@ -66,6 +66,7 @@ fn load(operations: u64, service: &[u64]) -> SliceLoad {
         errors: vec![("timed out".into(), operations)],
         unsent: 1,
         client_cpu_ns: 5,
+        busiest_thread_ns: 0,
         response: Vec::new(),
         service: times(service),
     }
@@ -82,6 +83,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         keys: KeyDistribution::Uniform,
         connections: 1,
         in_flight: 1,
+        load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
         rate_per_s: None,
         options: Vec::new(),

@@ -14,6 +14,7 @@ use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
@@ -30,8 +31,12 @@ const OPTIONS: &[OptionInfo] = &[
         &["tpcb-like", "simple-update", "select-only"],
         "script: tpcb-like, simple-update, select-only (select-only)",
     ),
-    option("clients", &[], "sessions, each with one transaction in flight (16)"),
-    option("jobs", &[], "threads of the client (1)"),
+    option(
+        "clients",
+        &[],
+        "sessions, each with one transaction in flight (16, or 4 per CPU of the system, at most 190)",
+    ),
+    option("jobs", &[], "threads of the client (1 per CPU of it)"),
     option("scale", &[], "100,000 accounts each; the same in all workloads (1)"),
     option(
         "protocol",
@@ -48,11 +53,21 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
     check: tool::check::<Pgbench>,
+    scale: |workload, cpus| {
+        scale::clients(workload, cpus, CLIENTS_PER_CPU, (CLIENTS, CLIENTS_MAX));
+        scale::threads_of_clients(workload, cpus, "jobs", CLIENTS);
+    },
     make: tool::make::<Pgbench>,
 };
 
 /// The user and the database of a PostgreSQL that Tare starts.
 const USER: &str = "postgres";
+/// Sessions of a workload that does not name them. Four for each CPU keep a server of processes
+/// busy while some of them wait for the client or for the disk.
+const CLIENTS: u32 = 16;
+const CLIENTS_PER_CPU: u32 = 4;
+/// Below the 200 connections of the PostgreSQL that Tare starts, of which it keeps some for others.
+const CLIENTS_MAX: u32 = 190;
 /// Extra time beyond lead-in and window: its first line comes after a second.
 const TAIL: Duration = Duration::from_millis(1_500);
 
@@ -71,7 +86,7 @@ impl ToolOptions for Options {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             builtin: words.text("builtin", "select-only"),
-            clients: words.whole("clients", 16, 1..=10_000)?,
+            clients: words.whole("clients", CLIENTS.into(), 1..=10_000)?,
             jobs: words.whole("jobs", 1, 1..=256)?,
             scale: words.whole("scale", 1, 1..=100_000)?,
             protocol: words.text("protocol", "prepared"),

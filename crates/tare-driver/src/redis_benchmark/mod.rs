@@ -10,6 +10,7 @@ use std::time::Duration;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SPARE, SliceRun, Tool,
     ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, closed_loop, unusable,
@@ -31,7 +32,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("pipeline", &[], "requests that are sent together (1)"),
     option("data_size", &[], "bytes of a value (100)"),
     option("keyspace", &[], "keys, all of which are there before the load (100000)"),
-    option("threads", &[], "threads of the client (1)"),
+    option("threads", &[], "threads of the client (1 per CPU of it)"),
     option("program", &[], "its file, where it is not on PATH"),
 ];
 
@@ -42,9 +43,14 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "apt-get install redis-tools" }),
     check: tool::check::<RedisBenchmark>,
+    scale: |workload, cpus| {
+        scale::threads_of_clients(workload, cpus, "threads", CLIENTS);
+    },
     make: tool::make::<RedisBenchmark>,
 };
 
+/// Connections of a workload that does not name them.
+const CLIENTS: u32 = 50;
 /// Extra time beyond lead-in and window.
 const TAIL: Duration = Duration::from_millis(500);
 
@@ -64,7 +70,7 @@ impl ToolOptions for Options {
         let words = OptionReader { tool: NAME, workload };
         Ok(Self {
             test: words.text("test", "get"),
-            clients: words.whole("clients", 50, 1..=10_000)?,
+            clients: words.whole("clients", CLIENTS.into(), 1..=10_000)?,
             pipeline: words.whole("pipeline", 1, 1..=10_000)?,
             data_size: words.whole("data_size", 100, 1..=1 << 20)?,
             keyspace: words.whole("keyspace", 100_000, 1..=1_000_000_000)?,

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable,
@@ -30,8 +31,8 @@ const OPTIONS: &[OptionInfo] = &[
     ),
     option("partitions", &[], "partitions of one row, there before the load (100000)"),
     option("row_bytes", &[], "bytes of a row (170)"),
-    option("concurrency", &[], "operations in flight (64)"),
-    option("connections", &[], "connections (4)"),
+    option("concurrency", &[], "operations in flight (64 per CPU of the system)"),
+    option("connections", &[], "connections (4 per CPU of the system)"),
     option("consistency", &["one", "quorum", "all"], "one, quorum, all (one)"),
     option("program", &[], "its file, where it is not on PATH"),
 ];
@@ -47,6 +48,10 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         get: "build it from github.com/scylladb/scylla-bench (go install .)",
     }),
     check: tool::check::<ScyllaBench>,
+    scale: |workload, cpus| {
+        scale::per_system_cpu(workload, cpus, "concurrency", 64);
+        scale::per_system_cpu(workload, cpus, "connections", 4);
+    },
     make: tool::make::<ScyllaBench>,
 };
 

@@ -60,6 +60,7 @@ struct MeasuredRun {
     running: RunningTool,
     begin: WindowEdge,
     end: WindowEdge,
+    busiest_thread_ns: u64,
     asked: Option<u64>,
 }
 
@@ -156,8 +157,9 @@ impl<T: Tool> ToolDriver<T> {
         };
         let end = follower.mark(at, tool_s);
         edge(Edge::End);
+        let busiest_thread_ns = follower.running.busiest_thread_ns(&begin.threads, &end.threads);
         let asked = ask.operations;
-        Ok(Ok(MeasuredRun { running: follower.running, begin, end, asked }))
+        Ok(Ok(MeasuredRun { running: follower.running, begin, end, busiest_thread_ns, asked }))
     }
 
     /// Waits for the tool to end and computes the slice's figures from its report.
@@ -167,7 +169,7 @@ impl<T: Tool> ToolDriver<T> {
         options: &T::Options,
         order: &SliceOrder,
     ) -> Result<SliceLoad, ToolError> {
-        let MeasuredRun { mut running, begin, end, asked } = measured;
+        let MeasuredRun { mut running, begin, end, busiest_thread_ns, asked } = measured;
         let tool = T::INFO.name;
         let limit = self.limits.end + order.window + order.lead_in;
         let ended = running.end(Instant::now() + limit);
@@ -206,7 +208,8 @@ impl<T: Tool> ToolDriver<T> {
             operations,
             errors: outcome.errors,
             unsent,
-            client_cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
+            client_cpu_ns: end.threads.cpu_ns().saturating_sub(begin.threads.cpu_ns()),
+            busiest_thread_ns,
             response: encoded(response),
             service: encoded(outcome.service),
         })

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::process::{LineEvent, RunningTool};
+use super::process::{LineEvent, RunningTool, ThreadTimes};
 use super::{Count, Progress, Tool, ToolError};
 
 /// Time limits for a tool.
@@ -24,11 +24,11 @@ pub(super) const LIMITS: TimeLimits = TimeLimits {
 };
 
 /// One edge of the window.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct WindowEdge {
     pub(super) at: Instant,
     pub(super) unix_s: f64,
-    pub(super) cpu_ns: u64,
+    pub(super) threads: ThreadTimes,
     pub(super) tool_s: Option<f64>,
     pub(super) operations: f64,
 }
@@ -49,7 +49,7 @@ impl<T: Tool> Follower<'_, T> {
         WindowEdge {
             at,
             unix_s: unix_s.as_secs_f64(),
-            cpu_ns: self.running.cpu_ns(),
+            threads: self.running.threads(),
             tool_s,
             operations: self.operations,
         }

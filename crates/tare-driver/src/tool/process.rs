@@ -191,14 +191,50 @@ impl RunningTool {
         Ok(None)
     }
 
-    /// Returns the CPU time of its running threads in ns, from the scheduler's statistics.
-    pub(super) fn cpu_ns(&self) -> u64 {
+    /// Returns the CPU time of its running threads, from the scheduler's statistics.
+    pub(super) fn threads(&self) -> ThreadTimes {
         let tasks = fs::read_dir(format!("/proc/{}/task", self.child.id()));
         let of_task = |path: PathBuf| {
             let text = fs::read_to_string(path.join("schedstat")).ok()?;
-            text.split(' ').next()?.parse::<u64>().ok()
+            let id = path.file_name()?.to_str()?.parse().ok()?;
+            Some((id, text.split(' ').next()?.parse().ok()?))
         };
-        tasks.into_iter().flatten().flatten().filter_map(|task| of_task(task.path())).sum()
+        let tasks = tasks.into_iter().flatten().flatten();
+        ThreadTimes(tasks.filter_map(|task| of_task(task.path())).collect())
+    }
+
+    /// Returns the CPU time of the thread that used most between two readings, in ns. The compilers
+    /// of a Java tool do not count: they work for long, and no operation waits for them.
+    pub(super) fn busiest_thread_ns(&self, begin: &ThreadTimes, end: &ThreadTimes) -> u64 {
+        let mut used: Vec<(u32, u64)> =
+            end.0.iter().map(|(id, ns)| (*id, ns.saturating_sub(begin.of(*id)))).collect();
+        used.sort_by_key(|(_, ns)| std::cmp::Reverse(*ns));
+        let counts = |id: u32| {
+            let path = format!("/proc/{}/task/{id}/comm", self.child.id());
+            !fs::read_to_string(path).is_ok_and(|name| is_compiler(&name))
+        };
+        used.into_iter().find(|(id, _)| counts(*id)).map_or(0, |(_, ns)| ns)
+    }
+}
+
+/// Returns whether a thread of this name compiles a Java program (HotSpot's `C1 CompilerThre` and
+/// `C2 CompilerThre`, as the kernel cuts them).
+fn is_compiler(name: &str) -> bool {
+    name.starts_with("C1 Compiler") || name.starts_with("C2 Compiler")
+}
+
+/// The CPU time of each thread of a process, in ns, by its id.
+#[derive(Clone, Debug, Default)]
+pub(super) struct ThreadTimes(Vec<(u32, u64)>);
+
+impl ThreadTimes {
+    /// Returns the sum over all threads.
+    pub(super) fn cpu_ns(&self) -> u64 {
+        self.0.iter().map(|(_, ns)| ns).sum()
+    }
+
+    fn of(&self, id: u32) -> u64 {
+        self.0.iter().find(|(known, _)| *known == id).map_or(0, |(_, ns)| *ns)
     }
 }
 
@@ -228,5 +264,21 @@ fn pass(from: impl Read, is_error: bool, to: &Sender<Line>) {
     }
     if !line.is_empty() {
         send(&mut line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compilers_of_java_are_known_by_name() {
+        for (name, expect) in
+            [("C2 CompilerThre\n", true), ("C1 CompilerThre\n", true), ("G1 Main Marker\n", false)]
+        {
+            assert_eq!(is_compiler(name), expect, "{name}");
+        }
+        let times = ThreadTimes(vec![(7, 10), (9, 5)]);
+        assert_eq!((times.cpu_ns(), times.of(9), times.of(8)), (15, 5, 0));
     }
 }

@@ -20,6 +20,7 @@ use tare_load::Access;
 use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
+use super::scale;
 use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
@@ -38,7 +39,11 @@ const HOME: JavaHome = JavaHome {
 
 const OPTIONS: &[OptionInfo] = &[
     option("workload", &["a", "b", "c", "d", "e", "f"], "core workload: a, b, c, d, e, f (a)"),
-    option("threads", &[], "operations in flight, each of a thread (32)"),
+    option(
+        "threads",
+        &[],
+        "operations in flight, each of a thread (32 per CPU of the system, at most 1000)",
+    ),
     option("rows", &[], "rows that are there before the load (100000)"),
     option("fields", &[], "fields of a row (10)"),
     option("field_bytes", &[], "bytes of a field (100)"),
@@ -61,6 +66,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         "apt-get install default-jre-headless; unpack ycsb-0.17.0.tar.gz (or ycsb-cassandra-binding-0.17.0.tar.gz) of github.com/brianfrankcooper/YCSB/releases and name its directory in the study (home)",
     )),
     check: tool::check::<Ycsb>,
+    scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 32),
     make: tool::make::<Ycsb>,
 };
 

@@ -106,6 +106,7 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
         Doubt::Emulated { .. } => objections.emulated = true,
         Doubt::Strangers { .. } | Doubt::Steal { .. } => objections.contended |= often,
         Doubt::ClientSaturated { .. } => objections.client_limited |= often,
+        Doubt::NeitherSaturated { .. } => objections.unsaturated |= often,
         Doubt::RateNotReached { .. } => objections.rate_missed |= often,
         _ => {}
     }
@@ -122,7 +123,7 @@ pub fn judge_cost(
 ) -> Verdict {
     let noise = noise_between(analysis, workload, environments, |f| metric.cost(f));
     let objections = objections(analysis, workload, environments);
-    let forbidden = metric == Metric::Throughput && objections.contended;
+    let forbidden = metric == Metric::Throughput && objections.withholds_throughput();
     judge(cost, noise).unless(forbidden)
 }
 
@@ -147,7 +148,8 @@ pub fn verdict_of(analysis: &Analysis, finding: &Finding, of: CostOf) -> Option<
     let environments = [finding.environment.as_str(), baseline(analysis)];
     let workload = finding.workload.as_str();
     let is_throughput = finding.throughput_cost.as_ref().is_some_and(|one| std::ptr::eq(one, cost));
-    let forbidden = is_throughput && objections(analysis, workload, environments).contended;
+    let forbidden =
+        is_throughput && objections(analysis, workload, environments).withholds_throughput();
     Some(judge(cost, noise_between(analysis, workload, environments, of)).unless(forbidden))
 }
 

@@ -55,9 +55,20 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
     match (doubt, other) {
         (Doubt::Steal { share }, Doubt::Steal { share: other })
         | (Doubt::Strangers { share }, Doubt::Strangers { share: other })
-        | (Doubt::ClientSaturated { share }, Doubt::ClientSaturated { share: other })
         | (Doubt::Throttled { share }, Doubt::Throttled { share: other }) => {
             *share = share.max(*other);
+        }
+        (
+            Doubt::ClientSaturated { share, busiest_thread_share: thread },
+            Doubt::ClientSaturated { share: other, busiest_thread_share: other_thread },
+        ) if Doubt::client_use(*other, *other_thread) > Doubt::client_use(*share, *thread) => {
+            (*share, *thread) = (*other, *other_thread);
+        }
+        (
+            Doubt::NeitherSaturated { system_share, client_share },
+            Doubt::NeitherSaturated { system_share: other, client_share: client },
+        ) if other < system_share => {
+            (*system_share, *client_share) = (*other, *client);
         }
         (
             Doubt::RateNotReached { asked_per_s, reached_per_s },

@@ -80,6 +80,7 @@ pub(super) fn record() -> Record {
                 keys: KeyDistribution::Uniform,
                 connections: 4,
                 in_flight: 64,
+                load: crate::study::LoadSize::default(),
                 latency_share: 0.5,
                 rate_per_s: None,
                 options: Vec::new(),

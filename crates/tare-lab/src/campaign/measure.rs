@@ -9,7 +9,7 @@ use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::judge;
-use crate::probe::{self, Counter, Probe, Scope};
+use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::system::{BusyTime, System};
@@ -130,7 +130,13 @@ impl Campaign<'_, '_> {
                 fill(&mut slice, measured);
                 let plan = &self.parts.plan;
                 let client_in_harness = self.parts.driver.pids().contains(&std::process::id());
-                let context = judge::SliceContext { plan, client_in_harness };
+                let system_cpus = self.system_cpus_in(&self.members[index].record.spec);
+                let context = judge::SliceContext {
+                    plan,
+                    client_in_harness,
+                    system_cpus,
+                    load_suffices: false,
+                };
                 doubts.extend(judge::slice(&slice, context));
             }
             Err(error) => {
@@ -281,7 +287,7 @@ impl Campaign<'_, '_> {
 }
 
 /// Returns a slice without figures.
-fn empty(phase: Phase) -> Slice {
+pub(crate) fn empty(phase: Phase) -> Slice {
     Slice {
         id: 0,
         round: 0,
@@ -339,6 +345,11 @@ fn fill(slice: &mut Slice, measured: Measured) {
     slice.errors = load.errors;
     slice.unsent = load.unsent;
     slice.client_cpu_ns = load.client_cpu_ns;
+    if load.busiest_thread_ns > 0 && load.window_ns > 0 {
+        let share = load.busiest_thread_ns as f64 / load.window_ns as f64;
+        let name = names::busiest_thread_share(names::CLIENT);
+        slice.counters.push(Counter { name, value: share.min(1.0) });
+    }
     slice.response = load.response;
     slice.service = load.service;
     for counter in counters {

@@ -33,11 +33,14 @@ use crate::stacks::ExtraRounds;
 use crate::study::{ScheduleKind, Study, control_name};
 use member::Member;
 
+#[cfg(test)]
+pub(crate) use measure::empty as empty_slice;
+
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
-pub use shares::{instance_cpus, system_cpus};
 pub use rounds::SLICE_EXTRA_GUESS;
+pub use shares::{instance_cpus, system_cpus};
 pub use tare_std::error_line;
 
 /// Time limit for the driver to connect to a started system.
@@ -162,6 +165,16 @@ impl<'c, 'p> Campaign<'c, 'p> {
             writer: Some(writer),
             observer,
             stop,
+        }
+    }
+
+    /// Returns how many CPUs the system can use in an environment. It is started for those of the
+    /// baseline in all of them.
+    fn system_cpus_in(&self, spec: &EnvironmentSpec) -> f64 {
+        let most = spec.cpu.set(&self.parts.plan).len().min(self.system_cpus) as f64;
+        match spec.cpu {
+            Cpu::Quota(quota) => most.min(quota),
+            Cpu::Pinned | Cpu::Shared => most,
         }
     }
 

@@ -265,6 +265,7 @@ impl Driver for FakeDriver {
                 errors: vec![],
                 unsent: if due.is_finite() { whole(due - operations) } else { 0 },
                 client_cpu_ns: whole(operations * CLIENT_NS),
+                busiest_thread_ns: 0,
                 response: if due.is_finite() { service.clone() } else { vec![] },
                 service,
             }

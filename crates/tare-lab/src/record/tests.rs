@@ -44,6 +44,7 @@ fn study() -> Study {
             keys: KeyDistribution::Gaussian { mean_share: 0.5, deviation_share: 0.1 },
             connections: 1,
             in_flight: 2,
+            load: crate::study::LoadSize::default(),
             latency_share: 0.5,
             rate_per_s: None,
             options: Vec::new(),

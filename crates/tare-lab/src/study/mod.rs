@@ -6,6 +6,7 @@
 mod checks;
 mod environments;
 mod expand;
+mod load;
 mod parse;
 mod published;
 mod runtimes;
@@ -20,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
+pub use load::{LoadCpus, LoadSize, scale_load};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;
@@ -168,6 +170,8 @@ pub struct WorkloadSpec {
     /// Requests in flight over all connections in a closed loop. An open loop has a far higher
     /// limit.
     pub in_flight: u32,
+    #[serde(default, skip_serializing_if = "LoadSize::is_named")]
+    pub load: LoadSize,
     /// Fixed rate of the latency phase as a share of the baseline's capacity; 0 skips the phase.
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.

@@ -12,8 +12,8 @@ use crate::cpus::SmtUse;
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, QuickPart, ScheduleKind, ScheduleSpec, Study, SystemSpec,
-    WorkloadSpec, control_name, environments, expand, published,
+    CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, ScheduleKind, ScheduleSpec, Study,
+    SystemSpec, WorkloadSpec, control_name, environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -45,7 +45,7 @@ pub mod defaults {
     /// bytes, the ladder that the quick study repeats used 5 x 64.
     pub const COLUMNS: u32 = 5;
     pub const COLUMN_BYTES: u32 = 64;
-    /// `workload.connections` and `workload.in_flight`.
+    /// `workload.connections` and `workload.in_flight` for each CPU of the system.
     pub const CONNECTIONS: u32 = 8;
     pub const IN_FLIGHT: u32 = 64;
     /// `workload.latency_share`.
@@ -376,6 +376,7 @@ fn workloads(
                 keys: KeyDistribution::Uniform,
                 connections: 0,
                 in_flight: 0,
+                load: LoadSize::default(),
                 latency_share,
                 rate_per_s,
                 options,
@@ -402,6 +403,10 @@ fn workloads(
             keys: keys(&table)?,
             connections: table.whole_u32("connections", 1..=65_536, defaults::CONNECTIONS)?,
             in_flight: table.whole_u32("in_flight", 1..=1 << 20, defaults::IN_FLIGHT)?,
+            load: LoadSize {
+                in_flight_per_cpu: table.get("in_flight").is_none(),
+                connections_per_cpu: table.get("connections").is_none(),
+            },
             latency_share,
             rate_per_s,
             options: Vec::new(),

@@ -1,7 +1,7 @@
 use super::*;
 use crate::layer::{Cgroup, Cpu, Host, Layer, Network, Rootfs, Security};
 
-fn vocabulary() -> Vocabulary {
+pub(super) fn vocabulary() -> Vocabulary {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     Vocabulary {
         runtimes: words(&["process", "oci:*", "docker", "docker:*"]),

@@ -61,6 +61,20 @@ fn sleeps_are_voluntary_switches() {
 }
 
 #[test]
+fn busiest_thread_is_found_among_idle_ones() {
+    let start = |script: &str| {
+        KillOnDrop(Command::new("sh").args(["-c", script]).stdout(Stdio::null()).spawn().unwrap())
+    };
+    let (busy, idle) = (start("while :; do :; done"), start("sleep 60"));
+    let client = vec![idle.0.id(), busy.0.id()];
+    let scope = Scope { client, ..system(idle.0.id()) };
+    let seen = seen(&["run_queue"], &scope, || std::thread::sleep(Duration::from_millis(200)));
+    let share = |part: &str| of(&seen, &format!("{part}_busiest_thread_share"));
+    assert!(share("client") > 0.0 && share("client") <= 1.0, "{seen:?}");
+    assert!(share("system") < share("client") / 2.0, "{seen:?}");
+}
+
+#[test]
 fn touched_pages_are_minor_faults_and_memory() {
     let bytes = 32 << 20;
     let mut kept = Vec::new();

@@ -47,6 +47,7 @@ pub(crate) fn measure(
             keys: KeyDistribution::Uniform,
             connections: 1,
             in_flight: 16,
+            load: tare_lab::study::LoadSize::default(),
             latency_share: 0.5,
             rate_per_s: None,
             options: Vec::new(),

@@ -11,7 +11,9 @@
 //!    It holds all environments back, so that the apparent gain of one can be a loss of the other.
 //! 5. The whole interval of a layer's gain must be beyond the control's noise, and rules 3 and 4
 //!    apply to its CPU too. Layers rarely remove work, so that chance is the likelier explanation.
-//! 6. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
+//! 6. No difference in throughput is claimed if neither system nor client was busy in a quarter of
+//!    the slices. The throughput is then that of a round trip, not a capacity.
+//! 7. Latencies are not compared if the fixed rate was missed in a quarter of the slices.
 
 use crate::Interval;
 
@@ -40,6 +42,8 @@ pub struct Objections {
     pub contended: bool,
     /// The client was at its limit in [`OFTEN_SHARE`] of the slices.
     pub client_limited: bool,
+    /// Neither system nor client was busy at capacity in [`OFTEN_SHARE`] of the slices.
+    pub unsaturated: bool,
     /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
     pub rate_missed: bool,
 }
@@ -50,9 +54,14 @@ impl Objections {
         self.failed_share <= FAILED_SHARE_MAX && !self.emulated
     }
 
-    /// Rule 3: whether a difference in throughput may be claimed.
+    /// Rules 3 and 6: whether a difference in throughput may be claimed.
     pub fn allow_throughput(&self) -> bool {
-        self.allow_any() && !self.contended
+        self.allow_any() && !self.withholds_throughput()
+    }
+
+    /// Whether throughput was not that of the system's own limit.
+    pub fn withholds_throughput(&self) -> bool {
+        self.contended || self.unsaturated
     }
 
     /// Rule 4: whether a gain of throughput may be claimed.
@@ -64,11 +73,11 @@ impl Objections {
     /// control, in the same unit.
     pub fn allow_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         let gain = effect.value <= 0.0;
-        self.allow_any()
-            && (!gain || self.allow_throughput_gain() && -effect.high > noise.unwrap_or(0.0))
+        let quiet = !self.contended && !self.client_limited;
+        self.allow_any() && (!gain || quiet && -effect.high > noise.unwrap_or(0.0))
     }
 
-    /// Rule 6: whether latencies may be compared.
+    /// Rule 7: whether latencies may be compared.
     pub fn allow_latency(&self) -> bool {
         self.allow_any() && !self.rate_missed
     }

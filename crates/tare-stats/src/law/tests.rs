@@ -72,6 +72,9 @@ fn doubts_forbid_claims() {
     assert!(!contended.allow_throughput_gain());
     let limited = Objections { client_limited: true, ..none };
     assert!(limited.allow_throughput() && !limited.allow_throughput_gain());
+    let unsaturated = Objections { unsaturated: true, ..none };
+    assert!(unsaturated.allow_any() && unsaturated.allow_latency());
+    assert!(!unsaturated.allow_throughput_gain() && !unsaturated.allow_throughput());
     assert_eq!(Verdict::Loss.unless(true), Verdict::Withheld);
     assert_eq!(Verdict::Loss.unless(false), Verdict::Loss);
     assert_eq!(Verdict::WithinNoise.unless(true), Verdict::WithinNoise);

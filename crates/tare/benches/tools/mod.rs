@@ -115,6 +115,7 @@ impl Tool {
             keys: KeyDistribution::Uniform,
             connections: 0,
             in_flight: 0,
+            load: tare_lab::study::LoadSize::default(),
             latency_share: 0.0,
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),

@@ -17,7 +17,8 @@ use tare_lab::campaign::Clock;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::record::{HostFact, Opening, RecordWriter};
-use tare_lab::study::{Study, WorkloadSpec};
+use tare_lab::study::{LoadCpus, Study, WorkloadSpec};
+use tare_lab::system::Instances;
 use tare_load::workload::shipped;
 use tare_tune::plan::Options;
 
@@ -56,6 +57,7 @@ impl CampaignConfig {
     /// Opens the record to continue, or creates a new one.
     fn writer(
         &self,
+        study: &Study,
         plan: &CpuPlan,
         mut host: Vec<HostFact>,
         clock: &dyn Clock,
@@ -69,12 +71,23 @@ impl CampaignConfig {
             started_unix_ms: clock.unix_ms(),
             seed: self.seed,
             command: std::env::args().collect(),
-            study: self.study.clone(),
+            study: study.clone(),
             study_text: self.study_text.clone(),
             cpu_plan: plan.clone(),
             host,
         };
         RecordWriter::create(&self.record, &opening).exit_with(Exit::Input)
+    }
+
+    /// Returns the study with the load that it does not name, sized for the CPUs of this plan. A
+    /// study that goes on keeps the load that it began with.
+    fn sized(&self, plan: &CpuPlan, instances: Instances) -> Study {
+        let mut study = self.study.clone();
+        if self.resume.is_none() {
+            let cpus = LoadCpus::of(&study, plan, instances);
+            tare_driver::scale_load(&mut study, cpus);
+        }
+        study
     }
 
     /// Refuses, before anything is measured, to overwrite a record.

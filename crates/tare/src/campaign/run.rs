@@ -16,7 +16,7 @@ use tare_lab::fake;
 use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, RecordWriter};
 use tare_lab::stacks::ExtraRounds;
-use tare_lab::study::Study;
+use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
 use tare_tune::idle;
 
@@ -134,7 +134,8 @@ pub(crate) fn measure_on_host(
         extra = found;
         doubts.extend(missing);
     }
-    let writer = config.writer(&plan, host, &clock)?;
+    let study = config.sized(&plan, instances);
+    let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
     let per_environment_bytes = config.memory_per_environment(&plan);
     let parts = Parts {
@@ -148,7 +149,7 @@ pub(crate) fn measure_on_host(
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
     };
-    let ending = run_observed(config, parts, writer, stop, extra)?;
+    let ending = run_observed(config, &study, parts, writer, stop, extra)?;
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
@@ -162,7 +163,9 @@ fn measure_fake(
     stop: &AtomicBool,
 ) -> anyhow::Result<Ending> {
     let host = fake::FakeHost::new(config.seed);
-    let writer = config.writer(&plan, Vec::new(), &host)?;
+    let mut study = config.study.clone();
+    study.workloads.iter_mut().for_each(|workload| scale_load(workload, LoadCpus::ONE));
+    let writer = config.writer(&study, &plan, Vec::new(), &host)?;
     let parts = Parts {
         factory: &mut |spec| host.environment(spec),
         system: &host.system(),
@@ -180,18 +183,18 @@ fn measure_fake(
         extra.samplers = options.stack_kinds.iter().map(sampler).collect();
         (extra.rounds, extra.window) = (options.stack_rounds, options.stack_window);
     }
-    run_observed(config, parts, writer, stop, extra)
+    run_observed(config, &study, parts, writer, stop, extra)
 }
 
 /// Runs a campaign with its progress view and, if requested, its page.
 fn run_observed<'p>(
     config: &CampaignConfig,
+    study: &Study,
     parts: Parts<'p>,
     writer: RecordWriter,
     stop: &AtomicBool,
     extra: ExtraRounds<'p>,
 ) -> anyhow::Result<Ending> {
-    let study = &config.study;
     let start = |page| serve::LivePage::start(page, &config.record, &parts.plan.client);
     let mut page = config.page.as_ref().map(start).transpose()?;
     // A screen hides what was printed before it, so its title holds the page's address.

@@ -38,6 +38,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         keys: KeyDistribution::Uniform,
         connections: 1,
         in_flight: 16,
+        load: crate::study::LoadSize::default(),
         latency_share: 0.5,
         rate_per_s: None,
         options: Vec::new(),

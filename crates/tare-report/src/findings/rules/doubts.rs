@@ -19,12 +19,27 @@ pub(super) const RULES: &[Rule] = &[
         data: "the doubt client_saturated, and which costs in throughput are claimed",
         condition: "the doubt affects at least a quarter of the slices of the baseline or of an environment whose loss of \
                     throughput is a claim",
-        sentence: "Client saturated: {share} of its CPUs in use in {places}. {bound}.",
+        sentence: "Client saturated: {share} in use in {places}. {bound}.",
         details: "",
-        advice: "Give the client more CPUs ([cpus] client in the study) or the system fewer. CPU per operation is still valid.",
+        advice: "Give the client more CPUs ([cpus] client in the study), or threads if one of them is the limit, or the system fewer CPUs. CPU per \
+                 operation is still valid.",
         expected: "",
         expected_from: "",
         apply: client_saturated,
+    },
+    Rule {
+        id: "neither_saturated",
+        title: "Too little load",
+        kind: Kind::Caution,
+        data: DATA,
+        condition: OFTEN_WORDS,
+        sentence: "Too little load: {share} in {places}. Throughput is that of a round trip.",
+        details: "",
+        advice: "Raise in_flight, or the clients or threads of the load tool, until throughput stops growing. No loss or gain \
+                 of throughput is claimed until then; CPU per operation is still valid.",
+        expected: "",
+        expected_from: "",
+        apply: neither_saturated,
     },
     Rule {
         id: "strangers",
@@ -126,9 +141,11 @@ fn affected<'f>(facts: &'f Facts<'_>, kind: &str, least: f64) -> Option<Affected
 
 fn size(doubt: &Doubt) -> f64 {
     match doubt {
-        Doubt::Steal { share } | Doubt::Strangers { share } | Doubt::ClientSaturated { share } => {
-            *share
+        Doubt::Steal { share } | Doubt::Strangers { share } => *share,
+        Doubt::ClientSaturated { share, busiest_thread_share } => {
+            Doubt::client_use(*share, *busiest_thread_share)
         }
+        Doubt::NeitherSaturated { system_share, .. } => 1.0 - system_share,
         Doubt::RateNotReached { asked_per_s, reached_per_s } => 1.0 - reached_per_s / asked_per_s,
         _ => 0.0,
     }
@@ -208,13 +225,30 @@ fn client_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         true => "The baseline could do more, so losses of throughput are lower bounds",
         false => "The client may cause part of the loss of throughput",
     };
-    let share = usual(facts, &affected);
+    let of = match affected.worst {
+        Doubt::ClientSaturated { busiest_thread_share: Some(_), .. } => {
+            "of the one CPU that its busiest thread can use"
+        }
+        _ => "of its CPUs",
+    };
+    let share = format!("{} {of}", usual(facts, &affected));
     let values = [
         ("share", share),
         ("places", places(facts, &affected.findings)),
         ("bound", bound.to_string()),
     ];
     vec![finish(facts, rule.statement(&values), "client_saturated", &affected)]
+}
+
+fn neither_saturated(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    apply(rule, facts, "neither_saturated", OFTEN, |affected| match affected.worst {
+        Doubt::NeitherSaturated { system_share, client_share } => format!(
+            "{} of the system's CPUs and {} of the client's busy",
+            words::share(system_share),
+            words::share(client_share)
+        ),
+        _ => affected.worst.text(),
+    })
 }
 
 fn strangers(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {

@@ -129,7 +129,8 @@ fn doubted(environment: &str, doubt: &Doubt, slices: usize) -> World {
     bridged(2.0).doubt(environment, doubt, slices)
 }
 
-const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97 };
+const SATURATED: Doubt = Doubt::ClientSaturated { share: 0.97, busiest_thread_share: None };
+const STARVED: Doubt = Doubt::NeitherSaturated { system_share: 0.13, client_share: 0.06 };
 pub(super) const STRANGERS: Doubt = Doubt::Strangers { share: 0.3 };
 const STEAL: Doubt = Doubt::Steal { share: 0.1 };
 pub(super) const RATE: Doubt = Doubt::RateNotReached { asked_per_s: 100.0, reached_per_s: 80.0 };
@@ -365,6 +366,7 @@ pub(super) const CASES: &[Case] = &[
     ("tuning_hurts", || tuned(1.0), || tuned(-1.0)),
     ("tuning_not_proven", || tuned(0.0), || tuned(1.0)),
     ("client_saturated", || doubted("native", &SATURATED, 12), || doubted("native", &SATURATED, 1)),
+    ("neither_saturated", || doubted("box", &STARVED, 12), || doubted("box", &STARVED, 1)),
     ("strangers", || doubted("box", &STRANGERS, 12), || doubted("box", &STRANGERS, 1)),
     ("steal", || doubted("box", &STEAL, 12), || doubted("box", &STEAL, 1)),
     ("rate_not_reached", || doubted("box", &RATE, 12), || doubted("box", &RATE, 1)),

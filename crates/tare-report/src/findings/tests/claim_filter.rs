@@ -19,7 +19,11 @@ fn errors(count: u64, operations: u64) -> Doubt {
 #[test]
 fn drops_gain_on_busy_machine() {
     assert!(speaks(&bridged(-1.0), "layer_gives_back"));
-    for doubt in [STRANGERS, Doubt::Steal { share: 0.2 }, Doubt::ClientSaturated { share: 0.9 }] {
+    for doubt in [
+        STRANGERS,
+        Doubt::Steal { share: 0.2 },
+        Doubt::ClientSaturated { share: 0.9, busiest_thread_share: None },
+    ] {
         for environment in ["box", "native"] {
             let world = bridged(-1.0).doubt(environment, &doubt, ALL);
             assert!(!speaks(&world, "layer_gives_back"), "{doubt:?} about {environment}");

@@ -128,7 +128,7 @@ fn measuring(study: &Study) -> State {
         Event::Doubted { environment: Some(environment), doubt: &Doubt::Strangers { share: 0.31 } },
         Event::Doubted {
             environment: Some(environment),
-            doubt: &Doubt::ClientSaturated { share: 0.93 },
+            doubt: &Doubt::ClientSaturated { share: 0.93, busiest_thread_share: None },
         },
         Event::Doubted { environment: Some(environment), doubt: &Doubt::Strangers { share: 0.27 } },
         Event::SliceStarting { environment, workload, phase },
