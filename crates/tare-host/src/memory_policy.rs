@@ -1,7 +1,7 @@
 //! Binds the memory of new processes to NUMA nodes, and reads which nodes a process may use.
 //!
-//! A policy belongs to a thread. Its children inherit it, also across exec (man 2 set_mempolicy), so
-//! a thread that is started for one command binds that command and all that it starts.
+//! A policy belongs to a thread. Its children inherit it, also across exec (man 2 set_mempolicy),
+//! so a thread that is started for one command binds that command and all that it starts.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
@@ -29,7 +29,8 @@ pub fn bind_this_thread(nodes: &CpuSet) -> io::Result<()> {
     // The kernel reads one bit less than this.
     let length = mask.len() as c_ulong * c_ulong::from(bits) + 1;
     // JUSTIFICATION: no safe library has this system call.
-    // SAFETY: the kernel reads `length - 1` bits of `mask`, which is that long and outlives the call.
+    // SAFETY: the kernel reads `length - 1` bits of `mask`, which is that long and outlives the
+    // call.
     let result = unsafe {
         libc::syscall(libc::SYS_set_mempolicy, c_long::from(MPOL_BIND), mask.as_ptr(), length)
     };

@@ -109,12 +109,16 @@ impl HostRuntime for Process {
         self.common.initial_data.put(&data)?;
         let network =
             SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
+        let nodes = context.memory_nodes(self.common.layers.cpu);
         if let Some(group) = &group {
             group.make_folders()?;
             match self.common.layers.cpu {
                 Cpu::Pinned => group.set_cpuset(&context.cpus().system)?,
                 Cpu::Quota(cpus) => group.set_quota(cpus)?,
                 Cpu::Shared => {}
+            }
+            if let Some(nodes) = &nodes {
+                group.set_memory_nodes(nodes)?;
             }
             if let Some(cpus) = self.common.layers.inject.quota_cpus(context.cpus()) {
                 group.set_quota(cpus)?;
@@ -135,6 +139,9 @@ impl HostRuntime for Process {
         command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(cpus);
         if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
+        }
+        if let (Some(nodes), false) = (&nodes, own) {
+            command = command.on_nodes(nodes);
         }
         let start =
             |source| ProcessError::Start { environment: self.common.spec.name.clone(), source };

@@ -138,13 +138,11 @@ impl<'c, 'p> Campaign<'c, 'p> {
         let mut control = study.environments[baseline].clone();
         control.name = control_name(&study.baseline);
         members.push(Member::new(control, true));
-        let system_cpus = match study.environments[baseline].cpu {
-            Cpu::Pinned => parts.plan.system.len(),
-            Cpu::Quota(quota) => {
-                let all = parts.plan.all.len();
-                (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
-            }
-            Cpu::Shared => parts.plan.all.len(),
+        let cpu = study.environments[baseline].cpu;
+        let usable = cpu.set(&parts.plan).len();
+        let system_cpus = match cpu {
+            Cpu::Quota(quota) => (1..=usable).find(|cpus| *cpus as f64 >= quota).unwrap_or(usable),
+            Cpu::Pinned | Cpu::Shared => usable,
         };
         let known = writer.record().header.rates.clone();
         let rate =

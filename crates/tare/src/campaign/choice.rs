@@ -1,6 +1,7 @@
 //! Selects the changes of a plan that a study can weigh. Pure.
 
 use tare_lab::study::ScheduleKind;
+use tare_std::cpus::CpuSet;
 use tare_tune::knobs;
 use tare_tune::plan::{Action, Group, Item, Options, PlanError};
 use tare_tune::planner::plan;
@@ -13,6 +14,8 @@ pub(crate) struct Choice {
     pub(crate) items: Vec<Item>,
     /// Planned or advised changes that are not weighed: (change, reason).
     pub(crate) not_weighed: Vec<(String, String)>,
+    /// The CPUs that the plan keeps for interrupts, if it keeps some.
+    pub(crate) interrupt_cpus: Option<CpuSet>,
 }
 
 impl Choice {
@@ -71,7 +74,8 @@ pub(crate) fn choose(
             Action::AlreadySet { .. } | Action::Leave { .. } => {}
         }
     }
-    Ok(Choice { items, not_weighed })
+    let interrupt_cpus = plan_of_all.cpus.interrupts_alone();
+    Ok(Choice { items, not_weighed, interrupt_cpus })
 }
 
 fn description(item: &Item) -> String {

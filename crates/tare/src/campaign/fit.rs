@@ -29,6 +29,13 @@ pub(super) fn check(study: &Study, info: &SystemInfo) -> anyhow::Result<()> {
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
 }
 
+/// Returns how many instances of its system a study starts in each environment.
+pub(super) fn instances(study: &Study) -> u32 {
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
+    system.map_or(1, |system| system.instances().count)
+}
+
 /// Returns the memory that all instances in one environment need, as far as it is known before they
 /// run.
 pub(super) fn memory_bytes(study: &Study) -> u64 {

@@ -42,6 +42,8 @@ pub(super) struct Request<'a> {
     pub(super) layers: &'a Layers,
     /// The CPUs to confine the container to, if the engine may use more.
     pub(super) cpuset: Option<String>,
+    /// The NUMA nodes to which the memory is bound, if it is.
+    pub(super) nodes: Option<String>,
     /// The address that the client dials: the port to publish, unless the network is the engine's
     /// own.
     pub(super) published: SocketAddrV4,
@@ -70,6 +72,7 @@ impl Request<'_> {
             network_mode: Some(if bridge { "bridge" } else { "host" }.into()),
             port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
             cpuset_cpus: self.cpuset.clone(),
+            cpuset_mems: self.nodes.clone(),
             nano_cpus,
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
@@ -190,6 +193,7 @@ mod tests {
             runtime: Some("runc"),
             layers: &layers,
             cpuset: Some("1".into()),
+            nodes: None,
             published: "198.18.0.2:9999".parse().unwrap(),
             data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],

@@ -183,6 +183,7 @@ impl Container {
             runtime: self.runtime.as_deref(),
             layers: &self.layers,
             cpuset: cpuset.clone(),
+            nodes: context.memory_nodes(self.layers.cpu).map(|nodes| nodes.to_string()),
             published,
             data: &data,
             arguments: system::arguments(launch, listen, rootfs::DATA, program, image_config),
