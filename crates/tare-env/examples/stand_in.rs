@@ -166,7 +166,8 @@ fn storage_harness(
     kinds: &[&str],
 ) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
-    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, cores: Vec::new() };
+    let cpus =
+        CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, ..CpuPlan::default() };
     let program = std::env::current_exe()?;
     let factory = EnvironmentFactory::open(FactoryOptions {
         state: state.into(),
@@ -215,7 +216,8 @@ fn echo(mut stream: TcpStream) {
 /// Starts, freezes, thaws and stops environments forever, and prints each step.
 fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + Sync>> {
     let cpus = tare_host::process::cpus_of_this_thread()?;
-    let cpus = CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, cores: Vec::new() };
+    let cpus =
+        CpuPlan { all: cpus.clone(), system: cpus.clone(), client: cpus, ..CpuPlan::default() };
     println!("opening");
     let program = std::env::current_exe()?;
     let factory = EnvironmentFactory::open(FactoryOptions {

@@ -74,22 +74,14 @@ impl InstanceSlot {
         part
     }
 
-    /// Returns the CPUs of this instance: its own if they divide evenly, else all of them, shared
-    /// with the others.
+    /// Returns the CPUs of this instance: its own whole cores, or, with more instances than cores,
+    /// all of them, shared with the others.
     pub(crate) fn cpus(&self, plan: &CpuPlan) -> CpuPlan {
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let number = usize::try_from(self.number).unwrap_or(usize::MAX);
         let mut own = plan.clone();
-        let share = plan.system.len() / count;
-        if share > 0 && plan.system.len().is_multiple_of(count) {
-            // Core by core, so that two instances share no core where their share is whole cores.
-            let core = |cpu: &u32| {
-                let core = plan.cores.iter().find(|core| core.contains(*cpu));
-                core.and_then(|core| core.iter().next()).unwrap_or(*cpu)
-            };
-            let mut cpus: Vec<u32> = plan.system.iter().collect();
-            cpus.sort_by_key(|cpu| (core(cpu), *cpu));
-            own.system = cpus.into_iter().skip(number * share).take(share).collect();
+        if let Some(cpus) = plan.of_instances(count).and_then(|all| all.into_iter().nth(number)) {
+            own.system = cpus;
         }
         own
     }
@@ -102,11 +94,13 @@ mod tests {
 
     fn plan(system: &str) -> CpuPlan {
         let list = |text: &str| CpuSet::parse_list(text).unwrap();
-        CpuPlan { all: list("0-7"), system: list(system), client: list("0"), cores: Vec::new() }
+        let cores = vec![list("2,6"), list("3,7")];
+        let (all, system, client) = (list("0-7"), list(system), list("0"));
+        CpuPlan { all, system, client, cores, ..CpuPlan::default() }
     }
 
     #[test]
-    fn divides_cpus_only_evenly() {
+    fn instances_share_no_core() {
         let check = |count, system: &str, expect: &[&str]| {
             let slots =
                 InstanceSlot::slots(count).map(|slot| slot.cpus(&plan(system)).system.to_string());
@@ -114,8 +108,9 @@ mod tests {
         };
         check(1, "4-7", &["4-7"]);
         check(2, "4-7", &["4-5", "6-7"]);
-        check(2, "1,3,5,7", &["1,3", "5,7"]);
-        check(3, "4-7", &["4-7", "4-7", "4-7"]);
+        check(2, "2-3,6-7", &["2,6", "3,7"]);
+        check(3, "4-7", &["4-5", "6", "7"]);
+        check(3, "2-3,6-7", &["2-3,6-7", "2-3,6-7", "2-3,6-7"]);
         check(2, "1", &["1", "1"]);
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use tare_host::cgroup::Layout;
 use tare_host::journal::Journal;
 use tare_lab::environment::CpuPlan;
+use tare_lab::layer::Cpu;
 use tare_std::cpus::CpuSet;
 
 use crate::client::Client;
@@ -90,6 +91,12 @@ impl RunContext {
 
     pub fn cpus(&self) -> &CpuPlan {
         &self.cpus
+    }
+
+    /// Returns the NUMA nodes to which the memory of a system with this cpu layer is bound; `None`
+    /// if it is not bound.
+    pub(crate) fn memory_nodes(&self, cpu: Cpu) -> Option<CpuSet> {
+        self.cpus.memory_nodes(cpu.set(&self.cpus))
     }
 
     /// Returns the block devices and targets that may be overwritten.

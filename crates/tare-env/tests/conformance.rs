@@ -28,7 +28,7 @@ fn plan() -> CpuPlan {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let last = all.iter().last().unwrap();
     let system = CpuSet::parse_list(&last.to_string()).unwrap();
-    CpuPlan { client: all.difference(&system), system, all, cores: Vec::new() }
+    CpuPlan { client: all.difference(&system), system, all, ..CpuPlan::default() }
 }
 
 fn open(state: &State) -> EnvironmentFactory {

@@ -79,7 +79,7 @@ fn open(state: &Path) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let (first, last) = (all.iter().next().unwrap(), all.iter().last().unwrap());
     let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
-    let cpus = CpuPlan { system: one(last), client: one(first), all, cores: Vec::new() };
+    let cpus = CpuPlan { system: one(last), client: one(first), all, ..CpuPlan::default() };
     let program = std::env::current_exe().unwrap();
     EnvironmentFactory::open(FactoryOptions {
         state: state.into(),

@@ -35,7 +35,7 @@ fn open(state: &State, program: PathBuf) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let last = all.iter().last().unwrap();
     let system = CpuSet::parse_list(&last.to_string()).unwrap();
-    let cpus = CpuPlan { client: all.difference(&system), system, all, cores: Vec::new() };
+    let cpus = CpuPlan { client: all.difference(&system), system, all, ..CpuPlan::default() };
     EnvironmentFactory::open(FactoryOptions {
         state: state.0.clone(),
         program,

@@ -132,7 +132,7 @@ fn instances_are_one_environment() {
     }
     let state = State::new("instances");
     let all = tare_host::process::cpus_of_this_thread().unwrap();
-    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, cores: Vec::new() };
+    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, ..CpuPlan::default() };
     let (root, program) = (state.0.clone(), program());
     let factory = EnvironmentFactory::open(FactoryOptions {
         state: root,

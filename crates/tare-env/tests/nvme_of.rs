@@ -40,7 +40,7 @@ fn is_supported(test: &str, options: &[(&str, &str)]) -> bool {
 
 fn open(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
-    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, cores: Vec::new() };
+    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, ..CpuPlan::default() };
     let (state, program) = (state.0.clone(), program());
     EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
 }

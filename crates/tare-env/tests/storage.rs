@@ -58,7 +58,7 @@ fn open(state: &State) -> EnvironmentFactory {
 /// Opens a factory that may overwrite these devices.
 fn open_with(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
-    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, cores: Vec::new() };
+    let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, ..CpuPlan::default() };
     let (state, program) = (state.0.clone(), program());
     EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
 }

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use rustix::fs::{MemfdFlags, memfd_create};
 use tare_std::cpus::CpuSet;
 
-use crate::{netns, process};
+use crate::{memory_policy, netns, process};
 
 /// Time limit of a command that sets none.
 pub const TIME_LIMIT: Duration = Duration::from_secs(20);
@@ -39,6 +39,7 @@ pub struct Command {
     input: Option<String>,
     namespace: Option<PathBuf>,
     cpus: Option<CpuSet>,
+    nodes: Option<CpuSet>,
     output: Option<(Arc<File>, Arc<File>)>,
     own_group: bool,
     time_limit: Duration,
@@ -99,6 +100,7 @@ impl Command {
             input: None,
             namespace: None,
             cpus: None,
+            nodes: None,
             output: None,
             own_group: false,
             time_limit: TIME_LIMIT,
@@ -136,6 +138,12 @@ impl Command {
     /// Restricts the command and its children to these CPUs.
     pub fn on_cpus(mut self, cpus: &CpuSet) -> Self {
         self.cpus = Some(cpus.clone());
+        self
+    }
+
+    /// Binds the memory of the command and its children to these NUMA nodes.
+    pub fn on_nodes(mut self, nodes: &CpuSet) -> Self {
+        self.nodes = Some(nodes.clone());
         self
     }
 
@@ -181,14 +189,17 @@ impl Command {
         if self.own_group {
             command.process_group(0);
         }
-        let child = match (&self.namespace, &self.cpus) {
-            (None, None) => command.spawn(),
-            (namespace, cpus) => netns::on_own_thread(|| {
+        let child = match (&self.namespace, &self.cpus, &self.nodes) {
+            (None, None, None) => command.spawn(),
+            (namespace, cpus, nodes) => netns::on_own_thread(|| {
                 if let Some(path) = namespace {
                     netns::enter(path)?;
                 }
                 if let Some(cpus) = cpus {
                     process::pin_this_thread(cpus)?;
+                }
+                if let Some(nodes) = nodes {
+                    memory_policy::bind_this_thread(nodes)?;
                 }
                 command.spawn()
             }),

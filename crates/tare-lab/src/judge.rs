@@ -156,6 +156,7 @@ mod tests {
             system: list(system),
             client: list(client),
             cores: vec![list("2-3")],
+            ..CpuPlan::default()
         }
     }
 

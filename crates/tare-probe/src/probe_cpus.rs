@@ -13,10 +13,9 @@ pub struct ProbeCpus {
 }
 
 impl ProbeCpus {
-    /// Returns the CPUs of a plan, and those of `interrupts` that neither system nor client uses.
-    pub fn new(plan: &CpuPlan, interrupts: &CpuSet) -> Self {
-        let interrupts = interrupts.difference(&plan.system).difference(&plan.client);
-        Self { plan: plan.all.clone(), interrupts }
+    /// Returns the CPUs of a plan, and those that it keeps for interrupts.
+    pub fn new(plan: &CpuPlan) -> Self {
+        Self { plan: plan.all.clone(), interrupts: plan.interrupts.clone() }
     }
 
     /// Returns the CPUs of the plan and the interrupt CPUs.

@@ -2,6 +2,7 @@
 //! text, errors in one line.
 #![forbid(unsafe_code)]
 
+pub mod cpu_shares;
 pub mod cpus;
 mod error;
 pub mod mountinfo;

@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::TuneError;
 use crate::plan::{Group, Identity, Key, ValueFormat};
 use tare_host::line_file::{self, LineFile};
+use tare_std::cpus::CpuSet;
 
 /// Version of the file format. Files of newer versions are not touched.
 const VERSION: u32 = 1;
@@ -44,6 +45,9 @@ pub(super) struct Header {
     pub(super) boot_id: String,
     pub(super) purpose: Purpose,
     pub(super) command: Vec<String>,
+    /// The CPUs that the plan keeps for interrupts; `None` if it keeps none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) interrupt_cpus: Option<CpuSet>,
 }
 
 /// One setting that is about to be written.
@@ -131,6 +135,7 @@ impl Journal {
             boot_id,
             purpose,
             command: std::env::args().collect(),
+            interrupt_cpus: None,
             id,
         };
         let path = folder.join(format!("{}.journal", header.id));

@@ -44,7 +44,7 @@ pub use persist::{UNIT, Units, persist, remove, unit};
 pub use revert_all::{clean, revert_all};
 pub use setting::{SettingError, SettingErrorClass};
 pub use setting_store::{Failure, LiveHost, SettingStore, SnapshotHost};
-pub use status::{SettingState, SettingStatus, TuningStatus, status};
+pub use status::{SettingState, SettingStatus, TuningStatus, interrupt_cpus, status};
 pub use stored::{PersistError, StoredApplied, apply_stored};
 pub use tuning::{Tuning, apply_plan};
 pub use verify::{

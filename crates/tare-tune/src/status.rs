@@ -12,6 +12,7 @@ use super::journal::{self, Journal, Purpose, Write, folder};
 use super::{SettingErrorClass, SettingStore, TuneError, companions};
 use crate::plan::{Group, Identity, Key};
 use tare_host::process::ProcessHandle;
+use tare_std::cpus::CpuSet;
 
 /// A tuning that is applied in whole or in part.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,6 +24,9 @@ pub struct TuningStatus {
     pub command: String,
     /// The process that made it.
     pub pid: u32,
+    /// The CPUs that its plan keeps for interrupts; `None` if it keeps none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupt_cpus: Option<CpuSet>,
     /// Whether that process is alive and holds the lock.
     pub alive: bool,
     /// Whether its process died while it wrote.
@@ -125,6 +129,7 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
             started_unix_s: header.started_unix_s,
             command: header.command.join(" "),
             pid: header.pid,
+            interrupt_cpus: header.interrupt_cpus,
             alive,
             interrupted: journal.interrupted && !alive,
             settings,
@@ -132,6 +137,20 @@ pub fn status(store: &dyn SettingStore, state: &Path) -> Result<Vec<TuningStatus
     }
     tunings.reverse();
     Ok(tunings)
+}
+
+/// Returns the CPUs that are kept for interrupts on this host: those of the newest plan that keeps
+/// some and whose interrupts are where it moved them.
+///
+/// # Errors
+/// When a journal cannot be read.
+pub fn interrupt_cpus(store: &dyn SettingStore, state: &Path) -> Result<Option<CpuSet>, TuneError> {
+    let moved = |setting: &SettingStatus| {
+        setting.group == Group::Interrupts && setting.state == SettingState::InForce
+    };
+    let tunings = status(store, state)?.into_iter().rev();
+    let mut in_force = tunings.filter(|tuning| tuning.settings.iter().any(moved));
+    Ok(in_force.find_map(|tuning| tuning.interrupt_cpus))
 }
 
 /// Compares a setting's current value with the written and the old one.

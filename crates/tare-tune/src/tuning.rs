@@ -8,6 +8,7 @@ use super::outcome::{Applied, OnDrift, Reverted};
 use super::{SettingStore, TuneError, apply, revert};
 use crate::plan::{Item, Options, Plan};
 use crate::planner::plan;
+use tare_std::cpus::CpuSet;
 
 /// A tuning. It holds the lock of its state directory. A temporary tuning that is dropped without a
 /// revert counts as dead.
@@ -58,6 +59,11 @@ impl Tuning {
         apply::apply(&mut self.journal, store, items)
     }
 
+    /// Records which CPUs the plan keeps for interrupts. To be called before the first write.
+    pub fn keep_for_interrupts(&mut self, cpus: Option<CpuSet>) {
+        self.journal.header.interrupt_cpus = cpus;
+    }
+
     /// Plans and applies: first the channels, then, from a new plan of the changed host, the rest.
     ///
     /// # Errors
@@ -83,6 +89,7 @@ impl Tuning {
             changes.map(|(item, _)| item.clone()).filter(|item| wanted(item)).collect()
         };
         let mut made = plan(&store.snapshot(), options)?;
+        self.keep_for_interrupts(made.cpus.interrupts_alone());
         let channels = of_stage(&made, true);
         let mut applied = apply::apply(&mut self.journal, store, &channels)?;
         if applied.written().next().is_some() {

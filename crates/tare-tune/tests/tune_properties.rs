@@ -11,7 +11,7 @@ use tare_tune::planner::plan;
 use tare_tune::snapshot::{Node, Snapshot};
 use tare_tune::{
     OnDrift, Outcome, Purpose, SettingErrorClass, SettingStore, SnapshotHost, TuneError, Tuning,
-    apply_plan, revert_all,
+    apply_plan, interrupt_cpus, revert_all,
 };
 use tune_support::{Tree, item};
 
@@ -122,6 +122,36 @@ fn applied_plan_is_complete_and_revert_is_identity() {
         assert_eq!(again.written().count(), applied.written().count());
         revert_all(&mut store, &state, None, OnDrift::Keep).unwrap();
     }
+}
+
+/// The interrupt CPUs of a plan are known while its interrupts are where it moved them, and only
+/// where the plan keeps CPUs for them.
+#[test]
+fn interrupt_cpus_are_those_of_the_applied_plan() {
+    let scratch = Tree::new("interrupt-cpus");
+    let state = scratch.state();
+    let host = |cores: u32, threads: u32| {
+        let mut host = Host::new(1, cores, threads);
+        host.nics.push(Nic::new("eth0", "ena", 2));
+        SnapshotHost::new(host.build())
+    };
+    let known =
+        |store: &SnapshotHost| interrupt_cpus(store, &state).unwrap().map(|cpus| cpus.to_string());
+    let apply = |store: &mut SnapshotHost, options: &Options| {
+        apply_plan(store, &state, options, Purpose::Keep).unwrap();
+    };
+    let mut store = host(16, 2);
+    assert_eq!(known(&store), None);
+    apply(&mut store, &Options { only: vec!["limits".into()], ..Options::default() });
+    assert_eq!(known(&store), None, "no interrupt was moved");
+    apply(&mut store, &Options::default());
+    assert_eq!(known(&store).as_deref(), Some("0,16"));
+    revert_all(&mut store, &state, None, OnDrift::Keep).unwrap();
+    assert_eq!(known(&store), None);
+    // Two interrupts on two of four CPUs: the plan keeps none of them free of computing.
+    let mut small = host(4, 1);
+    apply(&mut small, &Options::default());
+    assert_eq!(known(&small), None);
 }
 
 /// An interrupt with a new number is found by its name; an absent one is not written.

@@ -70,6 +70,27 @@ fn an_invalid_study_is_refused_with_its_position() {
 }
 
 #[test]
+fn cpus_that_cannot_be_used_are_refused() {
+    let here = scratch();
+    let study = here.path().join("s.toml");
+    let text = STUDY.replace("tare-db", "fake").replace("\"process\"", "\"fake\"");
+    let text = text.replace("[system]", "driver = \"fake\"\n[system]");
+    let refused = |cpus: &str, wanted: &[&str]| {
+        let load = "[[workload]]\nname = \"w\"\n";
+        fs::write(&study, format!("{text}[cpus]\n{cpus}\n{load}")).unwrap();
+        let output = check(here.path(), &["weigh", "s.toml"], 3, wanted);
+        assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
+    };
+    let missing = "names CPU 8191, which this host does not have; name some of ";
+    refused("system = \"8191\"", &["[cpus] system = \"8191\"", missing]);
+    refused("interrupts = \"8191\"", &["[cpus] interrupts = \"8191\"", missing]);
+    refused("interrupts = 8191", &["8191 of the CPUs ", "interrupts leave no core"]);
+    refused("system = 8191", &["system = 8191 leaves no core for the client"]);
+    refused("node = 1023", &["node = 1023: no CPU of that NUMA node", "there are nodes 0"]);
+    assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1, "no record is left behind");
+}
+
+#[test]
 fn files_that_are_no_database_are_refused() {
     let here = scratch();
     fs::write(here.path().join("00000001.table"), [7; 8192]).unwrap();

@@ -76,7 +76,7 @@ fn assert_runs(
     std::fs::create_dir_all(&path).unwrap();
     let state = State(path);
     let all = tare_host::process::cpus_of_this_thread().unwrap();
-    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, cores: Vec::new() };
+    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, ..CpuPlan::default() };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let options_of_factory =
         FactoryOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() };

@@ -52,6 +52,7 @@ impl Ready<'_> {
             name: format!("tare-{}-inside", identity.run),
             accelerator: chosen,
             vcpus: options.vcpus.unwrap_or(own_cpus).max(1),
+            shape: options.shape,
             memory: Memory { bytes: self.memory_bytes(), ..Memory::default() },
             kernel: &kernel.image,
             files,

@@ -5,13 +5,13 @@ use std::str::FromStr;
 
 use tare_std::units::{UnitError, parse_bytes};
 
-use crate::runtime::vm::{AcceleratorChoice, MonitorKind};
+use crate::runtime::vm::{AcceleratorChoice, MonitorKind, Shape};
 
 /// The names of all options.
-const KNOWN: &str = "vcpus, memory, disk, raw, nvme, accelerator, kernel";
+const KNOWN: &str = "vcpus, nodes, threads, memory, disk, raw, nvme, accelerator, kernel";
 
 /// The options that only QEMU has. A user-mode kernel runs on one CPU.
-const OF_QEMU: &[&str] = &["vcpus", "nvme", "accelerator"];
+const OF_QEMU: &[&str] = &["vcpus", "nodes", "threads", "nvme", "accelerator"];
 
 /// The smallest guest that boots with two copies of the program in memory.
 const MEMORY_BYTES_MIN: u64 = 512 << 20;
@@ -29,6 +29,11 @@ pub enum OptionsError {
     OfQemu { name: String },
     #[error("{name}={value} is not a size")]
     Size { name: String, value: String, source: UnitError },
+    #[error(
+        "nodes={nodes} and threads={threads} need a multiple of {each} vCPUs; write vcpus={each} or \
+         another"
+    )]
+    Shape { nodes: u32, threads: u32, each: u32 },
     #[error("{name}={value} is not {wanted}")]
     Value { name: String, value: String, wanted: &'static str },
 }
@@ -39,6 +44,7 @@ pub struct Options {
     pub(crate) monitor: MonitorKind,
     /// `None` means as many as this process may use.
     pub vcpus: Option<u32>,
+    pub(crate) shape: Shape,
     /// `None` means half of the available memory, at most 4 GiB.
     pub memory_bytes: Option<u64>,
     /// The size of the disk for state and scratch files.
@@ -56,6 +62,7 @@ impl Default for Options {
         Self {
             monitor: MonitorKind::Qemu,
             vcpus: None,
+            shape: Shape::default(),
             memory_bytes: None,
             disk_bytes: 8 << 30,
             raw_bytes: None,
@@ -97,6 +104,12 @@ impl FromStr for Options {
                     let count = value.parse().ok().filter(|count| (1..=1024).contains(count));
                     options.vcpus = Some(count.ok_or_else(|| bad("a number from 1 to 1024"))?);
                 }
+                "nodes" | "threads" => {
+                    let count = value.parse().ok().filter(|count| (1..=64).contains(count));
+                    let count: u32 = count.ok_or_else(|| bad("a number from 1 to 64"))?;
+                    let shape = &mut options.shape;
+                    *(if name == "nodes" { &mut shape.nodes } else { &mut shape.threads }) = count;
+                }
                 "memory" => {
                     options.memory_bytes = Some(size(MEMORY_BYTES_MIN, "a size of at least 512M")?);
                 }
@@ -115,6 +128,11 @@ impl FromStr for Options {
                 _ => return Err(OptionsError::Unknown { name: name.into() }),
             }
         }
+        let Shape { nodes, threads } = options.shape;
+        let each = nodes * threads;
+        if each > 1 && options.vcpus.is_none_or(|vcpus| !vcpus.is_multiple_of(each)) {
+            return Err(OptionsError::Shape { nodes, threads, each });
+        }
         Ok(options)
     }
 }
@@ -130,6 +148,8 @@ mod tests {
         assert_eq!((typed.vcpus, typed.memory_bytes), (Some(3), Some(1 << 30)));
         assert_eq!((typed.raw_bytes, typed.nvme_bytes), (Some(64 << 20), None));
         assert_eq!(typed.accelerator, AcceleratorChoice::Tcg);
+        let typed: Options = "vm:qemu,vcpus=16,nodes=2,threads=2".parse().unwrap();
+        assert_eq!(typed.shape, Shape { nodes: 2, threads: 2 });
         let typed: Options = "vm:uml,memory=1G,raw=64M".parse().unwrap();
         assert_eq!((typed.monitor, typed.raw_bytes), (MonitorKind::Uml, Some(64 << 20)));
     }
@@ -140,6 +160,10 @@ mod tests {
             ("vm:vmware", "write vm:qemu"),
             ("vm:uml,nvme=64M", "has no nvme"),
             ("vm:uml,vcpus=2", "has no vcpus"),
+            ("vm:uml,nodes=2", "has no nodes"),
+            ("vm:qemu,nodes=2", "write vcpus=2"),
+            ("vm:qemu,vcpus=6,nodes=2,threads=2", "a multiple of 4 vCPUs"),
+            ("vm:qemu,threads=0", "1 to 64"),
             ("vm:qemu,fast", "NAME=VALUE"),
             ("vm:qemu,colour=red", "known options: vcpus"),
             ("vm:qemu,memory=1M", "at least 512M"),

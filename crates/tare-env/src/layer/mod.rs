@@ -46,7 +46,8 @@ impl LayerInfo {
             Layer::Cpu => (
                 "the cpuset and cpu cgroup controllers where cgroup = \"own\"",
                 "ends with the cgroup and the process",
-                "Cpus_allowed_list of every thread; the cpuset in force; the quota's file",
+                "Cpus_allowed_list of every thread; the cpuset in force; the quota's file; on several NUMA \
+                 nodes Mems_allowed_list and the memory policy",
             ),
             Layer::Security => (
                 "CONFIG_SECCOMP_FILTER",

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use tare_host::RUN_VARIABLE;
 use tare_host::cgroup::{QUOTA_PERIOD_US, quota_us};
 use tare_lab::environment::CpuPlan;
+use tare_std::cpus::CpuSet;
 
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::security::{self, SecurityError};
@@ -49,6 +50,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) cgroup: &'a str,
     pub(crate) network: Option<&'a Path>,
     pub(crate) cpus: &'a CpuPlan,
+    /// The NUMA nodes to which the memory is bound, if it is.
+    pub(crate) nodes: Option<CpuSet>,
     /// Version and major revision of the kernel that the container runs on.
     pub(crate) kernel: (u32, u32),
 }
@@ -127,6 +130,9 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
             resources["cpu"] = json!({ "quota": quota_us(cpus), "period": QUOTA_PERIOD_US });
         }
         Cpu::Shared => {}
+    }
+    if let Some(nodes) = &contents.nodes {
+        resources["cpu"]["mems"] = json!(nodes.to_string());
     }
     if let Some(bytes) = layers.memory_bytes {
         resources["memory"] = json!({ "limit": bytes });
@@ -219,14 +225,17 @@ mod tests {
     use super::*;
     use tare_lab::layer::Security;
     use tare_lab::layer::{Host, Inject, Network};
-    use tare_std::cpus::CpuSet;
 
     fn text(layers: &Layers) -> String {
+        text_on(layers, None)
+    }
+
+    fn text_on(layers: &Layers, nodes: Option<&str>) -> String {
         let cpus = CpuPlan {
             all: CpuSet::parse_list("0-3").unwrap(),
             system: CpuSet::parse_list("2-3").unwrap(),
             client: CpuSet::parse_list("0").unwrap(),
-            cores: Vec::new(),
+            ..CpuPlan::default()
         };
         let contents = Contents {
             id: "tare-ab12-e0",
@@ -241,6 +250,7 @@ mod tests {
             cgroup: "tare-ab12/e0",
             network: None,
             cpus: &cpus,
+            nodes: nodes.map(|nodes| CpuSet::parse_list(nodes).unwrap()),
             kernel: kernel(),
         };
         super::text(&contents, layers).unwrap()
@@ -267,7 +277,11 @@ mod tests {
         assert!(filtered.contains("seccomp") && !plain.contains("seccomp"));
         let limited = text(&Layers { memory_bytes: Some(1 << 20), ..base.clone() });
         assert!(limited.contains(r#""limit": 1048576"#));
-        for changed in [pinned, quota, filtered, limited] {
+        let bound = text_on(&base, Some("1"));
+        assert!(bound.contains(r#""mems": "1""#) && !plain.contains("mems"));
+        let both = text_on(&Layers { cpu: Cpu::Pinned, ..base.clone() }, Some("1"));
+        assert!(both.contains(r#""mems": "1""#) && both.contains(r#""cpus": "2-3""#));
+        for changed in [pinned, quota, filtered, limited, bound, both] {
             assert!(serde_json::from_str::<Spec>(&changed).is_ok());
         }
     }

@@ -110,11 +110,15 @@ impl HostRuntime for Process {
         let network =
             SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
         groups.make()?;
+        let nodes = context.memory_nodes(self.common.layers.cpu);
         if let Some(group) = groups.own() {
             match self.common.layers.cpu {
                 Cpu::Pinned => group.set_cpuset(&context.cpus().system)?,
                 Cpu::Quota(cpus) => group.set_quota(cpus)?,
                 Cpu::Shared => {}
+            }
+            if let Some(nodes) = &nodes {
+                group.set_memory_nodes(nodes)?;
             }
             if let Some(cpus) = self.common.layers.inject.quota_cpus(context.cpus()) {
                 group.set_quota(cpus)?;
@@ -132,6 +136,9 @@ impl HostRuntime for Process {
         command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(cpus);
         if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
+        }
+        if let (Some(nodes), None) = (&nodes, groups.own()) {
+            command = command.on_nodes(nodes);
         }
         let start =
             |source| ProcessError::Start { environment: self.common.spec.name.clone(), source };

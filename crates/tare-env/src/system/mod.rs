@@ -9,10 +9,12 @@ use std::time::Duration;
 
 use tare_host::account::Account;
 use tare_host::cgroup::{Cgroup, CgroupError};
+use tare_host::memory_policy;
 use tare_host::process::{self, ProcessHandle};
 use tare_host::program::Program;
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
+use tare_std::cpus::CpuSet;
 
 use crate::layer::network::SystemAddresses;
 use crate::layer::{self, Layers};
@@ -171,9 +173,7 @@ impl System {
         lists.sort();
         lists.dedup();
         // A system may pin its threads to fewer CPUs, never to CPUs outside its set.
-        let inside = |list: &String| {
-            tare_std::cpus::CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(set))
-        };
+        let inside = |list: &String| CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(set));
         let mut in_force = !lists.is_empty() && lists.iter().all(inside);
         let mut found = format!("Cpus_allowed_list: {}", lists.join(" | "));
         if let Some(group) = &self.group {
@@ -190,7 +190,29 @@ impl System {
                 found += &format!("; quota: {quota} µs");
             }
         }
+        if let Some(nodes) = plan.memory_nodes(set) {
+            let (memory, bound) = self.read_memory_nodes(&nodes);
+            in_force &= bound;
+            found += &format!("; {memory}");
+        }
         state("cpu", layers.cpu, found, in_force)
+    }
+
+    /// Reads the NUMA nodes of the system's memory: those of its cpuset, or of its memory policy.
+    /// Returns them in words, and whether every process has only `wanted`.
+    fn read_memory_nodes(&self, wanted: &CpuSet) -> (String, bool) {
+        let mut seen: Vec<String> = Vec::new();
+        let mut in_force = true;
+        for pid in self.pids() {
+            let allowed = memory_policy::allowed_nodes(pid).unwrap_or_default();
+            let policy = memory_policy::policy(pid).unwrap_or_else(|| "unreadable".into());
+            in_force &= allowed == *wanted || policy == format!("bind:{wanted}");
+            seen.push(format!("Mems_allowed_list: {allowed}, policy {policy}"));
+        }
+        seen.sort();
+        seen.dedup();
+        let in_force = in_force && !seen.is_empty();
+        (format!("memory on nodes {wanted} wanted; {}", seen.join(" | ")), in_force)
     }
 
     /// Reads back the cgroup layer: the paths in /proc/PID/cgroup.

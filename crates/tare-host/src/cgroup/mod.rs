@@ -334,6 +334,11 @@ impl Cgroup {
         write(&self.folder("cpuset")?.join("cpuset.cpus"), &cpus.to_string())
     }
 
+    /// Restricts the cgroup to the memory of these NUMA nodes.
+    pub fn set_memory_nodes(&self, nodes: &CpuSet) -> Result<(), CgroupError> {
+        write(&self.folder("cpuset")?.join("cpuset.mems"), &nodes.to_string())
+    }
+
     /// Returns the effective CPUs as a list.
     pub fn cpuset_effective(&self) -> Result<String, CgroupError> {
         let folder = self.folder("cpuset")?;

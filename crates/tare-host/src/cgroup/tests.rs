@@ -34,6 +34,7 @@ fn writes_files_of_both_versions() {
     let cpus = CpuSet::parse_list("1,3").unwrap();
     for group in [&v1, &v2] {
         group.set_cpuset(&cpus).unwrap();
+        group.set_memory_nodes(&CpuSet::parse_list("1").unwrap()).unwrap();
         group.set_quota(1.5).unwrap();
         group.set_memory(6 << 30).unwrap();
         assert_eq!(group.quota().unwrap(), "150000 100000");
@@ -42,6 +43,7 @@ fn writes_files_of_both_versions() {
     let file = |path: &str| fs::read_to_string(root.join(path)).unwrap();
     assert_eq!(file("cpuset/g/cpuset.cpus"), "1,3");
     assert_eq!(file("v2/g/cpu.max"), "150000 100000");
+    assert_eq!((file("cpuset/g/cpuset.mems"), file("v2/g/cpuset.mems")), ("1".into(), "1".into()));
     fs::write(root.join("cpu/g/cpu.stat"), "nr_periods 9\nthrottled_time 77\n").unwrap();
     fs::write(root.join("v2/g/cpu.stat"), "usage_usec 9\nthrottled_usec 5\n").unwrap();
     assert_eq!(v1.throttled_ns().unwrap(), 77);

@@ -94,7 +94,7 @@ pub(super) fn record() -> Record {
             all: CpuSet::from_iter([0, 1]),
             system: CpuSet::from_iter([1]),
             client: CpuSet::from_iter([0]),
-            cores: Vec::new(),
+            ..CpuPlan::default()
         },
         host: vec![],
         environments,

@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use crate::doubt::Doubt;
 use crate::environment::{DataSnapshot, EnvironmentSpec};
+use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;

@@ -8,13 +8,11 @@ use crate::study::Study;
 /// the baseline.
 pub fn system_cpus(study: &Study, plan: &CpuPlan) -> usize {
     let is_baseline = |spec: &&EnvironmentSpec| spec.name == study.baseline;
-    match study.environments.iter().find(is_baseline).map(|spec| spec.cpu) {
-        Some(Cpu::Pinned) => plan.system.len(),
-        Some(Cpu::Quota(quota)) => {
-            let all = plan.all.len();
-            (1..=all).find(|cpus| *cpus as f64 >= quota).unwrap_or(all)
-        }
-        Some(Cpu::Shared) | None => plan.all.len(),
+    let cpu = study.environments.iter().find(is_baseline).map_or(Cpu::Shared, |spec| spec.cpu);
+    let usable = cpu.set(plan).len();
+    match cpu {
+        Cpu::Quota(quota) => (1..=usable).find(|cpus| *cpus as f64 >= quota).unwrap_or(usable),
+        Cpu::Pinned | Cpu::Shared => usable,
     }
 }
 

@@ -23,6 +23,16 @@ pub(super) fn system_cores(topology: &CpuTopology, count: usize) -> Vec<CpuSet> 
     from_several(topology, count)
 }
 
+/// Returns at most `count` cores for interrupts: the first of each node in turn, because the kernel
+/// does more of its own work on the first CPUs.
+pub(super) fn interrupt_cores(topology: &CpuTopology, count: usize) -> Vec<CpuSet> {
+    let nodes: Vec<Vec<&CpuSet>> =
+        topology.nodes.iter().map(|node| node.cores().collect()).collect();
+    let deepest = nodes.iter().map(Vec::len).max().unwrap_or(0);
+    let rows = (0..deepest).flat_map(|row| nodes.iter().filter_map(move |node| node.get(row)));
+    rows.take(count).map(|core| (*core).clone()).collect()
+}
+
 /// Returns the smallest part, and of several the last.
 fn smallest<T>(parts: impl Iterator<Item = T>, size: impl Fn(&T) -> usize) -> Option<T> {
     let mut best: Option<(usize, T)> = None;

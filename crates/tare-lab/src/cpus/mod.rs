@@ -1,17 +1,22 @@
-//! Divides the CPUs between the client and the system. Pure.
+//! Divides the CPUs between the system, the client and the interrupts. Pure.
 //!
-//! Two hardware threads of a core share its execution units and its first caches, so the client and
-//! the system get whole cores: on the same core, each would be measured with the other's load.
+//! Two hardware threads of a core share its execution units and its first caches, so each group
+//! gets whole cores: on the same core, each would be measured with the other's load.
 
 mod divide;
+mod error;
+mod plan;
 mod topology;
 
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
-pub use topology::{CpuTopology, Node};
+pub use error::{PlanError, Unusable};
+pub use plan::{CpuPlan, PlanNode};
+pub use topology::{CpuTopology, ExcludedCpus, Node};
 
-/// The CPUs of system and client. `None` lets Tare divide them by cores, caches and NUMA nodes.
+/// The CPUs of system, client and interrupts. `None` lets Tare divide them by cores, caches and
+/// NUMA nodes; without a number or a list no CPU is kept for interrupts.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CpuSpec {
     pub system: Option<CpuSet>,
@@ -19,6 +24,12 @@ pub struct CpuSpec {
     /// The number of the system's CPUs, where `system` is a number and not a list.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system_count: Option<u32>,
+    /// CPUs that are kept for interrupts. An empty set keeps none, on a tuned host too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts: Option<CpuSet>,
+    /// The number of those CPUs, where `interrupts` is a number and not a list.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub interrupts_count: Option<u32>,
     /// The only NUMA node whose CPUs are used.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node: Option<u32>,
@@ -43,56 +54,30 @@ impl SmtUse {
     }
 }
 
-/// The CPUs of system and client during a study.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct CpuPlan {
-    /// Every CPU that Tare may use.
-    pub all: CpuSet,
-    /// CPUs of the system under test where its `cpu` layer is `pinned`.
-    pub system: CpuSet,
-    /// CPUs of the client. Disjoint from `system` unless the host has a single CPU.
-    pub client: CpuSet,
-    /// The host's cores with more than one hardware thread, which is how two CPUs share a core.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub cores: Vec<CpuSet>,
+impl CpuSpec {
+    /// Returns whether the study says which CPUs are kept for interrupts, or that none are.
+    pub fn says_interrupts(&self) -> bool {
+        self.interrupts.is_some() || self.interrupts_count.is_some()
+    }
 }
 
-/// Why the CPUs cannot be divided as a study requests.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PlanError {
-    #[error(
-        "[cpus] {key} = \"{wanted}\" names CPU {missing}, which may not be used here; there are {online}"
-    )]
-    NotOnline { key: &'static str, wanted: CpuSet, missing: CpuSet, online: CpuSet },
-    #[error("[cpus] {key} = \"{wanted}\" takes every CPU ({online}); leave one for the {other}")]
-    NothingLeft { key: &'static str, wanted: CpuSet, online: CpuSet, other: &'static str },
-    #[error(
-        "[cpus] system = {wanted} leaves no core for the client: {cores} cores with {cpus} CPUs may \
-         be used here; request at most {most}"
-    )]
-    TooMany { wanted: u32, cores: usize, cpus: usize, most: usize },
-    #[error(
-        "[cpus] node = {wanted}: no CPU of that NUMA node may be used here; there are nodes {nodes}"
-    )]
-    NoSuchNode { wanted: u32, nodes: String },
-    #[error("there is no CPU to use")]
-    NoCpu,
-}
-
-/// Divides the CPUs of `topology`, which this process may use, between client and system.
+/// Divides the CPUs of `topology`, which this process may use, between client, system and
+/// interrupts.
 ///
-/// CPUs that the study names come first. Otherwise the system gets half of the cores, the odd one
-/// included, or as many as the study requests, in one last-level cache and one NUMA node if they
-/// fit. The client gets the other cores, those of the system's nodes first; where the system's
-/// number is given, at most as many cores as the system. A single core is divided by its hardware
-/// threads, and a single CPU serves both, which is a doubt on every figure.
+/// CPUs that the study names come first. Interrupts get the first cores of each node, only on
+/// request. Of the other cores the system gets half, the odd one included, or as many as the study
+/// requests, in one last-level cache and one NUMA node if they fit. The client gets the rest, the
+/// cores of the system's nodes first; where the system's number is given, at most as many cores as
+/// the system. A single core is divided by its hardware threads, and a single CPU serves both,
+/// which is a doubt on every figure.
 ///
 /// # Errors
-/// If the study requests CPUs that do not exist or that leave none for the other side.
+/// If the study requests CPUs that cannot be used or that leave none for another group.
 pub fn plan(topology: &CpuTopology, spec: &CpuSpec) -> Result<CpuPlan, PlanError> {
     if topology.cpus().is_empty() {
-        return Err(PlanError::NoCpu);
+        return Err(PlanError::NoCpu { isolated: topology.excluded.isolated.clone() });
     }
+    check_topology(topology, spec)?;
     let mut part = topology.clone();
     if let Some(node) = spec.node {
         part.nodes.retain(|one| one.id == node);
@@ -102,33 +87,110 @@ pub fn plan(topology: &CpuTopology, spec: &CpuSpec) -> Result<CpuPlan, PlanError
             return Err(PlanError::NoSuchNode { wanted: node, nodes: nodes.join(", ") });
         }
     }
-    check_named(&part, spec)?;
+    check_named(topology, &part, spec)?;
+    let interrupts = interrupts(&part, spec)?;
+    let free = part.without_cores_of(&interrupts);
     let (system, client) = match (&spec.system, &spec.client) {
-        (None, None) => automatic(&part, spec)?,
+        (None, None) => automatic(&free, spec)?,
         (Some(system), Some(client)) => (system.clone(), client.clone()),
         (Some(system), None) => {
-            (system.clone(), left_by(&part, system, "system", "client", spec.smt)?)
+            (system.clone(), left_by(&free, system, "system", "client", spec.smt)?)
         }
         (None, Some(client)) => {
-            (left_by(&part, client, "client", "system", spec.smt)?, client.clone())
+            (left_by(&free, client, "client", "system", spec.smt)?, client.clone())
         }
     };
     let all = system.union(&client);
-    Ok(CpuPlan { all, system, client, cores: topology.multithreaded_cores() })
+    let room = part.cores().count() > CORES_WITHOUT_ROOM && system.is_disjoint(&client);
+    let shared = if room { system.union(&interrupts) } else { all.clone() };
+    let several = topology.nodes.len() > 1 || topology.memory.len() > 1;
+    let node = |node: &Node| PlanNode { id: node.id, cpus: node.cpus() };
+    Ok(CpuPlan {
+        all,
+        system,
+        client,
+        interrupts,
+        shared,
+        cores: topology.multithreaded_cores(),
+        nodes: if several { topology.nodes.iter().map(node).collect() } else { Vec::new() },
+        memory: if several { topology.memory.clone() } else { CpuSet::new() },
+    })
 }
 
-/// Checks that the CPUs that a study names may be used.
-fn check_named(topology: &CpuTopology, spec: &CpuSpec) -> Result<(), PlanError> {
-    let online = topology.cpus();
-    for (key, wanted) in [("system", &spec.system), ("client", &spec.client)] {
+/// With at most this many cores, a system that is not pinned shares the client's CPUs: otherwise it
+/// would have no more than a pinned one, and each core matters.
+const CORES_WITHOUT_ROOM: usize = 2;
+
+/// Checks that the topology shows what the study refers to.
+fn check_topology(topology: &CpuTopology, spec: &CpuSpec) -> Result<(), PlanError> {
+    if topology.is_flat && spec.smt == SmtUse::LeaveIdle {
+        return Err(PlanError::NoTopology);
+    }
+    match spec.node {
+        Some(wanted) if !topology.memory.is_empty() && !topology.memory.contains(wanted) => {
+            // A node without CPUs has another error.
+            let has_cpus = topology.nodes.iter().any(|node| node.id == wanted);
+            let with_memory = topology.memory.clone();
+            if has_cpus { Err(PlanError::NoMemory { wanted, with_memory }) } else { Ok(()) }
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Checks that the CPUs that a study names may be used, and by one group each.
+fn check_named(
+    topology: &CpuTopology,
+    part: &CpuTopology,
+    spec: &CpuSpec,
+) -> Result<(), PlanError> {
+    for (key, wanted) in
+        [("system", &spec.system), ("client", &spec.client), ("interrupts", &spec.interrupts)]
+    {
         let Some(wanted) = wanted else { continue };
-        let missing = wanted.difference(&online);
+        // Interrupts may be on any node.
+        let usable = if key == "interrupts" { topology.cpus() } else { part.cpus() };
+        let missing = wanted.difference(&usable);
         if !missing.is_empty() {
-            let wanted = wanted.clone();
-            return Err(PlanError::NotOnline { key, wanted, missing, online });
+            let (why, missing) = topology.why_unusable(&missing);
+            return Err(PlanError::NotUsable { key, wanted: wanted.clone(), missing, why, usable });
+        }
+        let taken = spec.interrupts.as_ref().filter(|_| key != "interrupts");
+        let both = taken.map(|taken| wanted.intersection(taken)).unwrap_or_default();
+        if !both.is_empty() {
+            return Err(PlanError::TakesInterrupts { key, wanted: wanted.clone(), both });
         }
     }
     Ok(())
+}
+
+/// Returns the CPUs that are kept for interrupts, if any.
+fn interrupts(part: &CpuTopology, spec: &CpuSpec) -> Result<CpuSet, PlanError> {
+    let taken = match (&spec.interrupts, spec.interrupts_count) {
+        (Some(named), _) => named.clone(),
+        (None, Some(wanted)) => {
+            let wanted = wanted as usize;
+            let threads = part.cores().map(CpuSet::len).max().unwrap_or(1);
+            let cores = divide::interrupt_cores(part, wanted.div_ceil(threads));
+            let taken: CpuSet = cores.iter().flat_map(CpuSet::iter).take(wanted).collect();
+            if taken.len() < wanted {
+                return Err(interrupts_take_all(part, wanted));
+            }
+            taken
+        }
+        (None, None) => CpuSet::new(),
+    };
+    if !taken.is_empty() && part.without_cores_of(&taken).cpus().len() < 2 {
+        return Err(interrupts_take_all(part, taken.len()));
+    }
+    Ok(taken)
+}
+
+fn interrupts_take_all(part: &CpuTopology, wanted: usize) -> PlanError {
+    let cores: Vec<&CpuSet> = part.cores().collect();
+    // One core with two threads, or two cores, are enough for the system and the client.
+    let kept = if cores.last().is_some_and(|core| core.len() > 1) { 1 } else { 2 };
+    let most = cores.iter().rev().skip(kept).map(|core| core.len()).sum();
+    PlanError::InterruptsTakeAll { wanted, usable: part.cpus(), most }
 }
 
 /// Returns the CPUs that the set of one side, `key`, leaves for the other. A single CPU serves
@@ -140,14 +202,14 @@ fn left_by(
     other: &'static str,
     smt: SmtUse,
 ) -> Result<CpuSet, PlanError> {
-    let online = topology.cpus();
+    let usable = topology.cpus();
     let rest = rest(topology, taken, smt);
     match rest.is_empty() {
         false => Ok(rest),
-        true if online.len() > 1 => {
-            Err(PlanError::NothingLeft { key, wanted: taken.clone(), online, other })
+        true if usable.len() > 1 => {
+            Err(PlanError::NothingLeft { key, wanted: taken.clone(), usable, other })
         }
-        true => Ok(online),
+        true => Ok(usable),
     }
 }
 
@@ -168,7 +230,9 @@ fn automatic(topology: &CpuTopology, spec: &CpuSpec) -> Result<(CpuSet, CpuSet),
         SmtUse::LeaveIdle => topology.first_threads(),
     };
     let cores: Vec<&CpuSet> = usable.cores().collect();
-    let [first, others @ ..] = cores.as_slice() else { return Err(PlanError::NoCpu) };
+    let [first, others @ ..] = cores.as_slice() else {
+        return Err(PlanError::NoCpu { isolated: CpuSet::new() });
+    };
     if others.is_empty() {
         return one_core(first, spec.system_count);
     }
@@ -222,13 +286,17 @@ fn one_core(core: &CpuSet, wanted: Option<u32>) -> Result<(CpuSet, CpuSet), Plan
 /// Returns the NUMA nodes of the client if the system uses none of them: every packet between the
 /// two then crosses the interconnect of the nodes.
 pub fn distant_client(topology: &CpuTopology, plan: &CpuPlan) -> Option<Vec<u32>> {
-    let nodes_of = |cpus: &CpuSet| -> Vec<u32> {
-        let on = |node: &&Node| node.cores().any(|core| !core.is_disjoint(cpus));
-        topology.nodes.iter().filter(on).map(|node| node.id).collect()
-    };
-    let (system, client) = (nodes_of(&plan.system), nodes_of(&plan.client));
+    let (system, client) = (topology.nodes_of(&plan.system), topology.nodes_of(&plan.client));
     let apart = !client.is_empty() && client.iter().all(|node| !system.contains(node));
     apart.then_some(client)
+}
+
+/// Returns the NUMA nodes of the system that have no memory: every access to memory goes to another
+/// node. `None` if all have some.
+pub fn nodes_without_memory(topology: &CpuTopology, plan: &CpuPlan) -> Option<Vec<u32>> {
+    let mut nodes = topology.nodes_of(&plan.system);
+    nodes.retain(|node| !topology.memory.contains(*node));
+    (!topology.memory.is_empty() && !nodes.is_empty()).then_some(nodes)
 }
 
 #[cfg(test)]

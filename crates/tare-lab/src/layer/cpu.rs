@@ -16,19 +16,26 @@ const QUOTAS: RangeInclusive<f64> = 0.01..=4096.0;
 /// A value of the cpu layer.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Cpu {
-    /// Every CPU of the plan.
+    /// Every CPU of the plan that is not the client's, if there are more than two cores.
     Shared,
     /// The system's own CPUs only.
     Pinned,
-    /// Every CPU of the plan, limited to this many CPUs of time.
+    /// The CPUs of `Shared`, limited to this many CPUs of time.
     Quota(f64),
 }
 
 impl Cpu {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
-        ("shared", "every CPU of the plan, including the client's, as a container gets by default"),
+        (
+            "shared",
+            "not pinned: every CPU of the plan but the client's, those of interrupts included; with at \
+             most two cores also the client's",
+        ),
         ("pinned", "the system's own CPUs only: affinity, and a cpuset where it has a cgroup"),
-        ("quota=*", "every CPU, limited to this many CPUs of time (CFS quota), such as quota=1.5"),
+        (
+            "quota=*",
+            "the CPUs of `shared`, limited to this many CPUs of time (CFS quota), such as quota=1.5",
+        ),
     ];
 
     /// Returns a quota in CPUs, or `None` if the kernel would refuse it.
@@ -40,7 +47,8 @@ impl Cpu {
     pub fn set(self, plan: &CpuPlan) -> &CpuSet {
         match self {
             Self::Pinned => &plan.system,
-            Self::Shared | Self::Quota(_) => &plan.all,
+            Self::Shared | Self::Quota(_) if plan.shared.is_empty() => &plan.all,
+            Self::Shared | Self::Quota(_) => &plan.shared,
         }
     }
 }

@@ -28,7 +28,7 @@ pub use write::{RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 7;
+pub const SCHEMA_VERSION: i32 = 8;
 /// The first version with the host layer. In older ones the host was as found.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first version with tables for sampled stacks.
@@ -41,6 +41,8 @@ const VERSION_WITH_TRACED: i64 = 5;
 const VERSION_WITH_SANDBOX: i64 = 6;
 /// The first version with the layer rootfs.
 const VERSION_WITH_ROOTFS: i64 = 7;
+/// The first version with the whole CPU plan. Older ones have system and client only.
+const VERSION_WITH_CPU_PLAN: i64 = 8;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

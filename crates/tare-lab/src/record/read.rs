@@ -9,8 +9,8 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
 use super::{
-    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_ROOTFS, VERSION_WITH_SANDBOX,
-    VERSION_WITH_STORAGE, phase_of,
+    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
+    VERSION_WITH_SANDBOX, VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
@@ -142,9 +142,13 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
     let rates = rows(connection, "SELECT workload, rate_per_s FROM rates ORDER BY rowid", |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?;
-    let sql = "SELECT tare_version, started_unix_ms, ended_unix_ms, seed, command, ending, \
-               study, study_text, cpus_all, cpus_system, cpus_client FROM record";
-    let (header, study, study_text, cpu_plan) = connection.query_row(sql, [], |row| {
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let whole_plan = if version < VERSION_WITH_CPU_PLAN { "NULL" } else { "cpu_plan" };
+    let sql = format!(
+        "SELECT tare_version, started_unix_ms, ended_unix_ms, seed, command, ending, \
+         study, study_text, cpus_all, cpus_system, cpus_client, {whole_plan} FROM record"
+    );
+    let (header, study, study_text, cpu_plan) = connection.query_row(&sql, [], |row| {
         let header = Header {
             tare_version: row.get(0)?,
             started_unix_ms: unsigned(row, 1)?,
@@ -154,11 +158,14 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
             ending: row.get(5)?,
             rates,
         };
-        let cpus = CpuPlan {
-            all: parsed(row, 8)?,
-            system: parsed(row, 9)?,
-            client: parsed(row, 10)?,
-            cores: Vec::new(),
+        let cpus = match row.get::<_, Option<String>>(11)? {
+            Some(_) => json(row, 11)?,
+            None => CpuPlan {
+                all: parsed(row, 8)?,
+                system: parsed(row, 9)?,
+                client: parsed(row, 10)?,
+                ..CpuPlan::default()
+            },
         };
         Ok((header, json(row, 6)?, row.get(7)?, cpus))
     })?;

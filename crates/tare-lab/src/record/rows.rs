@@ -16,7 +16,7 @@ pub(super) fn insert_opening(
     opening: &Opening,
 ) -> rusqlite::Result<()> {
     transaction.execute(
-        "INSERT INTO record VALUES (?, ?, NULL, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?)",
+        "INSERT INTO record VALUES (?, ?, NULL, ?, ?, NULL, ?, ?, ?, ?, ?, ?, ?, ?)",
         params![
             opening.tare_version,
             signed(opening.started_unix_ms),
@@ -29,6 +29,7 @@ pub(super) fn insert_opening(
             opening.cpu_plan.all.to_string(),
             opening.cpu_plan.system.to_string(),
             opening.cpu_plan.client.to_string(),
+            as_json(&opening.cpu_plan)?,
         ],
     )?;
     let mut insert = transaction.prepare("INSERT INTO host_facts VALUES (?, ?, ?)")?;

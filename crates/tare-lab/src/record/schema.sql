@@ -13,7 +13,8 @@ CREATE TABLE record (
     study            TEXT NOT NULL,      -- the checked study as JSON, defaults filled in
     cpus_all         TEXT NOT NULL,
     cpus_system      TEXT NOT NULL,
-    cpus_client      TEXT NOT NULL
+    cpus_client      TEXT NOT NULL,
+    cpu_plan         TEXT                -- JSON: the whole plan; NULL until version 8
 );
 CREATE TABLE host_facts (
     section  TEXT NOT NULL,

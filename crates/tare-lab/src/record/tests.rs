@@ -5,6 +5,7 @@ use rusqlite::Connection;
 use tare_std::cpus::CpuSet;
 
 use super::*;
+use crate::cpus::PlanNode;
 use crate::environment::StorageSpec;
 use crate::fake::spec;
 use crate::layer::{Host, Layer, Rootfs};
@@ -81,7 +82,11 @@ fn opening() -> Opening {
             all: list("0-3"),
             system: list("2-3"),
             client: list("0-1"),
-            cores: Vec::new(),
+            interrupts: list("4"),
+            shared: list("2-4"),
+            cores: vec![list("2-3")],
+            nodes: vec![PlanNode { id: 1, cpus: list("0-4") }],
+            memory: list("0-1"),
         },
         host: vec![fact("cpu", "model", "x"), fact("kernel", "release", "6.1")],
     }
@@ -282,7 +287,7 @@ fn refuses_files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 7; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 8; use a newer Tare");
 }
 
 #[test]
@@ -391,6 +396,7 @@ fn make_old(path: &std::path::Path, version: i32) {
     for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
         connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
     }
+    connection.execute("ALTER TABLE record DROP COLUMN cpu_plan", []).unwrap();
     connection.pragma_update(None, "user_version", version).unwrap();
 }
 
@@ -403,6 +409,8 @@ fn upgrades_records_without_host_layer() {
     make_old(&folder.path(), 1);
     let record = Record::read(&folder.path()).unwrap();
     assert_eq!(record.environments, before);
+    let plan = &record.cpu_plan;
+    assert_eq!((plan.system.to_string(), plan.interrupts.is_empty()), ("2-3".into(), true));
     assert!(record.environments.iter().all(|one| one.spec.host.is_as_is()));
     let mut writer = RecordWriter::resume(&folder.path()).unwrap();
     let mut tuned = before[0].clone();
@@ -490,6 +498,7 @@ fn make_untraced(path: &std::path::Path) {
     for column in ["sandbox", "rootfs"] {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
+    connection.execute("ALTER TABLE record DROP COLUMN cpu_plan", []).unwrap();
     connection.pragma_update(None, "writable_schema", true).unwrap();
     let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
     connection.execute(sql, []).unwrap();

@@ -16,8 +16,8 @@ use super::opening::Opening;
 use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
-    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_HOST, VERSION_WITH_ROOTFS, VERSION_WITH_SANDBOX,
-    VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
+    APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
+    VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice};
 use crate::doubt::Doubt;
@@ -326,6 +326,9 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     if version < VERSION_WITH_ROOTFS {
         transaction.execute("ALTER TABLE environments ADD COLUMN rootfs TEXT", [])?;
+    }
+    if version < VERSION_WITH_CPU_PLAN {
+        transaction.execute("ALTER TABLE record ADD COLUMN cpu_plan TEXT", [])?;
     }
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }

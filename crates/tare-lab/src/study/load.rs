@@ -80,7 +80,7 @@ mod tests {
     fn plan(system: &str, client: &str) -> CpuPlan {
         let list = |text: &str| CpuSet::parse_list(text).unwrap();
         let (system, client) = (list(system), list(client));
-        CpuPlan { all: system.union(&client), system, client, cores: Vec::new() }
+        CpuPlan { all: system.union(&client), system, client, ..CpuPlan::default() }
     }
 
     fn study(lines: &str, cpu: &str) -> Study {

@@ -49,8 +49,8 @@ pub struct Study {
     pub driver: String,
     pub schedule: ScheduleSpec,
     pub cpus: CpuSpec,
-    /// In the order of the file, without the A/A control, which the campaign adds; then the
-    /// controls of runtimes ([`Study::add_runtime_controls`]).
+    /// In the order of the file, without the A/A control, which the campaign adds. The controls of
+    /// runtimes are among them ([`Study::add_runtime_controls`]).
     pub environments: Vec<EnvironmentSpec>,
     pub workloads: Vec<WorkloadSpec>,
     /// Published relations, which reports compare with the measured ones.
@@ -65,10 +65,12 @@ pub struct Study {
 
 impl Study {
     /// Adds the baseline's layers under every other runtime of the study, unless an environment has
-    /// them ([`runtime_control`]).
+    /// them ([`runtime_control`]). Each follows the first environment of its runtime.
     pub fn add_runtime_controls(&mut self) {
-        let missing = runtimes::missing(&self.environments, &self.baseline);
-        self.environments.extend(missing);
+        for control in runtimes::missing(&self.environments, &self.baseline) {
+            let first = self.environments.iter().position(|one| one.runtime == control.runtime);
+            self.environments.insert(first.map_or(self.environments.len(), |at| at + 1), control);
+        }
     }
 }
 

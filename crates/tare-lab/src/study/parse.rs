@@ -303,13 +303,18 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
 }
 
 fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
-    let Some(table) = root.table("cpus", &["system", "client", "node", "smt"])? else {
+    let Some(table) = root.table("cpus", &["system", "client", "interrupts", "node", "smt"])?
+    else {
         return Ok(CpuSpec::default());
     };
     // A list is a text, a number of CPUs is not.
-    let count = table.get("system").filter(|item| item.text().is_err());
-    let count = count.map(|item| item.whole(1..=u64::from(u32::MAX))).transpose()?;
-    let system_count = count.and_then(|count| u32::try_from(count).ok());
+    let count = |key: &str, least: u64| -> Result<Option<u32>, StudyError> {
+        let count = table.get(key).filter(|item| item.text().is_err());
+        let count = count.map(|item| item.whole(least..=u64::from(u32::MAX))).transpose()?;
+        Ok(count.and_then(|count| u32::try_from(count).ok()))
+    };
+    let system_count = count("system", 1)?;
+    let interrupts_count = count("interrupts", 0)?;
     let node = table.get("node").map(|item| item.whole(0..=1023)).transpose()?;
     let words = ["use".to_string(), "leave idle".to_string()];
     let smt = match table.word("smt", &words)?.as_deref() {
@@ -320,6 +325,8 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
         system: if system_count.is_some() { None } else { table.cpus("system")? },
         client: table.cpus("client")?,
         system_count,
+        interrupts: if interrupts_count.is_some() { None } else { table.cpus("interrupts")? },
+        interrupts_count,
         node: node.and_then(|node| u32::try_from(node).ok()),
         smt,
     };
@@ -332,6 +339,14 @@ fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {
         if !both.is_empty() {
             let why = format!("CPU {both} is also in \"system\"; the client needs its own");
             return Err(table.need("client")?.bad_value(&why));
+        }
+    }
+    for (key, set) in [("system", &spec.system), ("client", &spec.client)] {
+        let (Some(set), Some(interrupts)) = (set, &spec.interrupts) else { continue };
+        let both = set.intersection(interrupts);
+        if !both.is_empty() {
+            let why = format!("CPU {both} is also in \"{key}\"; interrupts need their own");
+            return Err(table.need("interrupts")?.bad_value(&why));
         }
     }
     Ok(spec)

@@ -218,6 +218,22 @@ fn reads_options_keys_and_cpus() {
 }
 
 #[test]
+fn reads_cpus_for_interrupts() {
+    let cpus = |text: &str| {
+        let text = GOOD.replace("[schedule]", &format!("[cpus]\n{text}\n[schedule]"));
+        parse(&text, "s.toml", &vocabulary()).map(|study| study.cpus)
+    };
+    let none = cpus("system = 4").unwrap();
+    assert!(!none.says_interrupts());
+    let count = cpus("interrupts = 0").unwrap();
+    assert_eq!((count.interrupts_count, count.says_interrupts()), (Some(0), true));
+    let list = cpus("client = \"4-7\"\ninterrupts = \"0-1\"").unwrap();
+    assert_eq!(list.interrupts.unwrap().to_string(), "0-1");
+    let error = cpus("client = \"0-7\"\ninterrupts = \"1-2\"").unwrap_err().to_string();
+    assert!(error.contains("CPU 1-2 is also in \"client\"; interrupts need their own"), "{error}");
+}
+
+#[test]
 fn unknown_key_shows_place_and_nearest_name() {
     check(
         "runtime =",

@@ -58,7 +58,7 @@ pub(crate) fn measure(
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =
-        CpuPlan { all: list("0-1"), system: list("1"), client: list("0"), cores: Vec::new() };
+        CpuPlan { all: list("0-1"), system: list("1"), client: list("0"), ..CpuPlan::default() };
     let opening = Opening {
         tare_version: "0".into(),
         started_unix_ms: 1,

@@ -3,10 +3,11 @@
 //!
 //! Otherwise containers that each request the first N CPUs would share them (scylladb #3336).
 
+use tare_std::cpu_shares;
 use tare_std::cpus::CpuSet;
 
 use crate::machine::Topology;
-use crate::machine::topology::Core;
+use crate::machine::topology::Node;
 
 /// One instance of the database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,11 +31,7 @@ pub enum InstancesError {
     TooMany { requested: u32, cpus: CpuSet, cores: usize },
 }
 
-/// Divides CPUs of a topology.
-///
-/// With fewer instances than nodes, each gets whole nodes. Otherwise every node gets one instance
-/// and a share of the others in proportion to its cores (highest averages method), and divides its
-/// cores among its instances so that they differ by at most one core.
+/// Divides CPUs of a topology, as [`cpu_shares::divide`] does.
 ///
 /// # Errors
 /// When there are more instances than cores, or no CPU.
@@ -44,27 +41,15 @@ pub fn divide(
     instances: u32,
 ) -> Result<Vec<Instance>, InstancesError> {
     let part = topology.restrict(cpus);
-    let cores: usize = part.nodes.iter().map(|node| node.cores.len()).sum();
-    let requested = usize::try_from(instances).unwrap_or(usize::MAX).max(1);
+    let cores_of = |node: &Node| node.cores.iter().map(|core| core.cpus.clone()).collect();
+    let nodes: Vec<Vec<CpuSet>> = part.nodes.iter().map(cores_of).collect();
+    let cores = nodes.iter().map(Vec::len).sum();
     if cores == 0 {
         return Err(InstancesError::NoCpus);
     }
-    if requested > cores {
-        return Err(InstancesError::TooMany { requested: instances, cpus: part.cpus(), cores });
-    }
-    let sets: Vec<CpuSet> = if requested <= part.nodes.len() {
-        runs(part.nodes.len(), requested)
-            .map(|nodes| part.nodes[nodes].iter().map(|n| n.cpus()).fold(CpuSet::new(), union))
-            .collect()
-    } else {
-        let counts = apportion(&part, requested);
-        let nodes = part.nodes.iter().zip(counts);
-        nodes
-            .flat_map(|(node, count)| {
-                runs(node.cores.len(), count).map(|cores| cpus_of(&node.cores[cores]))
-            })
-            .collect()
-    };
+    let requested = usize::try_from(instances).unwrap_or(usize::MAX);
+    let too_many = InstancesError::TooMany { requested: instances, cpus: part.cpus(), cores };
+    let sets = cpu_shares::divide(&nodes, requested).ok_or(too_many)?;
     let instance = |(index, cpus): (usize, CpuSet)| Instance {
         number: u32::try_from(index + 1).unwrap_or(u32::MAX),
         nodes: nodes_of(topology, &cpus),
@@ -77,39 +62,6 @@ pub fn divide(
 pub fn nodes_of(topology: &Topology, cpus: &CpuSet) -> CpuSet {
     let nodes = topology.nodes.iter();
     nodes.filter(|n| !n.cpus().is_disjoint(cpus)).map(|n| n.id).collect()
-}
-
-/// Returns how many instances each node gets; no node gets more than it has cores.
-fn apportion(part: &Topology, instances: usize) -> Vec<usize> {
-    let cores: Vec<usize> = part.nodes.iter().map(|node| node.cores.len()).collect();
-    let mut counts = vec![1; cores.len()];
-    for _ in cores.len()..instances {
-        // The node with the largest cores / (count + 1); of equal ones the first.
-        let best = (0..cores.len()).reduce(|best, next| {
-            let more = cores[next] * (counts[best] + 1) > cores[best] * (counts[next] + 1);
-            if more { next } else { best }
-        });
-        if let Some(best) = best {
-            counts[best] += 1;
-        }
-    }
-    counts
-}
-
-/// Splits `length` items into `parts` ranges, the longer ones first.
-fn runs(length: usize, parts: usize) -> impl Iterator<Item = std::ops::Range<usize>> {
-    let (least, longer) = (length / parts, length % parts);
-    let start = move |part: usize| part * least + part.min(longer);
-    (0..parts).map(move |part| start(part)..start(part + 1))
-}
-
-fn cpus_of(cores: &[Core]) -> CpuSet {
-    cores.iter().map(|core| core.cpus.clone()).fold(CpuSet::new(), union)
-}
-
-#[expect(clippy::needless_pass_by_value, reason = "fold needs this signature")]
-fn union(all: CpuSet, more: CpuSet) -> CpuSet {
-    all.union(&more)
 }
 
 #[cfg(test)]
@@ -165,7 +117,7 @@ mod tests {
                     prop_assert_eq!(divided.len(), usize::try_from(instances).unwrap());
                     let sum: usize = divided.iter().map(|i| i.cpus.len()).sum();
                     prop_assert_eq!(sum, all.len());
-                    let union = divided.iter().map(|i| i.cpus.clone()).fold(CpuSet::new(), union);
+                    let union = divided.iter().fold(CpuSet::new(), |all, i| all.union(&i.cpus));
                     prop_assert_eq!(union, all);
                     for core in topology.nodes.iter().flat_map(|node| &node.cores) {
                         let owners = divided.iter();

@@ -14,8 +14,8 @@ pub(crate) struct Choice {
     pub(crate) items: Vec<Item>,
     /// Planned or advised changes that are not weighed: (change, reason).
     pub(crate) not_weighed: Vec<(String, String)>,
-    /// The CPUs that the plan keeps for interrupts. Empty if interrupts and compute share CPUs.
-    pub(crate) interrupts: CpuSet,
+    /// The CPUs that the plan keeps for interrupts, if it keeps some.
+    pub(crate) interrupt_cpus: Option<CpuSet>,
 }
 
 impl Choice {
@@ -74,10 +74,8 @@ pub(crate) fn choose(
             Action::AlreadySet { .. } | Action::Leave { .. } => {}
         }
     }
-    let cpus = &plan_of_all.cpus;
-    let apart = cpus.irq.is_disjoint(&cpus.compute);
-    let interrupts = if apart { cpus.irq.clone() } else { CpuSet::new() };
-    Ok(Choice { items, not_weighed, interrupts })
+    let interrupt_cpus = plan_of_all.cpus.interrupts_alone();
+    Ok(Choice { items, not_weighed, interrupt_cpus })
 }
 
 fn description(item: &Item) -> String {

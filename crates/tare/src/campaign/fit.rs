@@ -30,6 +30,14 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
 }
 
+/// Returns how many instances of its system a study starts in each environment; 1 if the options of
+/// the system are invalid.
+pub(crate) fn instances(study: &Study) -> u32 {
+    let system =
+        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
+    system.map_or(1, |system| system.instances().count)
+}
+
 /// Returns the memory that all instances in one environment need, as far as it is known before they
 /// run.
 pub(super) fn memory_bytes(study: &Study, plan: &CpuPlan) -> u64 {
@@ -56,13 +64,6 @@ pub(super) fn copies_of_rows(study: &Study) -> u64 {
         Some(instances) if !instances.cluster => u64::from(instances.count.max(1)),
         _ => 1,
     }
-}
-
-/// Returns the number of instances of the system in each environment; 1 if its options are invalid.
-pub(crate) fn instances(study: &Study) -> u32 {
-    let system =
-        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
-    system.map_or(1, |system| system.instances().count)
 }
 
 /// Returns the system of a study without a route to it, to read its needs.

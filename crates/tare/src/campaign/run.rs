@@ -21,7 +21,7 @@ use tare_probe::ProbeCpus;
 use tare_tune::idle;
 
 use super::tuning::{self, StudyTuning};
-use super::{CampaignConfig, fit, samplers};
+use super::{CampaignConfig, fit, interrupts, samplers};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
@@ -33,7 +33,7 @@ pub(crate) fn measure(
     state: &Path,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
-    let plan = cpu_plan(&config.study)?;
+    let plan = cpu_plan(&config.study, &config.plan_options, state)?;
     if config.is_fake()? {
         return Ok((measure_fake(config, plan, stop)?, Vec::new()));
     }
@@ -43,19 +43,68 @@ pub(crate) fn measure(
     measure_on_host(config, state, plan, tuning.as_ref(), stop)
 }
 
-/// Divides the CPUs that this process may use as the study says.
-pub(crate) fn cpu_plan(study: &Study) -> anyhow::Result<CpuPlan> {
+/// Divides the CPUs that this process may use as the study says. Where the study does not say which
+/// CPUs are kept for interrupts, those of the tuner are, if it has tuned this host or will tune it
+/// for the study with `options`.
+pub(crate) fn cpu_plan(
+    study: &Study,
+    options: &tare_tune::plan::Options,
+    state: &Path,
+) -> anyhow::Result<CpuPlan> {
     let topology = crate::topology::allowed_here()?;
-    let plan = cpus::plan(&topology, &study.cpus).exit_with(Exit::Input)?;
-    if let Some(nodes) = cpus::distant_client(&topology, &plan) {
-        let nodes: Vec<String> = nodes.iter().map(u32::to_string).collect();
-        warn(&format!(
-            "the client is on NUMA node {} and the system on another, so that packets cross the \
-             interconnect; [cpus] node = N in the study keeps both on one node",
-            nodes.join(", ")
-        ));
+    let mut spec = study.cpus.clone();
+    if !spec.says_interrupts() {
+        let interrupts = interrupts::of_tuner(study, options, state)?;
+        let interrupts = interrupts.map(|cpus| cpus.intersection(&topology.cpus()));
+        spec.interrupts = interrupts.filter(|cpus| !cpus.is_empty());
+    }
+    let plan = cpus::plan(&topology, &spec).exit_with(Exit::Input)?;
+    for line in notes(&topology, &plan, study) {
+        warn(&line);
     }
     Ok(plan)
+}
+
+/// Returns what makes a plan worse than it could be, one line each with what to write instead.
+fn notes(topology: &cpus::CpuTopology, plan: &CpuPlan, study: &Study) -> Vec<String> {
+    let mut lines = Vec::new();
+    let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    if let Some(nodes) = cpus::distant_client(topology, plan) {
+        lines.push(format!(
+            "the client is on NUMA node {} and the system on another, so that packets cross the \
+             interconnect; [cpus] node = N in the study keeps both on one node",
+            list(&nodes)
+        ));
+    }
+    if let Some(nodes) = cpus::nodes_without_memory(topology, plan) {
+        let others: Vec<u32> = topology.memory.iter().collect();
+        lines.push(format!(
+            "the system is on NUMA node {}, which has no memory, so that every access goes to \
+             another node; write [cpus] node = N with N one of {}",
+            list(&nodes),
+            list(&others)
+        ));
+    }
+    let named = study.cpus.system.is_some() && study.cpus.client.is_some();
+    if topology.is_flat && plan.all.len() > 2 && !named {
+        lines.push(
+            "this kernel does not show which CPUs share a core (/sys/devices/system/cpu), so that \
+             client and system may; if CPUs are hardware threads, name whole cores: [cpus] system = \
+             \"...\", client = \"...\""
+                .into(),
+        );
+    }
+    let instances = fit::instances(study);
+    let cores = plan.cores_of(&plan.system).len();
+    if instances as usize > cores {
+        let cores = if cores == 1 { "core".into() } else { format!("{cores} cores") };
+        lines.push(format!(
+            "the {instances} instances share the {cores} of the system (CPUs {}); for a core each, \
+             write fewer instances, or give the system more CPUs with [cpus] system = N",
+            plan.system
+        ));
+    }
+    lines
 }
 
 /// Prepares the host tuning of the study's environments; `None` if no environment tunes the host.
@@ -117,8 +166,7 @@ pub(crate) fn measure_on_host(
     };
     let instances = system.instances();
     let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
-    let interrupts = tuning.map(|tuning| tuning.choice.interrupts.clone()).unwrap_or_default();
-    let cpus = ProbeCpus::new(&plan, &interrupts);
+    let cpus = ProbeCpus::new(&plan);
     host.extend(interrupt_cpus(&cpus));
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
     host.extend(probe_costs(&mut probes));

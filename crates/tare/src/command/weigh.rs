@@ -49,6 +49,7 @@ fn dry_run(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let mut whole = study::read(&options.study, options.quick)?.0;
+    whole.add_runtime_controls();
     study::limit(&mut whole, options.rounds, None);
     // A study without a quick part is an error only for --quick.
     let quick = study::read(&options.study, true).ok().map(|(part, _)| part);

@@ -157,7 +157,7 @@ impl StudyPlan {
         }
         let study = &config.study;
         let topology = topology::allowed_here()?;
-        let cpus = cpu_plan(study)?;
+        let cpus = cpu_plan(study, &config.plan_options, state)?;
         let memory = resources::memory(config, &names, &cpus);
         let disk = resources::disk(study, &names, state);
         let (mut obstacles, mut exit) = here::obstacles(config, &absent, &cpus)?;

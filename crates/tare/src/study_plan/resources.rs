@@ -30,7 +30,13 @@ impl CpuGroup {
     /// Returns the groups of a plan, and the CPUs that it leaves idle.
     pub(super) fn of(topology: &CpuTopology, plan: &CpuPlan) -> Vec<Self> {
         let idle = topology.cpus().difference(&plan.system).difference(&plan.client);
-        let groups = [("system", &plan.system), ("client", &plan.client), ("not used", &idle)];
+        let idle = idle.difference(&plan.interrupts);
+        let groups = [
+            ("system", &plan.system),
+            ("client", &plan.client),
+            ("interrupts", &plan.interrupts),
+            ("not used", &idle),
+        ];
         let used = groups.into_iter().filter(|(_, cpus)| !cpus.is_empty());
         used.map(|(name, cpus)| Self::new(topology, name, cpus)).collect()
     }

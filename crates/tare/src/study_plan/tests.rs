@@ -14,7 +14,7 @@ use crate::campaign::study;
 fn topology() -> CpuTopology {
     let core = |first: u32| -> CpuSet { [first, first + 4].into_iter().collect() };
     let node = |id: u32| Node { id, caches: vec![vec![core(2 * id), core(2 * id + 1)]] };
-    CpuTopology { nodes: vec![node(0), node(1)] }
+    CpuTopology { nodes: vec![node(0), node(1)], ..CpuTopology::default() }
 }
 
 /// Returns the plan of a shipped study on a host that lacks f2fs and docker.

@@ -30,6 +30,7 @@ pub(super) struct InspectedContainer {
     runtime_as_requested: bool,
     network_mode: String,
     cpuset: String,
+    memory_nodes: String,
     security_opt: Vec<String>,
     driver: String,
     /// The id of the container's image.
@@ -138,6 +139,10 @@ impl Container {
         let mut cpu = system.read_cpu(&layers, &plan);
         cpu.in_force &= inspected.cpuset == running.cpuset;
         cpu.found += &format!("; the engine's cpuset: {:?}", inspected.cpuset);
+        if let Some(nodes) = plan.memory_nodes(layers.cpu.set(&plan)) {
+            cpu.in_force &= inspected.memory_nodes == nodes.to_string();
+            cpu.found += &format!(", memory nodes {:?}", inspected.memory_nodes);
+        }
         states.push(cpu);
 
         let seccomp = system.read_seccomp();
@@ -198,6 +203,7 @@ impl Container {
             runtime_as_requested,
             network_mode: host.network_mode.unwrap_or_default(),
             cpuset: host.cpuset_cpus.unwrap_or_default(),
+            memory_nodes: host.cpuset_mems.unwrap_or_default(),
             security_opt: host.security_opt.unwrap_or_default(),
             driver: self.engine.driver()?,
             image: inspected.image.unwrap_or_default(),

@@ -44,6 +44,8 @@ pub(super) struct Request<'a> {
     pub(super) cpuset: Option<String>,
     /// The cgroup, or the slice of systemd, in which the engine creates that of the container.
     pub(super) cgroup_parent: String,
+    /// The NUMA nodes to which the memory is bound, if it is.
+    pub(super) nodes: Option<String>,
     /// The address that the client dials: the port to publish, unless the network is the engine's
     /// own.
     pub(super) published: SocketAddrV4,
@@ -72,6 +74,7 @@ impl Request<'_> {
             network_mode: Some(if bridge { "bridge" } else { "host" }.into()),
             port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
             cpuset_cpus: self.cpuset.clone(),
+            cpuset_mems: self.nodes.clone(),
             nano_cpus,
             cgroup_parent: Some(self.cgroup_parent.clone()),
             memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
@@ -194,6 +197,7 @@ mod tests {
             layers: &layers,
             cpuset: Some("1".into()),
             cgroup_parent: "/tare-ab12/e1".into(),
+            nodes: None,
             published: "198.18.0.2:9999".parse().unwrap(),
             data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],

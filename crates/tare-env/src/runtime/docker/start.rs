@@ -194,6 +194,7 @@ impl Container {
             layers: &self.layers,
             cpuset: cpuset.clone(),
             cgroup_parent,
+            nodes: context.memory_nodes(self.layers.cpu).map(|nodes| nodes.to_string()),
             published,
             data: &data,
             arguments: system::arguments(launch, listen, rootfs::DATA, program, image_config),

@@ -350,6 +350,7 @@ impl HostRuntime for Oci {
         let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
         let network =
             SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
+        let nodes = context.memory_nodes(self.common.layers.cpu);
         let contents = bundle::Contents {
             id: &id,
             run: context.run(),
@@ -369,6 +370,7 @@ impl HostRuntime for Oci {
             cgroup: &name,
             network: network.namespace.as_deref(),
             cpus: context.cpus(),
+            nodes: nodes.clone(),
             kernel: bundle::kernel(),
         };
         self.config = Some(bundle::write(&folder, &contents, &self.common.layers)?);
@@ -387,7 +389,12 @@ impl HostRuntime for Oci {
         });
         let create = self.runtime().arg("create").arg("--bundle").arg(&folder);
         let create = create.arg("--pid-file").arg(&pid_file).arg(&id);
-        create.on_cpus(cpus).output_to(out?, err?).run()?;
+        let mut create = create.on_cpus(cpus).output_to(out?, err?);
+        // Without a cgroup of its own it leaves the one whose cpuset binds its memory.
+        if let (Some(nodes), layer::Cgroup::None) = (&nodes, self.common.layers.cgroup) {
+            create = create.on_nodes(nodes);
+        }
+        create.run()?;
         let pid = fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
         let no_pid = || OciError::NoPid { runtime: self.program.clone(), path: pid_file };
         let pid: u32 = pid.ok_or_else(no_pid)?;

@@ -19,7 +19,7 @@ use super::kernel::Kernel;
 use super::lines::Lines;
 use super::monitor::Monitor;
 use super::options::AcceleratorChoice;
-use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM};
+use super::qemu::{Accelerator, Files, Machine, Memory, PROGRAM, Shape};
 use crate::guest::protocol::Answer;
 use crate::outcome_cache;
 use crate::run_context::RunIdentity;
@@ -120,6 +120,7 @@ fn boot_trial(
         name: format!("{NAME_PREFIX}{}-kvm", run.run),
         accelerator: Accelerator::Kvm,
         vcpus: 1,
+        shape: Shape::default(),
         kernel: &kernel.image,
         files: &here,
         memory: Memory { bytes: TRIAL_MEMORY_BYTES, ..Memory::default() },

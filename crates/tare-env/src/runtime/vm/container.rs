@@ -59,6 +59,8 @@ impl Container {
             cgroup: CONTAINER,
             network: None,
             cpus: context.cpus(),
+            // The monitor is bound, and the guest has one node.
+            nodes: None,
             kernel: bundle::numbers(inside.release),
         };
         // The container has all CPUs, memory and network of the guest.

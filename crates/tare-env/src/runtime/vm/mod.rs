@@ -65,7 +65,7 @@ pub(crate) use lines::Lines;
 pub(crate) use monitor::{Monitor, MonitorKind};
 pub(crate) use options::AcceleratorChoice;
 pub(crate) use qemu::PROGRAM as QEMU;
-pub(crate) use qemu::{Accelerator, DISK_FILE, Files, Machine, Memory, escaped};
+pub(crate) use qemu::{Accelerator, DISK_FILE, Files, Machine, Memory, Shape, escaped};
 pub(crate) use start::{BOOT, BOOT_LIMIT};
 
 pub const RUNTIME: Runtime = Runtime {

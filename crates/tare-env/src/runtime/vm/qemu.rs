@@ -96,6 +96,7 @@ pub(crate) struct Machine<'a> {
     pub(crate) name: String,
     pub(crate) accelerator: Accelerator,
     pub(crate) vcpus: u32,
+    pub(crate) shape: Shape,
     pub(crate) memory: Memory,
     pub(crate) kernel: &'a Path,
     pub(crate) files: &'a Files,
@@ -103,6 +104,46 @@ pub(crate) struct Machine<'a> {
     pub(crate) devices: Vec<String>,
     /// Whether QEMU runs in its seccomp sandbox, with libvirt's settings.
     pub(crate) sandbox: bool,
+}
+
+/// How the vCPUs and the memory are divided. With the default, every vCPU is a core, and all are on
+/// one NUMA node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    /// NUMA nodes, each one socket with an equal part of the memory.
+    pub(crate) nodes: u32,
+    /// Hardware threads of a core.
+    pub(crate) threads: u32,
+}
+
+impl Default for Shape {
+    fn default() -> Self {
+        Self { nodes: 1, threads: 1 }
+    }
+}
+
+impl Shape {
+    /// Returns the arguments for `vcpus`, which is a multiple of nodes times threads, and memory.
+    fn words(self, vcpus: u32, memory_mib: u64) -> Vec<String> {
+        let Self { nodes, threads } = self;
+        if self == Self::default() {
+            return vec!["-smp".into(), vcpus.to_string()];
+        }
+        let each = vcpus / nodes;
+        let cores = each / threads;
+        let smp = format!("{vcpus},sockets={nodes},cores={cores},threads={threads}");
+        let mut words = vec!["-smp".into(), smp];
+        for node in (0..nodes).filter(|_| nodes > 1) {
+            let share = memory_mib / u64::from(nodes);
+            let rest = memory_mib % u64::from(nodes);
+            let mib = if node == 0 { share + rest } else { share };
+            let (first, last) = (node * each, (node + 1) * each - 1);
+            let memory = format!("memory-backend-ram,id=node{node},size={mib}M");
+            let cpus = format!("node,nodeid={node},cpus={first}-{last},memdev=node{node}");
+            words.extend(["-object".into(), memory, "-numa".into(), cpus]);
+        }
+        words
+    }
 }
 
 /// The guest's memory.
@@ -138,8 +179,9 @@ impl Machine<'_> {
             Accelerator::Tcg => ("tcg,thread=multi", "max"),
         };
         add("accel", accelerator.into());
-        add("cpu", cpu.into());
-        add("smp", self.vcpus.to_string());
+        // AMD's CPUs, of which TCG's is one, show hardware threads only with topoext.
+        let threads = if self.shape.threads > 1 { ",topoext=on" } else { "" };
+        add("cpu", format!("{cpu}{threads}"));
         let mib = memory.bytes >> 20;
         add("m", format!("{mib}M"));
         if own {
@@ -170,6 +212,7 @@ impl Machine<'_> {
             let deny = "obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
             add("sandbox", format!("on,{deny}"));
         }
+        words.extend(self.shape.words(self.vcpus, mib));
         words.extend(self.devices.iter().cloned());
         words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(String::from));
         words

@@ -26,7 +26,7 @@ use super::error::VmError;
 use super::kernel::{Kernel, Modules, Need};
 use super::lines::Lines;
 use super::monitor::{Monitor, MonitorKind, pin_vcpus, vhost_threads};
-use super::qemu::{Files, Machine, Memory, PROGRAM, network_words};
+use super::qemu::{Files, Machine, Memory, PROGRAM, Shape, network_words};
 use super::qmp::Qmp;
 use super::running::Running;
 use super::{Vm, accelerator, initramfs, uml, virtiofsd};
@@ -57,6 +57,8 @@ struct MonitorPlacement<'a> {
     network: &'a SystemNetwork,
     groups: &'a Groups,
     cpus: &'a CpuSet,
+    /// The NUMA nodes to which the guest's memory is bound, if it is.
+    nodes: Option<CpuSet>,
     daemon: Option<&'a Monitor>,
 }
 
@@ -121,6 +123,7 @@ impl Vm {
             network: &network,
             groups: &groups,
             cpus: &cpus,
+            nodes: context.memory_nodes(self.layers.cpu),
             daemon: daemon.as_ref(),
         };
         let started = match self.kind {
@@ -197,6 +200,9 @@ impl Vm {
             Cpu::Quota(cpus) => group.set_quota(cpus)?,
             Cpu::Shared => {}
         }
+        if let Some(nodes) = self.context.memory_nodes(self.layers.cpu) {
+            group.set_memory_nodes(&nodes)?;
+        }
         if let Some(bytes) = self.layers.memory_bytes {
             group.set_memory(bytes)?;
         }
@@ -222,6 +228,7 @@ impl Vm {
             vcpus: self.options.vcpus.unwrap_or(own_cpus).max(1),
             kernel: &kernel.image,
             files,
+            shape: Shape::default(),
             memory: Memory {
                 bytes: self.options.memory_bytes,
                 huge_pages: self.options.huge_pages,
@@ -309,6 +316,10 @@ impl MonitorPlacement<'_> {
     /// Returns the command with the run's mark, in the monitor's namespace and on its CPUs.
     fn command(&self, command: Command, run: &str) -> Command {
         let command = command.variable(RUN_VARIABLE, run).on_cpus(self.cpus);
+        let command = match (&self.nodes, self.groups.own()) {
+            (Some(nodes), None) => command.on_nodes(nodes),
+            _ => command,
+        };
         match &self.network.namespace {
             Some(namespace) => command.in_namespace(namespace),
             None => command,

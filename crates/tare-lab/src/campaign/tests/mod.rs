@@ -75,7 +75,7 @@ fn two() -> Study {
 
 fn plan() -> CpuPlan {
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
-    CpuPlan { all: list("0-1"), system: list("1"), client: list("0"), cores: Vec::new() }
+    CpuPlan { all: list("0-1"), system: list("1"), client: list("0"), ..CpuPlan::default() }
 }
 
 fn opening(study: &Study) -> Opening {

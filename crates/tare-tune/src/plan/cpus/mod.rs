@@ -37,6 +37,13 @@ pub struct CpuSets {
     pub why: String,
 }
 
+impl CpuSets {
+    /// Returns the interrupt CPUs if nothing computes there.
+    pub fn interrupts_alone(&self) -> Option<CpuSet> {
+        (!self.irq.is_empty() && self.irq.is_disjoint(&self.compute)).then(|| self.irq.clone())
+    }
+}
+
 /// The default number of cores per interrupt core.
 pub const RATIO: u32 = 16;
 

@@ -97,7 +97,7 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
     let (from, to) =
         derive::ends(&config.study, arguments.from.as_deref(), arguments.to.as_deref())
             .exit_with(Exit::Input)?;
-    let limit = environments_max(&config)?.min(arguments.environments as usize);
+    let limit = environments_max(&config, state)?.min(arguments.environments as usize);
     let (plan, specs) =
         Plan::new(from, to, &derive::are_compatible, limit, seed).or_else(|error| {
             let exit = match error {
@@ -161,13 +161,14 @@ fn conclude(path: &Path, arguments: &Explain, out: &mut dyn Write) -> anyhow::Re
 }
 
 /// Returns how many environments fit into memory at once, the control not counted.
-fn environments_max(config: &CampaignConfig) -> anyhow::Result<usize> {
+fn environments_max(config: &CampaignConfig, state: &Path) -> anyhow::Result<usize> {
     let all = usize::MAX;
     if config.is_fake()? || config.study.schedule.kind == ScheduleKind::Trials {
         return Ok(all);
     }
     let Some(available) = run::memory_available_bytes() else { return Ok(all) };
-    let fit = available / config.memory_per_environment(&run::cpu_plan(&config.study)?).max(1);
+    let plan = run::cpu_plan(&config.study, &config.plan_options, state)?;
+    let fit = available / config.memory_per_environment(&plan).max(1);
     Ok(usize::try_from(fit).unwrap_or(all).saturating_sub(1))
 }
 

@@ -48,7 +48,7 @@ pub(crate) fn run(
         Some(path) => path.clone(),
         None => free_path(Path::new(&format!("{}.tare", derived.name))),
     };
-    let plan = run::cpu_plan(&derived)?;
+    let plan = run::cpu_plan(&derived, &options, state)?;
     let config = CampaignConfig {
         study: derived,
         study_text: text,
@@ -101,6 +101,7 @@ fn keep_proven(
     }
     let mut store = LiveHost::new("/");
     let mut kept = Tuning::begin(state, &store, Purpose::Keep)?;
+    kept.keep_for_interrupts(tuning.choice.interrupt_cpus.clone());
     let applied = kept.apply(&mut store, &items)?;
     let in_force: Vec<&Item> = applied
         .items
