@@ -281,7 +281,7 @@ impl Campaign<'_, '_> {
 }
 
 /// Returns a slice without figures.
-fn empty(phase: Phase) -> Slice {
+pub(super) fn empty(phase: Phase) -> Slice {
     Slice {
         id: 0,
         round: 0,

@@ -171,6 +171,11 @@ fn probes() -> Vec<Item> {
         "CPU time by kernel subsystem and function, sampled by perf",
     ));
     items.push(stacks(StackKind::OffCpu, "stacks_waiting", "where threads wait, sampled by perf"));
+    items.push(stacks(
+        StackKind::InterruptCpus,
+        "stacks_interrupt_cpus",
+        "what the CPUs kept for interrupts do, sampled by perf",
+    ));
     items
 }
 
