@@ -43,8 +43,11 @@ pub(super) fn extra_rounds(
             }
         }
     }
-    if options.syscalls {
-        let (tracers, unread) = tare_probe::open_disturbing(&Roots::default(), cpus);
+    let tracers = [(options.syscalls, "syscalls"), (options.pmu, "pmu")];
+    let names: Vec<&str> =
+        tracers.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| *name).collect();
+    if !names.is_empty() {
+        let (tracers, unread) = tare_probe::open_disturbing(&names, &Roots::default(), cpus);
         extra.tracers = tracers;
         unread.iter().for_each(|(probe, error)| missing(probe, error));
     }

@@ -73,8 +73,12 @@ pub struct SampleStacks {
     #[arg(long, value_name = "LIST")]
     pub interrupt_cpus: Option<CpuSet>,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pmu")]
     pub syscalls: bool,
+    /// After the rounds, count instructions, cycles, cache and TLB misses of the system in slices
+    /// of their own (needs a CPU with a PMU)
+    #[arg(long)]
+    pub pmu: bool,
     /// Number of these rounds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub stack_rounds: u32,

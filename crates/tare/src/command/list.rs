@@ -151,7 +151,11 @@ fn probes() -> Vec<Item> {
     let probe = |probe: &tare_probe::ProbeKind| {
         let opened = probe.open(&roots, &cpus);
         Item {
-            options: if probe.disturbs { own_slices("tare weigh --syscalls") } else { Vec::new() },
+            options: match probe.name {
+                "pmu" => own_slices("tare weigh --pmu"),
+                _ if probe.disturbs => own_slices("tare weigh --syscalls"),
+                _ => Vec::new(),
+            },
             unavailable: opened.err().map(|error| tare_host::error_line(&error)),
             ..Item::new(probe.name, probe.help)
         }
