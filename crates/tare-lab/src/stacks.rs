@@ -18,10 +18,12 @@ pub const SYSTEM: &str = "system";
 pub const CLIENT: &str = "client";
 /// Name of the part for stacks of processes that a layer adds, such as a userland proxy.
 pub const LAYER: &str = "layer";
+/// Name of the part for stacks of everything that ran on the CPUs kept for interrupts.
+pub const INTERRUPT_CPUS: &str = "interrupt CPUs";
 /// Suffix of kernel frames in a folded stack.
 pub const KERNEL_SUFFIX: &str = "_[k]";
 
-/// Whether stacks show running or waiting threads.
+/// What stacks show: running threads, waiting threads, or some CPUs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum StackKind {
@@ -29,16 +31,19 @@ pub enum StackKind {
     OnCpu,
     /// Stacks of threads that wait.
     OffCpu,
+    /// Stacks of everything that runs on the CPUs kept for interrupts.
+    InterruptCpus,
 }
 
 impl StackKind {
-    pub const ALL: [Self; 2] = [Self::OnCpu, Self::OffCpu];
+    pub const ALL: [Self; 3] = [Self::OnCpu, Self::OffCpu, Self::InterruptCpus];
 
     /// Returns the name on the command line and in the record.
     pub fn name(self) -> &'static str {
         match self {
             Self::OnCpu => "on-cpu",
             Self::OffCpu => "off-cpu",
+            Self::InterruptCpus => "interrupt-cpus",
         }
     }
 
@@ -47,6 +52,7 @@ impl StackKind {
         match self {
             Self::OnCpu => "stacks",
             Self::OffCpu => "stacks of waiting",
+            Self::InterruptCpus => "stacks of interrupt CPUs",
         }
     }
 }
@@ -54,14 +60,14 @@ impl StackKind {
 /// One distinct stack of a slice.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SampledStack {
-    /// [`SYSTEM`], [`LAYER`] or [`CLIENT`].
+    /// [`SYSTEM`], [`LAYER`], [`CLIENT`] or [`INTERRUPT_CPUS`].
     pub part: String,
     /// The one subsystem to which the stack counts.
     pub subsystem: String,
     /// Frames from the root to the leaf, separated by `;`. Frames of the kernel end with
     /// [`KERNEL_SUFFIX`].
     pub folded: String,
-    /// On CPU: number of samples. Off CPU: ns of waiting in this stack inside the window.
+    /// Off CPU: ns of waiting in this stack inside the window. Otherwise: number of samples.
     pub samples: u64,
 }
 

@@ -25,6 +25,7 @@ mod memory;
 mod net_devices;
 mod nvme_work;
 mod page_faults;
+mod pmu;
 mod pressure;
 mod probe_cpus;
 mod process_files;
@@ -135,6 +136,7 @@ pub const ALL: &[ProbeKind] = &[
     pressure::MEMORY,
     kvm::KIND,
     syscalls::KIND,
+    pmu::KIND,
 ];
 
 /// The name of a probe that this host cannot run, and the reason.
@@ -143,22 +145,26 @@ pub type Unavailable = (&'static str, ProbeError);
 /// Opens every probe that does not disturb. Returns the open probes, and the probes that this host
 /// cannot run with the reason for each.
 pub fn open_all(roots: &Roots, cpus: &ProbeCpus) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
-    open(roots, cpus, false)
+    open(roots, cpus, |kind| !kind.disturbs)
 }
 
-/// Opens every probe that disturbs. Returns the same as [`open_all`].
-pub fn open_disturbing(roots: &Roots, cpus: &ProbeCpus) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
-    open(roots, cpus, true)
+/// Opens the probes of these names that disturb. Returns the same as [`open_all`].
+pub fn open_disturbing(
+    names: &[&str],
+    roots: &Roots,
+    cpus: &ProbeCpus,
+) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
+    open(roots, cpus, |kind| kind.disturbs && names.contains(&kind.name))
 }
 
 fn open(
     roots: &Roots,
     cpus: &ProbeCpus,
-    disturbs: bool,
+    wanted: impl Fn(&ProbeKind) -> bool,
 ) -> (Vec<Box<dyn Probe>>, Vec<Unavailable>) {
     let mut opened = Vec::new();
     let mut missing = Vec::new();
-    for kind in ALL.iter().filter(|kind| kind.disturbs == disturbs) {
+    for kind in ALL.iter().filter(|kind| wanted(kind)) {
         match kind.open(roots, cpus) {
             Ok(probe) => opened.push(probe),
             Err(_) if kind.optional => {}
@@ -188,6 +194,11 @@ pub enum ProbeError {
     Missing { path: PathBuf, what: String, needs: &'static str },
     #[error("probe {probe} was read at the end of a slice before its beginning")]
     NotBegun { probe: &'static str },
+    #[error("this machine has no hardware counters for programs; the probe needs {}", pmu::KIND.needs)]
+    NoPmu {
+        #[source]
+        source: io::Error,
+    },
     #[error("the host can see no process of the {of}")]
     NoProcess { of: &'static str },
     #[error("reading {} takes {} µs, more than the {} µs that an edge may take, and there is no {}", .path.display(), .took.as_micros(), .limit.as_micros(), .instead.display())]

@@ -13,11 +13,12 @@ use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, error_l
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Edge;
-use crate::probe::Probe;
-use crate::record::Phase;
+use crate::probe::{Probe, names};
+use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::stacks::{
-    CLIENT, ExtraRounds, LAYER, PartCpu, SYSTEM, SampledStack, StackKind, StackSampler, StackSlice,
+    CLIENT, ExtraRounds, INTERRUPT_CPUS, LAYER, PartCpu, SYSTEM, SampledStack, StackKind,
+    StackSampler, StackSlice,
 };
 use crate::study::ScheduleKind;
 
@@ -27,6 +28,7 @@ const RATE_SHARE: f64 = 0.5;
 const SEED_SALT: u64 = 0x57ac_c5ee_d000_0001;
 const SEED_SALT_OFF_CPU: u64 = 0x57ac_c5ee_d000_0002;
 const SEED_SALT_TRACED: u64 = 0x57ac_c5ee_d000_0003;
+const SEED_SALT_INTERRUPT_CPUS: u64 = 0x57ac_c5ee_d000_0004;
 
 impl<'p> Campaign<'_, 'p> {
     /// Runs all extra rounds: first those of each sampler, then those of the tracers.
@@ -60,6 +62,7 @@ impl<'p> Campaign<'_, 'p> {
         let salt = match kind {
             StackKind::OnCpu => SEED_SALT,
             StackKind::OffCpu => SEED_SALT_OFF_CPU,
+            StackKind::InterruptCpus => SEED_SALT_INTERRUPT_CPUS,
         };
         let seed = tare_std::rng::mix64(self.seed ^ salt);
         let first = self.writer().stack_rounds(kind)?;
@@ -247,18 +250,7 @@ impl<'p> Campaign<'_, 'p> {
         let account = accounts(measured);
         slice.window_ns = account.window_ns;
         slice.operations = account.operations;
-        let layer = account.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
-        let idle = account.idle_poll_cpu_ns();
-        let parts = [
-            (SYSTEM, account.system_cpu_ns, idle),
-            (LAYER, layer, 0),
-            (CLIENT, account.client_cpu_ns, 0),
-        ];
-        slice.cpu = parts
-            .into_iter()
-            .filter(|(_, cpu_ns, _)| *cpu_ns > 0)
-            .map(|(part, cpu_ns, idle_poll_ns)| PartCpu { part: part.into(), cpu_ns, idle_poll_ns })
-            .collect();
+        slice.cpu = part_cpu(&account, slice.kind)?;
         if slice.operations == 0 {
             return Err("no operation ended in the window".into());
         }
@@ -266,5 +258,50 @@ impl<'p> Campaign<'_, 'p> {
             return Err("no stack was sampled in the window".into());
         }
         Ok(())
+    }
+}
+
+/// Returns the CPU time that the stacks of a slice divide, by part.
+fn part_cpu(account: &Slice, kind: StackKind) -> Result<Vec<PartCpu>, String> {
+    if kind == StackKind::InterruptCpus {
+        let name = names::INTERRUPT_CPUS_BUSY_NS;
+        let busy = account.counters.iter().find(|counter| counter.name == name);
+        let busy = busy.ok_or("no probe counted the time of the interrupt CPUs")?;
+        let cpu_ns = Duration::from_secs_f64(busy.value.max(0.0) / 1e9).as_nanos();
+        let cpu_ns = u64::try_from(cpu_ns).unwrap_or(u64::MAX);
+        return Ok(vec![PartCpu { part: INTERRUPT_CPUS.into(), cpu_ns, idle_poll_ns: 0 }]);
+    }
+    let layer = account.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
+    let parts = [
+        (SYSTEM, account.system_cpu_ns, account.idle_poll_cpu_ns()),
+        (LAYER, layer, 0),
+        (CLIENT, account.client_cpu_ns, 0),
+    ];
+    let known = parts.into_iter().filter(|(_, cpu_ns, _)| *cpu_ns > 0);
+    let part = |(part, cpu_ns, idle_poll_ns): (&str, u64, u64)| PartCpu {
+        part: part.into(),
+        cpu_ns,
+        idle_poll_ns,
+    };
+    Ok(known.map(part).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::campaign::measure::empty;
+    use crate::probe::Counter;
+
+    #[test]
+    fn interrupt_cpus_have_their_own_time() {
+        let mut slice = empty(Phase::Latency);
+        slice.system_cpu_ns = 7;
+        let name = names::INTERRUPT_CPUS_BUSY_NS.to_string();
+        slice.counters.push(Counter { name, value: 3e6 });
+        let found = part_cpu(&slice, StackKind::InterruptCpus).unwrap();
+        let part = INTERRUPT_CPUS.to_string();
+        assert_eq!(found, [PartCpu { part, cpu_ns: 3_000_000, idle_poll_ns: 0 }]);
+        let found = part_cpu(&slice, StackKind::OnCpu).unwrap();
+        assert_eq!(found, [PartCpu { part: SYSTEM.into(), cpu_ns: 7, idle_poll_ns: 0 }]);
     }
 }

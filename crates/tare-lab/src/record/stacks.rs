@@ -67,6 +67,7 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Vec<StackSlice>> {
             void: row.get(10)?,
             kind: match row.get::<_, String>(11)?.as_str() {
                 "off-cpu" => StackKind::OffCpu,
+                "interrupt-cpus" => StackKind::InterruptCpus,
                 _ => StackKind::OnCpu,
             },
         })

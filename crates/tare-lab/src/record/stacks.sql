@@ -11,7 +11,7 @@ CREATE TABLE IF NOT EXISTS stack_slices (
     rate_per_s       REAL NOT NULL,
     event            TEXT NOT NULL,      -- what ticked
     void             TEXT,               -- why it does not count
-    kind             TEXT NOT NULL DEFAULT 'on-cpu'  -- on-cpu or off-cpu; since version 5
+    kind             TEXT NOT NULL DEFAULT 'on-cpu'  -- on-cpu, off-cpu or interrupt-cpus; since version 5
 );
 CREATE TABLE IF NOT EXISTS stack_cpu (                 -- CPU time by the accounts, which the samples divide
     slice         INTEGER NOT NULL REFERENCES stack_slices (id) ON DELETE CASCADE,

@@ -149,6 +149,12 @@ impl Program {
     }
 }
 
+/// Opens a counting event of a thread (0 is the calling one), with its times, on any CPU. The
+/// threads that it starts count, too. `event` is a type and its configuration.
+pub(crate) fn count_event(event: (u32, u64), thread: u32) -> io::Result<OwnedFd> {
+    sys::count_event(event, thread)
+}
+
 /// A program that is attached to a tracepoint.
 #[derive(Debug)]
 #[expect(dead_code, reason = "the kernel runs the program while the descriptor is open")]

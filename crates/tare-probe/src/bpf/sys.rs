@@ -22,6 +22,13 @@ const PERF_EVENT_IOC_SET_BPF: libc::c_ulong = 0x4004_2408;
 const PERF_EVENT_IOC_ENABLE: libc::c_ulong = 0x2400;
 const PERF_TYPE_TRACEPOINT: u32 = 2;
 const PERF_FLAG_FD_CLOEXEC: c_long = 8;
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING`.
+const PERF_FORMAT_TIMES: u64 = 3;
+/// The bit `inherit`.
+const PERF_ATTR_INHERIT: u64 = 1 << 1;
+/// Places of `read_format` and of the bits in [`PerfEvent::rest`].
+const READ_FORMAT: usize = 1;
+const FLAGS: usize = 2;
 
 /// The licence by which the kernel decides which helpers a program may call. The programs use no
 /// helper that is reserved for the GPL.
@@ -174,6 +181,29 @@ pub(super) fn raw_tracepoint(name: &str, program: &OwnedFd) -> io::Result<OwnedF
     let name: Vec<u8> = name.bytes().chain([0]).collect();
     let attributes = RawTracepoint { name: address(&name), program: number(program), _pad: 0 };
     owned(bpf(BPF_RAW_TRACEPOINT_OPEN, &attributes)?)
+}
+
+/// Counts an event of a thread on any CPU, and of the threads that it starts from now on.
+pub(super) fn count_event((kind, config): (u32, u64), thread: u32) -> io::Result<OwnedFd> {
+    let mut attributes =
+        PerfEvent { kind, size: size_of_u32::<PerfEvent>(), config, ..PerfEvent::default() };
+    attributes.rest[READ_FORMAT] = PERF_FORMAT_TIMES;
+    attributes.rest[FLAGS] = PERF_ATTR_INHERIT;
+    let thread = libc::pid_t::try_from(thread).map_err(|_| io::ErrorKind::InvalidInput)?;
+    let (any_cpu, group): (c_long, c_long) = (-1, -1);
+    // JUSTIFICATION: no safe library has this call.
+    // SAFETY: `attributes` has the layout of the first version and contains its own size.
+    let event = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            thread,
+            any_cpu,
+            group,
+            PERF_FLAG_FD_CLOEXEC,
+        )
+    };
+    if event < 0 { Err(io::Error::last_os_error()) } else { owned(event) }
 }
 
 /// Runs a program at the tracepoint with this number, on all CPUs, for as long as the descriptor is

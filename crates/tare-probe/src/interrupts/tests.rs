@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use tare_testkit::{Machine, skip};
 
 const CPUS: u32 = 256;
 const DEVICES: u32 = 2000;
@@ -132,4 +133,21 @@ fn a_large_host_without_device_files_says_so() {
     let cpus: ProbeCpus = "0".parse::<tare_std::cpus::CpuSet>().unwrap().into();
     let error = Interrupts::open(&roots, &cpus, Duration::ZERO).err().unwrap().to_string();
     assert!(error.contains("and there is no") && error.contains("sys/kernel/irq"), "{error}");
+}
+
+#[test]
+fn reads_device_files_of_this_machine() {
+    if !Path::new("/sys/kernel/irq").is_dir() {
+        let lacks = Machine::KernelLacks("this kernel has no /sys/kernel/irq".into());
+        return skip("reads_device_files_of_this_machine", lacks);
+    }
+    let cpus: ProbeCpus = "0-1023".parse::<tare_std::cpus::CpuSet>().unwrap().into();
+    let mut probe = Interrupts::open(&Roots::default(), &cpus, Duration::ZERO).unwrap();
+    probe.prepare(&Scope::default()).unwrap();
+    let begin = probe.read(Edge::Begin).unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let end = probe.read(Edge::End).unwrap();
+    let counters = probe.counters(begin, end);
+    let on_host = counters.iter().find(|one| one.name == "interrupts_on_host").unwrap();
+    assert!(on_host.value > 0.0, "{counters:?}");
 }

@@ -7,7 +7,7 @@
 //! known frame is "other kernel", so that the parts add up to the whole.
 //! `docs/reference/subsystems.md` is generated from this table.
 
-use tare_lab::stacks::{CLIENT, LAYER};
+use tare_lab::stacks::{CLIENT, INTERRUPT_CPUS, LAYER};
 
 use super::rule::{Rule, first_match};
 use super::script::Frame;
@@ -19,6 +19,8 @@ pub const PROXY: &str = "userland proxy";
 pub const DATABASE: &str = "database";
 /// The client's own code.
 pub const CLIENT_CODE: &str = "client";
+/// The code of any program on the CPUs kept for interrupts.
+pub const PROGRAMS: &str = "programs";
 /// Kernel code that no rule matches.
 pub const OTHER: &str = "other kernel";
 
@@ -136,11 +138,12 @@ pub const ALL: &[Rule] = &[
 ];
 
 /// The subsystems that no kernel function decides, with their help.
-pub const BY_PROCESS: [(&str, &str); 4] = [
+pub const BY_PROCESS: [(&str, &str); 5] = [
     (OTHER, "kernel code that no rule matches; if its share is large, the table lacks a rule"),
     (DATABASE, "the code of the system itself"),
     (CLIENT_CODE, "the code of the load generator itself"),
     (PROXY, "all work of the processes that the layer adds, in the kernel too"),
+    (PROGRAMS, "the code of any program on the CPUs kept for interrupts"),
 ];
 
 /// Returns the subsystem of a stack. `frames` go from the leaf to the root. `part` is the part that
@@ -155,6 +158,7 @@ pub fn of(part: &str, frames: &[Frame]) -> &'static str {
     match frames.first() {
         Some(leaf) if leaf.kernel => OTHER,
         _ if part == CLIENT => CLIENT_CODE,
+        _ if part == INTERRUPT_CPUS => PROGRAMS,
         _ => DATABASE,
     }
 }

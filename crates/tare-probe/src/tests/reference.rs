@@ -28,7 +28,7 @@ such as a userland proxy) or `client`. The host determines the other parts in br
 If a probe cannot open its files, or cannot read them in a slice, the record has a doubt
 (`probe_failed`), and the study continues without it.
 
-A probe that **disturbs** what it observes runs only on request (`tare weigh --syscalls`), in its own
+A probe that **disturbs** what it observes runs only on request (`tare weigh --syscalls`, `--pmu`), in its own
 slices after the rounds, at the same fixed rate in every environment. Its counters have their own
 table, \"traced\". No other figure comes from these slices.
 ";

@@ -87,6 +87,7 @@ impl StacksView {
                 let what = match kind {
                     StackKind::OnCpu => "",
                     StackKind::OffCpu => ", waiting",
+                    StackKind::InterruptCpus => ", interrupt CPUs",
                 };
                 // The costliest comes first, the control last.
                 let control = |profile: &Profile| {
@@ -106,6 +107,7 @@ impl StacksView {
                 let title = match kind {
                     StackKind::OnCpu => format!("CPU time{of}"),
                     StackKind::OffCpu => format!("Waiting{of}"),
+                    StackKind::InterruptCpus => format!("CPU time of the interrupt CPUs{of}"),
                 };
                 tables.push(
                     set.table(clean(&title), method(slices, kind, &workload.name, set.rounds())),

@@ -68,6 +68,10 @@ pub(crate) fn method(
             "CPU time in \u{b5}s per operation, of system, client and what the layer adds, in the \
              program and in the kernel"
         }
+        StackKind::InterruptCpus => {
+            "CPU time in \u{b5}s per operation of everything that runs on the CPUs kept for \
+             interrupts"
+        }
         StackKind::OffCpu => {
             "Waiting in \u{b5}s per operation, over all threads of system, client and what the \
              layer adds, from leaving a CPU to having one again; threads that wait for work wait, \
@@ -150,7 +154,7 @@ pub fn pair(
     let mut out =
         paragraph(&method(slices, kind, workload, profile.rounds()), "", style.width).join("\n");
     out.push('\n');
-    if kind == StackKind::OnCpu {
+    if kind != StackKind::OffCpu {
         let (one, other) = (profile.from.samples, profile.to.samples);
         out += &format!("{one} samples in \"{from}\", {other} in \"{to}\".\n");
     }
@@ -212,7 +216,7 @@ pub fn as_json(slices: &[StackSlice], kind: StackKind, workload: &str, profile: 
         "event": first.map(|slice| slice.event.as_str()),
         "kind": kind,
         "unit": match kind {
-            StackKind::OnCpu => "us of CPU per operation",
+            StackKind::OnCpu | StackKind::InterruptCpus => "us of CPU per operation",
             StackKind::OffCpu => "us of waiting per operation",
         },
         "sum": profile.total(),

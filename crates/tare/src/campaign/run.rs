@@ -18,6 +18,7 @@ use tare_lab::record::{HostFact, RecordWriter};
 use tare_lab::stacks::ExtraRounds;
 use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
+use tare_std::cpus::CpuSet;
 use tare_tune::idle;
 
 use super::tuning::{self, StudyTuning};
@@ -166,7 +167,7 @@ pub(crate) fn measure_on_host(
     };
     let instances = system.instances();
     let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
-    let cpus = ProbeCpus::new(&plan);
+    let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
     host.extend(probe_costs(&mut probes));
@@ -228,7 +229,9 @@ fn measure_fake(
     let mut extra = ExtraRounds::default();
     if let Some(options) = config.samples.as_ref().filter(|options| options.stacks) {
         let sampler = |kind: &Kind| Box::new(host.sampler((*kind).into())) as _;
-        extra.samplers = options.stack_kinds.iter().map(sampler).collect();
+        // The fake host keeps no CPU for interrupts.
+        let kinds = options.stack_kinds.iter().filter(|kind| **kind != Kind::InterruptCpus);
+        extra.samplers = kinds.map(sampler).collect();
         (extra.rounds, extra.window) = (options.stack_rounds, options.stack_window);
     }
     run_observed(config, &study, parts, writer, stop, extra)
@@ -303,6 +306,26 @@ fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> V
         value: format!("none that takes over {} µs to leave", limit.latency_us_max),
     }));
     host
+}
+
+/// Returns the CPUs that the probes observe. The user's list of interrupt CPUs comes before that of
+/// the tuning.
+fn observed_cpus(
+    config: &CampaignConfig,
+    plan: &CpuPlan,
+) -> anyhow::Result<ProbeCpus> {
+    let asked = config.samples.as_ref().and_then(|options| options.interrupt_cpus.as_ref());
+    let Some(asked) = asked else { return Ok(ProbeCpus::new(plan)) };
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").ok();
+    let online = online.and_then(|text| CpuSet::parse_list(text.trim()).ok()).unwrap_or_default();
+    let missing = asked.difference(&online);
+    if !missing.is_empty() {
+        return Err(anyhow!(
+            "--interrupt-cpus {asked} names CPU {missing}, which is not online; there are {online}"
+        ))
+        .exit_with(Exit::Input);
+    }
+    Ok(ProbeCpus { plan: plan.all.clone(), interrupts: asked.clone() })
 }
 
 /// Returns the CPUs that are kept for interrupts, as a fact of this host.

@@ -29,19 +29,25 @@ pub(super) fn extra_rounds(
         doubts.push(Doubt::ProbeFailed { probe: probe.into(), reason });
     };
     if options.stacks {
-        for kind in &options.stack_kinds {
-            match Perf::open(
-                (*kind).into(),
-                options.stacks_user.into(),
-                (tare_host::RUN_VARIABLE, run),
-            ) {
+        let mark = (tare_host::RUN_VARIABLE, run);
+        for kind in options.stack_kinds.iter().copied().map(StackKind::from) {
+            let opened = match kind {
+                // Most hosts keep no CPU for interrupts.
+                StackKind::InterruptCpus if cpus.interrupts.is_empty() => continue,
+                StackKind::InterruptCpus => Perf::open_on_cpus(&cpus.interrupts, mark),
+                kind => Perf::open(kind, options.stacks_user.into(), mark),
+            };
+            match opened {
                 Ok(perf) => extra.samplers.push(Box::new(perf)),
-                Err(error) => missing(StackKind::from(*kind).probe(), &error),
+                Err(error) => missing(kind.probe(), &error),
             }
         }
     }
-    if options.syscalls {
-        let (tracers, unread) = tare_probe::open_disturbing(&Roots::default(), cpus);
+    let tracers = [(options.syscalls, "syscalls"), (options.pmu, "pmu")];
+    let names: Vec<&str> =
+        tracers.iter().filter(|(wanted, _)| *wanted).map(|(_, name)| *name).collect();
+    if !names.is_empty() {
+        let (tracers, unread) = tare_probe::open_disturbing(&names, &Roots::default(), cpus);
         extra.tracers = tracers;
         unread.iter().for_each(|(probe, error)| missing(probe, error));
     }

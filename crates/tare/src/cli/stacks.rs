@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, ValueEnum};
 use tare_lab::stacks::StackKind;
 use tare_probe::stacks::UserFrames;
+use tare_std::cpus::CpuSet;
 
 use super::duration;
 
@@ -14,6 +15,7 @@ use super::duration;
 pub enum Kind {
     OnCpu,
     OffCpu,
+    InterruptCpus,
 }
 
 impl From<Kind> for StackKind {
@@ -21,6 +23,7 @@ impl From<Kind> for StackKind {
         match kind {
             Kind::OnCpu => Self::OnCpu,
             Kind::OffCpu => Self::OffCpu,
+            Kind::InterruptCpus => Self::InterruptCpus,
         }
     }
 }
@@ -51,22 +54,31 @@ pub struct SampleStacks {
     /// After the rounds, sample stacks in slices of their own (needs perf)
     #[arg(long)]
     pub stacks: bool,
-    /// What to sample: CPU time (on-cpu), waiting (off-cpu)
+    /// What to sample: CPU time (on-cpu), waiting (off-cpu), what the CPUs kept for interrupts do,
+    /// if there are any (interrupt-cpus)
     #[arg(
         long,
         value_name = "KINDS",
         requires = "stacks",
         value_delimiter = ',',
-        default_value = "on-cpu,off-cpu"
+        default_value = "on-cpu,off-cpu,interrupt-cpus"
     )]
     pub stack_kinds: Vec<Kind>,
     /// How to unwind the frames of programs: frame pointers, DWARF, not at all; auto is what the
     /// system was built for
     #[arg(long, value_name = "HOW", requires = "stacks", default_value = "auto")]
     pub stacks_user: User,
+    /// CPUs that handle interrupts, to count and sample beside those of the study [default: those
+    /// that its tuning keeps for interrupts]
+    #[arg(long, value_name = "LIST")]
+    pub interrupt_cpus: Option<CpuSet>,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)
-    #[arg(long)]
+    #[arg(long, conflicts_with = "pmu")]
     pub syscalls: bool,
+    /// After the rounds, count instructions, cycles, cache and TLB misses of the system in slices
+    /// of their own (needs a CPU with a PMU)
+    #[arg(long)]
+    pub pmu: bool,
     /// Number of these rounds
     #[arg(long, value_name = "N", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub stack_rounds: u32,
@@ -81,7 +93,7 @@ pub struct ShowStacks {
     /// Show the CPU time per operation by subsystem and function
     #[arg(long, conflicts_with_all = ["csv", "html"])]
     pub stacks: bool,
-    /// What to show: CPU time or waiting
+    /// What to show: CPU time, waiting, or the CPUs kept for interrupts
     #[arg(long, value_name = "KIND", requires = "stacks", default_value = "on-cpu")]
     pub kind: Kind,
     /// Environment to compare from [default: the baseline]

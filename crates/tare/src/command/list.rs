@@ -185,7 +185,11 @@ fn probes() -> Vec<Item> {
     let probe = |probe: &tare_probe::ProbeKind| {
         let opened = probe.open(&roots, &cpus);
         Item {
-            options: if probe.disturbs { own_slices("tare weigh --syscalls") } else { Vec::new() },
+            options: match probe.name {
+                "pmu" => own_slices("tare weigh --pmu"),
+                _ if probe.disturbs => own_slices("tare weigh --syscalls"),
+                _ => Vec::new(),
+            },
             unavailable: opened.err().map(|error| tare_host::error_line(&error)),
             ..Item::new(probe.name, probe.help)
         }
@@ -205,6 +209,11 @@ fn probes() -> Vec<Item> {
         "CPU time by kernel subsystem and function, sampled by perf",
     ));
     items.push(stacks(StackKind::OffCpu, "stacks_waiting", "where threads wait, sampled by perf"));
+    items.push(stacks(
+        StackKind::InterruptCpus,
+        "stacks_interrupt_cpus",
+        "what the CPUs kept for interrupts do, sampled by perf",
+    ));
     items
 }
 

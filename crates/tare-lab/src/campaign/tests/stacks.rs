@@ -118,13 +118,29 @@ fn failing_sampler_is_a_doubt() {
 fn stack_kinds_have_separate_slices() {
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let never = AtomicBool::new(false);
-    let both = StackKind::ALL.map(|kind| Box::new(world.sampler(kind)) as Box<dyn StackSampler>);
+    let kinds = [StackKind::OnCpu, StackKind::OffCpu];
+    let both = kinds.map(|kind| Box::new(world.sampler(kind)) as Box<dyn StackSampler>);
     run_with(&two(), &world, &scratch, samplers(both.into()), &never).unwrap();
     let slices = read_stacks(&scratch.path()).unwrap();
-    for kind in StackKind::ALL {
+    for kind in kinds {
         let rounds: Vec<u32> =
             slices.iter().filter(|slice| slice.kind == kind).map(|slice| slice.round).collect();
         assert_eq!(rounds, [0, 0, 0, 1, 1, 1, 2, 2, 2], "{kind:?}");
+    }
+}
+
+/// The fake host keeps no CPU for interrupts, so no probe counts their time.
+#[test]
+fn interrupt_cpus_need_their_time() {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
+    let never = AtomicBool::new(false);
+    let sampler = Box::new(world.sampler(StackKind::InterruptCpus));
+    run_with(&two(), &world, &scratch, samplers(vec![sampler]), &never).unwrap();
+    let slices = read_stacks(&scratch.path()).unwrap();
+    assert!(!slices.is_empty());
+    for slice in slices {
+        let reason = "no probe counted the time of the interrupt CPUs";
+        assert_eq!((slice.kind, slice.void.as_deref()), (StackKind::InterruptCpus, Some(reason)));
     }
 }
 

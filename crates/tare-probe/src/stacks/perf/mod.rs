@@ -21,7 +21,10 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
-use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
+use tare_lab::stacks::{
+    CLIENT, INTERRUPT_CPUS, LAYER, SYSTEM, SampledStack, StackKind, StackSampler,
+};
+use tare_std::cpus::CpuSet;
 
 use super::script::{self, Sample};
 use super::{UserFrames, folded, subsystem, waits};
@@ -84,6 +87,8 @@ pub struct Perf {
     clock: Clock,
     /// The first observed system decides it for the whole study.
     user: UserFrames,
+    /// The CPUs on which everything is sampled, in place of the processes of a study.
+    cpus: Option<CpuSet>,
     running: Option<Running>,
 }
 
@@ -107,6 +112,16 @@ impl Perf {
         Self::open_program("perf", kind, user, mark)
     }
 
+    /// Samples everything that runs on some CPUs: those that handle interrupts.
+    ///
+    /// # Errors
+    /// If perf is not installed or does not run.
+    pub fn open_on_cpus(cpus: &CpuSet, mark: (&str, &str)) -> Result<Self, StacksError> {
+        // Any program may run there, and the interest is in the kernel.
+        let perf = Self::open(StackKind::OnCpu, UserFrames::None, mark)?;
+        Ok(Self { cpus: Some(cpus.clone()), ..perf })
+    }
+
     fn open_program(
         program: &str,
         kind: StackKind,
@@ -115,10 +130,11 @@ impl Perf {
     ) -> Result<Self, StacksError> {
         let mark = (mark.0.to_string(), mark.1.to_string());
         let (clock, event) = match kind {
-            StackKind::OnCpu => (Clock::Timer, "cycles"),
+            StackKind::OnCpu | StackKind::InterruptCpus => (Clock::Timer, "cycles"),
             StackKind::OffCpu => (Clock::Switches, SWITCHES),
         };
-        let mut perf = Self { program: program.to_string(), mark, clock, user, running: None };
+        let mut perf =
+            Self { program: program.to_string(), mark, clock, user, cpus: None, running: None };
         // Prints `COUNT,,cycles,...`, or `<not supported>` in place of the count.
         let arguments = ["stat", "--field-separator=,", "--event", event, "--", "true"];
         let output = perf.command(&arguments).output().map_err(|source| match source.kind() {
@@ -134,8 +150,8 @@ impl Perf {
             line.split(',').next().is_some_and(|count| count.trim().parse::<u64>().is_ok())
         });
         match (kind, counts) {
-            (StackKind::OnCpu, true) => perf.clock = Clock::Cycles,
-            (StackKind::OnCpu, false) | (StackKind::OffCpu, true) => {}
+            (StackKind::OnCpu | StackKind::InterruptCpus, true) => perf.clock = Clock::Cycles,
+            (StackKind::OnCpu | StackKind::InterruptCpus, false) | (StackKind::OffCpu, true) => {}
             (StackKind::OffCpu, false) => {
                 let said = text.lines().map(str::trim).find(|line| !line.is_empty());
                 let said = said.unwrap_or("perf does not say why").to_string();
@@ -178,6 +194,10 @@ impl Perf {
             return Err(StacksError::NoProcess);
         }
         let pids: Vec<String> = parts.keys().map(ToString::to_string).collect();
+        let observed = match &self.cpus {
+            Some(cpus) => ["--cpu".to_string(), cpus.to_string()],
+            None => ["--pid".to_string(), pids.join(",")],
+        };
         let (data, stderr) = (memory_file("tare-stacks")?, memory_file("tare-stacks-log")?);
         let (order_end, orders) = channel()?;
         let (answers, answer_end) = channel()?;
@@ -203,7 +223,8 @@ impl Perf {
             .command(&["record", "--no-buildid", "--no-buildid-cache"])
             .args(clock)
             .args(self.user.arguments())
-            .args(["--delay", "-1", "--pid", &pids.join(","), "--control", &control])
+            .args(["--delay", "-1", "--control", &control])
+            .args(observed)
             .args(["--output", &path_of(&data)])
             .stdout(Stdio::null())
             .stderr(log)
@@ -259,6 +280,7 @@ impl Perf {
             .map_err(|source| StacksError::Channel { step: "read what was printed", source })?;
         let text = String::from_utf8_lossy(&text);
         Ok(match self.clock {
+            Clock::Cycles | Clock::Timer if self.cpus.is_some() => fold_cpus(&text),
             Clock::Cycles | Clock::Timer => fold(&text, &running.parts),
             Clock::Switches => waits::fold(&text, &running.parts, running.window),
         })
@@ -267,9 +289,29 @@ impl Perf {
 
 /// Counts equal stacks, each for the part that its process belongs to.
 fn fold(text: &str, parts: &HashMap<u32, &'static str>) -> Vec<SampledStack> {
+    count(text, |sample| parts.get(&sample.pid).copied())
+}
+
+/// Counts the stacks of everything that ran on the sampled CPUs. The idle loop is no work.
+fn fold_cpus(text: &str) -> Vec<SampledStack> {
+    count(text, |sample| (!is_idle(sample)).then_some(INTERRUPT_CPUS))
+}
+
+/// Whether a CPU had nothing to do: the idle task, outside of interrupts and softirqs.
+fn is_idle(sample: &Sample) -> bool {
+    let interrupted = |name: &str| {
+        ["irq", "interrupt", "sysvec_", "el1_int"].iter().any(|word| name.contains(word))
+    };
+    // Functions of locks in the idle loop have such words too, but are too short to matter.
+    sample.pid == 0 && !sample.frames.iter().any(|frame| interrupted(&frame.name))
+}
+
+/// Counts equal stacks, each for the part that `part_of` gives.
+fn count(text: &str, part_of: impl Fn(&Sample) -> Option<&'static str>) -> Vec<SampledStack> {
     let mut counts: BTreeMap<(String, String, &'static str), u64> = BTreeMap::new();
-    for Sample { pid, mut frames } in script::samples(text) {
-        let Some(part) = parts.get(&pid) else { continue };
+    for sample in script::samples(text) {
+        let Some(part) = part_of(&sample) else { continue };
+        let mut frames = sample.frames;
         script::drop_unknown_roots(&mut frames);
         let subsystem = subsystem::of(part, &frames);
         let key = (part.to_string(), folded(&frames), subsystem);
@@ -284,6 +326,7 @@ fn fold(text: &str, parts: &HashMap<u32, &'static str>) -> Vec<SampledStack> {
 impl StackSampler for Perf {
     fn kind(&self) -> StackKind {
         match self.clock {
+            _ if self.cpus.is_some() => StackKind::InterruptCpus,
             Clock::Cycles | Clock::Timer => StackKind::OnCpu,
             Clock::Switches => StackKind::OffCpu,
         }
@@ -295,12 +338,13 @@ impl StackSampler for Perf {
             Clock::Timer => format!("cpu-clock at {FREQUENCY_HZ} Hz"),
             Clock::Switches => "every switch away from a CPU".to_string(),
         };
-        format!("{event}; {}", self.user.name())
+        let cpus = self.cpus.as_ref().map(|cpus| format!(" on CPUs {cpus}")).unwrap_or_default();
+        format!("{event}{cpus}; {}", self.user.name())
     }
 
     fn begin(&mut self, scope: &Scope) -> Result<(), PartError> {
         self.running = None;
-        if let Some(pid) = scope.system.first() {
+        if let Some(pid) = scope.system.first().filter(|_| self.cpus.is_none()) {
             self.user = self.user.settled(*pid, self.clock == Clock::Switches);
         }
         self.running = Some(self.start(scope)?);

@@ -3,7 +3,9 @@ use std::io::Write;
 
 use tare_lab::driver::Edge;
 use tare_lab::probe::Scope;
-use tare_lab::stacks::{CLIENT, LAYER, SYSTEM, SampledStack, StackKind, StackSampler};
+use tare_lab::stacks::{
+    CLIENT, INTERRUPT_CPUS, LAYER, SYSTEM, SampledStack, StackKind, StackSampler,
+};
 use tare_testkit::{Machine, Reason, skip};
 
 use super::{Perf, StacksError, UserFrames, fold};
@@ -84,6 +86,69 @@ fn samples_busy_process() {
         // The kernel may refuse to let this user sample.
         Err(error) => assert!(!error.to_string().is_empty()),
     }
+}
+
+/// Shortened output of `perf record -C`: an idle CPU, a packet received while it was idle, a
+/// program and its interrupt.
+const ON_CPUS: &str = "
+    0
+\tffffffff81a00010 pv_native_safe_halt ([kernel.kallsyms])
+\tffffffff81a00020 default_idle ([kernel.kallsyms])
+\tffffffff81a00030 do_idle ([kernel.kallsyms])
+\tffffffff81a00040 cpu_startup_entry ([kernel.kallsyms])
+
+    0
+\tffffffff81b00010 tcp_v4_rcv ([kernel.kallsyms])
+\tffffffff81b00020 net_rx_action ([kernel.kallsyms])
+\tffffffff81b00030 handle_softirqs ([kernel.kallsyms])
+\tffffffff81b00040 common_interrupt ([kernel.kallsyms])
+\tffffffff81a00010 pv_native_safe_halt ([kernel.kallsyms])
+\tffffffff81a00030 do_idle ([kernel.kallsyms])
+
+ 4711
+\t          105f179 main (/usr/bin/stranger)
+
+";
+
+#[test]
+fn cpus_show_all_work_and_no_idling() {
+    let stacks = super::fold_cpus(ON_CPUS);
+    assert!(stacks.iter().all(|stack| stack.part == INTERRUPT_CPUS), "{stacks:?}");
+    let found: Vec<(&str, u64)> =
+        stacks.iter().map(|stack| (stack.subsystem.as_str(), stack.samples)).collect();
+    assert_eq!(found, [("network stack", 1), ("programs", 1)], "{stacks:?}");
+}
+
+/// A busy program on one CPU shows in the samples of this CPU, although its process is not named.
+#[test]
+fn samples_a_cpu() {
+    let cpus = "0".parse().unwrap();
+    let mut perf = match Perf::open_on_cpus(&cpus, ("TARE_TEST", "stacks")) {
+        Ok(perf) => perf,
+        Err(error) => return skip("samples_a_cpu", reason(&error)),
+    };
+    if !tare_testkit::skip::is_root() {
+        return skip("samples_a_cpu", Machine::NotRoot);
+    }
+    assert_eq!(perf.kind(), StackKind::InterruptCpus);
+    let script = "while :; do read -r x < /proc/self/stat; done";
+    let child = std::process::Command::new("taskset").args(["-c", "0", "sh", "-c", script]).spawn();
+    let Ok(mut child) = child else {
+        return skip("samples_a_cpu", Reason::not_installed("taskset"));
+    };
+    let scope = Scope { system: vec![std::process::id()], ..Scope::default() };
+    let sampled = perf.begin(&scope).and_then(|()| {
+        perf.edge(Edge::Begin)?;
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        perf.edge(Edge::End)?;
+        perf.end()
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let stacks = sampled.unwrap();
+    assert!(stacks.iter().all(|stack| stack.part == INTERRUPT_CPUS), "{stacks:?}");
+    let reads = stacks.iter().filter(|stack| stack.folded.contains("vfs_read"));
+    assert!(reads.map(|stack| stack.samples).sum::<u64>() > 0, "{stacks:?}");
 }
 
 #[test]

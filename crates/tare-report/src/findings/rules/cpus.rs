@@ -6,6 +6,7 @@ use tare_lab::doubt::Doubt;
 use tare_lab::layer::Cpu;
 use tare_lab::record::{Phase, Slice};
 use tare_stats::estimate;
+use tare_std::cpus::CpuSet;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Confidence, Kind, Rule, Statement, words};
@@ -41,6 +42,8 @@ const OF_THE_KERNEL: &[&str] = &[
     "rescheduling",
     "function_call",
 ];
+/// The section and key of the host fact that lists these CPUs.
+const INTERRUPT_CPUS_FACT: (&str, &str) = ("cpu", "interrupt CPUs");
 const INTERRUPT_CPUS_BUSY: &str = "interrupt_cpus_busy_share";
 const INTERRUPT_CPUS_SOFTIRQ: &str = "interrupt_cpus_softirq_share";
 /// How busy interrupt CPUs are before they limit the network or the disks, in percent. The rest is
@@ -86,11 +89,12 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         data: "the counters interrupt_cpus_busy_share and interrupt_cpus_softirq_share at capacity, in the environment where these \
                CPUs are busiest",
-        condition: "the CPUs that are kept for interrupts are busy for more than 80 % of their time, and the interval lies above that",
+        condition: "the CPUs that are kept for interrupts, and run neither system nor client, are busy for more than 80 % of their \
+                    time, and the interval lies above that",
         sentence: "Interrupt CPUs: {busy} busy in {environment}, {softirq} in softirqs. Give interrupts more CPUs.",
         details: "",
         advice: "They limit the network or the disks before the database does. tare tune apply --ratio N (a smaller N) or \
-                 --irq-cpus LIST gives interrupts more CPUs.",
+                 --irq-cpus LIST gives interrupts more CPUs. tare weigh --stacks --stack-kinds interrupt-cpus shows what they do.",
         expected: "",
         expected_from: "",
         apply: interrupt_cpus,
@@ -236,7 +240,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 
 fn interrupt_cpus(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let mut statements = Vec::new();
-    for (_, workload) in facts.workloads() {
+    for (_, workload) in facts.workloads().filter(|_| interrupt_cpus_are_apart(facts)) {
         let share = |environment: &str, name: &str| {
             let slices = facts.record.slices.iter().filter(|slice| {
                 slice.environment == environment
@@ -272,6 +276,16 @@ fn interrupt_cpus(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         );
     }
     statements
+}
+
+/// Whether the CPUs kept for interrupts run neither system nor client. A list of the user may name
+/// CPUs that do, which are busy with them.
+fn interrupt_cpus_are_apart(facts: &Facts<'_>) -> bool {
+    let mut host = facts.record.host.iter();
+    let fact = host.find(|fact| (fact.section.as_str(), fact.key.as_str()) == INTERRUPT_CPUS_FACT);
+    let cpus = fact.and_then(|fact| CpuSet::parse_list(&fact.value).ok());
+    let plan = &facts.record.cpu_plan;
+    cpus.is_none_or(|cpus| cpus.is_disjoint(&plan.system) && cpus.is_disjoint(&plan.client))
 }
 
 /// Mean share of their time that CPUs spend in interrupts and softirqs, in percent.

@@ -8,6 +8,7 @@ mod latency;
 mod layers;
 mod network;
 mod none;
+mod pmu;
 mod shares;
 mod tuning;
 
@@ -21,6 +22,7 @@ pub(super) const ALL: &[&[Rule]] = &[
     cpus::RULES,
     latency::RULES,
     code::RULES,
+    pmu::RULES,
     shares::RULES,
     tuning::RULES,
     doubts::RULES,

@@ -3,6 +3,8 @@
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cgroup, Network};
+use tare_lab::probe::Counter;
+use tare_lab::record::Phase;
 use tare_std::rng::Rng;
 
 use super::world::{FakeEnvironment, World};
@@ -115,9 +117,25 @@ fn interrupt_cpus(busy: f64) -> World {
         let shares = [("interrupt_cpus_busy_share", busy), ("interrupt_cpus_softirq_share", 0.6)];
         for (name, share) in shares {
             let value = share + f64::from(block % 3) / 100.0;
-            slice.counters.push(tare_lab::probe::Counter { name: name.into(), value });
+            slice.counters.push(Counter { name: name.into(), value });
         }
     })
+}
+
+/// Traced slices in which the box has more TLB misses than the other environments.
+fn missing_the_tlb(native: f64, there: f64) -> World {
+    let mut world = quiet();
+    let mut traced = world.record.slices.clone();
+    for slice in &mut traced {
+        slice.id += 100_000;
+        slice.phase = Phase::Traced;
+        let per_operation = if slice.environment == "box" { there } else { native };
+        let wander = 1.0 + f64::from(slice.round % 3) / 100.0;
+        let value = per_operation * wander * slice.operations as f64;
+        slice.counters.push(Counter { name: "system_dtlb_misses".into(), value });
+    }
+    world.record.slices.extend(traced);
+    world
 }
 
 fn counted(name: &str, there: f64) -> World {
@@ -273,6 +291,7 @@ pub(super) const CASES: &[Case] = &[
     ),
     ("throttled", || throttled(12), || throttled(1)),
     ("device_interrupts", || interrupted(0.05), || interrupted(0.0001)),
+    ("hardware_counters", || missing_the_tlb(10.0, 14.0), || missing_the_tlb(10.0, 10.2)),
     ("interrupt_cpus", || interrupt_cpus(0.9), || interrupt_cpus(0.7)),
     (
         "page_faults",
