@@ -116,10 +116,10 @@ fn announcement(study: &Study, absent: &[String], budget_given: bool) -> Vec<Str
         lines.push(format!("{}: up to {time}, {}", study.name, part.text()));
         let why = no_time(left.rounds_min, left.budget);
         lines.push(format!("  left out, because there is {why}:"));
-        for (what, names) in [("environments", &left.environments), ("workloads", &left.workloads)]
-        {
+        for (what, names) in [("environment", &left.environments), ("workload", &left.workloads)] {
             if !names.is_empty() {
-                lines.push(format!("  {} {what}: {}", names.len(), names.join("; ")));
+                let plural = if names.len() > 1 { "s" } else { "" };
+                lines.push(format!("  {} {what}{plural}: {}", names.len(), names.join("; ")));
             }
         }
     } else if !budget_given && part.seconds > LONG_S {
