@@ -35,7 +35,7 @@ use member::Member;
 
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
-pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
+pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemOptions};
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use tare_std::error_line;
 

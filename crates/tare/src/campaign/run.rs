@@ -102,6 +102,7 @@ pub(crate) fn measure_on_host(
     let route = tare_system::ClientRoute { namespace: Some(factory.client_namespace().into()) };
     let system =
         info.make(&study.system, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    let with_options = fit::systems_with_options(study, info, &route)?;
     // In force until this function returns.
     let idle = limit_idle_states();
     let mut host = host_facts(tuning, idle.as_ref());
@@ -135,6 +136,10 @@ pub(crate) fn measure_on_host(
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
+        systems_with_options: with_options
+            .iter()
+            .map(|(options, system)| (options.clone(), &**system))
+            .collect(),
         driver: &mut *driver,
         probes,
         clock: &clock,
@@ -164,6 +169,7 @@ fn measure_fake(
     let parts = Parts {
         factory: &mut |spec| host.environment(spec),
         system: &host.system(),
+        systems_with_options: Vec::new(),
         driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
         clock: &host,
