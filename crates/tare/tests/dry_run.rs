@@ -116,7 +116,10 @@ fn budget_chooses_environments_in_the_order_of_the_file() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("4 environments of the study: no time for 40 rounds"), "{text}");
     assert!(text.contains("give a larger one: 3 % CPU; 30 % CPU"), "{text}");
-    assert!(text.contains("did not fit into the budget"), "a published relation says so: {text}");
+    assert!(
+        text.contains("did not fit into the budget"),
+        "a published relation gives the reason: {text}"
+    );
     let page = fs::read_to_string(here.path().join("b.html")).unwrap();
     assert!(page.contains("no time for 40 rounds within --budget 2m30s"));
 }

@@ -190,7 +190,7 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system from the environments of the study, where alone they are stored.
+/// Copies the options of the system from the environments of the study, which alone holds them.
 fn copy_system_options(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };

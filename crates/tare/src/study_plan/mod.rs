@@ -31,7 +31,7 @@ pub(crate) use times::at_most;
 use resources::{CpuGroup, DiskPlan, MemoryPlan};
 use times::{Part, conditions};
 
-/// Studies that are expected to take longer say so at their start.
+/// Studies that are expected to take longer print their time at the start.
 const LONG_S: f64 = 2.0 * 3600.0;
 
 /// What a study will do on this host.
