@@ -81,6 +81,7 @@ fn dry_run_refuses_what_weigh_refuses() {
         assert!(text.contains(message), "{message:?} is not in:\n{text}");
     };
     check(&["weigh", "--dry-run", "--resume", "x.tare"], 2, "--resume");
+    check(&["weigh", "--dry-run", "--serve"], 2, "--serve");
     check(&["weigh", "no-such-study", "--dry-run"], 3, "cannot read the study");
     check(&["weigh", "quick", "--quick", "--dry-run"], 3, "has no quick part");
     fs::write(here.path().join("x.tare"), "").unwrap();

@@ -85,7 +85,7 @@ fn long_or_cut_studies_are_announced() {
     let lines = announcement(&part, &[], true);
     assert!(part.title.ends_with("(part for 1h)"), "{}", part.title);
     assert_eq!(lines[1], "  left out, because there is no time for 8 rounds within --budget 1h:");
-    assert!(lines.last().unwrap().contains("workloads: random write, sequential"), "{lines:?}");
+    assert!(lines.last().unwrap().contains("workloads: random write; sequential"), "{lines:?}");
 
     let mut short = whole;
     short.schedule.budget = Duration::from_secs(120);
