@@ -41,6 +41,10 @@ pub struct EnvironmentSpec {
     /// The source of a container's root file system.
     #[serde(default, skip_serializing_if = "Rootfs::is_none")]
     pub rootfs: Rootfs,
+    /// Options of the system in this environment as (name, value), which replace those of the
+    /// study's system. Empty: none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub system: Vec<(String, String)>,
     /// A known cost, injected to test Tare itself.
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
@@ -68,6 +72,7 @@ impl Layer {
             vm,
             sandbox,
             rootfs,
+            system,
             inject,
             limits,
             optional: _,
@@ -83,6 +88,7 @@ impl Layer {
             Self::Vm => options_text(vm),
             Self::Sandbox => options_text(sandbox),
             Self::Rootfs => rootfs.to_string(),
+            Self::System => options_text(system),
             Self::Inject => inject.to_string(),
             Self::Limits => limits.to_string(),
         }
@@ -101,6 +107,7 @@ impl Layer {
             Self::Vm => to.vm.clone_from(&from.vm),
             Self::Sandbox => to.sandbox.clone_from(&from.sandbox),
             Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
+            Self::System => to.system.clone_from(&from.system),
             Self::Inject => to.inject = from.inject,
             Self::Limits => to.limits.clone_from(&from.limits),
         }

@@ -68,6 +68,7 @@ fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
     let parts = Parts {
         factory: &mut |spec| world.environment(spec),
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: &world,

@@ -49,6 +49,7 @@ fn go(writer: RecordWriter, real_time: bool) {
     let parts = Parts {
         factory: &mut |spec| world.environment(spec),
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: &world,

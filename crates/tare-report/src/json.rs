@@ -12,6 +12,7 @@ use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::Study;
 
+use crate::bandwidth;
 use crate::explain;
 use crate::figures::COST_FIELDS;
 use crate::findings;
@@ -90,7 +91,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
             "blocks": analysis.rounds,
             "arithmetic": analysis.arithmetic,
             "doubts": analysis.doubts,
-            "findings": analysis.findings.iter().map(|one| finding(analysis, one)).collect::<Vec<_>>(),
+            "findings": analysis.findings.iter().map(|one| finding(record, analysis, one)).collect::<Vec<_>>(),
         },
         "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
         "doubts": record.doubts,
@@ -164,8 +165,11 @@ fn counter(finding: &CounterFinding) -> Value {
 
 /// A finding with the verdict of each cost, and its doubts as objects with the number of affected
 /// slices. The control has no verdicts.
-fn finding(analysis: &Analysis, finding: &Finding) -> Value {
+fn finding(record: &Record, analysis: &Analysis, finding: &Finding) -> Value {
     let mut value = json!(finding);
+    if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
+        value["bandwidth_bytes_per_s"] = json!(bytes_per_s);
+    }
     for (name, of) in COST_FIELDS {
         if of(finding).is_some() {
             value[name]["verdict"] = json!(claims::verdict_of(analysis, finding, of));

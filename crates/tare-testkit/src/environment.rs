@@ -23,6 +23,7 @@ impl EnvironmentBuilder {
             vm: Vec::new(),
             sandbox: Vec::new(),
             rootfs: Rootfs::None,
+            system: Vec::new(),
             inject: Inject::default(),
             limits: Limits::default(),
             optional: false,

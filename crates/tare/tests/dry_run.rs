@@ -81,6 +81,7 @@ fn dry_run_refuses_what_weigh_refuses() {
         assert!(text.contains(message), "{message:?} is not in:\n{text}");
     };
     check(&["weigh", "--dry-run", "--resume", "x.tare"], 2, "--resume");
+    check(&["weigh", "--dry-run", "--serve"], 2, "--serve");
     check(&["weigh", "no-such-study", "--dry-run"], 3, "cannot read the study");
     check(&["weigh", "quick", "--quick", "--dry-run"], 3, "has no quick part");
     fs::write(here.path().join("x.tare"), "").unwrap();
@@ -116,7 +117,10 @@ fn budget_chooses_environments_in_the_order_of_the_file() {
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(text.contains("4 environments of the study: no time for 40 rounds"), "{text}");
     assert!(text.contains("give a larger one: 3 % CPU; 30 % CPU"), "{text}");
-    assert!(text.contains("did not fit into the budget"), "a published relation says so: {text}");
+    assert!(
+        text.contains("did not fit into the budget"),
+        "a published relation gives the reason: {text}"
+    );
     let page = fs::read_to_string(here.path().join("b.html")).unwrap();
     assert!(page.contains("no time for 40 rounds within --budget 2m30s"));
 }

@@ -123,6 +123,7 @@ mod tests {
             vm: Vec::new(),
             sandbox: Vec::new(),
             rootfs: Rootfs::None,
+            system: Vec::new(),
             inject: Inject::default(),
             limits: Limits { memory_bytes },
             optional: false,

@@ -84,6 +84,11 @@ impl LayerInfo {
                 "unmounted; unpacked files stay in the cache for the next run",
                 "/proc/PID/mountinfo: the root is read-only; every file is compared with the manifest",
             ),
+            Layer::System => (
+                "an option that the system has",
+                "ends with the system",
+                "the settings that the running system reports, in the record and on the page",
+            ),
             Layer::Inject => (
                 "the system tare-db; for quota the cpu cgroup controller and cgroup = \"own\"; for delay network = \"host\"",
                 "the relay is killed; the rest ends with the process and its cgroup",

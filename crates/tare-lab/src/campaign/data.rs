@@ -25,7 +25,7 @@ impl Campaign<'_, '_> {
     /// supports it.
     pub(super) fn save_data(&mut self) -> Result<(), CampaignError> {
         let wanted = self.study.schedule.data == DataStart::Restored;
-        let system = self.parts.system;
+        let system = self.parts.system_of(&self.study.environments[self.baseline]);
         // Several instances have separate data.
         let saves = wanted && system.can_save_data() && system.instances().count == 1;
         let to = self.parts.data_dir.clone().filter(|_| saves);
@@ -42,7 +42,7 @@ impl Campaign<'_, '_> {
         let Some(running) = self.members[baseline].running.as_mut() else { return Ok(()) };
         let processes = running.environment.processes().system;
         let Some(at) = running.endpoints.first() else { return Ok(()) };
-        let snapshot = self.parts.system.save_data(at, &processes, &to);
+        let snapshot = system.save_data(at, &processes, &to);
         self.stop_member(baseline);
         // Start times count from the next start on, which is faster.
         self.members[baseline].record.ready_ns = None;

@@ -229,7 +229,7 @@ impl Campaign<'_, '_> {
         freezes: bool,
         watch: &mut dyn FnMut(Edge),
     ) -> Result<Measured, SliceError> {
-        let Member { running, start_error, .. } = &mut self.members[index];
+        let Member { record, running, start_error, .. } = &mut self.members[index];
         let Some(running) = running else {
             let reason = start_error.clone().unwrap_or_else(|| "it is not up".into());
             return Err(SliceError::NotUp { reason });
@@ -238,7 +238,8 @@ impl Campaign<'_, '_> {
             running.environment.thaw().map_err(SliceError::Thaw)?;
         }
         let scope = scope(running, self.parts.driver.pids());
-        let (probes, system) = (&mut self.parts.probes, self.parts.system);
+        let system = self.parts.system_of(&record.spec);
+        let probes = &mut self.parts.probes;
         let mut begun: Vec<Result<(), PartError>> =
             probes.iter_mut().map(|probe| probe.prepare(&scope)).collect();
         let mut collected = Vec::new();

@@ -110,8 +110,7 @@ impl Campaign<'_, '_> {
     }
 
     /// Returns the command of each instance.
-    fn launches(&self) -> Vec<Launch> {
-        let system = self.parts.system;
+    fn launches(&self, system: &dyn System) -> Vec<Launch> {
         let count = system.instances().count.max(1);
         if count == 1 {
             return vec![system.launch(self.system_cpus)];
@@ -123,7 +122,8 @@ impl Campaign<'_, '_> {
     fn bring_up(&mut self, index: usize) -> Result<(), StartError> {
         let fail = |step| move |source| StartError::Part { step, source };
         let spec = self.members[index].record.spec.clone();
-        let launches = self.launches();
+        let system = self.parts.system_of(&spec);
+        let launches = self.launches(system);
         let mut environment = (self.parts.factory)(&spec).map_err(fail("create"))?;
         if let Some(snapshot) = &self.snapshot {
             environment.start_from(snapshot);
@@ -139,7 +139,7 @@ impl Campaign<'_, '_> {
                 return Err(StartError::Part { step: "start", source });
             }
         };
-        if let Err(source) = self.wait_until_ready(&mut *environment, &endpoints) {
+        if let Err(source) = self.wait_until_ready(&mut *environment, &endpoints, system) {
             if let Err(error) = environment.stop() {
                 self.leftover(&spec.name, &*error);
             }
@@ -165,7 +165,7 @@ impl Campaign<'_, '_> {
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
         record.config = running.environment.config();
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
-        let settings = settings(self.parts.system, &running.endpoints);
+        let settings = settings(system, &running.endpoints);
         record.settings = settings.map_err(fail("read the settings of"))?;
         let lost = judge::not_in_force(&record.layers).next();
         if let Some(doubt) = lost {
@@ -177,7 +177,7 @@ impl Campaign<'_, '_> {
             self.load_data(target, &spec.name)?;
         }
         if let Some(running) = &self.members[index].running {
-            self.wait_until_quiet(running).map_err(fail("measure"))?;
+            self.wait_until_quiet(running, system).map_err(fail("measure"))?;
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ pub(crate) use measure::empty as empty_slice;
 
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
-pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock};
+pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemOptions};
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use shares::{instance_cpus, system_cpus};
 pub use tare_std::error_line;

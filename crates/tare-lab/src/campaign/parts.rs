@@ -79,11 +79,25 @@ impl Memory {
 pub type EnvironmentFactory<'p> =
     dyn FnMut(&EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> + 'p;
 
+/// Options of a system as (name, value).
+pub type SystemOptions = Vec<(String, String)>;
+
+impl<'p> Parts<'p> {
+    /// Returns the system with the options of an environment.
+    pub(super) fn system_of(&self, spec: &EnvironmentSpec) -> &'p dyn System {
+        let mut own = self.systems_with_options.iter();
+        own.find(|(options, _)| *options == spec.system).map_or(self.system, |(_, system)| *system)
+    }
+}
+
 /// Everything that a campaign needs from its caller.
 #[expect(missing_debug_implementations, reason = "parts are trait objects without Debug")]
 pub struct Parts<'p> {
     pub factory: &'p mut EnvironmentFactory<'p>,
     pub system: &'p dyn System,
+    /// The system with the options of an environment (`EnvironmentSpec::system`), for each set of
+    /// options that an environment has.
+    pub systems_with_options: Vec<(SystemOptions, &'p dyn System)>,
     pub driver: &'p mut dyn Driver,
     pub probes: Vec<Box<dyn Probe + 'p>>,
     pub clock: &'p dyn Clock,

@@ -8,6 +8,7 @@ use super::{Campaign, error_line};
 use crate::PartError;
 use crate::environment::{Endpoint, Environment};
 use crate::system::QUIET_LIMIT;
+use crate::system::System;
 
 /// Interval between two checks that a system answers.
 const READY_POLL: Duration = Duration::from_millis(50);
@@ -43,8 +44,9 @@ impl Campaign<'_, '_> {
         &self,
         environment: &mut dyn Environment,
         at: &[Endpoint],
+        system: &dyn System,
     ) -> Result<(), PartError> {
-        let (system, clock) = (self.parts.system, self.parts.clock);
+        let clock = self.parts.clock;
         let limit = system.ready_limit();
         let began = clock.now();
         // False for all checks if the host cannot see the processes.
@@ -82,9 +84,9 @@ impl Campaign<'_, '_> {
     }
 
     /// Returns the background work of the first busy instance; `None` if all are quiet.
-    fn pending(&self, at: &[Endpoint]) -> Result<Option<String>, PartError> {
+    fn pending(system: &dyn System, at: &[Endpoint]) -> Result<Option<String>, PartError> {
         for at in at {
-            if let Some(pending) = self.parts.system.pending(at)? {
+            if let Some(pending) = system.pending(at)? {
                 return Ok(Some(pending));
             }
         }
@@ -92,12 +94,16 @@ impl Campaign<'_, '_> {
     }
 
     /// Waits until a system has no background work left.
-    pub(super) fn wait_until_quiet(&self, running: &Running) -> Result<(), PartError> {
+    pub(super) fn wait_until_quiet(
+        &self,
+        running: &Running,
+        system: &dyn System,
+    ) -> Result<(), PartError> {
         let clock = self.parts.clock;
         let began = clock.now();
         let mut quiet_polls = QUIET_POLLS - 1;
         while !self.stopped() {
-            match self.pending(&running.endpoints)? {
+            match Self::pending(system, &running.endpoints)? {
                 None => quiet_polls += 1,
                 Some(pending) => {
                     quiet_polls = 0;

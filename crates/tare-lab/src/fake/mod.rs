@@ -264,6 +264,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         vm: Vec::new(),
         sandbox: Vec::new(),
         rootfs: Rootfs::None,
+        system: Vec::new(),
         inject: Inject::default(),
         limits: Limits::default(),
         optional: false,
@@ -287,6 +288,7 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::Vm => spec.vm = option("vcpus", "2"),
         Layer::Sandbox => spec.sandbox = option("platform", "kvm"),
         Layer::Rootfs => spec.rootfs = Rootfs::Packages("redis-server".into()),
+        Layer::System => spec.system = option("overprovisioned", "yes"),
         Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
         Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
     }

@@ -9,9 +9,7 @@
 
 use std::time::Duration;
 
-use crate::campaign::{
-    CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, SLICE_EXTRA_GUESS, TEARDOWN_GUESS,
-};
+use crate::campaign::{CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, TEARDOWN_GUESS};
 use crate::environment::EnvironmentSpec;
 use crate::schedule::{cells, has_latency_phase};
 use crate::study::{BudgetPart, DataStart, ScheduleKind, Study};
@@ -28,6 +26,8 @@ pub struct Conditions<'c> {
     pub absent: &'c [String],
     /// Returns the expected time from the start of an environment until the study's data is in it.
     pub start: &'c dyn Fn(&Study, &EnvironmentSpec) -> Duration,
+    /// Returns the expected time of a slice besides its lead-in and window.
+    pub slice_extra: &'c dyn Fn(&Study) -> Duration,
 }
 
 /// The expected times of a study.
@@ -55,14 +55,14 @@ impl Forecast {
         let teardowns = TEARDOWN_GUESS * members;
 
         let schedule = &study.schedule;
-        let slice = schedule.window + schedule.lead_in + SLICE_EXTRA_GUESS;
+        let extra = (conditions.slice_extra)(study);
+        let slice = schedule.window + schedule.lead_in + extra;
         let slices = slice * members * count(cells(study).len());
         let calibrated = study.workloads.iter().filter(|one| has_latency_phase(one));
         let calibrated = calibrated.filter(|one| one.rate_per_s.is_none()).count();
         let window = schedule.window.min(CALIBRATION_WINDOW_MAX);
-        let calibration = (window + schedule.lead_in + SLICE_EXTRA_GUESS)
-            * CALIBRATION_SLICES
-            * count(calibrated);
+        let calibration =
+            (window + schedule.lead_in + extra) * CALIBRATION_SLICES * count(calibrated);
         // The data that every start restores is written once, in the baseline.
         let saved = match schedule.data {
             DataStart::Restored => start_baseline + TEARDOWN_GUESS,

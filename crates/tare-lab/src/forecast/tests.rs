@@ -1,6 +1,7 @@
 use std::time::Duration;
 
 use super::*;
+use crate::campaign::SLICE_EXTRA_GUESS;
 use crate::study::{KnownPart, Vocabulary, parse};
 
 /// Five environments and three workloads of whole runs: a run takes 30 s.
@@ -60,7 +61,7 @@ fn start(_: &Study, _: &EnvironmentSpec) -> Duration {
 }
 
 fn here(absent: &[String]) -> Conditions<'_> {
-    Conditions { absent, start: &start }
+    Conditions { absent, start: &start, slice_extra: &|_| SLICE_EXTRA_GUESS }
 }
 
 fn hours(hours: f64) -> Duration {

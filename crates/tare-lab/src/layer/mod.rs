@@ -45,13 +45,14 @@ pub enum Layer {
     Vm,
     Sandbox,
     Rootfs,
+    System,
     Inject,
     Limits,
 }
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
@@ -62,6 +63,7 @@ impl Layer {
         Self::Vm,
         Self::Sandbox,
         Self::Rootfs,
+        Self::System,
         Self::Inject,
         Self::Limits,
     ];
@@ -79,6 +81,7 @@ impl Layer {
             Self::Vm => "vm",
             Self::Sandbox => "sandbox",
             Self::Rootfs => "rootfs",
+            Self::System => "system",
             Self::Inject => "inject",
             Self::Limits => "limits",
         }
@@ -111,6 +114,9 @@ impl Layer {
                 "root file system. A process uses the host's. A container's is read-only and contains the \
                  static program; none adds the host's program, a table { NAME = VALUE } another source"
             }
+            Self::System => {
+                "options of the system in this environment, in place of those of [system]: { OPTION = VALUE }"
+            }
             Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
             Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
         }
@@ -128,6 +134,9 @@ impl Layer {
             Self::Cgroup => Cgroup::VALUES,
             Self::Host => Host::VALUES,
             Self::Rootfs => Rootfs::VALUES,
+            Self::System => {
+                &[("*", "an option of the study's system (tare list systems), but not instances")]
+            }
             Self::Inject => Inject::VALUES,
             Self::Limits => {
                 &[("memory", "an amount such as 512M or 6G; without it there is no limit")]

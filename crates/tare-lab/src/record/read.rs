@@ -16,6 +16,7 @@ use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::layer::{BadLayerValue, Inject};
 use crate::probe::Counter;
+use crate::study::Study;
 use crate::system::BusyTime;
 
 impl Record {
@@ -148,27 +149,28 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
         "SELECT tare_version, started_unix_ms, ended_unix_ms, seed, command, ending, \
          study, study_text, cpus_all, cpus_system, cpus_client, {whole_plan} FROM record"
     );
-    let (header, study, study_text, cpu_plan) = connection.query_row(&sql, [], |row| {
-        let header = Header {
-            tare_version: row.get(0)?,
-            started_unix_ms: unsigned(row, 1)?,
-            ended_unix_ms: optional(row, 2)?,
-            seed: parsed(row, 3)?,
-            command: json(row, 4)?,
-            ending: row.get(5)?,
-            rates,
-        };
-        let cpus = match row.get::<_, Option<String>>(11)? {
-            Some(_) => json(row, 11)?,
-            None => CpuPlan {
-                all: parsed(row, 8)?,
-                system: parsed(row, 9)?,
-                client: parsed(row, 10)?,
-                ..CpuPlan::default()
-            },
-        };
-        Ok((header, json(row, 6)?, row.get(7)?, cpus))
-    })?;
+    let (header, study, study_text, cpu_plan): (_, Study, _, _) =
+        connection.query_row(&sql, [], |row| {
+            let header = Header {
+                tare_version: row.get(0)?,
+                started_unix_ms: unsigned(row, 1)?,
+                ended_unix_ms: optional(row, 2)?,
+                seed: parsed(row, 3)?,
+                command: json(row, 4)?,
+                ending: row.get(5)?,
+                rates,
+            };
+            let cpus = match row.get::<_, Option<String>>(11)? {
+                Some(_) => json(row, 11)?,
+                None => CpuPlan {
+                    all: parsed(row, 8)?,
+                    system: parsed(row, 9)?,
+                    client: parsed(row, 10)?,
+                    ..CpuPlan::default()
+                },
+            };
+            Ok((header, json(row, 6)?, row.get(7)?, cpus))
+        })?;
     let host =
         rows(connection, "SELECT section, key, value FROM host_facts ORDER BY rowid", |row| {
             Ok(HostFact { section: row.get(0)?, key: row.get(1)?, value: row.get(2)? })
@@ -181,16 +183,28 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
             Ok(DoubtRecord { slice: row.get(0)?, environment: row.get(1)?, doubt: json(row, 2)? })
         },
     )?;
+    let mut environments = environments(connection)?;
+    copy_system_options(&study, &mut environments);
     Ok(Record {
         header,
         study,
         study_text,
         cpu_plan,
         host,
-        environments: environments(connection)?,
+        environments,
         slices: slices(connection)?,
         doubts,
     })
+}
+
+/// Copies the options of the system from the environments of the study, which alone holds them.
+fn copy_system_options(study: &Study, environments: &mut [EnvironmentRecord]) {
+    for one in environments {
+        let name = if one.control { &study.baseline } else { &one.spec.name };
+        if let Some(spec) = study.environments.iter().find(|spec| spec.name == *name) {
+            one.spec.system.clone_from(&spec.system);
+        }
+    }
 }
 
 fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentRecord>> {
@@ -231,6 +245,8 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 vm: json_or_default(row, 16)?,
                 sandbox: json_or_default(row, 18)?,
                 rootfs: json_or_default(row, 19)?,
+                // `copy_system_options` reads it from the study.
+                system: Vec::new(),
                 inject: match row.get_ref(17)? {
                     ValueRef::Null => Inject::default(),
                     _ => layer(row, 17)?,

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
-use super::{Problem, StudyError};
+use super::{Problem, StudyError, SystemSpec};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
     BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security,
@@ -14,7 +14,7 @@ use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "sandbox", "rootfs", "inject", "limits",
+    "storage", "vm", "sandbox", "rootfs", "system", "inject", "limits",
 ];
 
 /// An environment with only the layers that the file sets.
@@ -34,6 +34,7 @@ struct EnvironmentTable {
     vm: Option<Vec<(String, String)>>,
     sandbox: Option<Vec<(String, String)>>,
     rootfs: Option<Rootfs>,
+    system: Option<Vec<(String, String)>>,
     inject: Option<Inject>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
@@ -43,11 +44,12 @@ struct EnvironmentTable {
 /// it extends, or else from the runtime's defaults. `process` has no isolation (network host, cpu
 /// shared, security none, cgroup none); every other runtime has that of a container (bridge,
 /// shared, default, own). By default the host is as found, the data is in a directory, and nothing
-/// is injected. `optional` is not inherited.
+/// is injected. `optional` is not inherited. `system` is the study's system.
 pub(super) fn read(
     root: &Table<'_>,
     source: Source<'_>,
     vocabulary: &Vocabulary,
+    system: &SystemSpec,
 ) -> Result<Vec<EnvironmentSpec>, StudyError> {
     let tables = root.tables("environment", KEYS)?;
     if tables.is_empty() {
@@ -63,7 +65,7 @@ pub(super) fn read(
     let written: Vec<EnvironmentTable> = tables
         .iter()
         .zip(&order)
-        .map(|(table, name)| one(table, name, &order, vocabulary))
+        .map(|(table, name)| one(table, name, &order, vocabulary, system))
         .collect::<Result<_, _>>()?;
     (0..written.len()).map(|index| resolve(index, &written, &tables, source)).collect()
 }
@@ -73,6 +75,7 @@ fn one(
     name: &str,
     order: &[String],
     vocabulary: &Vocabulary,
+    system: &SystemSpec,
 ) -> Result<EnvironmentTable, StudyError> {
     let extends = match table.text("extends")? {
         None => None,
@@ -111,6 +114,7 @@ fn one(
             .map(|item| options(&item, "sandbox", None, &vocabulary.sandbox))
             .transpose()?,
         rootfs: rootfs(table)?,
+        system: system_options(table, vocabulary, system)?,
         inject: word(table, Layer::Inject)?,
         memory,
     })
@@ -149,6 +153,19 @@ fn host(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Host>, Stud
         table.need(Layer::Host.name())?.known(group, &vocabulary.host_groups)?;
     }
     Ok(host)
+}
+
+/// Reads `system = { OPTION = VALUE }`. The options are those of the study's system.
+fn system_options(
+    table: &Table<'_>,
+    vocabulary: &Vocabulary,
+    system: &SystemSpec,
+) -> Result<Option<Vec<(String, String)>>, StudyError> {
+    let known = vocabulary.systems.iter().find(|known| known.name == system.name);
+    let known = known.map(|known| known.options.as_slice()).unwrap_or_default();
+    let title = format!("system of {}", system.name);
+    let Some(item) = table.get(Layer::System.name()) else { return Ok(None) };
+    options(&item, &title, None, known).map(Some)
 }
 
 /// Reads `rootfs = "none"`, or a table with one source.
@@ -211,6 +228,7 @@ fn resolve(
         vm: inherited(written, &chain, |one| one.vm.clone()).unwrap_or_default(),
         sandbox: inherited(written, &chain, |one| one.sandbox.clone()).unwrap_or_default(),
         rootfs: inherited(written, &chain, |one| one.rootfs.clone()).unwrap_or_default(),
+        system: inherited(written, &chain, |one| one.system.clone()).unwrap_or_default(),
         inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
         limits: Limits { memory_bytes: inherited(written, &chain, |one| one.memory).flatten() },
         optional: written[index].optional,

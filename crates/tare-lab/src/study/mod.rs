@@ -105,6 +105,18 @@ pub struct SystemSpec {
     pub options: Vec<(String, String)>,
 }
 
+impl SystemSpec {
+    /// Returns the system with the options of an environment in place of its own.
+    #[must_use]
+    pub fn with_options(&self, options: &[(String, String)]) -> Self {
+        let replaced = |name: &str| options.iter().any(|(other, _)| other == name);
+        let mut all = self.options.clone();
+        all.retain(|(name, _)| !replaced(name));
+        all.extend_from_slice(options);
+        Self { name: self.name.clone(), options: all }
+    }
+}
+
 /// How the slices of the environments alternate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -146,7 +146,7 @@ fn read(
     let system = system(&root, vocabulary)?;
     let schedule = schedule(&root)?;
     let cpus = cpus(&root)?;
-    let environments = environments::read(&root, source, vocabulary)?;
+    let environments = environments::read(&root, source, vocabulary, &system)?;
     let names: Vec<String> = environments.iter().map(|one| one.name.clone()).collect();
     must_exist(&baseline_item, &baseline, &names)?;
     let control = control_name(&baseline);

@@ -23,6 +23,10 @@ pub(super) fn vocabulary() -> Vocabulary {
             options: vec![
                 KnownOption { name: "durability".into(), values: words(&["periodic", "batch"]) },
                 KnownOption { name: "shards".into(), values: vec![] },
+                KnownOption {
+                    name: "overprovisioned".into(),
+                    values: words(&["auto", "yes", "no"]),
+                },
             ],
         }],
         drivers: vec![
@@ -798,6 +802,7 @@ fn study_has_key_for_every_layer() {
             Layer::Sandbox => "{ platform = \"kvm\" }",
             Layer::Rootfs => "{ image = \"/srv/x\" }",
             Layer::Inject => "\"busy=2us\"",
+            Layer::System => "{ overprovisioned = \"yes\" }",
             Layer::Limits => "{ memory = \"1G\" }",
         };
         let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());
@@ -810,4 +815,34 @@ fn study_has_key_for_every_layer() {
             Layer::ALL.into_iter().filter(|one| one.differs(native, other)).collect();
         assert_eq!(differ, [layer]);
     }
+}
+
+#[test]
+fn an_environment_may_have_options_of_the_system() {
+    let text = GOOD.replace(
+        "extends = \"native\"",
+        "extends = \"native\"\nsystem = { durability = \"batch\" }\n[[environment]]\nname = \"c\"\n\
+         extends = \"box\"",
+    );
+    let study = read(&text);
+    let options = vec![("durability".to_string(), "batch".to_string())];
+    let of = |at: usize| study.environments[at].system.clone();
+    assert_eq!((of(0), of(1), of(2)), (vec![], options.clone(), options.clone()));
+    // They replace those of the study.
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let common = SystemSpec {
+        name: "tare-db".into(),
+        options: vec![pair("durability", "periodic"), pair("shards", "2")],
+    };
+    assert_eq!(common.with_options(&options).options, [pair("shards", "2"), options[0].clone()]);
+    check(
+        "extends = \"native\"",
+        "extends = \"native\"\nsystem = { durabilty = \"batch\" }",
+        r#"
+s.toml:11:12: unknown key "durabilty" in system of tare-db; did you mean "durability"?
+   |
+11 | system = { durabilty = "batch" }
+   |            ^^^^^^^^^
+"#,
+    );
 }

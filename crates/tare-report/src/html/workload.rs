@@ -12,6 +12,7 @@ use tare_std::units::{nanoseconds, thousands};
 
 use super::charts::{self, CountersOverTime, Noted, Plot, Series};
 use super::svg;
+use crate::bandwidth;
 use crate::doubts::DoubtGroups;
 use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share, with_interval};
 use crate::headline::{Metric, telling_noise};
@@ -160,7 +161,7 @@ impl WorkloadView {
             p99_over_time: charts::p99_over_time(&series, &responses, &format!("p99-time-{id}")),
             counters_over_time: charts::counters_over_time(&series),
             window: format!("{} ms", record.study.schedule.window.as_millis()),
-            costs: findings.iter().map(|f| CostRow::new(analysis, f, marks)).collect(),
+            costs: findings.iter().map(|f| CostRow::new(record, analysis, f, marks)).collect(),
             over: findings.iter().any(|f| tails::over_baseline(f, PERCENTS[0]).is_some()),
             latencies: findings
                 .iter()
@@ -246,13 +247,22 @@ fn missing() -> String {
 }
 
 impl CostRow {
-    fn new(analysis: &Analysis, finding: &Finding, marks: &DoubtGroups) -> CostRow {
+    fn new(
+        record: &Record,
+        analysis: &Analysis,
+        finding: &Finding,
+        marks: &DoubtGroups,
+    ) -> CostRow {
         let figure = |interval: &Option<Interval>, form| {
             stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
         };
         let view =
             |of: CostOf| CostView::new(of(finding), finding, verdict_of(analysis, finding, of));
         let rests_on = finding.server_cpu_us.or(finding.throughput_per_s);
+        let mut throughput = figure(&finding.throughput_per_s, rate);
+        if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
+            throughput.below = format!("{} {}", throughput.below, bandwidth::text(bytes_per_s));
+        }
         CostRow {
             environment: clean(&finding.environment),
             role: role(finding),
@@ -265,7 +275,7 @@ impl CostRow {
             cpu_cost_at_rate: view(|f| f.server_cpu_cost_at_rate.as_ref()),
             total_cpu: figure(&finding.total_cpu_us, micros),
             total_cpu_cost: view(|f| f.total_cpu_cost.as_ref()),
-            throughput: figure(&finding.throughput_per_s, rate),
+            throughput,
             throughput_cost: view(|f| f.throughput_cost.as_ref()),
             client_cpu: figure(&finding.client_cpu_us, micros),
             client_share: finding.client_cpu_share.map_or_else(missing, share),

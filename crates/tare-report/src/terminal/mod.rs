@@ -16,6 +16,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_stats::law::Verdict;
 
+use crate::bandwidth;
 use crate::doubts::DoubtGroups;
 use crate::figures::{
     CostFormat, cost, latency, left_out, micros, rate, share, shorten, with_interval,
@@ -47,6 +48,9 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             out.push(paint.bold(&line));
         }
         tables(&mut out, analysis, &findings, &marks, paint);
+        if let Some(line) = bandwidth::line(record, &findings) {
+            out.extend(paragraph(&paint.plain(&line), "", paint.0.width));
+        }
         out.extend(tails::lines(analysis, &findings, paint));
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {

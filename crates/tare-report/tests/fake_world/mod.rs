@@ -76,6 +76,7 @@ pub(crate) fn measure(
     let parts = Parts {
         factory: &mut make,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![Box::new(world.probe())],
         clock: &world,

@@ -37,7 +37,12 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             let _ = writeln!(text, "storage = {}", table(&storage));
         }
         let rootfs: Vec<(String, String)> = spec.rootfs.clone().into();
-        for (key, options) in [("vm", &spec.vm), ("sandbox", &spec.sandbox), ("rootfs", &rootfs)] {
+        for (key, options) in [
+            ("vm", &spec.vm),
+            ("sandbox", &spec.sandbox),
+            ("rootfs", &rootfs),
+            ("system", &spec.system),
+        ] {
             if !options.is_empty() {
                 let _ = writeln!(text, "{key} = {}", table(options));
             }

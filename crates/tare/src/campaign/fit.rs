@@ -3,7 +3,7 @@
 
 use anyhow::anyhow;
 use tare_lab::PartError;
-use tare_lab::campaign;
+use tare_lab::campaign::{self, SystemOptions};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
@@ -21,6 +21,7 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
     images(study)?;
     let system =
         without_route(study, info).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    systems_with_options(study, info, &ClientRoute::default())?;
     let count = system.instances().count;
     // An optional environment that does not fit is left out, with its reason, when it starts.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
@@ -36,6 +37,43 @@ pub(crate) fn instances(study: &Study) -> u32 {
     let system =
         tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
     system.map_or(1, |system| system.instances().count)
+}
+
+/// Systems, each with the options of an environment that it has.
+pub(crate) type SystemsWithOptions = Vec<(SystemOptions, Box<dyn System>)>;
+
+/// Returns the system of a study once for each set of options that an environment has.
+///
+/// # Errors
+/// If an option has a wrong value, or changes what must be the same in every environment: the
+/// protocol and the number of instances.
+pub(crate) fn systems_with_options(
+    study: &Study,
+    info: &SystemInfo,
+    route: &ClientRoute,
+) -> anyhow::Result<SystemsWithOptions> {
+    let mut all = SystemsWithOptions::new();
+    for spec in study.environments.iter().filter(|spec| !spec.system.is_empty()) {
+        if all.iter().any(|(known, _)| *known == spec.system) {
+            continue;
+        }
+        let own = study.system.with_options(&spec.system);
+        let fail = |what: String| anyhow!("environment {:?}: {what}", spec.name);
+        let system = info
+            .make(&own, route)
+            .map_err(|error| fail(tare_host::error_line(&*error)))
+            .exit_with(Exit::Input)?;
+        let common = info.make(&study.system, route).map_err(|error| anyhow!(error))?;
+        let same = system.instances() == common.instances()
+            && info.speaks(&own) == info.speaks(&study.system);
+        if !same {
+            let why = "system cannot change the number of instances or the protocol, which the \
+                       load generator needs to be the same everywhere; set it under [system]";
+            return Err(fail(why.into())).exit_with(Exit::Input);
+        }
+        all.push((spec.system.clone(), system));
+    }
+    Ok(all)
 }
 
 /// Returns the memory that all instances in one environment need, as far as it is known before they

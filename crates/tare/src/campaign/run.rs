@@ -153,6 +153,7 @@ pub(crate) fn measure_on_host(
     let route = tare_system::ClientRoute { namespace: Some(factory.client_namespace().into()) };
     let system =
         info.make(&study.system, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
+    let with_options = fit::systems_with_options(study, info, &route)?;
     // In force until this function returns.
     let idle = limit_idle_states();
     let mut host = host_facts(tuning, idle.as_ref());
@@ -190,6 +191,10 @@ pub(crate) fn measure_on_host(
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
+        systems_with_options: with_options
+            .iter()
+            .map(|(options, system)| (options.clone(), &**system))
+            .collect(),
         driver: &mut *driver,
         probes,
         clock: &clock,
@@ -218,6 +223,7 @@ fn measure_fake(
     let parts = Parts {
         factory: &mut |spec| host.environment(spec),
         system: &host.system(),
+        systems_with_options: Vec::new(),
         driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
         clock: &host,
@@ -310,10 +316,7 @@ fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> V
 
 /// Returns the CPUs that the probes observe. The user's list of interrupt CPUs comes before that of
 /// the tuning.
-fn observed_cpus(
-    config: &CampaignConfig,
-    plan: &CpuPlan,
-) -> anyhow::Result<ProbeCpus> {
+fn observed_cpus(config: &CampaignConfig, plan: &CpuPlan) -> anyhow::Result<ProbeCpus> {
     let asked = config.samples.as_ref().and_then(|options| options.interrupt_cpus.as_ref());
     let Some(asked) = asked else { return Ok(ProbeCpus::new(plan)) };
     let online = fs::read_to_string("/sys/devices/system/cpu/online").ok();

@@ -135,7 +135,7 @@ pub struct Weigh {
     #[arg(long, value_name = "N", conflicts_with = "resume")]
     pub seed: Option<u64>,
     /// Print the plan and start nothing: CPUs, environments, memory, disk, rounds and time
-    #[arg(long, conflicts_with_all = ["resume", "inside", "html"])]
+    #[arg(long, conflicts_with_all = ["resume", "inside", "html", "serve"])]
     pub dry_run: bool,
     #[command(flatten)]
     pub stacks: SampleStacks,

@@ -31,7 +31,7 @@ pub(crate) use times::at_most;
 use resources::{CpuGroup, DiskPlan, MemoryPlan};
 use times::{Part, conditions};
 
-/// Studies that are expected to take longer say so at their start.
+/// Studies that are expected to take longer print their time at the start.
 const LONG_S: f64 = 2.0 * 3600.0;
 
 /// What a study will do on this host.
@@ -116,10 +116,10 @@ fn announcement(study: &Study, absent: &[String], budget_given: bool) -> Vec<Str
         lines.push(format!("{}: up to {time}, {}", study.name, part.text()));
         let why = no_time(left.rounds_min, left.budget);
         lines.push(format!("  left out, because there is {why}:"));
-        for (what, names) in [("environments", &left.environments), ("workloads", &left.workloads)]
-        {
+        for (what, names) in [("environment", &left.environments), ("workload", &left.workloads)] {
             if !names.is_empty() {
-                lines.push(format!("  {} {what}: {}", names.len(), names.join("; ")));
+                let plural = if names.len() > 1 { "s" } else { "" };
+                lines.push(format!("  {} {what}{plural}: {}", names.len(), names.join("; ")));
             }
         }
     } else if !budget_given && part.seconds > LONG_S {

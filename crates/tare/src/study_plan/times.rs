@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use serde::Serialize;
+use tare_lab::campaign::SLICE_EXTRA_GUESS;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::forecast::{Conditions, Forecast, part_in_budget};
 use tare_lab::study::{Study, WorkloadSpec};
@@ -12,13 +13,15 @@ use super::is_guest;
 
 /// Expected times from a start until the system answers, on a host with two CPUs.
 const START_PROCESS: Duration = Duration::from_millis(300);
-const START_CONTAINER: Duration = Duration::from_millis(600);
+const START_CONTAINER: Duration = Duration::from_millis(400);
 const START_ENGINE: Duration = Duration::from_millis(1200);
 const START_GUEST: Duration = Duration::from_secs(6);
 /// In addition, if the storage is a file system or device of its own.
-const START_STORAGE: Duration = Duration::from_secs(1);
+const START_STORAGE: Duration = Duration::from_millis(500);
 /// In addition, if the system is a Java program or a cluster's node.
 const START_SLOW_SYSTEM: Duration = Duration::from_secs(30);
+/// Expected time that another project's load tool takes to start and stop (docs/guides/storage.md).
+const TOOL_START: Duration = Duration::from_millis(350);
 /// Expected speed of loading.
 const ROWS_PER_S: u64 = 100_000;
 const FILL_BYTES_PER_S: u64 = 500 << 20;
@@ -92,7 +95,17 @@ impl Part {
 
 /// Returns the conditions of a forecast on this host.
 pub(super) fn conditions(absent: &[String]) -> Conditions<'_> {
-    Conditions { absent, start: &start_time }
+    Conditions { absent, start: &start_time, slice_extra: &slice_extra }
+}
+
+/// Returns the expected time of a slice besides its lead-in and window. A tool of another project
+/// starts and stops in each slice.
+fn slice_extra(study: &Study) -> Duration {
+    let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+    match driver.and_then(|driver| driver.program) {
+        Some(_) => SLICE_EXTRA_GUESS + TOOL_START,
+        None => SLICE_EXTRA_GUESS,
+    }
 }
 
 /// Returns the expected time of a start with its data. Rounded values of many starts; a campaign

@@ -137,6 +137,7 @@ fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
     let parts = Parts {
         factory: &mut make,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: &world,

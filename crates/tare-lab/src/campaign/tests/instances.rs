@@ -118,6 +118,7 @@ fn run_two(
     let parts = Parts {
         factory,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: world,

@@ -1,6 +1,7 @@
 mod data;
 mod instances;
 mod stacks;
+mod system_options;
 mod waiting;
 
 use std::path::PathBuf;
@@ -144,6 +145,7 @@ fn run_campaign(
     let mut parts = Parts {
         factory: &mut make,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![Box::new(world.probe())],
         clock: world,

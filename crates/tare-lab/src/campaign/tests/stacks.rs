@@ -25,6 +25,7 @@ fn run_with(
     let parts = Parts {
         factory: &mut make,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: world,

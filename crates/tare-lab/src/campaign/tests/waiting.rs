@@ -82,6 +82,7 @@ fn run_system(
     let parts = Parts {
         factory: &mut make,
         system: &system,
+        systems_with_options: Vec::new(),
         driver: &mut driver,
         probes: vec![],
         clock: &world,

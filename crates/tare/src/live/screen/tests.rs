@@ -101,6 +101,7 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
     let parts = Parts {
         factory: &mut |spec| host.environment(spec),
         system: &host.system(),
+        systems_with_options: Vec::new(),
         driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
         clock: &host,
