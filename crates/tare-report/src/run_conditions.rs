@@ -1,6 +1,7 @@
 //! The conditions of a run in one line each, as every text and the page print them.
 
 use tare_lab::analysis::Analysis;
+use tare_lab::cpus::CpuPlan;
 use tare_lab::environment::{INSIDE, options_text};
 use tare_lab::record::Record;
 use tare_lab::study::WorkloadSpec;
@@ -16,12 +17,13 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
     format!(
-        "{}{} on CPU {} of {}, client on CPU {}; {}, {length}{}; seed {}; {}; tare {}",
+        "{}{} on CPU {} of {}, client on CPU {}{}; {}, {length}{}; seed {}; {}; tare {}",
         guest(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
         record.study.system.name,
         cpus(&record.cpu_plan.system.to_string()),
         cpus(&record.cpu_plan.all.to_string()),
         cpus(&record.cpu_plan.client.to_string()),
+        interrupts(&record.cpu_plan),
         rounds(analysis.rounds),
         header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
         header.seed,
@@ -36,6 +38,14 @@ pub(crate) fn guest(record: &Record) -> Option<String> {
     let facts = record.host.iter().filter(|fact| fact.section == INSIDE);
     let facts: Vec<String> = facts.map(|fact| format!("{} {}", fact.key, fact.value)).collect();
     (!facts.is_empty()).then(|| facts.join(", "))
+}
+
+/// The CPUs that are kept for interrupts, if any, as the rest of a line.
+pub(crate) fn interrupts(plan: &CpuPlan) -> String {
+    match plan.interrupts.is_empty() {
+        true => String::new(),
+        false => format!(", interrupts on CPU {}", plan.interrupts),
+    }
 }
 
 fn cpus(list: &str) -> &str {

@@ -81,11 +81,11 @@ fn cpus_that_cannot_be_used_are_refused() {
         let output = check(here.path(), &["weigh", "s.toml"], 3, wanted);
         assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
     };
-    let missing = "names CPU 8191, which this host does not have; name some of ";
-    refused("system = \"8191\"", &["[cpus] system = \"8191\"", missing]);
-    refused("interrupts = \"8191\"", &["[cpus] interrupts = \"8191\"", missing]);
-    refused("interrupts = 8191", &["8191 of the CPUs ", "interrupts leave no core"]);
-    refused("system = 8191", &["system = 8191 leaves no core for the client"]);
+    let missing = "names CPU 4095, which this host does not have; name some of ";
+    refused("system = \"4095\"", &["[cpus] system = \"4095\"", missing]);
+    refused("interrupts = \"4095\"", &["[cpus] interrupts = \"4095\"", missing]);
+    refused("interrupts = 4095", &["4095 of the CPUs ", "interrupts leave no core"]);
+    refused("system = 4095", &["system = 4095 leaves no core for the client"]);
     refused("node = 1023", &["node = 1023: no CPU of that NUMA node", "there are nodes 0"]);
     assert_eq!(fs::read_dir(here.path()).unwrap().count(), 1, "no record is left behind");
 }

@@ -4,7 +4,7 @@
 use serde::Serialize;
 use serde_json::{Value, json};
 use tare_lab::analysis::Analysis;
-use tare_lab::layer::Layer;
+use tare_lab::layer::{Cpu, Layer};
 use tare_lab::record::Record;
 
 use super::costs::{CostRow, in_each};
@@ -88,6 +88,10 @@ pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     add("study", "lead-in", &|r| Some(format!("{} ms", r.study.schedule.lead_in.as_millis())));
     add("study", "CPUs of the system", &|r| Some(r.cpu_plan.system.len().to_string()));
     add("study", "CPUs of the client", &|r| Some(r.cpu_plan.client.len().to_string()));
+    add("study", "CPUs kept for interrupts", &|r| Some(r.cpu_plan.interrupts.len().to_string()));
+    add("study", "CPUs of a system that is not pinned", &|r| {
+        Some(Cpu::Shared.set(&r.cpu_plan).len().to_string())
+    });
     add("study", "tare", &|r| Some(r.header.tare_version.clone()));
     add("study", "seed", &|r| Some(r.header.seed.to_string()));
     for name in keys(sides, |r| r.study.workloads.iter().map(|w| w.name.as_str()).collect()) {

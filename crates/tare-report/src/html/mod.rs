@@ -31,7 +31,7 @@ use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
 use crate::headline::{capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
-use crate::run_conditions::guest;
+use crate::run_conditions::{guest, interrupts};
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
 use stacks::StacksView;
@@ -248,10 +248,11 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
         (
             "CPUs",
             format!(
-                "system {}, client {}, of {}",
+                "system {}, client {}, of {}{}",
                 cpus(&plan.system),
                 cpus(&plan.client),
-                cpus(&plan.all)
+                cpus(&plan.all),
+                interrupts(plan)
             ),
         ),
         (

@@ -179,8 +179,12 @@ impl Machine<'_> {
             Accelerator::Tcg => ("tcg,thread=multi", "max"),
         };
         add("accel", accelerator.into());
-        // AMD's CPUs, of which TCG's is one, show hardware threads only with topoext.
-        let threads = if self.shape.threads > 1 { ",topoext=on" } else { "" };
+        // AMD's CPUs show hardware threads only with topoext, which TCG's CPU, one of them, lacks.
+        let threads = match (self.accelerator, self.shape.threads) {
+            (_, 1) => "",
+            (Accelerator::Kvm, _) => ",topoext=on",
+            (Accelerator::Tcg, _) => ",vendor=GenuineIntel",
+        };
         add("cpu", format!("{cpu}{threads}"));
         let mib = memory.bytes >> 20;
         add("m", format!("{mib}M"));

@@ -1,0 +1,121 @@
+//! A study in a guest with two NUMA nodes, each of four cores with two hardware threads: the plan
+//! of the record keeps the groups on cores of their own, and the memory of every environment is
+//! bound to the node of the system's CPUs.
+#![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
+
+mod common;
+
+use std::fs;
+
+use common::{run_in, stderr, stdout};
+use tare_lab::record::Record;
+use tare_testkit::{Need, Reason, host_state};
+
+/// QEMU's `-smp 16,sockets=2,cores=4,threads=2`, with a NUMA node for each socket.
+const GUEST: &str = "vm:qemu,vcpus=16,nodes=2,threads=2,memory=1536M,disk=2G";
+
+const STUDY: &str = r#"
+name = "numa"
+title = "Two NUMA nodes"
+baseline = "native"
+driver = "tare-load"
+[system]
+name = "tare-db"
+durability = "periodic"
+[cpus]
+interrupts = 4
+[schedule]
+kind = "slices"
+window = "1s"
+lead_in = "200ms"
+rounds = 1
+rounds_min = 1
+budget = "10m"
+[[environment]]
+name = "native"
+runtime = "process"
+network = "host"
+cpu = "pinned"
+security = "none"
+cgroup = "none"
+[[environment]]
+name = "own cgroup"
+extends = "native"
+cgroup = "own"
+[[environment]]
+name = "not pinned"
+extends = "native"
+cpu = "shared"
+[[environment]]
+name = "runc"
+extends = "own cgroup"
+runtime = "oci:runc"
+optional = true
+[[workload]]
+name = "write"
+write_share = 1.0
+rows = 50
+columns = 2
+column_bytes = 64
+keys = "gaussian"
+connections = 2
+in_flight = 2
+"#;
+
+#[test]
+fn groups_and_memory_follow_the_nodes_of_a_guest() {
+    let test = "groups_and_memory_follow_the_nodes_of_a_guest";
+    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
+    if let Err(missing) = &missing {
+        tare_testkit::skip(test, Reason::unavailable(&missing.what, &missing.why));
+        return;
+    }
+    if tare_testkit::skipped(test, &[Need::Root]) {
+        return;
+    }
+    let _lock = host_state::beside_others();
+    let folder = tempfile::tempdir().unwrap();
+    let here = folder.path();
+    fs::write(here.join("numa.toml"), STUDY).unwrap();
+    let words = ["weigh", "--state", "state", "--inside", GUEST, "numa.toml", "-o", "out.tare"];
+    let output = run_in(here, words);
+    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
+    let record = Record::read(&here.join("out.tare")).unwrap();
+
+    // Core n is the CPUs 2n and 2n+1; cores 0 to 3 are on node 0. Interrupts get the first core of
+    // each node, the system half of the others, on the last node.
+    let plan = &record.cpu_plan;
+    let groups = [&plan.interrupts, &plan.client, &plan.system, &plan.shared];
+    let expect = ["0-1,8-9", "2-7", "10-15", "0-1,8-15"];
+    assert_eq!(groups.map(|cpus| cpus.to_string()), expect, "{plan:?}");
+    let nodes: Vec<_> = plan.nodes.iter().map(|node| (node.id, node.cpus.to_string())).collect();
+    assert_eq!(nodes, [(0, "0-7".to_string()), (1, "8-15".to_string())]);
+    assert_eq!(plan.cores.len(), 8, "{plan:?}");
+
+    let mut seen = Vec::new();
+    for environment in &record.environments {
+        let name = environment.spec.name.as_str();
+        if let Some(why) = &environment.left_out {
+            assert_eq!(name, "runc", "{why}");
+            continue;
+        }
+        let cpu = environment.layers.iter().find(|layer| layer.layer == "cpu").unwrap();
+        assert!(cpu.in_force, "{name}: {cpu:?}");
+        // A cgroup binds by its cpuset, a plain process by its memory policy.
+        let bound = match name {
+            "own cgroup" | "runc" => Some("Mems_allowed_list: 1, policy default"),
+            "not pinned" => None,
+            _ => Some("Mems_allowed_list: 0-1, policy bind:1"),
+        };
+        match bound {
+            Some(bound) => assert!(cpu.found.contains(bound), "{name}: {}", cpu.found),
+            None => assert!(!cpu.found.contains("memory"), "{name}: {}", cpu.found),
+        }
+        seen.push(name);
+    }
+    for name in ["native", "own cgroup", "not pinned"] {
+        assert!(seen.contains(&name), "{name} did not run: {seen:?}");
+    }
+    let distant = "the client is on NUMA node 0 and the system on another";
+    assert!(stderr(&output).contains(distant), "{}", stderr(&output));
+}
