@@ -75,7 +75,10 @@ impl Campaign<'_, '_> {
             let Some(climb) = self.climb_one(*at, freezes, each)? else { return Ok(()) };
             let workload = &mut self.workloads[*at];
             // A climb has at least one step.
-            workload.in_flight = knee(&climb.steps).unwrap_or(workload.in_flight);
+            let found = knee(&climb.steps).unwrap_or(workload.in_flight);
+            // A climb that ran out of time may have seen the first steps only.
+            let least = if climb.end == ClimbEnd::Time { workload.in_flight } else { 1 };
+            workload.in_flight = found.max(least);
             if let Some(saturate) = &mut workload.load.saturate {
                 saturate.climb = Some(climb.clone());
             }
@@ -128,7 +131,7 @@ impl Campaign<'_, '_> {
     }
 
     /// Returns the operations/s of the baseline with this many requests in flight, or nothing if
-    /// the campaign was stopped.
+    /// the campaign was stopped. Fails if every slice does.
     fn climb_step(
         &mut self,
         at: usize,
@@ -137,7 +140,7 @@ impl Campaign<'_, '_> {
     ) -> Result<Option<f64>, String> {
         let window = self.study.schedule.window.min(CALIBRATION_WINDOW_MAX);
         let slices = if window >= LONG_WINDOW { 1 } else { STEP_SLICES };
-        let mut rates = Vec::new();
+        let (mut rates, mut failure) = (Vec::new(), None);
         for number in 0..slices {
             if self.stopped() {
                 return Ok(None);
@@ -146,10 +149,16 @@ impl Campaign<'_, '_> {
             let mut order = self.order(at, None, seed, window);
             order.workload.in_flight = in_flight;
             self.announce_slice(self.baseline, Cell { workload: at, phase: Phase::Capacity });
-            rates.push(self.capacity(self.baseline, &order, freezes)?);
+            match self.capacity(self.baseline, &order, freezes) {
+                Ok(rate) => rates.push(rate),
+                Err(reason) => failure = Some(reason),
+            }
         }
         rates.sort_by(f64::total_cmp);
-        Ok(Some(rates[rates.len() / 2]))
+        match (rates.get(rates.len() / 2), failure) {
+            (None, Some(reason)) => Err(reason),
+            (rate, _) => Ok(rate.copied()),
+        }
     }
 }
 

@@ -49,7 +49,9 @@ fn climb_ends_without_a_knee() {
     let mut study = saturating(ScheduleKind::Slices, KNEE);
     study.schedule.budget = Duration::from_secs(2);
     let (_, record, _) = run_study(&study);
-    let climb = record.study.workloads[0].load.climb().unwrap();
+    let workload = &record.study.workloads[0];
+    let climb = workload.load.climb().unwrap();
+    assert_eq!(workload.in_flight, 16, "no less than the default");
     assert!(climb.end == ClimbEnd::Time && climb.steps.len() < 4, "{climb:?}");
 }
 
