@@ -237,8 +237,8 @@ impl Doubt {
                  of a load tool, connections of tare-load)"
             }
             Self::NeitherSaturated { .. } => {
-                "read this throughput as that of the round trip; raise in_flight (clients or threads of \
-                 a load tool) until it stops growing"
+                "read this throughput as that of the round trip; write load = \"saturate\" instead of \
+                 in_flight, or raise the clients or threads of a load tool"
             }
             Self::ClientSharesCpus { .. } => {
                 "part of the cost comes from this sharing; pinned environments avoid it"

@@ -326,7 +326,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
             "Throughput is a lower bound; give it more CPUs."
         }
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more threads.",
-        Doubt::NeitherSaturated { .. } => "No capacity; raise in_flight or the tool's clients.",
+        Doubt::NeitherSaturated { .. } => "No capacity; use load = \"saturate\" or more clients.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",

@@ -45,3 +45,4 @@ mod golden_tests;
 
 pub use figures::{clean, latency, percent, rate, utc};
 pub use headline::{Metric, headline};
+pub use run_conditions::climb_text;

@@ -4,7 +4,7 @@ use tare_lab::analysis::Analysis;
 use tare_lab::cpus::CpuPlan;
 use tare_lab::environment::{INSIDE, options_text};
 use tare_lab::record::Record;
-use tare_lab::study::WorkloadSpec;
+use tare_lab::study::{Climb, ClimbEnd, ClimbStep, WorkloadSpec};
 
 use crate::figures::{clean, rate, rounds, span, utc};
 
@@ -57,7 +57,7 @@ pub(crate) fn workload_line(record: &Record, workload: &WorkloadSpec) -> String 
     let at = fixed_rate(record, &workload.name)
         .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
     let load = match workload.options.is_empty() {
-        true => format!("{} in flight", workload.in_flight),
+        true => format!("{} in flight{}", workload.in_flight, found(workload)),
         false => clean(&options_text(&workload.options)),
     };
     format!("Workload {}: capacity with {load}, closed loop{at}", clean(&workload.name))
@@ -66,4 +66,39 @@ pub(crate) fn workload_line(record: &Record, workload: &WorkloadSpec) -> String 
 /// The rate of the latency phase in operations per second; `None` before the run has set it.
 pub(crate) fn fixed_rate(record: &Record, workload: &str) -> Option<f64> {
     record.header.rates.iter().find(|(name, _)| name == workload).map(|(_, rate)| *rate)
+}
+
+/// Returns how the load of a workload was found, in parentheses; empty where the study or its
+/// defaults set it.
+pub(crate) fn found(workload: &WorkloadSpec) -> String {
+    workload.load.climb().map(|climb| format!(" ({})", climb_text(climb))).unwrap_or_default()
+}
+
+/// Returns how a load was found: why the climb ended, and its steps.
+pub fn climb_text(climb: &Climb) -> String {
+    let end = match &climb.end {
+        ClimbEnd::Knee => "the knee".to_string(),
+        ClimbEnd::Most => "no knee: it still grew at the most that is tried".to_string(),
+        ClimbEnd::Time => "no knee within a fifth of the budget".to_string(),
+        ClimbEnd::Failed { reason } => format!("no knee: the next step failed: {}", clean(reason)),
+    };
+    let step = |step: &ClimbStep| format!("{}: {}", step.in_flight, rate(step.operations_per_s));
+    let steps: Vec<String> = climb.steps.iter().map(step).collect();
+    format!("{end}; {} op/s", steps.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn climb_shows_its_end_and_steps() {
+        let step = |in_flight, operations_per_s| ClimbStep { in_flight, operations_per_s };
+        let steps = vec![step(8, 20_100.0), step(16, 39_800.0)];
+        let text = |end| climb_text(&Climb { steps: steps.clone(), end });
+        assert_eq!(text(ClimbEnd::Knee), "the knee; 8: 20.1k, 16: 39.8k op/s");
+        let failed = ClimbEnd::Failed { reason: "no\nanswer".into() };
+        assert!(!text(failed).contains('\n'));
+        assert!(text(ClimbEnd::Most).starts_with("no knee"));
+    }
 }

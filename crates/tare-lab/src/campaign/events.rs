@@ -5,12 +5,15 @@ use std::time::Duration;
 use crate::analysis::Analysis;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Slice};
+use crate::study::Climb;
 
 /// The stage of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Starting,
     WarmingUp,
+    /// Finding the load that saturates the baseline.
+    Climbing,
     Calibrating,
     Measuring,
     SamplingStacks,
@@ -38,6 +41,12 @@ pub enum Event<'e> {
         workload: &'e str,
         done: u64,
         all: u64,
+    },
+    /// The requests in flight of a workload with `load = "saturate"` are known.
+    Climbed {
+        workload: &'e str,
+        in_flight: u32,
+        climb: &'e Climb,
     },
     Calibrated {
         workload: &'e str,

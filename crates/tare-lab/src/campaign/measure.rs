@@ -135,7 +135,7 @@ impl Campaign<'_, '_> {
                     plan,
                     client_in_harness,
                     system_cpus,
-                    load_suffices: false,
+                    load_suffices: self.workloads[cell.workload].load.suffices(),
                 };
                 doubts.extend(judge::slice(&slice, context));
             }
@@ -187,7 +187,7 @@ impl Campaign<'_, '_> {
         window: Duration,
     ) -> SliceOrder {
         SliceOrder {
-            workload: self.study.workloads[workload].clone(),
+            workload: self.workloads[workload].clone(),
             pacing: rate_per_s.map_or(Pacing::Closed, |rate_per_s| Pacing::Open { rate_per_s }),
             lead_in: self.study.schedule.lead_in,
             window,

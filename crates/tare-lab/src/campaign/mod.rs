@@ -8,6 +8,7 @@
 //! Limits: a campaign runs on one thread, so that the harness does not disturb a slice. A part that
 //! never returns rounds the campaign; parts have their own deadlines.
 
+mod climb;
 mod data;
 mod events;
 mod measure;
@@ -31,12 +32,13 @@ use crate::layer::Cpu;
 use crate::record::{DoubtRecord, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
-use crate::study::{ScheduleKind, Study, control_name};
+use crate::study::{ScheduleKind, Study, WorkloadSpec, control_name};
 use member::Member;
 
 #[cfg(test)]
 pub(crate) use measure::empty as empty_slice;
 
+pub use climb::CLIMB_BUDGET_SHARE;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemOptions};
@@ -100,6 +102,15 @@ pub fn run_with_extra_rounds<'p>(
     campaign.finish(result)
 }
 
+/// Returns the workloads of a study, with the loads that a resumed record has found before.
+fn workloads(study: &Study, recorded: &Study) -> Vec<WorkloadSpec> {
+    let found = |own: &WorkloadSpec| {
+        let known = recorded.workloads.iter().find(|one| one.name == own.name);
+        known.filter(|one| one.load.climb().is_some()).unwrap_or(own).clone()
+    };
+    study.workloads.iter().map(found).collect()
+}
+
 struct Campaign<'c, 'p> {
     parts: Parts<'p>,
     study: &'c Study,
@@ -111,6 +122,8 @@ struct Campaign<'c, 'p> {
     members: Vec<Member>,
     baseline: usize,
     cells: Vec<Cell>,
+    /// Those of the study, with the loads that the campaign has found.
+    workloads: Vec<WorkloadSpec>,
     /// Fixed rate of each workload's latency phase; `None` until calibration.
     rates: Vec<Option<f64>>,
     seed: u64,
@@ -152,6 +165,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             baseline,
             members,
             cells: schedule::cells(study),
+            workloads: workloads(study, &writer.record().study),
             rates: study.workloads.iter().map(|one| one.rate_per_s.or(rate(&one.name))).collect(),
             seed: writer.record().header.seed,
             began: parts.clock.now(),

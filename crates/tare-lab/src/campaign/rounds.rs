@@ -59,7 +59,7 @@ impl Campaign<'_, '_> {
             return Ok(Ending::Interrupted);
         }
         self.warm_up();
-        self.calibrate()?;
+        self.find_loads()?;
         self.rounds(|campaign, round, slices_in_order| {
             for scheduled in slices_in_order {
                 if campaign.stopped() {
@@ -76,7 +76,7 @@ impl Campaign<'_, '_> {
     /// Runs the schedule `trials`: each environment starts fresh, with fresh data, in each round.
     pub(super) fn trials(&mut self) -> Result<Ending, CampaignError> {
         self.save_data()?;
-        self.calibrate()?;
+        self.find_loads()?;
         if self.stopped() {
             return Ok(Ending::Interrupted);
         }
@@ -149,18 +149,16 @@ impl Campaign<'_, '_> {
         }
     }
 
-    /// Finds the missing fixed rates of workloads. A rate is a share of the median of a few
-    /// closed-loop slices of the baseline, in whole operations/s, and is the same for every
-    /// environment.
-    fn calibrate(&mut self) -> Result<(), CampaignError> {
+    /// Finds the loads and the fixed rates that the study leaves open, in the baseline.
+    fn find_loads(&mut self) -> Result<(), CampaignError> {
+        let climbing = self.climbs();
         let open: Vec<usize> = (0..self.study.workloads.len())
             .filter(|at| schedule::has_latency_phase(&self.study.workloads[*at]))
             .filter(|at| self.rates[*at].is_none())
             .collect();
-        if open.is_empty() {
+        if open.is_empty() && climbing.is_empty() {
             return Ok(());
         }
-        self.stage(Stage::Calibrating);
         let baseline = self.baseline;
         let trials = self.study.schedule.kind == ScheduleKind::Trials;
         if trials && let Err(error) = self.start_member(baseline) {
@@ -169,8 +167,25 @@ impl Campaign<'_, '_> {
         if trials {
             self.put_environment_doubts(baseline)?;
         }
+        self.climb(&climbing, !trials)?;
+        self.calibrate(&open, !trials)?;
+        if trials {
+            self.stop_member(baseline);
+        }
+        Ok(())
+    }
+
+    /// Finds the fixed rates of these workloads. A rate is a share of the median of a few
+    /// closed-loop slices of the baseline, in whole operations/s, and is the same for every
+    /// environment.
+    fn calibrate(&mut self, open: &[usize], freezes: bool) -> Result<(), CampaignError> {
+        if open.is_empty() {
+            return Ok(());
+        }
+        self.stage(Stage::Calibrating);
+        let baseline = self.baseline;
         let window = self.study.schedule.window.min(CALIBRATION_WINDOW_MAX);
-        for at in open {
+        for at in open.iter().copied() {
             let workload = &self.study.workloads[at];
             let mut rates = Vec::new();
             for number in 0..CALIBRATION_SLICES {
@@ -180,7 +195,7 @@ impl Campaign<'_, '_> {
                 let seed = schedule::calibration_seed(self.seed, at, number);
                 let order = self.order(at, None, seed, window);
                 self.announce_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
-                let rate = self.capacity(baseline, &order, !trials).map_err(|reason| {
+                let rate = self.capacity(baseline, &order, freezes).map_err(|reason| {
                     CampaignError::Calibration { workload: workload.name.clone(), reason }
                 })?;
                 rates.push(rate);
@@ -192,9 +207,6 @@ impl Campaign<'_, '_> {
             self.writer().put_rate(&workload.name, rate_per_s)?;
             let workload = workload.name.as_str();
             self.observer.event(&Event::Calibrated { workload, capacity_per_s, rate_per_s });
-        }
-        if trials {
-            self.stop_member(baseline);
         }
         Ok(())
     }

@@ -53,7 +53,7 @@ const FREEZE: Duration = Duration::from_micros(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FakeError {
     #[error(
-        "\"{text}\" is not a fake runtime: {part:?} is not a valid KEY=VALUE; keys: cpu, throughput, noise, polling, start, layer, fail_after, layer_after, thaw_after"
+        "\"{text}\" is not a fake runtime: {part:?} is not a valid KEY=VALUE; keys: cpu, throughput, noise, knee, polling, start, layer, fail_after, layer_after, thaw_after"
     )]
     Runtime { text: String, part: String },
     #[error("configured to fail at its start")]
@@ -74,6 +74,8 @@ pub(crate) struct FakeOptions {
     cpu: f64,
     throughput: f64,
     noise: f64,
+    /// Requests in flight from which on throughput does not grow.
+    knee: u32,
     polling: bool,
     start_fails: bool,
     layer_off: bool,
@@ -88,6 +90,7 @@ impl FakeOptions {
             cpu: 1.0,
             throughput: 1.0,
             noise: 0.01,
+            knee: 1,
             polling: false,
             start_fails: false,
             layer_off: false,
@@ -105,6 +108,7 @@ impl FakeOptions {
                 ("cpu", _) => behaviour.cpu = factor().ok_or_else(bad)?,
                 ("throughput", _) => behaviour.throughput = factor().ok_or_else(bad)?,
                 ("noise", _) => behaviour.noise = factor().ok_or_else(bad)?,
+                ("knee", _) => behaviour.knee = count()?.max(1),
                 ("polling", "1") => behaviour.polling = true,
                 ("start", "fail") => behaviour.start_fails = true,
                 ("layer", "off") => behaviour.layer_off = true,

@@ -240,9 +240,10 @@ impl Driver for FakeDriver {
             if instance.behaviour.fail_after.is_some_and(|after| instance.slices > after) {
                 return Err(FakeError::Load.into());
             }
-            let FakeOptions { cpu, throughput, noise, .. } = instance.behaviour;
+            let FakeOptions { cpu, throughput, noise, knee, .. } = instance.behaviour;
             let seconds = order.window.as_secs_f64();
-            let capacity = CAPACITY_PER_S * throughput * (noise * state.rng.normal()).exp();
+            let fill = (f64::from(order.workload.in_flight) / f64::from(knee)).min(1.0);
+            let capacity = fill * CAPACITY_PER_S * throughput * (noise * state.rng.normal()).exp();
             let server_ns = SERVER_NS * cpu * (noise * state.rng.normal()).exp();
             let due = match order.pacing {
                 Pacing::Closed => f64::INFINITY,

@@ -19,9 +19,10 @@ use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
 };
-use super::{DoubtRecord, EnvironmentRecord, Record, Slice};
+use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::stacks::{StackKind, StackSlice};
+use crate::study::WorkloadSpec;
 
 /// The only writer of a record. If it is dropped without `finish`, the record can be read and
 /// resumed, as after a crash.
@@ -182,6 +183,22 @@ impl RecordWriter {
         })?;
         self.record.header.rates.retain(|(name, _)| name != workload);
         self.record.header.rates.push((workload.to_string(), rate_per_s));
+        Ok(())
+    }
+
+    /// Writes a workload whose load was found, in place of that of the study.
+    pub fn put_workload(
+        &mut self,
+        index: usize,
+        workload: &WorkloadSpec,
+    ) -> Result<(), RecordError> {
+        let mut study = self.record.study.clone();
+        study.workloads[index] = workload.clone();
+        self.transact("write", |transaction| {
+            let sql = "UPDATE record SET study = ?";
+            transaction.execute(sql, params![as_json(&study)?]).map(drop)
+        })?;
+        self.record.study = study;
         Ok(())
     }
 

@@ -11,7 +11,7 @@ use crate::layer::Cpu;
 use crate::system::Instances;
 
 /// How the requests in flight and the connections of a workload are found.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct LoadSize {
     /// The study does not name `in_flight`: until [`scale_load`] its value is that for one CPU.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -19,11 +19,60 @@ pub struct LoadSize {
     /// The same for `connections`.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub connections_per_cpu: bool,
+    /// `load = "saturate"`: the campaign finds `in_flight` before the rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub saturate: Option<Saturate>,
+}
+
+/// A load that a campaign finds by itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Saturate {
+    /// How it was found; `None` before that.
+    pub climb: Option<Climb>,
+}
+
+/// A climb to the load from which on the baseline's throughput does not grow.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Climb {
+    /// At least one, each with twice the load of the one before.
+    pub steps: Vec<ClimbStep>,
+    pub end: ClimbEnd,
+}
+
+/// The baseline's throughput with this many requests in flight, closed loop.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ClimbStep {
+    pub in_flight: u32,
+    pub operations_per_s: f64,
+}
+
+/// Why a climb ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "kind")]
+pub enum ClimbEnd {
+    /// Throughput stopped growing.
+    Knee,
+    /// It still grew with the most that is tried.
+    Most,
+    /// Its share of the budget was spent.
+    Time,
+    /// The next step failed.
+    Failed { reason: String },
 }
 
 impl LoadSize {
     pub(super) fn is_named(&self) -> bool {
         *self == Self::default()
+    }
+
+    /// Returns the climb that found this load, if one did.
+    pub fn climb(&self) -> Option<&Climb> {
+        self.saturate.as_ref()?.climb.as_ref()
+    }
+
+    /// Returns whether a climb has shown that more load does not help.
+    pub fn suffices(&self) -> bool {
+        self.climb().is_some_and(|climb| climb.end == ClimbEnd::Knee)
     }
 }
 
@@ -101,6 +150,25 @@ mod tests {
         scale_load(workload, cpus);
         assert_eq!(*workload, once, "a second time changes nothing");
         (workload.in_flight, workload.connections)
+    }
+
+    #[test]
+    fn load_that_saturates_excludes_in_flight() {
+        let found = study("load = \"saturate\"", "pinned").workloads.remove(0);
+        assert_eq!(found.load.saturate, Some(Saturate { climb: None }));
+        assert!(!found.load.suffices());
+        assert_eq!(study("load = \"fixed\"", "pinned").workloads[0].load.saturate, None);
+        let text = "name = \"s\"\nbaseline = \"a\"\n[[environment]]\nname = \"a\"\n\
+                    runtime = \"process\"\n[[workload]]\nname = \"w\"\n";
+        let refused = |lines: &str| {
+            let text = format!("{text}{lines}\n");
+            let known = crate::study::tests::vocabulary();
+            crate::study::parse(&text, "s.toml", &known).unwrap_err().to_string()
+        };
+        let error = refused("load = \"saturate\"\nin_flight = 5");
+        assert!(error.contains("load = \"saturate\" finds it"), "{error}");
+        let error = refused("load = \"saturated\"");
+        assert!(error.contains("did you mean \"saturate\"?"), "{error}");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
-pub use load::{LoadCpus, LoadSize, scale_load};
+pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;

@@ -12,8 +12,8 @@ use crate::cpus::SmtUse;
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, ScheduleKind, ScheduleSpec, Study,
-    SystemSpec, WorkloadSpec, control_name, environments, expand, published,
+    CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Saturate, ScheduleKind, ScheduleSpec,
+    Study, SystemSpec, WorkloadSpec, control_name, environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -90,6 +90,7 @@ const WORKLOAD_KEYS: &[&str] = &[
     "keys",
     "connections",
     "in_flight",
+    "load",
     "latency_share",
     "rate_per_s",
 ];
@@ -399,6 +400,7 @@ fn workloads(
             continue;
         }
         let named = named(&table, vocabulary)?;
+        let saturates = saturates(&table)?;
         let rows = named.map_or(defaults::ROWS, |words| words.rows);
         let (write_share, columns, column_bytes) = match named {
             Some(_) => (0.0, 0, 0),
@@ -421,6 +423,7 @@ fn workloads(
             load: LoadSize {
                 in_flight_per_cpu: table.get("in_flight").is_none(),
                 connections_per_cpu: table.get("connections").is_none(),
+                saturate: saturates.then(Saturate::default),
             },
             latency_share,
             rate_per_s,
@@ -428,6 +431,16 @@ fn workloads(
         });
     }
     Ok(workloads)
+}
+
+/// Returns whether the campaign is to find the requests in flight of a workload.
+fn saturates(table: &Table<'_>) -> Result<bool, StudyError> {
+    let known = ["fixed".to_string(), "saturate".to_string()];
+    let saturates = table.word("load", &known)?.is_some_and(|load| load == "saturate");
+    if saturates {
+        table.exclusive("in_flight", "load", "load = \"saturate\" finds it")?;
+    }
+    Ok(saturates)
 }
 
 /// Returns the predefined workload of a table, if it names one. Refuses keys that such a workload

@@ -201,8 +201,9 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
     };
     let writes = workload.write_share * 100.0;
     let capacity = format!(
-        "closed loop, {} in flight over {} connection{}: a maximum, not a service level",
+        "closed loop, {} in flight{} over {} connection{}: a maximum, not a service level",
         workload.in_flight,
+        crate::run_conditions::found(workload),
         workload.connections,
         if workload.connections == 1 { "" } else { "s" }
     );

@@ -15,6 +15,9 @@ const INTERVAL: Duration = Duration::from_secs(10);
 pub(super) fn line(event: &Event<'_>) -> Option<String> {
     match event {
         Event::Stage(Stage::Starting) => Some("starting environments".into()),
+        Event::Stage(Stage::Climbing) => {
+            Some("finding the load that saturates the baseline".into())
+        }
         Event::Stage(Stage::Calibrating) => Some("finding the baseline's capacity".into()),
         Event::Stage(Stage::SamplingStacks) => Some("sampling stacks".into()),
         Event::Stage(Stage::Tracing) => Some("tracing".into()),
@@ -24,6 +27,9 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             Some(format!("{}: ready{}", environment.spec.name, ready.unwrap_or_default()))
         }
         Event::EnvironmentLeftOut { name, reason } => Some(format!("{name}: left out: {reason}")),
+        Event::Climbed { workload, in_flight, climb } => {
+            Some(format!("{workload}: {in_flight} in flight ({})", tare_report::climb_text(climb)))
+        }
         Event::Calibrated { workload, capacity_per_s, rate_per_s } => Some(format!(
             "{workload}: baseline {} op/s, so the fixed rate is {} op/s",
             significant(*capacity_per_s, 4),

@@ -1,3 +1,4 @@
+mod climb;
 mod data;
 mod instances;
 mod stacks;
@@ -110,6 +111,7 @@ impl Observer for EventLog<'_> {
             }
             Event::EnvironmentLeftOut { name, reason } => format!("left out {name}: {reason}"),
             Event::Populating { environment, .. } => format!("populating {environment}"),
+            Event::Climbed { workload, in_flight, .. } => format!("climbed {workload} {in_flight}"),
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
             Event::RoundStarted { round, .. } => format!("round {round}"),
             // Other events cover these.

@@ -35,8 +35,8 @@ pub(super) const RULES: &[Rule] = &[
         condition: OFTEN_WORDS,
         sentence: "Too little load: {share} in {places}. Throughput is that of a round trip.",
         details: "",
-        advice: "Raise in_flight, or the clients or threads of the load tool, until throughput stops growing. No loss or gain \
-                 of throughput is claimed until then; CPU per operation is still valid.",
+        advice: "Write load = \"saturate\" instead of in_flight, or raise the clients or threads of the load tool until throughput \
+                 stops growing. No loss or gain of throughput is claimed until then; CPU per operation is still valid.",
         expected: "",
         expected_from: "",
         apply: neither_saturated,

@@ -203,7 +203,7 @@ impl State {
                 self.left = Some((*left, now));
                 self.analysis = Some((*analysis).clone());
             }
-            Event::Calibrated { .. } | Event::TeardownFailed { .. } => {}
+            Event::Climbed { .. } | Event::Calibrated { .. } | Event::TeardownFailed { .. } => {}
         }
     }
 
