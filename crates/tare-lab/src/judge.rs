@@ -185,6 +185,8 @@ mod tests {
                 counter(names::HARNESS_CPU_NS, 51_000_000.0),
             ],
             void: None,
+            start: 0,
+            account_ns: None,
         }
     }
 

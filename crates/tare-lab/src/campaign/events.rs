@@ -5,12 +5,15 @@ use std::time::Duration;
 use crate::analysis::Analysis;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Slice};
+use crate::study::AutoWindow;
 
 /// The stage of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
     Starting,
     WarmingUp,
+    /// Slices of several lengths, to choose the window.
+    ChoosingWindow,
     Calibrating,
     Measuring,
     SamplingStacks,
@@ -38,6 +41,16 @@ pub enum Event<'e> {
         workload: &'e str,
         done: u64,
         all: u64,
+    },
+    /// The window of slices at capacity was chosen.
+    WindowChosen {
+        window: Duration,
+        chosen: &'e AutoWindow,
+    },
+    /// An environment is started again; `start` counts from 0.
+    Restarting {
+        name: &'e str,
+        start: u32,
     },
     Calibrated {
         workload: &'e str,

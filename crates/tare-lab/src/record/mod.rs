@@ -28,7 +28,7 @@ pub use write::{RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 7;
+pub const SCHEMA_VERSION: i32 = 8;
 /// The first version with the host layer. In older ones the host was as found.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first version with tables for sampled stacks.
@@ -41,6 +41,8 @@ const VERSION_WITH_TRACED: i64 = 5;
 const VERSION_WITH_SANDBOX: i64 = 6;
 /// The first version with the layer rootfs.
 const VERSION_WITH_ROOTFS: i64 = 7;
+/// The first version with the start of the environment and the span of the accounts of a slice.
+const VERSION_WITH_STARTS: i64 = 8;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -170,6 +172,14 @@ pub struct Slice {
     pub counters: Vec<Counter>,
     /// Why the slice is void. `None` for a valid slice.
     pub void: Option<String>,
+    /// Number of the start of its environment, from 0 (`schedule.restarts`).
+    #[serde(default)]
+    pub start: u32,
+    /// Time between the two readings of the CPU accounts, in ns. If the driver loads the system at
+    /// both, the accounts are converted from this span to the window. `None` in records before
+    /// version 8.
+    #[serde(default)]
+    pub account_ns: Option<u64>,
 }
 
 impl Slice {

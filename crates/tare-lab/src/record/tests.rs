@@ -31,6 +31,8 @@ fn study() -> Study {
             budget: std::time::Duration::from_secs(60),
             stop_width_percent: 1.5,
             seed: Some(3),
+            auto_window: None,
+            restarts: 0,
         },
         cpus: CpuSpec { system: Some([1].into_iter().collect()), ..CpuSpec::default() },
         environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
@@ -129,6 +131,8 @@ fn slice(round: u32, position: u32, environment: &str) -> Slice {
         service: vec![9],
         counters: vec![Counter { name: "steal_ns".into(), value: 1.5 }],
         void: None,
+        start: 0,
+        account_ns: None,
     }
 }
 
@@ -280,7 +284,7 @@ fn refuses_files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 7; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 8; use a newer Tare");
 }
 
 #[test]
@@ -386,6 +390,7 @@ fn make_old(path: &std::path::Path, version: i32) {
     for column in &["host", "storage", "vm", "inject", "sandbox", "rootfs"][columns..] {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
+    drop_starts(&connection);
     for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
         connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
     }
@@ -481,6 +486,13 @@ fn upgrades_records_without_stacks() {
     assert_eq!(read_stacks(&folder.path()).unwrap().len(), 1);
 }
 
+/// Drops the columns of slices that version 8 added.
+fn drop_starts(connection: &Connection) {
+    for column in ["start", "account_ns"] {
+        connection.execute(&format!("ALTER TABLE slices DROP COLUMN {column}"), []).unwrap();
+    }
+}
+
 /// Turns a record into one of version 4, with two phases of slices and one kind of stacks.
 fn make_untraced(path: &std::path::Path) {
     let connection = Connection::open(path).unwrap();
@@ -488,6 +500,7 @@ fn make_untraced(path: &std::path::Path) {
     for column in ["sandbox", "rootfs"] {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
+    drop_starts(&connection);
     connection.pragma_update(None, "writable_schema", true).unwrap();
     let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
     connection.execute(sql, []).unwrap();

@@ -130,6 +130,8 @@ pub(crate) fn measure_on_host(
         extra = found;
         doubts.extend(missing);
     }
+    let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
+    host.push(account_resolution(refresh.cpus()));
     let writer = config.writer(&plan, host, &clock)?;
     let available = memory_available_bytes();
     let parts = Parts {
@@ -145,6 +147,7 @@ pub(crate) fn measure_on_host(
         }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
+        refresh_accounts: Box::new(move || refresh.refresh()),
     };
     let ending = run_observed(config, parts, writer, stop, extra)?;
     if let Err(error) = factory.untune() {
@@ -171,6 +174,7 @@ fn measure_fake(
         memory: None,
         data_dir: None,
         doubts: Vec::new(),
+        refresh_accounts: Box::new(|| {}),
     };
     let mut extra = ExtraRounds::default();
     if let Some(options) = config.samples.as_ref().filter(|options| options.stacks) {
@@ -261,6 +265,15 @@ fn probe_costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
         Some(HostFact { section, key, value: cost.to_string() })
     };
     probes.iter_mut().filter_map(fact).collect()
+}
+
+/// Returns how exact the CPU accounts of running threads are, as a fact of this host.
+fn account_resolution(cpus: usize) -> HostFact {
+    let value = match cpus {
+        0 => "one scheduler tick: no real-time priority for refreshing them".to_string(),
+        cpus => format!("exact on {cpus} CPUs, refreshed at both edges of each slice"),
+    };
+    HostFact { section: "probes".into(), key: "CPU accounts".into(), value }
 }
 
 /// Keeps the CPUs out of deep idle states: waking up from those takes longer than an operation.

@@ -203,7 +203,10 @@ impl State {
                 self.left = Some((*left, now));
                 self.analysis = Some((*analysis).clone());
             }
-            Event::Calibrated { .. } | Event::TeardownFailed { .. } => {}
+            Event::Calibrated { .. }
+            | Event::WindowChosen { .. }
+            | Event::Restarting { .. }
+            | Event::TeardownFailed { .. } => {}
         }
     }
 

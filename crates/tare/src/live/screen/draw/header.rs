@@ -67,6 +67,7 @@ fn stage(context: &DrawContext<'_>) -> String {
             format!("starting environments, {up} of {}", state.environments.len())
         }
         Stage::WarmingUp => "warming up".to_string(),
+        Stage::ChoosingWindow => "choosing the length of slices".to_string(),
         Stage::Calibrating => "finding the baseline's capacity".to_string(),
         Stage::Measuring => "measuring".to_string(),
         Stage::SamplingStacks => "sampling stacks".to_string(),
