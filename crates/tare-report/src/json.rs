@@ -222,6 +222,8 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         "throttled_ns": slice.throttled_ns,
         "counters": counters,
         "void": slice.void,
+        "start": slice.start,
+        "account_ns": slice.account_ns,
     });
     if histograms == Histograms::Base64 {
         value["response"] = json!(STANDARD.encode(&slice.response));

@@ -35,7 +35,7 @@ use crate::workload::{QueryKind, Workload, schema};
 const TAIL: Duration = Duration::from_millis(10);
 /// The longest time that the load goes on if the caller tells when it has read its accounts, which
 /// takes longer on a busy host.
-const TAIL_MAX: Duration = Duration::from_millis(100);
+const TAIL_MAX: Duration = Duration::from_secs(1);
 /// Time between two attempts to reach a server.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
