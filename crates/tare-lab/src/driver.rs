@@ -99,6 +99,12 @@ pub trait Driver {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError>;
 
+    /// Returns whether the load goes on while `edge` runs, at both edges. CPU accounts that span a
+    /// little more or less than the window can then be converted to the window.
+    fn loads_at_edges(&self) -> bool {
+        false
+    }
+
     /// Runs one slice, and calls `edge` at the two edges of the measured window.
     fn run(
         &mut self,

@@ -189,6 +189,8 @@ mod tests {
                 counter(names::HARNESS_CPU_NS, 51_000_000.0),
             ],
             void: None,
+            start: 0,
+            account_ns: None,
         }
     }
 

@@ -19,6 +19,8 @@ const STREAM_ORDER: u64 = 1 << 32;
 const STREAM_LOAD: u64 = 2 << 32;
 const STREAM_ROWS: u64 = 3 << 32;
 const STREAM_CALIBRATION: u64 = 4 << 32;
+/// The order of the slices that choose the window.
+pub const STREAM_WINDOW: u64 = 5 << 32;
 
 /// A workload in a phase. `workload` is its index in the study.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

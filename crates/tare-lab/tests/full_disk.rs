@@ -76,6 +76,7 @@ fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let result = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
     assert!(world.up().is_empty(), "no environment is left running");

@@ -61,6 +61,7 @@ fn go(writer: RecordWriter, real_time: bool) {
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, ROUNDS));

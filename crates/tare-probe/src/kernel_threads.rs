@@ -46,6 +46,8 @@ const NAMES: &[&str] = &[
 const KERNEL_THREAD: u32 = 0x0020_0000;
 /// The most threads. Each takes about 3 µs to read, and more take longer than an edge may take.
 const THREADS_MAX: usize = 1024;
+/// Slices between two examinations of all processes.
+const EXAMINE_SLICES: u32 = 100;
 
 struct KernelThreads {
     proc: PathBuf,
@@ -54,14 +56,19 @@ struct KernelThreads {
     files: Option<ProcessFiles<1>>,
     /// The processes at the beginning of the slice, so that the edge examines new ones alone.
     seen: HashSet<u32>,
+    /// Those of them that carry out I/O.
+    known: Vec<u32>,
+    /// Slices until all processes are examined again. A new process may have got the id of one that
+    /// ended between two slices.
+    left: u32,
 }
 
 impl KernelThreads {
     fn new(roots: &Roots) -> Result<Self, ProbeError> {
         // A container sees no kernel threads. This reports it at the start of a study.
-        drop(files(&roots.proc, &pids(&roots.proc))?);
+        drop(files(&roots.proc, &threads(&roots.proc, pids(&roots.proc).into_iter()))?);
         let (proc, sys) = (roots.proc.clone(), roots.sys.clone());
-        Ok(Self { proc, sys, files: None, seen: HashSet::new() })
+        Ok(Self { proc, sys, files: None, seen: HashSet::new(), known: Vec::new(), left: 0 })
     }
 }
 
@@ -72,10 +79,25 @@ impl EdgeReader for KernelThreads {
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         let remote = |data: &PathBuf| is_remote(data, &self.proc, &self.sys);
         let asked = !scope.data.is_empty() && !scope.data.iter().any(remote);
-        self.files = None;
-        if asked {
-            self.seen = pids(&self.proc);
-            self.files = Some(files(&self.proc, &self.seen)?);
+        if !asked {
+            self.files = None;
+            return Ok(());
+        }
+        // Examining every process takes 10 ms on a host with a thousand of them.
+        let now = pids(&self.proc);
+        self.left = match self.left {
+            0 => {
+                self.seen.clear();
+                EXAMINE_SLICES
+            }
+            left => left - 1,
+        };
+        let before = self.known.clone();
+        self.known.retain(|pid| self.seen.contains(pid) && now.contains(pid));
+        self.known.extend(threads(&self.proc, now.difference(&self.seen).copied()));
+        self.seen = now;
+        if self.files.is_none() || self.known != before || self.left == EXAMINE_SLICES {
+            self.files = Some(files(&self.proc, &self.known)?);
         }
         Ok(())
     }
@@ -96,9 +118,8 @@ impl EdgeReader for KernelThreads {
     }
 }
 
-fn files(proc: &Path, pids: &HashSet<u32>) -> Result<ProcessFiles<1>, ProbeError> {
-    let threads = threads(proc, pids.iter().copied());
-    ProcessFiles::of_many(LAYER, proc, &threads, "schedstat", first, THREADS_MAX)
+fn files(proc: &Path, threads: &[u32]) -> Result<ProcessFiles<1>, ProbeError> {
+    ProcessFiles::of_many(LAYER, proc, threads, "schedstat", first, THREADS_MAX)
 }
 
 /// The ids of all processes and kernel threads.

@@ -6,6 +6,7 @@
 //!
 //! Limits: figures from `/proc/stat` come in ticks of 1/USER_HZ (10 ms nearly everywhere). In a
 //! slice of 0.2 s on one CPU, a single tick is 5 %.
+mod account_refresh;
 mod block_stack;
 mod bpf;
 mod context_switches;
@@ -41,6 +42,7 @@ mod syscalls;
 mod tcp;
 mod tracefs;
 
+pub use account_refresh::AccountRefresh;
 pub use cost::{Cost, cost};
 pub use probe_cpus::ProbeCpus;
 

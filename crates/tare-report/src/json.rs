@@ -10,7 +10,7 @@ use tare_lab::analysis::claims;
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
-use tare_lab::study::Study;
+use tare_lab::study::{AutoWindow, Study, TriedWindow};
 
 use crate::bandwidth;
 use crate::explain;
@@ -98,6 +98,19 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
     })
 }
 
+/// The windows that were tried before the rounds.
+fn tried(auto: &AutoWindow) -> Vec<Value> {
+    let one = |one: &TriedWindow| {
+        json!({
+            "window_ms": one.window.as_secs_f64() * 1e3,
+            "pairs": one.pairs,
+            "noise_percent": one.noise_percent,
+            "pair_ms": one.pair_time.as_secs_f64() * 1e3,
+        })
+    };
+    auto.tried.iter().map(one).collect()
+}
+
 #[expect(clippy::cast_precision_loss, reason = "durations far below 2^53 ms")]
 fn study(study: &Study) -> Value {
     let schedule = &study.schedule;
@@ -117,6 +130,8 @@ fn study(study: &Study) -> Value {
             "budget_ms": ms(schedule.budget),
             "stop_width_percent": schedule.stop_width_percent,
             "seed": schedule.seed,
+            "auto_window": schedule.auto_window.as_ref().map(tried),
+            "restarts": schedule.restarts,
         },
         "cpus": study.cpus,
         "environments": study.environments,
@@ -217,6 +232,8 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         "throttled_ns": slice.throttled_ns,
         "counters": counters,
         "void": slice.void,
+        "start": slice.start,
+        "account_ns": slice.account_ns,
     });
     if histograms == Histograms::Base64 {
         value["response"] = json!(STANDARD.encode(&slice.response));

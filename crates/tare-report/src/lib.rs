@@ -32,6 +32,7 @@ pub mod prometheus;
 pub mod prove;
 mod relations;
 mod run_conditions;
+mod slice_schedule;
 pub mod stacks;
 mod tails;
 pub mod terminal;

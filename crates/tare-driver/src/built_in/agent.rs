@@ -3,9 +3,9 @@
 //! has the messages.
 //!
 //! A load thread reports the edges of a slice at the moment at which it reads its CPU clock, so
-//! that the harness reads its CPU times at the same time. The load continues for 10 ms after the
-//! window; then the agent waits for the requests in flight and leaves the system idle. Connections
-//! that break meanwhile are replaced, as by `tare load`.
+//! that the harness reads its CPU times at the same time. The load continues after the window until
+//! the harness has read them (`read`); then the agent waits for the requests in flight and leaves
+//! the system idle. Connections that break meanwhile are replaced, as by `tare load`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};
@@ -22,7 +22,7 @@ use tare_std::error_line;
 
 use crate::targets::{NoTarget, Targets};
 
-use super::protocol::{Answer, Order};
+use super::protocol::{ACCOUNTS_READ, Answer, Order};
 use super::workload::{self, StudyWorkloadError};
 
 /// Why the agent cannot go on.
@@ -48,14 +48,20 @@ pub fn agent(
         engine: Engine::new(cpus)?,
         targets: Targets::default(),
         stop: Arc::new(AtomicBool::new(false)),
+        read: Arc::new(AtomicBool::new(false)),
         output: Mutex::new(output),
     };
     let (sender, orders) = mpsc::channel();
-    let stop = Arc::clone(&agent.stop);
+    let (stop, read) = (Arc::clone(&agent.stop), Arc::clone(&agent.read));
     // This thread runs until the input ends, which may be after the agent.
     std::thread::spawn(move || {
         for line in input.lines() {
             let Ok(line) = line else { break };
+            // It concerns the running load, so it does not wait in the queue of orders.
+            if line.trim() == ACCOUNTS_READ {
+                read.store(true, Ordering::Relaxed);
+                continue;
+            }
             if sender.send(line).is_err() {
                 break;
             }
@@ -81,6 +87,8 @@ struct Agent<W> {
     engine: Engine,
     targets: Targets<Target>,
     stop: Arc<AtomicBool>,
+    /// The harness has read its accounts at the end of the window.
+    read: Arc<AtomicBool>,
     output: Mutex<W>,
 }
 
@@ -132,6 +140,7 @@ impl<W: Write + Send> Agent<W> {
 
     fn run(&mut self, target: TargetId, order: &SliceOrder) -> Result<Answer, OrderError> {
         let opened = self.targets.get_mut(target)?;
+        self.read.store(false, Ordering::Relaxed);
         let output = &self.output;
         let edge = |edge| {
             let answer = match edge {
@@ -150,8 +159,13 @@ impl<W: Write + Send> Agent<W> {
             seed: order.seed,
             verify: false,
         };
-        let mut follow =
-            LoadObserver { stop: &self.stop, edge: &edge, stretch: &mut |_| {}, outlives: false };
+        let mut follow = LoadObserver {
+            stop: &self.stop,
+            edge: &edge,
+            accounts_read: Some(&self.read),
+            stretch: &mut |_| {},
+            outlives: false,
+        };
         let stats = self.engine.run(opened, &load, &mut follow)?;
         Ok(Answer::Ran((&slice_load(&stats, order.pacing)).into()))
     }

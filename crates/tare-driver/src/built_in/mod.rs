@@ -28,7 +28,7 @@ mod tests;
 mod workload;
 
 pub use agent::{AgentError, agent};
-use protocol::{Answer, Order, SliceResult};
+use protocol::{ACCOUNTS_READ, Answer, Order, SliceResult};
 pub use workload::StudyWorkloadError;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
@@ -141,6 +141,10 @@ impl TareLoad {
         self.agent.as_mut().ok_or(DriverError::Stopped)
     }
 
+    fn orders(&mut self) -> Result<&mut ChildStdin, DriverError> {
+        self.agent()?.orders.as_mut().ok_or(DriverError::Stopped)
+    }
+
     /// Sends an order and passes every answer to `last` until that returns a result.
     fn request<T>(
         &mut self,
@@ -148,6 +152,17 @@ impl TareLoad {
         order: &Order,
         patience: Duration,
         mut last: impl FnMut(Answer) -> Result<Option<T>, Answer>,
+    ) -> Result<T, DriverError> {
+        self.converse(name, order, patience, |answer, _| last(answer))
+    }
+
+    /// As [`Self::request`]. `last` can also write to the agent.
+    fn converse<T>(
+        &mut self,
+        name: &'static str,
+        order: &Order,
+        patience: Duration,
+        mut last: impl FnMut(Answer, &mut dyn Write) -> Result<Option<T>, Answer>,
     ) -> Result<T, DriverError> {
         let mut line = serde_json::to_string(order)
             .map_err(|error| DriverError::Failed { error: error.to_string() })?;
@@ -171,7 +186,7 @@ impl TareLoad {
             };
             match serde_json::from_str(&line) {
                 Ok(Answer::Failed { error }) => return Err(DriverError::Failed { error }),
-                Ok(answer) => match last(answer) {
+                Ok(answer) => match last(answer, self.orders()?) {
                     Ok(Some(result)) => return Ok(result),
                     Ok(None) => {}
                     Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
@@ -258,19 +273,27 @@ impl Driver for TareLoad {
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
         let order = Order::Run { target, order: order.clone() };
-        let ran: SliceResult = self.request("run", &order, patience, |answer| match answer {
-            Answer::Begin => {
-                edge(Edge::Begin);
-                Ok(None)
+        let ran: SliceResult = self.converse("run", &order, patience, |answer, orders| {
+            match answer {
+                Answer::Begin => {
+                    edge(Edge::Begin);
+                    Ok(None)
+                }
+                Answer::End => {
+                    edge(Edge::End);
+                    // An agent that is gone is noticed at the next answer.
+                    let _ = writeln!(orders, "{ACCOUNTS_READ}");
+                    Ok(None)
+                }
+                Answer::Ran(ran) => Ok(Some(ran)),
+                other => Err(other),
             }
-            Answer::End => {
-                edge(Edge::End);
-                Ok(None)
-            }
-            Answer::Ran(ran) => Ok(Some(ran)),
-            other => Err(other),
         })?;
         Ok(SliceLoad::try_from(ran)?)
+    }
+
+    fn loads_at_edges(&self) -> bool {
+        true
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {

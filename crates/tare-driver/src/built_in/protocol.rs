@@ -7,6 +7,7 @@
 //! | `{"open":{"addresses":["127.0.0.1:9042"],"deadline":{"secs":5,"nanos":0}}}` | `{"opened":{"target":0}}` |
 //! | `{"populate":{"target":0,"workload":{..},"seed":1}}` | `{"progress":{"done":500,"all":1000}}` ..., `"populated"` |
 //! | `{"run":{"target":0,"order":{..}}}` | `"begin"`, `"end"` at the edges, `{"ran":{..}}` |
+//! | `"read"`: the accounts have been read at the end of the window | none: the load ends |
 //! | `{"close":{"target":0}}` | `"closed"` |
 //! | `"quit"` | none: the process ends |
 //!
@@ -22,6 +23,9 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
+
+/// The line with which the driver answers the end of a window, once it has read its accounts.
+pub(crate) const ACCOUNTS_READ: &str = r#""read""#;
 
 /// A message from the driver to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

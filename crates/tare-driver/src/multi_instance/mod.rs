@@ -110,6 +110,10 @@ impl Driver for MultiInstance {
         Ok(())
     }
 
+    fn loads_at_edges(&self) -> bool {
+        self.drivers.iter().all(|driver| driver.loads_at_edges())
+    }
+
     fn run(
         &mut self,
         target: TargetId,

@@ -19,6 +19,7 @@ use tare_std::mountinfo;
 
 use crate::cgroup_folder;
 use crate::journal::{Entry, EntryId, Journal, JournalError};
+use crate::process;
 
 mod weight;
 
@@ -430,7 +431,7 @@ impl Cgroup {
                 cgroup_folder::thaw(&folder);
                 return Err(CgroupError::NotFrozen { path: folder });
             }
-            thread::sleep(Duration::from_micros(200));
+            thread::sleep(process::stop_poll(attempt));
             // On v1 a process that forks or executes meanwhile can keep the cgroup in FREEZING
             // forever; cgroup-v1/freezer-subsystem.rst advises to write again, or to thaw and
             // retry.

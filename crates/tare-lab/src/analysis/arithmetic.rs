@@ -87,8 +87,7 @@ fn ratio_line(
     unit: impl Fn(f64) -> String,
     what: &str,
 ) -> Option<String> {
-    let logs = comparison.log_ratios(figure);
-    let ratio = tare_stats::estimate(&logs)?.map(f64::exp);
+    let ratio = comparison.estimate(figure)?.map(f64::exp);
     let level = |side: fn((f64, f64)) -> f64| {
         let pairs = comparison.here.pairs(comparison.baseline);
         let figures = pairs.map(|(here, base)| (side((figure(here), figure(base))), 1.0));

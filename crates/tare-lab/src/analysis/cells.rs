@@ -16,10 +16,13 @@ pub(super) struct Cell {
     idle_poll_ns: u64,
     layer_cpu_ns: BTreeMap<String, u64>,
     client_cpu_ns: u64,
+    /// Number of the start of the environment.
+    pub(super) start: u32,
 }
 
 impl Cell {
     fn add(&mut self, slice: &Slice) {
+        self.start = slice.start;
         self.operations += slice.operations;
         self.window_ns += slice.window_ns;
         self.system_cpu_ns += slice.system_cpu_ns;

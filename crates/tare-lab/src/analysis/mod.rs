@@ -19,6 +19,8 @@ mod relations;
 mod rounds;
 pub mod tuning;
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
@@ -36,6 +38,8 @@ pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
 };
 pub use rounds::{RoundFigures, server_cpu_by_round};
+use tare_stats::Estimate;
+use tare_stats::starts::{OverStarts, over_starts};
 pub use tare_stats::{Cost, Interval};
 
 /// Latencies of a merged histogram, in ns.
@@ -101,6 +105,19 @@ pub struct Finding {
     /// Doubts about this environment: each kind once, at its worst, with the number of affected
     /// slices.
     pub doubts: Vec<(Doubt, u32)>,
+    /// How much of the uncertainty of the CPU cost comes from starts. `None` with less than three
+    /// starts; the intervals are then over rounds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<Starts>,
+}
+
+/// The starts of an environment.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Starts {
+    pub count: u32,
+    /// Share of the variance of the CPU cost that comes from starts, 0 to 1. The rest comes from
+    /// slices.
+    pub share: f64,
 }
 
 impl Finding {
@@ -216,6 +233,10 @@ fn finding(
         client_cpu_us: capacity.level(Cell::client_cpu_us),
         client_cpu_share: capacity.here.client_cpu_share(record.cpu_plan.client.len()),
         doubts,
+        starts: capacity
+            .over_starts(|cell| cell.server_cpu_us(busy))
+            .filter(|_| !is_baseline)
+            .map(|found| Starts { count: found.starts, share: found.share }),
     }
 }
 
@@ -259,14 +280,36 @@ impl<'c> Comparison<'c> {
         tare_stats::log_ratios(pairs.map(|(here, base)| (figure(here), figure(base))))
     }
 
+    /// Returns the estimate over starts, from the pairs of equal start numbers. `None` with too few
+    /// starts.
+    fn over_starts(&self, figure: impl Fn(&Cell) -> f64) -> Option<OverStarts> {
+        let mut starts: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+        let pairs = self.here.pairs(self.baseline).filter(|(here, base)| here.start == base.start);
+        for (here, base) in pairs {
+            let log = tare_stats::log_ratios([(figure(here), figure(base))]);
+            starts.entry(here.start).or_default().extend(log);
+        }
+        let starts: Vec<Vec<f64>> = starts.into_values().collect();
+        over_starts(&starts)
+    }
+
+    /// Returns the estimate of the log of the ratio: over starts if there are enough, else over
+    /// rounds.
+    fn estimate(&self, figure: impl Fn(&Cell) -> f64 + Copy) -> Option<Estimate> {
+        match self.over_starts(figure) {
+            Some(found) => Some(found.estimate),
+            None => tare_stats::estimate(&self.log_ratios(figure)),
+        }
+    }
+
     /// Returns the cost of a figure whose rise is a loss.
-    fn rise(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
-        tare_stats::rise(&self.log_ratios(figure))
+    fn rise(&self, figure: impl Fn(&Cell) -> f64 + Copy) -> Option<Cost> {
+        self.estimate(figure).map(tare_stats::rise_of)
     }
 
     /// Returns the cost of a figure whose fall is a loss.
-    fn fall(&self, figure: impl Fn(&Cell) -> f64) -> Option<Cost> {
-        tare_stats::fall(&self.log_ratios(figure))
+    fn fall(&self, figure: impl Fn(&Cell) -> f64 + Copy) -> Option<Cost> {
+        self.estimate(figure).map(tare_stats::fall_of)
     }
 }
 

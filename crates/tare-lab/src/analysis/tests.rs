@@ -67,6 +67,8 @@ pub(super) fn record() -> Record {
                 budget: Duration::from_secs(300),
                 stop_width_percent: 0.0,
                 seed: Some(1),
+                auto_window: None,
+                restarts: 0,
             },
             cpus: CpuSpec::default(),
             environments: names.iter().map(|name| spec(name)).collect(),
@@ -139,6 +141,8 @@ pub(super) fn slice<'r>(
         service: vec![],
         counters: vec![],
         void: None,
+        start: 0,
+        account_ns: None,
     });
     record.slices.last_mut().unwrap()
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::analysis::Analysis;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Slice};
-use crate::study::Climb;
+use crate::study::{AutoWindow, Climb};
 
 /// The stage of a campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub enum Stage {
     WarmingUp,
     /// Finding the load that saturates the baseline.
     Climbing,
+    /// Slices of several lengths, to choose the window.
+    ChoosingWindow,
     Calibrating,
     Measuring,
     SamplingStacks,
@@ -47,6 +49,16 @@ pub enum Event<'e> {
         workload: &'e str,
         in_flight: u32,
         climb: &'e Climb,
+    },
+    /// The window of slices at capacity was chosen.
+    WindowChosen {
+        window: Duration,
+        chosen: &'e AutoWindow,
+    },
+    /// An environment is started again; `start` counts from 0.
+    Restarting {
+        name: &'e str,
+        start: u32,
     },
     Calibrated {
         workload: &'e str,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::member::{Member, Running};
-use super::{Campaign, CampaignError, Event, FAILURES_MAX, READ_BACK_ROUNDS, error_line};
+use super::{Campaign, CampaignError, Clock, Event, FAILURES_MAX, READ_BACK_ROUNDS, error_line};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
@@ -17,6 +17,8 @@ use crate::system::{BusyTime, System};
 /// The CPU accounts at an edge.
 #[derive(Debug)]
 struct AccountSample {
+    /// When they were read, on the campaign's clock.
+    at: Duration,
     usage: Usage,
     own: Option<BusyTime>,
 }
@@ -29,6 +31,8 @@ pub(super) struct Measured {
     end: AccountSample,
     counters: Vec<Counter>,
     probe_doubts: Vec<Doubt>,
+    /// Whether the load went on around both readings of the accounts.
+    under_load: bool,
 }
 
 /// Why a slice has no result.
@@ -52,7 +56,13 @@ pub(super) enum SliceError {
     Usage(#[source] PartError),
 }
 
-fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, PartError> {
+/// Reads the accounts, which must be up to date.
+fn read(
+    running: &mut Running,
+    system: &dyn System,
+    clock: &dyn Clock,
+) -> Result<AccountSample, PartError> {
+    let at = clock.now();
     let usage = running.environment.usage()?;
     let mut own = Some(BusyTime::default());
     for at in &running.endpoints {
@@ -65,7 +75,7 @@ fn read(running: &mut Running, system: &dyn System) -> Result<AccountSample, Par
             idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
         });
     }
-    Ok(AccountSample { usage, own })
+    Ok(AccountSample { at, usage, own })
 }
 
 /// Returns the processes of a slice in this environment.
@@ -106,7 +116,7 @@ impl Campaign<'_, '_> {
         let seed = schedule::load_seed(self.seed, round, cell);
         let order = match (cell.phase, rate_per_s) {
             (Phase::Latency | Phase::Traced, None) => Err(SliceError::NoRate),
-            (_, rate) => Ok(self.order(cell.workload, rate, seed, self.study.schedule.window)),
+            (_, rate) => Ok(self.order(cell.workload, rate, seed, self.window(cell.phase))),
         };
         let measured = order.and_then(|order| self.measure(index, &order, freezes, &mut |_| {}));
         let mut slice = Slice {
@@ -116,6 +126,7 @@ impl Campaign<'_, '_> {
             workload: workload.name.clone(),
             started_unix_ms,
             rate_per_s,
+            start: self.members[index].start,
             ..empty(cell.phase)
         };
         let mut doubts = Vec::new();
@@ -234,35 +245,42 @@ impl Campaign<'_, '_> {
             let reason = start_error.clone().unwrap_or_else(|| "it is not up".into());
             return Err(SliceError::NotUp { reason });
         };
-        if freezes {
-            running.environment.thaw().map_err(SliceError::Thaw)?;
-        }
         let scope = scope(running, self.parts.driver.pids());
         let system = self.parts.system_of(&record.spec);
         let probes = &mut self.parts.probes;
+        // Before the thaw, so that a slice of a system with many threads, whose files take longer
+        // to open, does not begin with more idle time.
         let mut begun: Vec<Result<(), PartError>> =
             probes.iter_mut().map(|probe| probe.prepare(&scope)).collect();
+        if freezes {
+            running.environment.thaw().map_err(SliceError::Thaw)?;
+        }
+        let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
         let target = running.target;
         let loaded = self.parts.driver.run(target, order, &mut |edge| match edge {
-            // Probes and accounts keep their order at both edges, so that each spans the same time.
+            // Accounts come first at both edges: a probe takes longer at the end than at the
+            // beginning, and the longer the more threads the system has. Probes keep their order,
+            // so that each spans the same time.
             Edge::Begin => {
                 watch(edge);
+                refresh();
+                begin = Some(read(running, system, clock));
                 for (probe, begun) in probes.iter_mut().zip(&mut begun) {
                     if begun.is_ok() {
                         *begun = probe.begin();
                     }
                 }
-                begin = Some(read(running, system));
             }
             Edge::End => {
+                refresh();
+                end = Some(read(running, system, clock));
                 collected = probes
                     .iter_mut()
                     .zip(&begun)
                     .map(|(probe, begun)| collect(&mut **probe, begun))
                     .collect();
-                end = Some(read(running, system));
                 watch(edge);
             }
         });
@@ -283,6 +301,7 @@ impl Campaign<'_, '_> {
             end: end.map_err(SliceError::Usage)?,
             counters,
             probe_doubts,
+            under_load: self.parts.driver.loads_at_edges(),
         })
     }
 }
@@ -311,6 +330,8 @@ pub(crate) fn empty(phase: Phase) -> Slice {
         service: Vec::new(),
         counters: Vec::new(),
         void: None,
+        start: 0,
+        account_ns: None,
     }
 }
 
@@ -323,7 +344,7 @@ pub(super) fn accounts(measured: Measured) -> Slice {
 
 /// Stores a measurement in a slice, as differences between the edges.
 fn fill(slice: &mut Slice, measured: Measured) {
-    let Measured { load, begin, end, counters, .. } = measured;
+    let Measured { load, begin, end, counters, under_load, .. } = measured;
     let before = |part: &str| {
         let parts = begin.usage.layer_cpu_ns.iter();
         parts.filter(|(name, _)| name == part).map(|(_, ns)| *ns).sum::<u64>()
@@ -342,6 +363,10 @@ fn fill(slice: &mut Slice, measured: Measured) {
         idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
     });
     slice.window_ns = load.window_ns;
+    slice.account_ns = u64::try_from(end.at.saturating_sub(begin.at).as_nanos()).ok();
+    if under_load {
+        convert_to_window(slice);
+    }
     slice.operations = load.operations;
     slice.errors = load.errors;
     slice.unsent = load.unsent;
@@ -361,6 +386,27 @@ fn fill(slice: &mut Slice, measured: Measured) {
     }
 }
 
+/// Converts CPU accounts, which span a little more or less time than the window, to the window.
+/// Without this a slice of 25 ms whose end is noticed 1 ms late shows 4 % too much CPU time per
+/// operation. The load is the same just outside the window, so CPU time is proportional to time.
+fn convert_to_window(slice: &mut Slice) {
+    let (Some(span), window) = (slice.account_ns, slice.window_ns) else { return };
+    if span == 0 || window == 0 {
+        return;
+    }
+    let convert = |ns: &mut u64| {
+        let product = u128::from(*ns) * u128::from(window);
+        *ns = u64::try_from(product / u128::from(span)).unwrap_or(*ns);
+    };
+    convert(&mut slice.system_cpu_ns);
+    slice.layer_cpu_ns.iter_mut().for_each(|(_, ns)| convert(ns));
+    if let Some(time) = &mut slice.busy_time {
+        convert(&mut time.busy_ns);
+        convert(&mut time.idle_poll_ns);
+    }
+    slice.throttled_ns.iter_mut().for_each(convert);
+}
+
 /// A counter in whole ns.
 fn whole_ns(value: f64) -> u64 {
     Duration::from_secs_f64(value.max(0.0) / 1e9).as_nanos().try_into().unwrap_or(u64::MAX)
@@ -373,14 +419,44 @@ mod tests {
     #[test]
     fn probe_layer_cpu_joins_layer() {
         let mut slice = empty(Phase::Latency);
-        let reading = || AccountSample { usage: Usage::default(), own: None };
+        let at = Duration::ZERO;
+        let reading = || AccountSample { at, usage: Usage::default(), own: None };
         let counter = |name: &str, value| Counter { name: name.into(), value };
         let counters =
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
         let load = SliceLoad::default();
         let (begin, end, probe_doubts) = (reading(), reading(), Vec::new());
-        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts });
+        let under_load = true;
+        fill(&mut slice, Measured { load, begin, end, counters, probe_doubts, under_load });
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
+    }
+
+    #[test]
+    fn accounts_span_the_window() {
+        let sample = |ms, ns| AccountSample {
+            at: Duration::from_millis(ms),
+            usage: Usage {
+                system_cpu_ns: ns,
+                layer_cpu_ns: vec![("userland proxy".into(), ns / 2)],
+                ..Usage::default()
+            },
+            own: Some(BusyTime { busy_ns: ns / 4, idle_poll_ns: 0 }),
+        };
+        let check = |under_load, system_cpu_ns| {
+            let mut slice = empty(Phase::Capacity);
+            let load = SliceLoad { window_ns: 25_000_000, ..SliceLoad::default() };
+            let (begin, end) = (sample(100, 0), sample(126, 26_000_000));
+            let (counters, probe_doubts) = (Vec::new(), Vec::new());
+            let measured = Measured { load, begin, end, counters, probe_doubts, under_load };
+            fill(&mut slice, measured);
+            assert_eq!(slice.system_cpu_ns, system_cpu_ns);
+            assert_eq!(slice.layer_cpu_ns[0].1, system_cpu_ns / 2);
+            assert_eq!(slice.busy_time.unwrap().busy_ns, system_cpu_ns / 4);
+            assert_eq!(slice.account_ns, Some(26_000_000));
+        };
+        check(true, 25_000_000);
+        // Another program's load may have ended: its accounts stay as they were read.
+        check(false, 26_000_000);
     }
 }

@@ -15,6 +15,8 @@ use crate::system::System;
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
     pub(super) running: Option<Running>,
+    /// Number of its current start, from 0.
+    pub(super) start: u32,
     /// Failed slices in a row.
     pub(super) failures: u32,
     /// A layer was not in force: read the layers back after each slice.
@@ -79,7 +81,15 @@ impl Member {
             ready_ns: None,
             teardown_ns: None,
         };
-        Self { record, running: None, failures: 0, suspect: false, start_error: None, out: false }
+        Self {
+            record,
+            running: None,
+            start: 0,
+            failures: 0,
+            suspect: false,
+            start_error: None,
+            out: false,
+        }
     }
 
     pub(super) fn name(&self) -> &str {

@@ -15,12 +15,14 @@ mod measure;
 mod member;
 mod outcome;
 mod parts;
+mod restarts;
 mod rounds;
 mod shares;
 mod stacks;
 #[cfg(test)]
 mod tests;
 mod waiting;
+mod window;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -127,6 +129,8 @@ struct Campaign<'c, 'p> {
     /// Fixed rate of each workload's latency phase; `None` until calibration.
     rates: Vec<Option<f64>>,
     seed: u64,
+    /// The window of slices at capacity.
+    window: Duration,
     began: Duration,
     /// Number of CPUs for which every environment starts its system.
     system_cpus: usize,
@@ -168,6 +172,7 @@ impl<'c, 'p> Campaign<'c, 'p> {
             workloads: workloads(study, &writer.record().study),
             rates: study.workloads.iter().map(|one| one.rate_per_s.or(rate(&one.name))).collect(),
             seed: writer.record().header.seed,
+            window: study.schedule.window,
             began: parts.clock.now(),
             system_cpus,
             snapshot: None,

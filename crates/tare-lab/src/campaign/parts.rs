@@ -109,4 +109,6 @@ pub struct Parts<'p> {
     pub data_dir: Option<PathBuf>,
     /// Doubts of the caller about the whole record, such as a baseline that is not clean.
     pub doubts: Vec<Doubt>,
+    /// Called at both edges before the CPU accounts are read, to bring them up to date.
+    pub refresh_accounts: Box<dyn FnMut() + 'p>,
 }

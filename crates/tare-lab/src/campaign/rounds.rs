@@ -32,6 +32,21 @@ fn all_intervals_narrow(analysis: &Analysis, width_percent: f64, members: &[Memb
     costs.peek().is_some() && costs.all(|cost| cost.percent.high - cost.percent.low < width_percent)
 }
 
+/// The latest analysis of a running campaign.
+struct Analysed {
+    analysis: Analysis,
+    ended: Duration,
+    took: Duration,
+}
+
+impl Analysed {
+    /// Whether it is time for the next one. An analysis reads all slices so far, so after thousands
+    /// of short ones it takes as long as a slice. It takes at most 5 % of the time of a campaign.
+    fn is_due(&self, now: Duration) -> bool {
+        now.saturating_sub(self.ended) >= self.took * 19
+    }
+}
+
 impl Campaign<'_, '_> {
     /// Runs the schedule `slices`: all environments run, and only one at a time is thawed.
     pub(super) fn slices(&mut self) -> Result<Ending, CampaignError> {
@@ -58,7 +73,9 @@ impl Campaign<'_, '_> {
         if self.stopped() {
             return Ok(Ending::Interrupted);
         }
+        self.count_starts();
         self.warm_up();
+        self.choose_window()?;
         self.find_loads()?;
         self.rounds(|campaign, round, slices_in_order| {
             for scheduled in slices_in_order {
@@ -135,17 +152,20 @@ impl Campaign<'_, '_> {
     /// calibration loads too, is not the only warm environment.
     fn warm_up(&mut self) {
         self.stage(Stage::WarmingUp);
-        for index in 0..self.members.len() {
-            for at in 0..self.study.workloads.len() {
-                if self.members[index].out || self.stopped() {
-                    continue;
-                }
-                let seed = schedule::calibration_seed(self.seed, at, CALIBRATION_SLICES);
-                let order = self.order(at, None, seed, self.study.schedule.window);
-                self.announce_slice(index, Cell { workload: at, phase: Phase::Capacity });
-                // A failure here repeats in the first recorded slice, which reports it.
-                self.capacity(index, &order, true).ok();
+        (0..self.members.len()).for_each(|index| self.warm(index));
+    }
+
+    /// Runs one slice of each workload in an environment without recording it.
+    pub(super) fn warm(&mut self, index: usize) {
+        for at in 0..self.study.workloads.len() {
+            if self.members[index].out || self.stopped() {
+                continue;
             }
+            let seed = schedule::calibration_seed(self.seed, at, CALIBRATION_SLICES);
+            let order = self.order(at, None, seed, self.study.schedule.window_at_rate());
+            self.announce_slice(index, Cell { workload: at, phase: Phase::Capacity });
+            // A failure here repeats in the first recorded slice, which reports it.
+            self.capacity(index, &order, true).ok();
         }
     }
 
@@ -184,7 +204,7 @@ impl Campaign<'_, '_> {
         }
         self.stage(Stage::Calibrating);
         let baseline = self.baseline;
-        let window = self.study.schedule.window.min(CALIBRATION_WINDOW_MAX);
+        let window = self.study.schedule.window_at_rate().min(CALIBRATION_WINDOW_MAX);
         for at in open.iter().copied() {
             let workload = &self.study.workloads[at];
             let mut rates = Vec::new();
@@ -219,6 +239,8 @@ impl Campaign<'_, '_> {
     ) -> Result<Ending, CampaignError> {
         self.stage(Stage::Measuring);
         let schedule = &self.study.schedule;
+        let mut restarts = self.plan_restarts();
+        let mut analysed: Option<Analysed> = None;
         loop {
             let round = self.writer().rounds();
             if self.stopped() {
@@ -232,20 +254,34 @@ impl Campaign<'_, '_> {
             }
             let (rounds_expected, left) = self.expectation(round);
             self.observer.event(&Event::RoundStarted { round, rounds_expected, left });
+            self.restart_next(&mut restarts, round)?;
             let began = self.parts.clock.now();
+            let cells = self.cells_of(round);
             let slices_in_order =
-                schedule::round(schedule.kind, self.seed, round, self.members.len(), &self.cells);
+                schedule::round(schedule.kind, self.seed, round, self.members.len(), &cells);
             if !run(self, round, &slices_in_order)? {
                 return Ok(Ending::Interrupted);
             }
             let unix_ms = self.parts.clock.unix_ms();
             self.writer().finish_round(round, unix_ms)?;
-            let analysis = analyse_costs(self.writer().record());
+            let is_due = analysed.as_ref().is_none_or(|last| last.is_due(self.parts.clock.now()));
+            let latest = match analysed.take().filter(|_| !is_due) {
+                Some(last) => last,
+                None => {
+                    let began = self.parts.clock.now();
+                    let analysis = analyse_costs(self.writer().record());
+                    let ended = self.parts.clock.now();
+                    Analysed { analysis, ended, took: ended - began }
+                }
+            };
             self.round_times.push(self.parts.clock.now() - began);
             let (rounds_expected, left) = self.expectation(round + 1);
-            let analysis = &analysis;
+            let analysis = &analysed.insert(latest).analysis;
             self.observer.event(&Event::RoundDone { round, rounds_expected, left, analysis });
-            let enough = round + 1 >= schedule.rounds_min && schedule.stop_width_percent > 0.0;
+            let enough = is_due
+                && restarts.are_done()
+                && round + 1 >= schedule.rounds_min
+                && schedule.stop_width_percent > 0.0;
             if enough && all_intervals_narrow(analysis, schedule.stop_width_percent, &self.members)
             {
                 return Ok(Ending::IntervalsNarrow);
@@ -253,8 +289,22 @@ impl Campaign<'_, '_> {
         }
     }
 
+    /// Returns the cells of a round. With a short window at capacity, not every round has slices at
+    /// a fixed rate, which take longer.
+    fn cells_of(&self, round: u32) -> Vec<Cell> {
+        let has_rates = round.is_multiple_of(self.rounds_between_rates());
+        let cells = self.cells.iter().filter(|cell| has_rates || cell.phase == Phase::Capacity);
+        cells.copied().collect()
+    }
+
+    fn rounds_between_rates(&self) -> u32 {
+        let (at_rate, window) = (self.window(Phase::Latency), self.window(Phase::Capacity));
+        let times = at_rate.as_millis() / window.as_millis().max(1);
+        u32::try_from(times).unwrap_or(1).max(1)
+    }
+
     /// Returns the budget left for rounds, without the time for teardown.
-    fn left(&self) -> Duration {
+    pub(super) fn left(&self) -> Duration {
         let up = self.members.iter().filter(|member| member.running.is_some()).count();
         let teardown = self.teardown * u32::try_from(up).unwrap_or(u32::MAX);
         let spent = self.parts.clock.now() - self.began;
@@ -265,12 +315,13 @@ impl Campaign<'_, '_> {
     /// the first one, the planned time.
     fn round_estimate(&self) -> Duration {
         let schedule = &self.study.schedule;
-        match self.round_times.iter().rev().take(3).max() {
-            Some(longest) => longest.mul_f64(1.05),
+        match self.usual_round() {
+            Some(usual) => usual.mul_f64(1.05),
             None => {
                 let members = self.members.iter().filter(|member| !member.out).count();
                 let slices = u32::try_from(members * self.cells.len()).unwrap_or(u32::MAX);
-                let load = (schedule.window + schedule.lead_in + SLICE_EXTRA_GUESS) * slices;
+                let window = self.window(Phase::Latency);
+                let load = (window + schedule.lead_in + SLICE_EXTRA_GUESS) * slices;
                 match schedule.kind {
                     ScheduleKind::Slices => load,
                     ScheduleKind::Trials => {
@@ -280,6 +331,19 @@ impl Campaign<'_, '_> {
                 }
             }
         }
+    }
+
+    /// Returns the longest of the last three rounds, or the mean of the last ones if they differ in
+    /// length because only some have slices at a fixed rate.
+    fn usual_round(&self) -> Option<Duration> {
+        let every = self.rounds_between_rates();
+        let count = usize::try_from(every).unwrap_or(1).max(3);
+        let last = || self.round_times.iter().rev().take(count);
+        if every == 1 {
+            return last().max().copied();
+        }
+        let count = u32::try_from(last().count()).ok().filter(|count| *count > 0)?;
+        Some(last().sum::<Duration>() / count)
     }
 
     /// Estimates the total number of rounds, and the time left for them, without an early stop.

@@ -192,6 +192,10 @@ impl FakeDriver {
 }
 
 impl Driver for FakeDriver {
+    fn loads_at_edges(&self) -> bool {
+        true
+    }
+
     fn open(&mut self, address: SocketAddr, _deadline: Duration) -> Result<TargetId, PartError> {
         if !self.world.0.borrow().instances.contains_key(&address.port()) {
             return Err(FakeError::NoTarget.into());

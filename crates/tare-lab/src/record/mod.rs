@@ -43,6 +43,8 @@ const VERSION_WITH_SANDBOX: i64 = 6;
 const VERSION_WITH_ROOTFS: i64 = 7;
 /// The first version with the whole CPU plan. Older ones have system and client only.
 const VERSION_WITH_CPU_PLAN: i64 = 8;
+/// The first version with the start of the environment and the span of the accounts of a slice.
+const VERSION_WITH_STARTS: i64 = 9;
 
 /// Everything in a record file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -172,6 +174,14 @@ pub struct Slice {
     pub counters: Vec<Counter>,
     /// Why the slice is void. `None` for a valid slice.
     pub void: Option<String>,
+    /// Number of the start of its environment, from 0 (`schedule.restarts`).
+    #[serde(default)]
+    pub start: u32,
+    /// Time between the two readings of the CPU accounts, in ns. If the driver loads the system at
+    /// both, the accounts are converted from this span to the window. `None` in records before
+    /// version 8.
+    #[serde(default)]
+    pub account_ns: Option<u64>,
 }
 
 impl Slice {

@@ -10,7 +10,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 use super::error::RecordError;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
-    VERSION_WITH_SANDBOX, VERSION_WITH_STORAGE, phase_of,
+    VERSION_WITH_SANDBOX, VERSION_WITH_STARTS, VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
@@ -280,11 +280,15 @@ fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
         Ok(owners.into_iter().map(first).collect())
     };
     let (mut response, mut service) = (histograms("response")?, histograms("service")?);
-    let sql = "SELECT s.id, s.block, s.position, e.name, s.workload, s.phase, s.started_unix_ms, \
+    let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
+    let starts = if version < VERSION_WITH_STARTS { "0, NULL" } else { "s.start, s.account_ns" };
+    let sql = format!(
+        "SELECT s.id, s.block, s.position, e.name, s.workload, s.phase, s.started_unix_ms, \
                s.window_ns, s.operations, s.unsent, s.rate_per_s, s.system_cpu_ns, s.busy_ns, \
-               s.idle_poll_ns, s.client_cpu_ns, s.throttled_ns, s.void \
-               FROM slices s JOIN environments e ON e.id = s.environment ORDER BY s.id";
-    rows(connection, sql, |row| {
+               s.idle_poll_ns, s.client_cpu_ns, s.throttled_ns, s.void, {starts} \
+               FROM slices s JOIN environments e ON e.id = s.environment ORDER BY s.id"
+    );
+    rows(connection, &sql, |row| {
         let id: i64 = row.get(0)?;
         let account = |busy_ns, idle_poll_ns| BusyTime { busy_ns, idle_poll_ns };
         Ok(Slice {
@@ -309,6 +313,8 @@ fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
             service: service.remove(&id).unwrap_or_default(),
             counters: counters.remove(&id).unwrap_or_default(),
             void: row.get(16)?,
+            start: row.get(17)?,
+            account_ns: optional(row, 18)?,
         })
     })
 }

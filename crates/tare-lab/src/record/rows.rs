@@ -98,7 +98,7 @@ pub(super) fn environment_id(
 pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusqlite::Result<i64> {
     transaction
         .prepare_cached(
-            "INSERT INTO slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO slices VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
         )?
         .execute(params![
             slice.round,
@@ -117,6 +117,8 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
             signed(slice.client_cpu_ns),
             slice.throttled_ns.map(signed),
             slice.void,
+            slice.start,
+            slice.account_ns.map(signed),
         ])?;
     let id = transaction.last_insert_rowid();
     for (part, ns) in &slice.layer_cpu_ns {

@@ -32,6 +32,8 @@ fn study() -> Study {
             budget: std::time::Duration::from_secs(60),
             stop_width_percent: 1.5,
             seed: Some(3),
+            auto_window: None,
+            restarts: 0,
         },
         cpus: CpuSpec { system: Some([1].into_iter().collect()), ..CpuSpec::default() },
         environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
@@ -136,6 +138,8 @@ fn slice(round: u32, position: u32, environment: &str) -> Slice {
         service: vec![9],
         counters: vec![Counter { name: "steal_ns".into(), value: 1.5 }],
         void: None,
+        start: 0,
+        account_ns: None,
     }
 }
 
@@ -393,6 +397,7 @@ fn make_old(path: &std::path::Path, version: i32) {
     for column in &["host", "storage", "vm", "inject", "sandbox", "rootfs"][columns..] {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
+    drop_starts(&connection);
     for table in ["stack_samples", "stacks", "stack_cpu", "stack_slices"] {
         connection.execute(&format!("DROP TABLE {table}"), []).unwrap();
     }
@@ -491,6 +496,13 @@ fn upgrades_records_without_stacks() {
     assert_eq!(read_stacks(&folder.path()).unwrap().len(), 1);
 }
 
+/// Drops the columns of slices that version 8 added.
+fn drop_starts(connection: &Connection) {
+    for column in ["start", "account_ns"] {
+        connection.execute(&format!("ALTER TABLE slices DROP COLUMN {column}"), []).unwrap();
+    }
+}
+
 /// Turns a record into one of version 4, with two phases of slices and one kind of stacks.
 fn make_untraced(path: &std::path::Path) {
     let connection = Connection::open(path).unwrap();
@@ -499,6 +511,7 @@ fn make_untraced(path: &std::path::Path) {
         connection.execute(&format!("ALTER TABLE environments DROP COLUMN {column}"), []).unwrap();
     }
     connection.execute("ALTER TABLE record DROP COLUMN cpu_plan", []).unwrap();
+    drop_starts(&connection);
     connection.pragma_update(None, "writable_schema", true).unwrap();
     let sql = "UPDATE sqlite_schema SET sql = replace(sql, ', ''traced''', '')";
     connection.execute(sql, []).unwrap();

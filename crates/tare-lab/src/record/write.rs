@@ -3,11 +3,12 @@
 //! The file is created with `O_EXCL`, so that no file is ever overwritten. It is locked with
 //! `flock` during the study, which distinguishes a running writer from a crashed one. Each slice is
 //! one transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would
-//! disturb the disk under test. A killed process loses no committed slice. Each complete round is
-//! synced, so that a power loss loses at most the running round.
+//! disturb the disk under test. A killed process loses no committed slice. Complete rounds are
+//! synced every [`SYNC_INTERVAL`], so that a power loss loses at most the rounds of that time.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Transaction, params};
 
@@ -17,12 +18,16 @@ use super::read::read_from;
 use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice, signed};
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
-    VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STORAGE, VERSION_WITH_TRACED, stacks,
+    VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STARTS, VERSION_WITH_STORAGE,
+    VERSION_WITH_TRACED, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::stacks::{StackKind, StackSlice};
-use crate::study::WorkloadSpec;
+use crate::study::{AutoWindow, Study, WorkloadSpec};
+
+/// Time between two syncs of the complete rounds.
+const SYNC_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The only writer of a record. If it is dropped without `finish`, the record can be read and
 /// resumed, as after a crash.
@@ -34,6 +39,8 @@ pub struct RecordWriter {
     _lock: File,
     /// Number of complete rounds, which is also the number of the next round.
     rounds: u32,
+    /// When complete rounds were last synced.
+    synced: Option<Instant>,
     /// The written record, without histograms.
     record: Record,
 }
@@ -92,8 +99,14 @@ impl RecordWriter {
         let (connection, lock) = Self::connect(path, lock)?;
         // Reads before it changes anything, so that another program's database stays unchanged.
         let record = read_from(&connection, path)?;
-        let mut writer =
-            Self { path: path.to_path_buf(), connection, _lock: lock, rounds: 0, record };
+        let mut writer = Self {
+            path: path.to_path_buf(),
+            connection,
+            _lock: lock,
+            rounds: 0,
+            synced: None,
+            record,
+        };
         writer.set_up()?;
         writer.transact("resume", |transaction| {
             upgrade(transaction)?;
@@ -116,7 +129,14 @@ impl RecordWriter {
 
     fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
         let (connection, lock) = Self::connect(path, lock)?;
-        Ok(Self { path: path.to_path_buf(), connection, _lock: lock, rounds: 0, record })
+        Ok(Self {
+            path: path.to_path_buf(),
+            connection,
+            _lock: lock,
+            rounds: 0,
+            synced: None,
+            record,
+        })
     }
 
     /// Locks the file, then opens it.
@@ -138,6 +158,8 @@ impl RecordWriter {
         let pragmas = |connection: &Connection| {
             connection.pragma_update(None, "journal_mode", "WAL")?;
             connection.pragma_update(None, "synchronous", "NORMAL")?;
+            // Only `finish_round` syncs, and never between two slices of a round.
+            connection.pragma_update(None, "wal_autocheckpoint", 0)?;
             connection.pragma_update(None, "foreign_keys", true)
         };
         pragmas(&self.connection).map_err(|error| RecordError::sqlite("open", &self.path, error))
@@ -194,9 +216,19 @@ impl RecordWriter {
     ) -> Result<(), RecordError> {
         let mut study = self.record.study.clone();
         study.workloads[index] = workload.clone();
+        self.put_study(study)
+    }
+
+    /// Writes the window that was chosen on the host, into the study.
+    pub fn put_window(&mut self, window: Duration, chosen: &AutoWindow) -> Result<(), RecordError> {
+        let mut study = self.record.study.clone();
+        (study.schedule.window, study.schedule.auto_window) = (window, Some(chosen.clone()));
+        self.put_study(study)
+    }
+
+    fn put_study(&mut self, study: Study) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
-            let sql = "UPDATE record SET study = ?";
-            transaction.execute(sql, params![as_json(&study)?]).map(drop)
+            transaction.execute("UPDATE record SET study = ?", [as_json(&study)?]).map(drop)
         })?;
         self.record.study = study;
         Ok(())
@@ -256,13 +288,18 @@ impl RecordWriter {
         Ok(())
     }
 
-    /// Marks a round as complete and syncs it.
+    /// Marks a round as complete. Syncs all complete rounds if the last sync is older than
+    /// [`SYNC_INTERVAL`]: with short slices, a sync in each round would take longer than a slice.
     pub fn finish_round(&mut self, round: u32, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
             let sql = "INSERT OR REPLACE INTO blocks VALUES (?, ?)";
             transaction.execute(sql, params![round, signed(unix_ms)]).map(drop)
         })?;
         self.rounds = round + 1;
+        if self.synced.is_some_and(|synced| synced.elapsed() < SYNC_INTERVAL) {
+            return Ok(());
+        }
+        self.synced = Some(Instant::now());
         self.connection
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             .map_err(|error| RecordError::sqlite("sync", &self.path, error))
@@ -346,6 +383,11 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     }
     if version < VERSION_WITH_CPU_PLAN {
         transaction.execute("ALTER TABLE record ADD COLUMN cpu_plan TEXT", [])?;
+    }
+    if version < VERSION_WITH_STARTS {
+        for column in ["start INTEGER NOT NULL DEFAULT 0", "account_ns INTEGER"] {
+            transaction.execute(&format!("ALTER TABLE slices ADD COLUMN {column}"), [])?;
+        }
     }
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }

@@ -149,6 +149,9 @@ pub struct ScheduleSpec {
     pub data: DataStart,
     /// Measured window of a slice or trial.
     pub window: Duration,
+    /// Set if the host chooses the window before the rounds (`window = "auto"`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub auto_window: Option<AutoWindow>,
     /// Load before the window, not measured.
     pub lead_in: Duration,
     /// Maximum number of rounds. A round runs every environment once, in random order.
@@ -162,6 +165,56 @@ pub struct ScheduleSpec {
     pub stop_width_percent: f64,
     /// Seed of the order, the keys and the rows. `None` draws one and records it.
     pub seed: Option<u64>,
+    /// How often each environment is started again during the rounds of slices.
+    #[serde(default)]
+    pub restarts: u32,
+}
+
+/// The choice of the window on the host. Only slices of the capacity phase have this window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct AutoWindow {
+    /// The windows that were tried, the shortest first. Empty until the choice.
+    pub tried: Vec<TriedWindow>,
+    /// Why none was tried and the longest is used.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kept_because: Option<String>,
+}
+
+/// A window that was tried with the baseline and its second copy.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TriedWindow {
+    pub window: Duration,
+    /// Number of pairs.
+    pub pairs: u32,
+    /// Standard deviation of the log ratio of a pair in CPU time per operation, in percent.
+    pub noise_percent: f64,
+    /// Mean time of a pair, from thaw to freeze.
+    pub pair_time: Duration,
+}
+
+impl AutoWindow {
+    /// The windows to choose from.
+    pub const CANDIDATES: [Duration; 4] = [
+        Duration::from_millis(25),
+        Duration::from_millis(50),
+        Duration::from_millis(100),
+        Duration::from_millis(200),
+    ];
+    /// The window of slices at a fixed rate. Shorter ones cut off the tail of response times.
+    pub const AT_RATE: Duration = Duration::from_millis(200);
+
+    /// Whether the window is known.
+    pub fn is_decided(&self) -> bool {
+        !self.tried.is_empty() || self.kept_because.is_some()
+    }
+}
+
+impl ScheduleSpec {
+    /// Returns the window of the slices at a fixed rate.
+    pub fn window_at_rate(&self) -> Duration {
+        let least = self.auto_window.as_ref().map_or(Duration::ZERO, |_| AutoWindow::AT_RATE);
+        self.window.max(least)
+    }
 }
 
 /// A workload of a study.

@@ -12,8 +12,8 @@ use crate::cpus::SmtUse;
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Saturate, ScheduleKind, ScheduleSpec,
-    Study, SystemSpec, WorkloadSpec, control_name, environments, expand, published,
+    AutoWindow, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Saturate, ScheduleKind,
+    ScheduleSpec, Study, SystemSpec, WorkloadSpec, control_name, environments, expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -27,9 +27,14 @@ pub mod defaults {
     pub const WINDOW_TRIALS: Duration = Duration::from_secs(30);
     /// `schedule.lead_in` of a slice, and of a trial.
     pub const LEAD_IN_SLICES: Duration = Duration::from_millis(100);
+    /// `schedule.lead_in` of a slice with `window = "auto"`.
+    pub const LEAD_IN_AUTO: Duration = Duration::from_millis(10);
     pub const LEAD_IN_TRIALS: Duration = Duration::from_secs(5);
     /// `schedule.rounds` of slices, and of trials.
     pub const ROUNDS_SLICES: u32 = 60;
+    /// `schedule.rounds` and `schedule.rounds_min` with `window = "auto"`.
+    pub const ROUNDS_AUTO: u32 = 2000;
+    pub const ROUNDS_MIN_AUTO: u32 = 30;
     pub const ROUNDS_TRIALS: u32 = 10;
     /// `schedule.rounds_min`, or `rounds` where that is less.
     pub const ROUNDS_MIN: u32 = 8;
@@ -79,6 +84,7 @@ const SCHEDULE_KEYS: &[&str] = &[
     "budget",
     "stop_width_percent",
     "seed",
+    "restarts",
 ];
 const WORKLOAD_KEYS: &[&str] = &[
     "name",
@@ -272,7 +278,15 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
         (Some("restored"), _) | (None, ScheduleKind::Trials) => DataStart::Restored,
         _ => DataStart::Loaded,
     };
+    let auto = table.get("window").filter(|item| item.text().is_ok_and(|text| text == "auto"));
+    if let Some(item) = auto.as_ref().filter(|_| kind == ScheduleKind::Trials) {
+        return Err(item.bad_value("only slices have a window that Tare chooses; give a duration"));
+    }
+    let auto_window = auto.map(|_| AutoWindow::default());
     let (window, lead_in, rounds) = match kind {
+        ScheduleKind::Slices if auto_window.is_some() => {
+            (AutoWindow::AT_RATE, defaults::LEAD_IN_AUTO, defaults::ROUNDS_AUTO)
+        }
         ScheduleKind::Slices => {
             (defaults::WINDOW_SLICES, defaults::LEAD_IN_SLICES, defaults::ROUNDS_SLICES)
         }
@@ -282,8 +296,11 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
     };
     let (ms, hour) = (Duration::from_millis, Duration::from_secs(3600));
     let rounds = table.whole_u32("rounds", 1..=100_000, rounds)?;
-    let rounds_min =
-        table.whole_u32("rounds_min", 1..=100_000, defaults::ROUNDS_MIN.min(rounds))?;
+    let rounds_min = match auto_window {
+        Some(_) => defaults::ROUNDS_MIN_AUTO,
+        None => defaults::ROUNDS_MIN,
+    };
+    let rounds_min = table.whole_u32("rounds_min", 1..=100_000, rounds_min.min(rounds))?;
     if let Some(item) = table.get("rounds_min").filter(|_| rounds_min > rounds) {
         return Err(item.out_of_range(&format!("at most \"rounds\", which is {rounds}")));
     }
@@ -291,7 +308,11 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
     Ok(ScheduleSpec {
         kind,
         data,
-        window: table.duration("window", ms(20)..=hour, window)?,
+        window: match auto_window {
+            Some(_) => window,
+            None => table.duration("window", ms(20)..=hour, window)?,
+        },
+        auto_window,
         lead_in: table.duration("lead_in", Duration::ZERO..=hour, lead_in)?,
         rounds,
         rounds_min,
@@ -300,7 +321,18 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
             .map_or(Ok(defaults::STOP_WIDTH_PERCENT), |item| item.number(0.0..=100.0))?,
         // TOML's whole numbers are signed, so a seed in a file has 63 bits.
         seed: table.get("seed").map(|item| item.whole(0..=u64::MAX >> 1)).transpose()?,
+        restarts: restarts(&table, kind)?,
     })
+}
+
+fn restarts(table: &Table<'_>, kind: ScheduleKind) -> Result<u32, StudyError> {
+    let restarts = table.whole_u32("restarts", 0..=100, 0)?;
+    match table.get("restarts") {
+        Some(item) if kind == ScheduleKind::Trials && restarts > 0 => {
+            Err(item.bad_value("every trial starts its environment anyway; leave it out"))
+        }
+        _ => Ok(restarts),
+    }
 }
 
 fn cpus(root: &Table<'_>) -> Result<CpuSpec, StudyError> {

@@ -546,6 +546,29 @@ s.toml:4:10: "3-1" is no valid value for "system": "3-1" is not a CPU list: the 
 }
 
 #[test]
+fn window_may_be_chosen_on_the_host() {
+    let schedule = |lines: &str| read(&GOOD.replace("rounds = 9", lines)).schedule;
+    let auto = schedule("window = \"auto\"");
+    assert_eq!(auto.auto_window, Some(AutoWindow::default()));
+    assert_eq!((auto.window, auto.window_at_rate()), (AutoWindow::AT_RATE, AutoWindow::AT_RATE));
+    let defaults = (defaults::LEAD_IN_AUTO, defaults::ROUNDS_AUTO, defaults::ROUNDS_MIN_AUTO);
+    assert_eq!((auto.lead_in, auto.rounds, auto.rounds_min), defaults);
+    let fixed = schedule("window = \"300ms\"\nrestarts = 3");
+    assert_eq!((fixed.auto_window, fixed.restarts), (None, 3));
+    assert_eq!(fixed.window, Duration::from_millis(300));
+    for (lines, expect) in [
+        ("kind = \"trials\"\nwindow = \"auto\"", "only slices have a window that Tare chooses"),
+        ("kind = \"trials\"\nrestarts = 2", "every trial starts its environment anyway"),
+        ("window = \"automatic\"", "\"window\""),
+        ("restarts = 101", "from 0 to 100"),
+    ] {
+        let text = GOOD.replace("rounds = 9", lines);
+        let error = parse(&text, "s.toml", &vocabulary()).expect_err(lines).to_string();
+        assert!(error.contains(expect), "{error}");
+    }
+}
+
+#[test]
 fn refuses_broken_toml_and_missing_parts() {
     check(
         "rounds = 9",

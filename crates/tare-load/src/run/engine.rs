@@ -31,8 +31,11 @@ use crate::workload::operation::{Operations, Part};
 use crate::workload::table::Table;
 use crate::workload::{QueryKind, Workload, schema};
 
-/// The load goes on for this time after the window, so that accounts are read under load.
+/// The load goes on for this time after the window.
 const TAIL: Duration = Duration::from_millis(10);
+/// The longest time that the load goes on if the caller tells when it has read its accounts, which
+/// takes longer on a busy host.
+const TAIL_MAX: Duration = Duration::from_secs(1);
 /// Time between two attempts to reach a server.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
@@ -113,6 +116,9 @@ pub struct LoadObserver<'a> {
     pub stop: &'a AtomicBool,
     /// Called on a load thread at the edges of the window.
     pub edge: &'a (dyn Fn(Edge) + Sync),
+    /// Set by the caller once it has read its accounts at the last edge. The load then ends.
+    /// `None`: it goes on for a fixed time.
+    pub accounts_read: Option<&'a AtomicBool>,
     /// Called with the counts of every stretch once all threads have handed theirs over.
     pub stretch: &'a mut dyn FnMut(&Stats),
     /// True: a system that goes away in the window is part of the result. False: it is an error.
@@ -264,8 +270,13 @@ impl Engine {
         self.connect(target, &job.statements(), spec.connections)?;
         let table = spec.workload.table.full_name();
         let source = |part, parts| Source::Rows { next: part, step: parts, end: rows };
-        let mut follow =
-            LoadObserver { stop, edge: &|_| {}, stretch: &mut |_| {}, outlives: false };
+        let mut follow = LoadObserver {
+            stop,
+            edge: &|_| {},
+            accounts_read: None,
+            stretch: &mut |_| {},
+            outlives: false,
+        };
         let total =
             self.drive(target, &job, &limits, &timetable, &source, &mut follow, &mut |n| {
                 progress(n, rows);
@@ -320,7 +331,8 @@ impl Engine {
         let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
         let timetable = WindowTimes {
             boundaries,
-            stop_ns: end_ns + nanoseconds(TAIL),
+            stop_ns: end_ns
+                + nanoseconds(if follow.accounts_read.is_some() { TAIL_MAX } else { TAIL }),
             silence_ns: nanoseconds(SILENCE),
             drain_ns: nanoseconds(DRAIN),
         };
@@ -380,6 +392,7 @@ impl Engine {
             alive: AtomicUsize::new(limits.len()),
             done: AtomicU64::new(0),
             edge: follow.edge,
+            accounts_read: follow.accounts_read,
             served_ns: AtomicU64::new(clock::now_ns()),
         };
         let share = limits.len().div_ceil(self.cpus.len());

@@ -159,8 +159,13 @@ impl<'a> Session<'a> {
                 client_cpu_share: cpu_share(stats, cpus),
             }));
         };
-        let mut follow =
-            LoadObserver { stop: self.stop, edge: &|_| {}, stretch: &mut stretch, outlives: true };
+        let mut follow = LoadObserver {
+            stop: self.stop,
+            edge: &|_| {},
+            accounts_read: None,
+            stretch: &mut stretch,
+            outlives: true,
+        };
         let total = self.engine.run(&mut self.target, &order, &mut follow)?;
         let mut report = gathering.report(pace, &total, &kinds, cpus);
         let reads = config.spec.workload.queries.iter().map(|query| query.kind.reads());

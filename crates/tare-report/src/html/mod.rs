@@ -32,6 +32,7 @@ use crate::headline::{capital, headline};
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::run_conditions::{guest, interrupts};
+use crate::slice_schedule;
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
 use stacks::StacksView;
@@ -259,10 +260,11 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
             "Schedule",
             match schedule.kind {
                 ScheduleKind::Slices => format!(
-                    "{}; slices of {} after {} of lead-in, random order in every round",
+                    "{}; slices of {} after {} of lead-in, random order in every round{}",
                     rounds(analysis.rounds),
                     ms(schedule.window),
-                    ms(schedule.lead_in)
+                    ms(schedule.lead_in),
+                    slice_schedule::text(schedule, &analysis.findings)
                 ),
                 ScheduleKind::Trials => format!(
                     "{}; whole runs of {} after {} of lead-in, interleaved by round",

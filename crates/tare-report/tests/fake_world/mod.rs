@@ -35,6 +35,8 @@ pub(crate) fn measure(
             budget: Duration::from_secs(24 * 3600),
             stop_width_percent: 0.0,
             seed: None,
+            auto_window: None,
+            restarts: 0,
         },
         cpus: CpuSpec::default(),
         workloads: vec![WorkloadSpec {
@@ -84,6 +86,7 @@ pub(crate) fn measure(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let never = AtomicBool::new(false);
     campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();

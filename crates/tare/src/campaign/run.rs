@@ -184,6 +184,8 @@ pub(crate) fn measure_on_host(
         extra = found;
         doubts.extend(missing);
     }
+    let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
+    host.push(account_resolution(refresh.cpus()));
     let study = config.sized(&plan, instances);
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
@@ -202,6 +204,7 @@ pub(crate) fn measure_on_host(
         memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
+        refresh_accounts: Box::new(move || refresh.refresh()),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra)?;
     if let Err(error) = factory.untune() {
@@ -231,6 +234,7 @@ fn measure_fake(
         memory: None,
         data_dir: None,
         doubts: Vec::new(),
+        refresh_accounts: Box::new(|| {}),
     };
     let mut extra = ExtraRounds::default();
     if let Some(options) = config.samples.as_ref().filter(|options| options.stacks) {
@@ -349,6 +353,15 @@ fn probe_costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
         Some(HostFact { section, key, value: cost.with_method(&**probe) })
     };
     probes.iter_mut().filter_map(fact).collect()
+}
+
+/// Returns how exact the CPU accounts of running threads are, as a fact of this host.
+fn account_resolution(cpus: usize) -> HostFact {
+    let value = match cpus {
+        0 => "one scheduler tick: no real-time priority for refreshing them".to_string(),
+        cpus => format!("exact on {cpus} CPUs, refreshed at both edges of each slice"),
+    };
+    HostFact { section: "probes".into(), key: "CPU accounts".into(), value }
 }
 
 /// Keeps the CPUs out of deep idle states: waking up from those takes longer than an operation.

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use tare_lab::campaign::{Event, Observer, Stage};
+use tare_lab::study::AutoWindow;
 use tare_report::terminal::{Style, costs_so_far};
 use tare_std::units::significant;
 
@@ -30,6 +31,9 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
         Event::Climbed { workload, in_flight, climb } => {
             Some(format!("{workload}: {in_flight} in flight ({})", tare_report::climb_text(climb)))
         }
+        Event::Stage(Stage::ChoosingWindow) => Some("choosing the length of slices".into()),
+        Event::WindowChosen { window, chosen } => Some(window_chosen(*window, chosen)),
+        Event::Restarting { name, start } => Some(format!("{name}: start {}", start + 1)),
         Event::Calibrated { workload, capacity_per_s, rate_per_s } => Some(format!(
             "{workload}: baseline {} op/s, so the fixed rate is {} op/s",
             significant(*capacity_per_s, 4),
@@ -37,6 +41,20 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
         )),
         Event::TeardownFailed { name, reason } => Some(format!("{name}: not removed: {reason}")),
         _ => None,
+    }
+}
+
+/// Returns the window that was chosen and the noise of those that were tried.
+fn window_chosen(window: Duration, auto: &AutoWindow) -> String {
+    let tried = auto
+        .tried
+        .iter()
+        .map(|one| format!("{} ms {:.1} %", one.window.as_millis(), one.noise_percent));
+    let tried: Vec<String> = tried.collect();
+    let chosen = format!("slices of {} ms at capacity", window.as_millis());
+    match &auto.kept_because {
+        Some(why) => format!("{chosen}: {why}"),
+        None => format!("{chosen}; noise of a pair: {}", tried.join(", ")),
     }
 }
 

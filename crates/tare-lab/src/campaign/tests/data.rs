@@ -145,6 +145,7 @@ fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
         memory: None,
         data_dir: Some("saved".into()),
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let mut notes = EventLog::default();
     run(parts, study, writer, &mut notes, &AtomicBool::new(false)).unwrap();

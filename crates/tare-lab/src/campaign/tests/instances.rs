@@ -126,6 +126,7 @@ fn run_two(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
     (outcome, system, scratch)

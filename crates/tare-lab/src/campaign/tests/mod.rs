@@ -4,6 +4,7 @@ mod instances;
 mod stacks;
 mod system_options;
 mod waiting;
+mod windows;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -61,6 +62,8 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
             budget: Duration::from_secs(600),
             stop_width_percent: 0.0,
             seed: None,
+            auto_window: None,
+            restarts: 0,
         },
         cpus: CpuSpec::default(),
         environments: environments.iter().map(|(name, runtime)| spec(name, runtime)).collect(),
@@ -112,6 +115,8 @@ impl Observer for EventLog<'_> {
             Event::EnvironmentLeftOut { name, reason } => format!("left out {name}: {reason}"),
             Event::Populating { environment, .. } => format!("populating {environment}"),
             Event::Climbed { workload, in_flight, .. } => format!("climbed {workload} {in_flight}"),
+            Event::WindowChosen { window, .. } => format!("window {} ms", window.as_millis()),
+            Event::Restarting { name, start } => format!("restarting {name} {start}"),
             Event::Calibrated { workload, .. } => format!("calibrated {workload}"),
             Event::RoundStarted { round, .. } => format!("round {round}"),
             // Other events cover these.
@@ -155,6 +160,7 @@ fn run_campaign(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     change(&mut parts);
     run(parts, study, writer, observer, stop)

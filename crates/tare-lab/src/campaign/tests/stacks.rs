@@ -33,6 +33,7 @@ fn run_with(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let afterwards = ExtraRounds { rounds: 3, window: Duration::from_millis(500), ..closer };
     run_with_extra_rounds(parts, study, writer, &mut NoObserver, stop, afterwards)

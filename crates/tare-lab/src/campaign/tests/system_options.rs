@@ -45,6 +45,7 @@ fn an_environment_runs_the_system_with_its_own_options() {
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
     let record = Record::read(&scratch.path()).unwrap();

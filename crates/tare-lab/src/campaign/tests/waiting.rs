@@ -90,6 +90,7 @@ fn run_system(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        refresh_accounts: Box::new(|| {}),
     };
     let outcome = run(parts, &study, writer, &mut NoObserver, &never);
     assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");

@@ -99,6 +99,8 @@ pub(crate) struct SharedState<'a> {
     pub(crate) done: AtomicU64,
     /// Called by the first thread at the edges of the window.
     pub(crate) edge: &'a (dyn Fn(Edge) + Sync),
+    /// Set once the caller has read its accounts at the last edge, which ends the load.
+    pub(crate) accounts_read: Option<&'a AtomicBool>,
     /// When an operation of any thread last succeeded, accurate to `SERVED_NS`.
     pub(crate) served_ns: AtomicU64,
 }
@@ -125,6 +127,8 @@ pub(crate) struct WorkerPlan {
 
 /// The interval between two looks at the stop flag, in ns.
 const ATTENTION_NS: u64 = 100_000_000;
+/// The same after the window, while the caller reads its accounts, in ns.
+const READ_CHECK_NS: u64 = 500_000;
 /// The interval at which threads report service to each other, in ns; long enough for their caches
 /// to share the word.
 const SERVED_NS: u64 = 1_000_000;
@@ -274,7 +278,10 @@ impl<'a> Worker<'a> {
         let interrupted = self.shared.stop.load(Ordering::Relaxed);
         let dead =
             !self.recoverer.wanted.reconnect && self.shared.alive.load(Ordering::Relaxed) == 0;
-        if self.stopped_ns.is_none() && (now_ns >= self.timetable.stop_ns || interrupted || dead) {
+        let is_read = self.shared.accounts_read.is_some_and(|read| read.load(Ordering::Relaxed));
+        let is_done = is_read && self.is_past_window();
+        let is_due = now_ns >= self.timetable.stop_ns || is_done;
+        if self.stopped_ns.is_none() && (is_due || interrupted || dead) {
             self.stopped_ns = Some(now_ns);
             self.answer_ns = self.answer_ns.max(now_ns);
             self.end_window_early(now_ns);
@@ -292,6 +299,11 @@ impl<'a> Worker<'a> {
         }
         // While rows are written, silence is the only limit; a measured load ends by the clock.
         matches!(self.source, Source::Rows { .. }) && silent
+    }
+
+    /// Whether the measured window has closed.
+    fn is_past_window(&self) -> bool {
+        self.crossed == self.timetable.boundaries.len()
     }
 
     fn cross_boundaries(&mut self, now_ns: u64) {
@@ -500,6 +512,9 @@ impl<'a> Worker<'a> {
         }
         if self.stopped_ns.is_none() {
             until_ns = until_ns.min(self.timetable.stop_ns);
+            if self.shared.accounts_read.is_some() && self.is_past_window() {
+                until_ns = until_ns.min(now_ns + READ_CHECK_NS);
+            }
             if let Source::Open(pacer) = &self.source
                 && self.connections.iter().any(Connection::has_room)
             {

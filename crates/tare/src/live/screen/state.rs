@@ -203,7 +203,11 @@ impl State {
                 self.left = Some((*left, now));
                 self.analysis = Some((*analysis).clone());
             }
-            Event::Climbed { .. } | Event::Calibrated { .. } | Event::TeardownFailed { .. } => {}
+            Event::Climbed { .. }
+            | Event::Calibrated { .. }
+            | Event::WindowChosen { .. }
+            | Event::Restarting { .. }
+            | Event::TeardownFailed { .. } => {}
         }
     }
 

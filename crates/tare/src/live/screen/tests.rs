@@ -109,6 +109,7 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
         memory: None,
         data_dir: None,
         doubts: Vec::new(),
+        refresh_accounts: Box::new(|| {}),
     };
     let mut observer = UpdateUntil { state: State::new(study), until, over: false };
     campaign::run(parts, study, writer, &mut observer, &AtomicBool::new(false)).unwrap();

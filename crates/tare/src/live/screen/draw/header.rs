@@ -68,6 +68,7 @@ fn stage(context: &DrawContext<'_>) -> String {
         }
         Stage::WarmingUp => "warming up".to_string(),
         Stage::Climbing => "finding the load that saturates the baseline".to_string(),
+        Stage::ChoosingWindow => "choosing the length of slices".to_string(),
         Stage::Calibrating => "finding the baseline's capacity".to_string(),
         Stage::Measuring => "measuring".to_string(),
         Stage::SamplingStacks => "sampling stacks".to_string(),
