@@ -54,6 +54,13 @@ impl Groups {
         (self.layer == layer::Cgroup::Own).then_some(&self.of_system)
     }
 
+    /// Returns the cgroup that a runtime creates: the system's own, or one that its processes leave
+    /// at once. On v2 a cgroup with processes has no other below it.
+    pub(crate) fn of_runtime(&self, context: &RunContext) -> Cgroup {
+        let left = || context.cgroups().group(&format!("{}-oci", self.name));
+        self.own().cloned().unwrap_or_else(left)
+    }
+
     /// Creates the cgroups. The caller has written [`Groups::entry`] to the journal.
     pub(crate) fn make(&self) -> Result<(), CgroupError> {
         self.of_system.make_folders()

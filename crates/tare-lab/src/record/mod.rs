@@ -28,7 +28,7 @@ pub use write::{RecordWriter, free_path};
 /// SQLite's `application_id` of a record: `TARE` in ASCII.
 pub const APPLICATION_ID: i32 = 0x5441_5245;
 /// SQLite's `user_version` of the records that this version writes.
-pub const SCHEMA_VERSION: i32 = 8;
+pub const SCHEMA_VERSION: i32 = 9;
 /// The first version with the host layer. In older ones the host was as found.
 const VERSION_WITH_HOST: i64 = 2;
 /// The first version with tables for sampled stacks.
@@ -179,7 +179,7 @@ pub struct Slice {
     pub start: u32,
     /// Time between the two readings of the CPU accounts, in ns. If the driver loads the system at
     /// both, the accounts are converted from this span to the window. `None` in records before
-    /// version 8.
+    /// version 9.
     #[serde(default)]
     pub account_ns: Option<u64>,
 }

@@ -291,7 +291,7 @@ fn refuses_files_that_are_no_records() {
     std::fs::remove_file(&path).unwrap();
     folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
-    check("PATH is a record of version 99, and this Tare reads up to version 8; use a newer Tare");
+    check("PATH is a record of version 99, and this Tare reads up to version 9; use a newer Tare");
 }
 
 #[test]
@@ -496,7 +496,7 @@ fn upgrades_records_without_stacks() {
     assert_eq!(read_stacks(&folder.path()).unwrap().len(), 1);
 }
 
-/// Drops the columns of slices that version 8 added.
+/// Drops the columns of slices that version 9 added.
 fn drop_starts(connection: &Connection) {
     for column in ["start", "account_ns"] {
         connection.execute(&format!("ALTER TABLE slices DROP COLUMN {column}"), []).unwrap();

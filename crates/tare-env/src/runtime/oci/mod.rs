@@ -321,10 +321,7 @@ impl HostRuntime for Oci {
         self.common.number = context.next_environment();
         let (folder, id) = (self.common.folder(), self.id());
         let groups = Groups::plan(&context, self.common.number, self.common.layers.cgroup);
-        // The runtime's cgroup. On v2 one with processes has no other below it.
-        let group = groups.own().cloned();
-        let group =
-            group.unwrap_or_else(|| context.cgroups().group(&format!("{}-oci", groups.parent())));
+        let group = groups.of_runtime(&context);
         let name = group.name().to_string();
 
         let (network_entries, router) =
