@@ -181,6 +181,7 @@ fn same_layers(lines: &[Line]) -> Vec<String> {
         }
         let words = match (count, place) {
             (0, _) => "quiet host".to_string(),
+            (1, Place::Session) => "1 burner in another session".to_string(),
             (_, Place::Session) => format!("{count} burners in another session"),
             (_, Place::Cgroup) => format!("{count} burners in another cgroup"),
             (_, Place::Nice) => format!("{count} burners at nice 10"),
