@@ -37,8 +37,9 @@ pub const RUNTIME: Runtime = Runtime {
 };
 
 /// Delays the program until it is in its cgroups, and starts it in a session of its own, as a
-/// container is. `$0` is the program, `$@` its arguments.
-pub(super) const GATE: &str = "read -r go && exec setsid \"$0\" \"$@\" </dev/null";
+/// container is, if the host has `setsid` (util-linux). `$0` is the program, `$@` its arguments.
+pub(super) const GATE: &str =
+    "own=$(command -v setsid); read -r go && exec $own \"$0\" \"$@\" </dev/null";
 
 /// Why a process environment failed.
 #[derive(Debug, thiserror::Error)]
