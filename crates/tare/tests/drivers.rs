@@ -105,7 +105,8 @@ fn redis_is_weighed_with_redis_benchmark() {
     let words = "latency_share = 0\nredis-benchmark = { clients = 8, keyspace = 1000 }";
     let (output, folder) = weigh(["redis-benchmark", "redis"], &[PROCESS, BOX], SHORT, words);
     assert_weighed(&output, folder.path(), &[("capacity", "service")]);
-    assert_eq!(doubts(folder.path(), "latency_beyond_window"), 3);
+    // Two environments and their two controls.
+    assert_eq!(doubts(folder.path(), "latency_beyond_window"), 4);
     let words = "redis-benchmark = { clients = 8 }";
     let (output, _folder) = weigh(["redis-benchmark", "redis"], &[PROCESS, BOX], SHORT, words);
     let said = stderr(&output);
