@@ -26,8 +26,11 @@ use crate::doubt::Doubt;
 use crate::stacks::{StackKind, StackSlice};
 use crate::study::{AutoWindow, Study, WorkloadSpec};
 
-/// Time between two syncs of the complete rounds.
+/// Maximum time between two syncs of the complete rounds.
 const SYNC_INTERVAL: Duration = Duration::from_secs(10);
+/// Maximum number of slices between two syncs. They bound the write-ahead log, which grows by about
+/// 20 KiB for each.
+const SYNC_SLICES: u32 = 200;
 
 /// The only writer of a record. If it is dropped without `finish`, the record can be read and
 /// resumed, as after a crash.
@@ -41,6 +44,8 @@ pub struct RecordWriter {
     rounds: u32,
     /// When complete rounds were last synced.
     synced: Option<Instant>,
+    /// Number of slices since then.
+    unsynced: u32,
     /// The written record, without histograms.
     record: Record,
 }
@@ -105,6 +110,7 @@ impl RecordWriter {
             _lock: lock,
             rounds: 0,
             synced: None,
+            unsynced: 0,
             record,
         };
         writer.set_up()?;
@@ -135,6 +141,7 @@ impl RecordWriter {
             _lock: lock,
             rounds: 0,
             synced: None,
+            unsynced: 0,
             record,
         })
     }
@@ -244,6 +251,7 @@ impl RecordWriter {
             }
             Ok(id)
         })?;
+        self.unsynced += 1;
         let mut kept = Slice { id, ..slice.clone() };
         strip(&mut kept);
         self.record.slices.push(kept);
@@ -289,17 +297,18 @@ impl RecordWriter {
     }
 
     /// Marks a round as complete. Syncs all complete rounds if the last sync is older than
-    /// [`SYNC_INTERVAL`]: with short slices, a sync in each round would take longer than a slice.
+    /// [`SYNC_INTERVAL`] or [`SYNC_SLICES`] slices ago: with short slices, a sync in each round would take longer than a slice.
     pub fn finish_round(&mut self, round: u32, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
             let sql = "INSERT OR REPLACE INTO blocks VALUES (?, ?)";
             transaction.execute(sql, params![round, signed(unix_ms)]).map(drop)
         })?;
         self.rounds = round + 1;
-        if self.synced.is_some_and(|synced| synced.elapsed() < SYNC_INTERVAL) {
+        let recent = self.synced.is_some_and(|synced| synced.elapsed() < SYNC_INTERVAL);
+        if recent && self.unsynced < SYNC_SLICES {
             return Ok(());
         }
-        self.synced = Some(Instant::now());
+        (self.synced, self.unsynced) = (Some(Instant::now()), 0);
         self.connection
             .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))
             .map_err(|error| RecordError::sqlite("sync", &self.path, error))
