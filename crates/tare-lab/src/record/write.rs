@@ -4,7 +4,8 @@
 //! `flock` during the study, which distinguishes a running writer from a crashed one. Each slice is
 //! one transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would
 //! disturb the disk under test. A killed process loses no committed slice. Complete rounds are
-//! synced every [`SYNC_INTERVAL`], so that a power loss loses at most the rounds of that time.
+//! synced at least every [`SYNC_INTERVAL`], so that a power loss loses at most the rounds of that
+//! time.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
@@ -297,7 +298,8 @@ impl RecordWriter {
     }
 
     /// Marks a round as complete. Syncs all complete rounds if the last sync is older than
-    /// [`SYNC_INTERVAL`] or [`SYNC_SLICES`] slices ago: with short slices, a sync in each round would take longer than a slice.
+    /// [`SYNC_INTERVAL`] or [`SYNC_SLICES`] slices ago: with short slices, a sync in each round
+    /// would take longer than a slice.
     pub fn finish_round(&mut self, round: u32, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
             let sql = "INSERT OR REPLACE INTO blocks VALUES (?, ?)";
