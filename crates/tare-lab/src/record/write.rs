@@ -4,7 +4,7 @@
 //! `flock` during the study, which distinguishes a running writer from a crashed one. Each slice is
 //! one transaction. In WAL mode with `synchronous=NORMAL` a commit does not sync, which would
 //! disturb the disk under test. A killed process loses no committed slice. Complete rounds are
-//! synced at least every [`SYNC_INTERVAL`], so that a power loss loses at most the rounds of that
+//! synced at least every 10 s, so that a power loss loses at most the rounds of that
 //! time.
 
 use std::fs::{File, OpenOptions, TryLockError};
@@ -298,7 +298,7 @@ impl RecordWriter {
     }
 
     /// Marks a round as complete. Syncs all complete rounds if the last sync is older than
-    /// [`SYNC_INTERVAL`] or [`SYNC_SLICES`] slices ago: with short slices, a sync in each round
+    /// 10 s or 200 slices: with short slices, a sync in each round
     /// would take longer than a slice.
     pub fn finish_round(&mut self, round: u32, unix_ms: u64) -> Result<(), RecordError> {
         self.transact("write", |transaction| {
