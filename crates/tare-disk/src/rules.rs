@@ -2,15 +2,7 @@
 //! Pure functions of the rates, which tests call with known curves.
 
 use serde::Serialize;
-
-/// The least gain of a depth over the best so far that counts, as a share.
-pub(crate) const GROWTH_MIN: f64 = 0.05;
-
-/// This many depths in a row without gain end the climb.
-pub(crate) const FLAT_STEPS: usize = 2;
-
-/// The saturation depth is the least one that reaches this share of the best rate.
-pub(crate) const SATURATED_SHARE: f64 = 0.95;
+use tare_stats::saturation;
 
 /// A window is steady if no rate in its last `STEADY_SLOTS` parts is further than this share from
 /// their mean.
@@ -53,22 +45,14 @@ pub(crate) fn steady(rates: &[f64]) -> bool {
     inside && drift.abs() <= STEADY_BAND / 2.0
 }
 
-/// Returns whether the climb is complete: the last [`FLAT_STEPS`] depths gained nothing.
+/// Returns whether the climb is complete.
 pub(crate) fn climbed(steps: &[Step]) -> bool {
-    let mut best: f64 = 0.0;
-    let mut flat = 0;
-    for step in steps {
-        flat = if step.operations_per_s > best * (1.0 + GROWTH_MIN) { 0 } else { flat + 1 };
-        best = best.max(step.operations_per_s);
-    }
-    flat >= FLAT_STEPS
+    saturation::is_flat(steps.iter().map(|step| step.operations_per_s))
 }
 
-/// Returns the saturation depth: the least that reaches [`SATURATED_SHARE`] of the best rate.
+/// Returns the step of the saturation depth.
 pub(crate) fn saturation(steps: &[Step]) -> Option<Step> {
-    let best = steps.iter().map(|step| step.operations_per_s).fold(0.0, f64::max);
-    let reaches = |step: &&Step| step.operations_per_s >= best * SATURATED_SHARE;
-    steps.iter().filter(reaches).min_by_key(|step| step.depth).copied()
+    saturation::knee(steps, |step| step.depth, |step| step.operations_per_s).copied()
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use tare_lab::campaign::{CampaignError, Ending, NoObserver, Outcome, Parts, error_line, run};
 use tare_lab::cpus;
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::fake::{self, FakeHost};
 use tare_lab::record::{Opening, Record, RecordWriter};
 use tare_lab::study::{KnownPart, Study, Vocabulary, parse};
@@ -65,19 +66,8 @@ fn study() -> Study {
 fn go(writer: RecordWriter) -> Result<Outcome, CampaignError> {
     let (world, study) = (FakeHost::new(1), study());
     let (system, mut driver) = (world.system(), world.driver());
-    let parts = Parts {
-        factory: &mut |spec| world.environment(spec),
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: plan(&study),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let mut make = |spec: &EnvironmentSpec| world.environment(spec);
+    let parts = Parts::new(&mut make, &system, &mut driver, &world, plan(&study));
     let result = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
     assert!(world.up().is_empty(), "no environment is left running");
     result

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use tare_lab::campaign::{Ending, NoObserver, Parts, run};
 use tare_lab::cpus;
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::fake::{self, FakeHost};
 use tare_lab::record::{Opening, Record, RecordError, RecordWriter};
 use tare_lab::schedule;
@@ -46,23 +47,11 @@ fn go(writer: RecordWriter, real_time: bool) {
         world.run_in_real_time();
     }
     let (system, mut driver) = (world.system(), world.driver());
-    let parts = Parts {
-        factory: &mut |spec| world.environment(spec),
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: cpus::plan(
-            &cpus::CpuTopology::flat(&[0, 1].into_iter().collect::<CpuSet>()),
-            &study.cpus,
-        )
-        .unwrap(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let plan =
+        cpus::plan(&cpus::CpuTopology::flat(&[0, 1].into_iter().collect::<CpuSet>()), &study.cpus)
+            .unwrap();
+    let mut make = |spec: &EnvironmentSpec| world.environment(spec);
+    let parts = Parts::new(&mut make, &system, &mut driver, &world, plan);
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
     assert_eq!((outcome.ending, outcome.rounds), (Ending::RoundsDone, ROUNDS));
 }

@@ -1,18 +1,18 @@
 //! Figures as text: percentages with intervals, rates, times, dates. The terminal, the page and the
 //! headline all use these functions, so a figure has one form.
 
-use tare_lab::analysis::claims::CostOf;
+use tare_lab::analysis::claims::CostKind;
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_lab::record::{EnvironmentRecord, Record};
 use tare_stats::law::{Verdict, is_informative};
 use tare_std::units::{nanoseconds, significant};
 
 /// The costs of a finding with the names of their fields in JSON and CSV.
-pub(crate) const COST_FIELDS: [(&str, CostOf); 4] = [
-    ("server_cpu_cost", |f| f.server_cpu_cost.as_ref()),
-    ("server_cpu_cost_at_rate", |f| f.server_cpu_cost_at_rate.as_ref()),
-    ("total_cpu_cost", |f| f.total_cpu_cost.as_ref()),
-    ("throughput_cost", |f| f.throughput_cost.as_ref()),
+pub(crate) const COST_FIELDS: [(&str, CostKind); 4] = [
+    ("server_cpu_cost", CostKind::ServerCpu),
+    ("server_cpu_cost_at_rate", CostKind::ServerCpuAtRate),
+    ("total_cpu_cost", CostKind::TotalCpu),
+    ("throughput_cost", CostKind::Throughput),
 ];
 
 /// A signed percentage with one decimal: `+69.1`, `−2.0`. Zero has no sign.

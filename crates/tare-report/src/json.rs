@@ -185,9 +185,9 @@ fn finding(record: &Record, analysis: &Analysis, finding: &Finding) -> Value {
     if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
         value["bandwidth_bytes_per_s"] = json!(bytes_per_s);
     }
-    for (name, of) in COST_FIELDS {
-        if of(finding).is_some() {
-            value[name]["verdict"] = json!(claims::verdict_of(analysis, finding, of));
+    for (name, kind) in COST_FIELDS {
+        if kind.cost(finding).is_some() {
+            value[name]["verdict"] = json!(claims::verdict(analysis, finding, kind));
         }
     }
     for percentile in value["response"]["percentiles"].as_array_mut().into_iter().flatten() {

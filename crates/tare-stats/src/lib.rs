@@ -23,6 +23,7 @@ pub mod law;
 pub mod merged;
 pub mod methods;
 pub mod robust;
+pub mod saturation;
 pub mod starts;
 pub mod steady;
 pub mod validation;

@@ -24,10 +24,7 @@ impl Metric {
 
     /// Returns the cost of a finding in this metric, if it was measured.
     pub fn cost(self, finding: &Finding) -> Option<&Cost> {
-        match self {
-            Metric::ServerCpu => finding.server_cpu_cost.as_ref(),
-            Metric::Throughput => finding.throughput_cost.as_ref(),
-        }
+        CostKind::from(self).cost(finding)
     }
 
     /// Returns the words that follow a percentage.
@@ -39,8 +36,42 @@ impl Metric {
     }
 }
 
-/// Selects one cost of a finding: that of a [`Metric`], or another that the control also has.
-pub type CostOf = fn(&Finding) -> Option<&Cost>;
+/// A cost of a finding that the control has too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CostKind {
+    /// [`Metric::ServerCpu`].
+    ServerCpu,
+    /// CPU time per operation of the system and the layer, at the fixed rate.
+    ServerCpuAtRate,
+    /// CPU time per operation of server and client together, at capacity.
+    TotalCpu,
+    /// [`Metric::Throughput`].
+    Throughput,
+}
+
+impl CostKind {
+    pub const ALL: [CostKind; 4] =
+        [Self::ServerCpu, Self::ServerCpuAtRate, Self::TotalCpu, Self::Throughput];
+
+    /// Returns the cost of a finding, if it was measured.
+    pub fn cost(self, finding: &Finding) -> Option<&Cost> {
+        match self {
+            Self::ServerCpu => finding.server_cpu_cost.as_ref(),
+            Self::ServerCpuAtRate => finding.server_cpu_cost_at_rate.as_ref(),
+            Self::TotalCpu => finding.total_cpu_cost.as_ref(),
+            Self::Throughput => finding.throughput_cost.as_ref(),
+        }
+    }
+}
+
+impl From<Metric> for CostKind {
+    fn from(metric: Metric) -> Self {
+        match metric {
+            Metric::ServerCpu => Self::ServerCpu,
+            Metric::Throughput => Self::Throughput,
+        }
+    }
+}
 
 fn control<'a>(analysis: &'a Analysis, workload: &str) -> Option<&'a Finding> {
     analysis.findings.iter().find(|f| f.control && f.workload == workload)
@@ -71,16 +102,15 @@ fn runtime_controls<'a>(
 }
 
 /// Returns the noise of a cost between two environments under a workload, in percent.
-pub fn noise_between(
+fn noise_between(
     analysis: &Analysis,
     workload: &str,
     environments: [&str; 2],
-    of: impl Fn(&Finding) -> Option<&Cost>,
+    kind: CostKind,
 ) -> Noise {
-    let of_cost = |cost: Option<&Cost>| Noise::of_cost(cost.map(|cost| &cost.percent));
-    let noise = of_cost(control(analysis, workload).and_then(&of));
-    let controls = runtime_controls(analysis, workload, environments);
-    controls.fold(noise, |noise, control| noise.or(of_cost(of(control))))
+    let of = |finding: &Finding| Noise::of_cost(kind.cost(finding).map(|cost| &cost.percent));
+    let noise = control(analysis, workload).map_or(Noise::NoControl, of);
+    runtime_controls(analysis, workload, environments).map(of).fold(noise, Noise::or)
 }
 
 /// Returns what the doubts about environments forbid under a workload.
@@ -113,17 +143,18 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
 }
 
 /// Judges a cost between any two environments under a workload. A claim about throughput is
-/// withheld where others took too much of the CPUs.
+/// withheld where it was not that of the system's own limit.
 pub fn judge_cost(
     analysis: &Analysis,
     workload: &str,
     environments: [&str; 2],
-    metric: Metric,
+    kind: impl Into<CostKind>,
     cost: &Cost,
 ) -> Verdict {
-    let noise = noise_between(analysis, workload, environments, |f| metric.cost(f));
-    let objections = objections(analysis, workload, environments);
-    let forbidden = metric == Metric::Throughput && objections.withholds_throughput();
+    let kind = kind.into();
+    let noise = noise_between(analysis, workload, environments, kind);
+    let forbidden = kind == CostKind::Throughput
+        && objections(analysis, workload, environments).withholds_throughput();
     judge(cost, noise).unless(forbidden)
 }
 
@@ -135,22 +166,15 @@ fn baseline(analysis: &Analysis) -> &str {
 
 /// Judges an environment's cost. `None` without such a cost, and for the control, because the
 /// others are judged by its difference from the baseline.
-pub fn verdict(analysis: &Analysis, finding: &Finding, metric: Metric) -> Option<Verdict> {
-    let cost = metric.cost(finding).filter(|_| !finding.baseline && !finding.control)?;
+pub fn verdict(
+    analysis: &Analysis,
+    finding: &Finding,
+    kind: impl Into<CostKind>,
+) -> Option<Verdict> {
+    let kind = kind.into();
+    let cost = kind.cost(finding).filter(|_| !finding.baseline && !finding.control)?;
     let environments = [finding.environment.as_str(), baseline(analysis)];
-    Some(judge_cost(analysis, &finding.workload, environments, metric, cost))
-}
-
-/// Judges a cost that is not a [`Metric`], by the control's cost of the same kind. `None` as for
-/// [`verdict`].
-pub fn verdict_of(analysis: &Analysis, finding: &Finding, of: CostOf) -> Option<Verdict> {
-    let cost = of(finding).filter(|_| !finding.baseline && !finding.control)?;
-    let environments = [finding.environment.as_str(), baseline(analysis)];
-    let workload = finding.workload.as_str();
-    let is_throughput = finding.throughput_cost.as_ref().is_some_and(|one| std::ptr::eq(one, cost));
-    let forbidden =
-        is_throughput && objections(analysis, workload, environments).withholds_throughput();
-    Some(judge(cost, noise_between(analysis, workload, environments, of)).unless(forbidden))
+    Some(judge_cost(analysis, &finding.workload, environments, kind, cost))
 }
 
 /// Returns the noise of a percentile of response times over the baseline's, as a factor.

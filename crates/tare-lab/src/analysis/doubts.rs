@@ -3,7 +3,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{Cost, Finding};
+use super::Finding;
+use super::claims::CostKind;
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
 use tare_stats::ROUNDS_MIN;
@@ -87,22 +88,14 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
     }
 }
 
-/// The costs of a finding that are compared with the control.
-const METRICS: [fn(&Finding) -> Option<&Cost>; 4] = [
-    |finding| finding.server_cpu_cost.as_ref(),
-    |finding| finding.server_cpu_cost_at_rate.as_ref(),
-    |finding| finding.total_cpu_cost.as_ref(),
-    |finding| finding.throughput_cost.as_ref(),
-];
-
 /// Adds to each finding the doubts about its claims: a found cost that the control's cost of the
 /// same kind reaches, and a cost with fewer rounds than the rest of the record.
 pub(super) fn about_claims(findings: &mut [Finding], rounds: u32) {
     let controls: Vec<Finding> = findings.iter().filter(|f| f.control).cloned().collect();
     for finding in findings.iter_mut().filter(|f| !f.control && !f.baseline) {
         let reached = controls.iter().filter(|control| control.workload == finding.workload);
-        let reached =
-            reached.flat_map(|control| METRICS.map(|metric| (metric(control), metric(finding))));
+        let reached = reached
+            .flat_map(|control| CostKind::ALL.map(|kind| (kind.cost(control), kind.cost(finding))));
         let reached = reached.filter_map(|costs| {
             let (control, claim) = (costs.0?, costs.1.filter(|cost| cost.found)?);
             let (control, claim) = (control.percent.value, claim.percent.value);

@@ -242,7 +242,7 @@ fn finding(
 
 /// Returns the environment of a record with the baseline's layers under the runtime of `spec`.
 fn runtime_control<'r>(record: &'r Record, spec: &EnvironmentSpec) -> Option<&'r EnvironmentSpec> {
-    let baseline = record.study.environments.iter().find(|s| s.name == record.study.baseline)?;
+    let baseline = record.study.baseline_environment()?;
     let measured = record.environments.iter().filter(|e| e.left_out.is_none() && !e.control);
     study::runtime_control(measured.map(|e| &e.spec), baseline, &spec.runtime)
 }

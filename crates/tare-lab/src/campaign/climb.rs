@@ -2,9 +2,8 @@
 //! `load = "saturate"`.
 //!
 //! Method: from an eighth of the default, each step doubles what is in flight, and a few
-//! closed-loop slices give its operations/s. The rules are those of `tare disk`: a step counts if
-//! it gains 5 % over the best so far, two steps in a row without gain end the climb, and the result
-//! is the least that reaches 95 % of the best. All environments then get this number, so that only
+//! closed-loop slices give its operations/s. [`tare_stats::saturation`] has the rules, which are
+//! those of `tare disk`. All environments then get this number, so that only
 //! their layers differ; the record keeps it with its steps, and a resumed campaign does not climb
 //! again.
 //!
@@ -13,17 +12,13 @@
 
 use std::time::Duration;
 
+use tare_stats::saturation;
+
 use super::{CALIBRATION_WINDOW_MAX, Campaign, CampaignError, Event, Stage};
 use crate::record::Phase;
 use crate::schedule::{self, Cell};
 use crate::study::{Climb, ClimbEnd, ClimbStep};
 
-/// The least gain of a step over the best so far that counts, as a share.
-const GROWTH_MIN: f64 = 0.05;
-/// This many steps in a row without gain end the climb.
-const FLAT_STEPS: usize = 2;
-/// The result is the least load that reaches this share of the best rate.
-const SATURATED_SHARE: f64 = 0.95;
 /// The first step is the default load divided by this, and the last is the default times
 /// `MOST_TIMES`: 8 to 1,024 for each CPU of the system.
 const FIRST_DIVISOR: u32 = 8;
@@ -38,19 +33,13 @@ const FIRST_SEED: u32 = 16;
 
 /// Returns whether the last steps gained nothing.
 fn is_flat(steps: &[ClimbStep]) -> bool {
-    let (mut best, mut flat) = (0.0f64, 0);
-    for step in steps {
-        flat = if step.operations_per_s > best * (1.0 + GROWTH_MIN) { 0 } else { flat + 1 };
-        best = best.max(step.operations_per_s);
-    }
-    flat >= FLAT_STEPS
+    saturation::is_flat(steps.iter().map(|step| step.operations_per_s))
 }
 
 /// Returns the least load that reaches nearly the best rate.
 fn knee(steps: &[ClimbStep]) -> Option<u32> {
-    let best = steps.iter().map(|step| step.operations_per_s).fold(0.0, f64::max);
-    let reaches = |step: &&ClimbStep| step.operations_per_s >= best * SATURATED_SHARE;
-    steps.iter().filter(reaches).map(|step| step.in_flight).min()
+    let found = saturation::knee(steps, |step| step.in_flight, |step| step.operations_per_s);
+    found.map(|step| step.in_flight)
 }
 
 impl Campaign<'_, '_> {

@@ -408,7 +408,7 @@ fn convert_to_window(slice: &mut Slice) {
 }
 
 /// A counter in whole ns.
-fn whole_ns(value: f64) -> u64 {
+pub(super) fn whole_ns(value: f64) -> u64 {
     Duration::from_secs_f64(value.max(0.0) / 1e9).as_nanos().try_into().unwrap_or(u64::MAX)
 }
 

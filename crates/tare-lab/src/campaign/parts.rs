@@ -83,6 +83,30 @@ pub type EnvironmentFactory<'p> =
 pub type SystemOptions = Vec<(String, String)>;
 
 impl<'p> Parts<'p> {
+    /// Returns the parts without probes, the check of memory, a directory for data and doubts. The
+    /// accounts are read as they are.
+    pub fn new(
+        factory: &'p mut EnvironmentFactory<'p>,
+        system: &'p dyn System,
+        driver: &'p mut dyn Driver,
+        clock: &'p dyn Clock,
+        plan: CpuPlan,
+    ) -> Self {
+        Self {
+            factory,
+            system,
+            systems_with_options: Vec::new(),
+            driver,
+            probes: Vec::new(),
+            clock,
+            plan,
+            memory: None,
+            data_dir: None,
+            doubts: Vec::new(),
+            refresh_accounts: Box::new(|| {}),
+        }
+    }
+
     /// Returns the system with the options of an environment.
     pub(super) fn system_of(&self, spec: &EnvironmentSpec) -> &'p dyn System {
         let mut own = self.systems_with_options.iter();

@@ -1,19 +1,14 @@
 //! How many CPUs a system gets. Pure.
 
-use crate::environment::{CpuPlan, EnvironmentSpec};
+use crate::environment::CpuPlan;
 use crate::layer::Cpu;
 use crate::study::Study;
 
 /// Returns the number of CPUs for which every environment of a study starts its system: those of
 /// the baseline.
 pub fn system_cpus(study: &Study, plan: &CpuPlan) -> usize {
-    let is_baseline = |spec: &&EnvironmentSpec| spec.name == study.baseline;
-    let cpu = study.environments.iter().find(is_baseline).map_or(Cpu::Shared, |spec| spec.cpu);
-    let usable = cpu.set(plan).len();
-    match cpu {
-        Cpu::Quota(quota) => (1..=usable).find(|cpus| *cpus as f64 >= quota).unwrap_or(usable),
-        Cpu::Pinned | Cpu::Shared => usable,
-    }
+    let cpu = study.baseline_environment().map_or(Cpu::Shared, |spec| spec.cpu);
+    cpu.whole_cpus(cpu.set(plan).len())
 }
 
 /// Returns the number of CPUs of one of `count` instances.

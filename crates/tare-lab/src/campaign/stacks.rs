@@ -8,7 +8,7 @@
 
 use std::time::Duration;
 
-use super::measure::{accounts, scope};
+use super::measure::{accounts, scope, whole_ns};
 use super::{Campaign, CampaignError, Ending, Event, FAILURES_MAX, Stage, error_line};
 use crate::PartError;
 use crate::doubt::Doubt;
@@ -267,8 +267,7 @@ fn part_cpu(account: &Slice, kind: StackKind) -> Result<Vec<PartCpu>, String> {
         let name = names::INTERRUPT_CPUS_BUSY_NS;
         let busy = account.counters.iter().find(|counter| counter.name == name);
         let busy = busy.ok_or("no probe counted the time of the interrupt CPUs")?;
-        let cpu_ns = Duration::from_secs_f64(busy.value.max(0.0) / 1e9).as_nanos();
-        let cpu_ns = u64::try_from(cpu_ns).unwrap_or(u64::MAX);
+        let cpu_ns = whole_ns(busy.value);
         return Ok(vec![PartCpu { part: INTERRUPT_CPUS.into(), cpu_ns, idle_poll_ns: 0 }]);
     }
     let layer = account.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();

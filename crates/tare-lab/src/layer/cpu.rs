@@ -53,6 +53,17 @@ impl Cpu {
     }
 }
 
+impl Cpu {
+    /// Returns how many of `usable` CPUs a system has the time of, in whole CPUs: a quota is
+    /// rounded up.
+    pub fn whole_cpus(self, usable: usize) -> usize {
+        match self {
+            Self::Quota(quota) => (1..=usable).find(|cpus| *cpus as f64 >= quota).unwrap_or(usable),
+            Self::Pinned | Self::Shared => usable,
+        }
+    }
+}
+
 impl fmt::Display for Cpu {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

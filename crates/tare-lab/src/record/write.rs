@@ -105,15 +105,7 @@ impl RecordWriter {
         let (connection, lock) = Self::connect(path, lock)?;
         // Reads before it changes anything, so that another program's database stays unchanged.
         let record = read_from(&connection, path)?;
-        let mut writer = Self {
-            path: path.to_path_buf(),
-            connection,
-            _lock: lock,
-            rounds: 0,
-            synced: None,
-            unsynced: 0,
-            record,
-        };
+        let mut writer = Self::new(path, connection, lock, record);
         writer.set_up()?;
         writer.transact("resume", |transaction| {
             upgrade(transaction)?;
@@ -134,9 +126,8 @@ impl RecordWriter {
         Ok(writer)
     }
 
-    fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
-        let (connection, lock) = Self::connect(path, lock)?;
-        Ok(Self {
+    fn new(path: &Path, connection: Connection, lock: File, record: Record) -> Self {
+        Self {
             path: path.to_path_buf(),
             connection,
             _lock: lock,
@@ -144,7 +135,12 @@ impl RecordWriter {
             synced: None,
             unsynced: 0,
             record,
-        })
+        }
+    }
+
+    fn open(path: &Path, lock: File, record: Record) -> Result<Self, RecordError> {
+        let (connection, lock) = Self::connect(path, lock)?;
+        Ok(Self::new(path, connection, lock, record))
     }
 
     /// Locks the file, then opens it.

@@ -92,12 +92,8 @@ impl LoadCpus {
     /// Returns the CPUs of a study in this plan. Separate instances have a driver each, and share
     /// the CPUs of the system.
     pub fn of(study: &Study, plan: &CpuPlan, instances: Instances) -> Self {
-        let baseline = study.environments.iter().find(|one| one.name == study.baseline);
-        let own = plan.system.len().max(1);
-        let cpus = match baseline.map(|spec| spec.cpu) {
-            Some(Cpu::Quota(quota)) => (1..=own).find(|cpus| *cpus as f64 >= quota).unwrap_or(own),
-            _ => own,
-        };
+        let cpu = study.baseline_environment().map_or(Cpu::Shared, |spec| spec.cpu);
+        let cpus = cpu.whole_cpus(plan.system.len().max(1));
         let whole = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let drivers = if instances.cluster { 1 } else { instances.count.max(1) };
         Self { system: (whole(cpus) / drivers).max(1), client: whole(plan.client.len()).max(1) }

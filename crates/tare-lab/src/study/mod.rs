@@ -64,10 +64,19 @@ pub struct Study {
 }
 
 impl Study {
+    /// Returns the environment with which all others are compared. A checked study has it.
+    pub fn baseline_environment(&self) -> Option<&EnvironmentSpec> {
+        self.environments.iter().find(|spec| spec.name == self.baseline)
+    }
+
     /// Adds the baseline's layers under every other runtime of the study, unless an environment has
     /// them ([`runtime_control`]). Each follows the first environment of its runtime.
     pub fn add_runtime_controls(&mut self) {
-        for control in runtimes::missing(&self.environments, &self.baseline) {
+        let missing = self
+            .baseline_environment()
+            .map(|baseline| runtimes::missing(&self.environments, baseline))
+            .unwrap_or_default();
+        for control in missing {
             let first = self.environments.iter().position(|one| one.runtime == control.runtime);
             self.environments.insert(first.map_or(self.environments.len(), |at| at + 1), control);
         }

@@ -27,10 +27,10 @@ pub fn runtime_control<'e>(
 }
 
 /// Returns the controls that a study lacks, one for each runtime, in the order of the study.
-pub(super) fn missing(environments: &[EnvironmentSpec], baseline: &str) -> Vec<EnvironmentSpec> {
-    let Some(baseline) = environments.iter().find(|one| one.name == baseline) else {
-        return Vec::new();
-    };
+pub(super) fn missing(
+    environments: &[EnvironmentSpec],
+    baseline: &EnvironmentSpec,
+) -> Vec<EnvironmentSpec> {
     let mut missing: Vec<EnvironmentSpec> = Vec::new();
     for one in environments {
         let known = environments.iter().chain(&missing);
@@ -65,7 +65,7 @@ mod tests {
     }
 
     fn missing_of(environments: &[EnvironmentSpec]) -> Vec<(String, Cgroup)> {
-        let missing = missing(environments, "native").into_iter();
+        let missing = missing(environments, &environments[0]).into_iter();
         missing.map(|one| (one.name, one.cgroup)).collect()
     }
 

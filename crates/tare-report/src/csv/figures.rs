@@ -51,9 +51,9 @@ fn levels(out: &mut CsvTable, finding: &Finding) {
 }
 
 fn costs(out: &mut CsvTable, analysis: &Analysis, finding: &Finding) {
-    for (name, of) in COST_FIELDS {
-        if let Some(cost) = of(finding) {
-            let verdicts = Verdicts::new(cost.found, claims::verdict_of(analysis, finding, of));
+    for (name, kind) in COST_FIELDS {
+        if let Some(cost) = kind.cost(finding) {
+            let verdicts = Verdicts::new(cost.found, claims::verdict(analysis, finding, kind));
             add(out, finding, (name, "percent"), &cost.percent, verdicts);
         }
     }

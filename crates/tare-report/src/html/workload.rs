@@ -2,7 +2,7 @@
 
 use minijinja::Value;
 use serde::Serialize;
-use tare_lab::analysis::claims::{CostOf, verdict_of};
+use tare_lab::analysis::claims::{CostKind, verdict};
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, Latency, PERCENTS};
 use tare_lab::environment::options_text;
 use tare_lab::record::Record;
@@ -257,8 +257,9 @@ impl CostRow {
         let figure = |interval: &Option<Interval>, form| {
             stacked(&interval.as_ref().map_or_else(missing, |i| with_interval(i, form)))
         };
-        let view =
-            |of: CostOf| CostView::new(of(finding), finding, verdict_of(analysis, finding, of));
+        let view = |kind: CostKind| {
+            CostView::new(kind.cost(finding), finding, verdict(analysis, finding, kind))
+        };
         let rests_on = finding.server_cpu_us.or(finding.throughput_per_s);
         let mut throughput = figure(&finding.throughput_per_s, rate);
         if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
@@ -271,13 +272,13 @@ impl CostRow {
             slices: finding.slices,
             void: finding.slices_void,
             cpu: figure(&finding.server_cpu_us, micros),
-            cpu_cost: view(|f| f.server_cpu_cost.as_ref()),
+            cpu_cost: view(CostKind::ServerCpu),
             cpu_at_rate: figure(&finding.server_cpu_us_at_rate, micros),
-            cpu_cost_at_rate: view(|f| f.server_cpu_cost_at_rate.as_ref()),
+            cpu_cost_at_rate: view(CostKind::ServerCpuAtRate),
             total_cpu: figure(&finding.total_cpu_us, micros),
-            total_cpu_cost: view(|f| f.total_cpu_cost.as_ref()),
+            total_cpu_cost: view(CostKind::TotalCpu),
             throughput,
-            throughput_cost: view(|f| f.throughput_cost.as_ref()),
+            throughput_cost: view(CostKind::Throughput),
             client_cpu: figure(&finding.client_cpu_us, micros),
             client_share: finding.client_cpu_share.map_or_else(missing, share),
             doubts: marks.numbers(&finding.environment, &finding.workload),

@@ -34,9 +34,7 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
 /// Returns how many instances of its system a study starts in each environment; 1 if the options of
 /// the system are invalid.
 pub(crate) fn instances(study: &Study) -> u32 {
-    let system =
-        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
-    system.map_or(1, |system| system.instances().count)
+    known_system(study).map_or(1, |system| system.instances().count)
 }
 
 /// Systems, each with the options of an environment that it has.
@@ -79,14 +77,12 @@ pub(crate) fn systems_with_options(
 /// Returns the memory that all instances in one environment need, as far as it is known before they
 /// run.
 pub(super) fn memory_bytes(study: &Study, plan: &CpuPlan) -> u64 {
-    let system =
-        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
     let need = |system: Box<dyn System>| {
         let cpus = cpus_of_one(&*system, study, plan);
         let each = system.memory(cpus).map_or(0, |need| need.bytes);
         each.saturating_mul(u64::from(system.instances().count))
     };
-    system.map_or(0, need)
+    known_system(study).map_or(0, need)
 }
 
 /// Returns the number of CPUs of one instance.
@@ -96,12 +92,16 @@ fn cpus_of_one(system: &dyn System, study: &Study, plan: &CpuPlan) -> usize {
 
 /// Returns how often an environment holds the rows of a study: once for each independent instance.
 pub(super) fn copies_of_rows(study: &Study) -> u64 {
-    let system =
-        tare_system::find(&study.system.name).and_then(|info| without_route(study, info).ok());
-    match system.map(|system| system.instances()) {
+    match known_system(study).map(|system| system.instances()) {
         Some(instances) if !instances.cluster => u64::from(instances.count.max(1)),
         _ => 1,
     }
+}
+
+/// Returns the system of a study, to read its needs; `None` if its options are invalid.
+fn known_system(study: &Study) -> Option<Box<dyn System>> {
+    let info = tare_system::find(&study.system.name)?;
+    without_route(study, info).ok()
 }
 
 /// Returns the system of a study without a route to it, to read its needs.

@@ -11,7 +11,7 @@ use tare_host::{UndoError, facts};
 use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
-use tare_lab::environment::CpuPlan;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::fake;
 use tare_lab::probe::Probe;
 use tare_lab::record::{HostFact, RecordWriter};
@@ -223,18 +223,11 @@ fn measure_fake(
     let mut study = config.study.clone();
     study.workloads.iter_mut().for_each(|workload| scale_load(workload, LoadCpus::ONE));
     let writer = config.writer(&study, &plan, Vec::new(), &host)?;
+    let (system, mut driver) = (host.system(), host.driver());
+    let mut make = |spec: &EnvironmentSpec| host.environment(spec);
     let parts = Parts {
-        factory: &mut |spec| host.environment(spec),
-        system: &host.system(),
-        systems_with_options: Vec::new(),
-        driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
-        clock: &host,
-        plan,
-        memory: None,
-        data_dir: None,
-        doubts: Vec::new(),
-        refresh_accounts: Box::new(|| {}),
+        ..Parts::new(&mut make, &system, &mut driver, &host, plan)
     };
     let mut extra = ExtraRounds::default();
     if let Some(options) = config.samples.as_ref().filter(|options| options.stacks) {

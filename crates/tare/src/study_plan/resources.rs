@@ -103,8 +103,7 @@ pub(super) fn memory(
 /// Returns the environments that run, and the control.
 fn members<'s>(study: &'s Study, absent: &[String]) -> Vec<&'s EnvironmentSpec> {
     let runs = study.environments.iter().filter(|spec| !absent.contains(&spec.name));
-    let control = study.environments.iter().filter(|spec| spec.name == study.baseline);
-    runs.chain(control).collect()
+    runs.chain(study.baseline_environment()).collect()
 }
 
 /// The disk space below the state directory.

@@ -135,17 +135,8 @@ fn run_saved(study: &Study, can_save: bool) -> (Record, Vec<String>, usize) {
             as Box<dyn Environment>)
     };
     let parts = Parts {
-        factory: &mut make,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: plan(),
-        memory: None,
         data_dir: Some("saved".into()),
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
+        ..Parts::new(&mut make, &system, &mut driver, &world, plan())
     };
     let mut notes = EventLog::default();
     run(parts, study, writer, &mut notes, &AtomicBool::new(false)).unwrap();

@@ -115,19 +115,7 @@ fn run_two(
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let system = TwoInstanceSystem { inner: world.system(), words: RefCell::default() };
     let mut driver = world.driver();
-    let parts = Parts {
-        factory,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let parts = Parts::new(factory, &system, &mut driver, world, plan());
     let outcome = run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false));
     (outcome, system, scratch)
 }

@@ -150,17 +150,8 @@ fn run_campaign(
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let mut parts = Parts {
-        factory: &mut make,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
         probes: vec![Box::new(world.probe())],
-        clock: world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
+        ..Parts::new(&mut make, &system, &mut driver, world, plan())
     };
     change(&mut parts);
     run(parts, study, writer, observer, stop)

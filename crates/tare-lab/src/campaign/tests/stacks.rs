@@ -22,19 +22,7 @@ fn run_with(
     };
     let (system, mut driver) = (world.system(), world.driver());
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
-    let parts = Parts {
-        factory: &mut make,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let parts = Parts::new(&mut make, &system, &mut driver, world, plan());
     let afterwards = ExtraRounds { rounds: 3, window: Duration::from_millis(500), ..closer };
     run_with_extra_rounds(parts, study, writer, &mut NoObserver, stop, afterwards)
 }

@@ -35,17 +35,8 @@ fn an_environment_runs_the_system_with_its_own_options() {
     let mut driver = world.driver();
     let mut make = |spec: &EnvironmentSpec| world.environment(spec);
     let parts = Parts {
-        factory: &mut make,
-        system: &common,
         systems_with_options: vec![(options.clone(), &own)],
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
+        ..Parts::new(&mut make, &common, &mut driver, &world, plan())
     };
     run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
     let record = Record::read(&scratch.path()).unwrap();

@@ -79,19 +79,7 @@ fn run_system(
     let never = AtomicBool::new(false);
     let system = make(&world);
     let (mut driver, mut make) = (world.driver(), |spec: &EnvironmentSpec| world.environment(spec));
-    let parts = Parts {
-        factory: &mut make,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let parts = Parts::new(&mut make, &system, &mut driver, &world, plan());
     let outcome = run(parts, &study, writer, &mut NoObserver, &never);
     assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");
     (outcome, system.ready_polls.get(), system.quiet_polls.get(), world.now())

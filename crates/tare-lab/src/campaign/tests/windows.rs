@@ -112,19 +112,7 @@ fn failed_restart_leaves_the_environment_out() {
         }
         world.environment(&spec)
     };
-    let parts = Parts {
-        factory: &mut make,
-        system: &system,
-        systems_with_options: Vec::new(),
-        driver: &mut driver,
-        probes: vec![],
-        clock: &world,
-        plan: plan(),
-        memory: None,
-        data_dir: None,
-        doubts: vec![],
-        refresh_accounts: Box::new(|| {}),
-    };
+    let parts = Parts::new(&mut make, &system, &mut driver, &world, plan());
     run(parts, &study, writer, &mut NoObserver, &AtomicBool::new(false)).unwrap();
     assert_eq!(world.up(), Vec::<String>::new(), "nothing is left running");
     let record = Record::read(&scratch.path()).unwrap();

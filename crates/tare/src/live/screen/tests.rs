@@ -10,6 +10,7 @@ use ratatui::style::Color;
 use tare_lab::campaign::{self, Event, Observer, Parts, Stage};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::fake::FakeHost;
 use tare_lab::record::{Opening, RecordWriter};
 use tare_lab::study::{self, Study};
@@ -98,18 +99,11 @@ fn run(study: &Study, until: &dyn Fn(&Event<'_>) -> bool) -> State {
         host: Vec::new(),
     };
     let writer = RecordWriter::create(&here.path().join("fake.tare"), &opening).unwrap();
+    let (system, mut driver) = (host.system(), host.driver());
+    let mut make = |spec: &EnvironmentSpec| host.environment(spec);
     let parts = Parts {
-        factory: &mut |spec| host.environment(spec),
-        system: &host.system(),
-        systems_with_options: Vec::new(),
-        driver: &mut host.driver(),
         probes: vec![Box::new(host.probe())],
-        clock: &host,
-        plan,
-        memory: None,
-        data_dir: None,
-        doubts: Vec::new(),
-        refresh_accounts: Box::new(|| {}),
+        ..Parts::new(&mut make, &system, &mut driver, &host, plan)
     };
     let mut observer = UpdateUntil { state: State::new(study), until, over: false };
     campaign::run(parts, study, writer, &mut observer, &AtomicBool::new(false)).unwrap();

@@ -66,13 +66,12 @@ fn choose<'s>(
     study: &'s Study,
     environment: Option<&str>,
 ) -> anyhow::Result<(&'s EnvironmentSpec, &'s EnvironmentSpec)> {
-    let is_baseline = |spec: &&EnvironmentSpec| spec.name == study.baseline;
-    let mut others = study.environments.iter().filter(|spec| !is_baseline(spec));
+    let mut others = study.environments.iter().filter(|spec| spec.name != study.baseline);
     let nothing = || {
         let (study, baseline) = (&study.name, &study.baseline);
         anyhow!("the study {study} has no environment besides its baseline {baseline:?} to tune")
     };
-    let baseline = study.environments.iter().find(is_baseline).ok_or_else(nothing)?;
+    let baseline = study.baseline_environment().ok_or_else(nothing)?;
     let chosen = match environment {
         None => others.next().ok_or_else(nothing)?,
         Some(name) if name == study.baseline => {
