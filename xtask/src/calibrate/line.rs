@@ -24,7 +24,8 @@ pub(crate) struct Line {
     pub(crate) blocks: u32,
     /// Whether the 95 % interval holds the truth.
     pub(crate) contains: Option<bool>,
-    /// Whether a cost is claimed: the interval excludes 0, and the control does not reach it.
+    /// Whether Tare claims a cost: the interval excludes 0, no control reaches it, and no doubt
+    /// withholds it. Of a control: whether its interval excludes 0.
     pub(crate) claimed: bool,
     /// The seconds of the campaign from which on the cost was always claimed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +45,11 @@ pub(crate) struct Line {
 }
 
 impl Line {
+    /// Whether a difference was found: the interval has bounds and excludes 0.
+    pub(crate) fn found(&self) -> bool {
+        self.low.zip(self.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+
     /// Rounds all figures to four decimals. More carry no information, and four survive writing and
     /// reading unchanged.
     pub(crate) fn rounded(mut self) -> Self {

@@ -7,10 +7,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use serde_json::Value;
+use tare_lab::analysis::claims::{CostKind, verdict};
 use tare_lab::analysis::{Analysis, Cost, Finding, Interval, analyse, analyse_costs};
 use tare_lab::doubt::Doubt;
 use tare_lab::record::{Phase, Record};
 use tare_lab::study::control_name;
+use tare_stats::law::Verdict;
 
 use super::burners::Burners;
 use super::line::{Figure, Line};
@@ -89,7 +91,7 @@ impl CampaignRunner {
             },
         };
         let rate = KnownCost { truth: Truth::ThroughputPercent(0.0), ..control.clone() };
-        let rate = campaign.kind.burners().map(|_| &rate);
+        let rate = campaign.kind.has_same_layers().then_some(&rate);
         // Without an engine its environment is left out.
         let left_out = |name: &str| {
             record.environments.iter().any(|one| one.spec.name == name && one.left_out.is_some())
@@ -191,43 +193,59 @@ fn line(
 ) -> anyhow::Result<Line> {
     let here = finding(analysis, &known.name)?;
     let native = finding(analysis, BASELINE)?;
-    let reached = |doubt: &Doubt| matches!(doubt, Doubt::ControlBeyondClaim { .. });
-    let withheld = here.doubts.iter().any(|(doubt, _)| reached(doubt));
     let level = |interval: Option<Interval>| interval.map_or(f64::NAN, |one| one.value);
-    let (figure, truth, percent, baseline, pick) = match known.truth {
+    let (figure, truth, percent, baseline, kind) = match known.truth {
         Truth::CpuNs(ns) => {
             let us = level(native.server_cpu_us);
             let truth = Some(ns as f64 / 10.0 / us);
-            (Figure::CpuPercent, truth, cost(here.server_cpu_cost.as_ref())?, us, cpu as Pick)
+            let cost = cost(here.server_cpu_cost.as_ref())?;
+            (Figure::CpuPercent, truth, cost, us, Some(CostKind::ServerCpu))
         }
         Truth::Filter(_) => {
             let us = level(native.server_cpu_us);
-            (Figure::CpuPercent, None, cost(here.server_cpu_cost.as_ref())?, us, cpu as Pick)
+            let cost = cost(here.server_cpu_cost.as_ref())?;
+            (Figure::CpuPercent, None, cost, us, Some(CostKind::ServerCpu))
         }
         Truth::ThroughputPercent(percent) => {
             let rate = level(native.throughput_per_s);
             let lost = cost(here.throughput_cost.as_ref())?;
             let truth = lost_to_quota(100.0 - percent, used_percent(record));
-            (Figure::ThroughputPercent, Some(truth), lost, rate, throughput as Pick)
+            (Figure::ThroughputPercent, Some(truth), lost, rate, Some(CostKind::Throughput))
         }
         Truth::LatencyUs(us) => {
             let (later, median_us) = latency(here, native)?;
-            (Figure::LatencyUs, Some(us), later, median_us, none as Pick)
+            (Figure::LatencyUs, Some(us), later, median_us, None)
         }
     };
-    let found = percent.low > 0.0 || percent.high < 0.0;
-    let claimed_after_s = match found && !withheld {
-        true => claimed_after(record, &known.name, pick),
-        false => None,
+    // No verdict is about the difference of two medians of service time.
+    let claimed = match kind {
+        Some(kind) => is_claimed(analysis, here, kind),
+        None => (percent.low > 0.0 || percent.high < 0.0) && !control_reaches(here),
     };
+    let claimed_after_s =
+        kind.filter(|_| claimed).and_then(|kind| claimed_after(record, &known.name, kind));
     let doubts = here.doubts.iter().map(|(doubt, slices)| (doubt.kind().to_string(), *slices));
     Ok(Line {
         figure,
         claimed_after_s,
         doubts: doubts.collect(),
         slices: here.slices + here.slices_void,
-        ..new(campaign, &known.name, &known.inject, truth, percent, found && !withheld, baseline)
+        ..new(campaign, &known.name, &known.inject, truth, percent, claimed, baseline)
     })
+}
+
+/// Whether Tare claims a cost. The control has no verdict of its own: a difference that is found in
+/// it counts as one, because it may be none.
+fn is_claimed(analysis: &Analysis, finding: &Finding, kind: CostKind) -> bool {
+    if finding.control {
+        return kind.cost(finding).is_some_and(|cost| cost.found && cost.percent.is_bounded());
+    }
+    verdict(analysis, finding, kind).is_some_and(Verdict::is_claim)
+}
+
+/// Whether the control differs from the baseline by as much as the environment.
+fn control_reaches(finding: &Finding) -> bool {
+    finding.doubts.iter().any(|(doubt, _)| matches!(doubt, Doubt::ControlBeyondClaim { .. }))
 }
 
 fn new(
@@ -269,43 +287,23 @@ fn cost(cost: Option<&Cost>) -> anyhow::Result<Interval> {
         .context("the campaign was too short for a cost; give it a longer budget")
 }
 
-/// Selects the cost of a finding.
-type Pick = fn(&Finding) -> Option<&Cost>;
+/// How many times a record is cut to find when a cost was claimed.
+const CUTS: u32 = 60;
 
-fn cpu(finding: &Finding) -> Option<&Cost> {
-    finding.server_cpu_cost.as_ref()
-}
-
-fn throughput(finding: &Finding) -> Option<&Cost> {
-    finding.throughput_cost.as_ref()
-}
-
-fn none(_: &Finding) -> Option<&Cost> {
-    None
-}
-
-/// The seconds from which on the cost was always claimed. The record is cut after each round to
+/// The seconds from which on the cost was always claimed. The record is cut shorter and shorter to
 /// find them.
-fn claimed_after(record: &Record, name: &str, pick: Pick) -> Option<f64> {
+fn claimed_after(record: &Record, name: &str, kind: CostKind) -> Option<f64> {
     let mut short = record.clone();
     for slice in &mut short.slices {
         (slice.response, slice.service) = (Vec::new(), Vec::new());
     }
-    let blocks = short.slices.iter().map(|slice| slice.round).max()?;
+    let rounds = short.slices.iter().map(|slice| slice.round).max()?;
     let mut since = None;
-    for last in (0..=blocks).rev() {
+    for last in (0..=rounds).rev().step_by((rounds / CUTS).max(1) as usize) {
         short.slices.retain(|slice| slice.round <= last);
         let analysis = analyse_costs(&short);
-        let claimed =
-            analysis.findings.iter().filter(|finding| finding.environment == name).any(|finding| {
-                let reached = finding
-                    .doubts
-                    .iter()
-                    .any(|(doubt, _)| matches!(doubt, Doubt::ControlBeyondClaim { .. }));
-                pick(finding).is_some_and(|cost| cost.found && cost.percent.is_bounded())
-                    && !reached
-            });
-        if !claimed {
+        let here = analysis.findings.iter().find(|finding| finding.environment == name);
+        if !here.is_some_and(|finding| is_claimed(&analysis, finding, kind)) {
             break;
         }
         since = short.slices.iter().map(|slice| slice.started_unix_ms).max();

@@ -9,7 +9,7 @@ use super::studies::Kind;
 
 pub(crate) const USAGE: &str = "\
 usage: cargo xtask calibrate --out FILE.jsonl [--campaigns N] [--budget-each 30s] [--for 40m]
-           [--kinds busy,quota,delay,filter,noise,explain,same,same-1,same-2,same-4,same-cgroup,same-nice]
+           [--kinds busy,quota,delay,filter,noise,busy-2,explain,same,same-1,same-2,same-4,same-cgroup,same-nice]
            [--resume] [--seed N] [--program PATH]
        cargo xtask calibrate --summary --out FILE.jsonl     prints the summary of a file
        cargo xtask calibrate --page                         writes fixtures/calibration/*.jsonl into docs/concepts/trust.md

@@ -67,6 +67,6 @@ mod tests {
             write(root).unwrap();
         }
         let (now, wanted) = both(root).unwrap();
-        assert_eq!(now, wanted, "cargo xtask calibrate --page rewrites it");
+        assert!(now == wanted, "cargo xtask calibrate --page rewrites it");
     }
 }

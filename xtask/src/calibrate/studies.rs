@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Filter,
     /// `Busy` beside a neighbour that burns half of the system's CPU.
     Noise,
+    /// 5 % and 10 % of CPU time per operation beside two burners in another session.
+    BusyTwo,
     /// `tare explain` with a known cost in one of several layers.
     Explain,
     /// The same layers under several runtimes, on a quiet host.
@@ -34,12 +36,13 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    pub(crate) const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 13] = [
         Self::Busy,
         Self::Quota,
         Self::Delay,
         Self::Filter,
         Self::Noise,
+        Self::BusyTwo,
         Self::Explain,
         Self::Same,
         Self::SameOne,
@@ -56,6 +59,7 @@ impl Kind {
             Self::Delay => "delay",
             Self::Filter => "filter",
             Self::Noise => "noise",
+            Self::BusyTwo => "busy-2",
             Self::Explain => "explain",
             Self::Same => "same",
             Self::SameOne => "same-1",
@@ -66,13 +70,19 @@ impl Kind {
         }
     }
 
-    /// Returns the burners of a kind that compares the same layers, and their place; `None` for the
-    /// other kinds.
+    /// Whether all environments of the kind have the same layers.
+    pub(crate) fn has_same_layers(self) -> bool {
+        use Kind::{Same, SameCgroup, SameFour, SameNice, SameOne, SameTwo};
+        matches!(self, Same | SameOne | SameTwo | SameFour | SameCgroup | SameNice)
+    }
+
+    /// Returns the number of burners beside a campaign of the kind, and their place; `None` for a
+    /// kind that is not about them.
     pub(crate) fn burners(self) -> Option<(u32, Place)> {
         match self {
             Self::Same => Some((0, Place::Session)),
             Self::SameOne => Some((1, Place::Session)),
-            Self::SameTwo => Some((2, Place::Session)),
+            Self::SameTwo | Self::BusyTwo => Some((2, Place::Session)),
             Self::SameFour => Some((4, Place::Session)),
             Self::SameCgroup => Some((2, Place::Cgroup)),
             Self::SameNice => Some((2, Place::Nice)),
@@ -134,6 +144,8 @@ const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10,
 const RELAY_US: f64 = 200.0;
 /// A server with one operation in flight is idle for half of its time. It burns the busy time then.
 const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0\n";
+/// The same beside burners.
+const SHARES_BESIDE_BURNERS: [(f64, &str); 2] = [(0.05, "busy 5 %"), (0.10, "busy 10 %")];
 const LARGE_NS: u64 = 4_000;
 const FILTERS: [u16; 3] = [1000, 2000, 4000];
 
@@ -145,12 +157,12 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
         inject: format!("busy={ns}ns"),
         truth: Truth::CpuNs(ns),
     };
+    let share = |(share, name): (f64, &str)| busy(name, share_ns(share, baseline_us));
     let known = match kind {
         Kind::Busy | Kind::Noise => {
-            let shares =
-                SHARES.iter().map(|(share, name)| busy(name, share_ns(*share, baseline_us)));
-            shares.chain([busy("busy 4 us", LARGE_NS)]).collect()
+            SHARES.map(share).into_iter().chain([busy("busy 4 us", LARGE_NS)]).collect()
         }
+        Kind::BusyTwo => SHARES_BESIDE_BURNERS.map(share).to_vec(),
         Kind::Quota => [99.0, 97.0, 90.0]
             .map(|percent: f64| KnownCost {
                 name: format!("quota {percent} %"),
@@ -196,7 +208,7 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
         // With many operations in flight, a slower server would find more of them waiting and serve
         // several with one call.
         Kind::Filter => ("io = \"epoll\"\n", "200ms", "50ms", ONE_AT_A_TIME),
-        _ => ("", "200ms", "50ms", ONE_AT_A_TIME),
+        _ => ("", "50ms", "10ms", ONE_AT_A_TIME),
     };
     let head = head(kind, budget, system, window, lead_in);
     let mut text = format!("{head}{}", environment(BASELINE, &baseline, ""));

@@ -15,11 +15,21 @@ pub(crate) fn markdown(lines: &[Line]) -> String {
         return "Not run yet.\n".to_string();
     }
     let mut out = vec![ran(lines), String::new()];
-    let costs: Vec<&Line> = lines.iter().filter(|l| l.kind != Kind::Explain.name()).collect();
+    let is_cost = |line: &&Line| {
+        Kind::find(&line.kind).is_some_and(|kind| kind != Kind::Explain && !kind.has_same_layers())
+    };
+    let costs: Vec<&Line> = lines.iter().filter(is_cost).collect();
     if !costs.is_empty() {
-        out.push("| campaign | environment | truth | interval holds it | claimed | after (median) | error (mean) | half width (median) |".into());
-        out.push("|---|---|---|---|---|---|---|---|".into());
+        out.push("| campaign | environment | truth | interval holds it | found | claimed | after (median) | error (mean) | half width (median) |".into());
+        out.push("|---|---|---|---|---|---|---|---|---|".into());
         out.extend(groups(&costs).into_iter().map(|group| row(&group)));
+        out.push(String::new());
+    }
+    let same = same_layers(lines);
+    if !same.is_empty() {
+        out.push("| same layers beside | figure | no difference found | claimed | median of the costs | half width (median) |".into());
+        out.push("|---|---|---|---|---|---|".into());
+        out.extend(same);
         out.push(String::new());
     }
     let together = together(lines);
@@ -103,12 +113,13 @@ fn row(group: &[&Line]) -> String {
     };
     let holds = Proportion::of(group.iter().filter_map(|line| line.contains));
     let holds = if first.truth.is_some() { holds.text() } else { String::new() };
+    let found = Proportion::of(group.iter().map(|line| line.found())).text();
     let claimed = Proportion::of(group.iter().map(|line| line.claimed)).text();
     let after: Vec<f64> = group.iter().filter_map(|line| line.claimed_after_s).collect();
     let after = if after.is_empty() { String::new() } else { format!("{:.0} s", median(after)) };
     let half = group.iter().filter_map(|line| Some((line.high? - line.low?) / 2.0));
     format!(
-        "| {} | {} | {truth} | {holds} | {claimed} | {after} | {} | {:.2} {unit} |",
+        "| {} | {} | {truth} | {holds} | {found} | {claimed} | {after} | {} | {:.2} {unit} |",
         first.kind,
         first.environment,
         error(group, unit),
@@ -156,7 +167,6 @@ fn together(lines: &[Line]) -> Vec<String> {
         ));
     }
     out.extend(filters(lines));
-    out.extend(same_layers(lines));
     let noisy: Vec<&Line> = of(Kind::Noise).collect();
     if !noisy.is_empty() {
         let touched = noisy.iter().map(|line| {
@@ -170,17 +180,14 @@ fn together(lines: &[Line]) -> Vec<String> {
     out
 }
 
-/// The sentences about the same layers under several runtimes: how often no difference was found.
+/// The rows about the same layers under several runtimes, those of one load together.
 fn same_layers(lines: &[Line]) -> Vec<String> {
     let mut out = Vec::new();
-    for kind in Kind::ALL {
-        let Some((count, place)) = kind.burners() else { continue };
+    for kind in Kind::ALL.into_iter().filter(|kind| kind.has_same_layers()) {
         let here: Vec<&Line> = lines.iter().filter(|line| line.kind == kind.name()).collect();
-        if here.is_empty() {
-            continue;
-        }
+        let Some((count, place)) = kind.burners().filter(|_| !here.is_empty()) else { continue };
         let words = match (count, place) {
-            (0, _) => "quiet host".to_string(),
+            (0, _) => "nothing".to_string(),
             (1, Place::Session) => "1 burner in another session".to_string(),
             (_, Place::Session) => format!("{count} burners in another session"),
             (_, Place::Cgroup) => format!("{count} burners in another cgroup"),
@@ -188,14 +195,15 @@ fn same_layers(lines: &[Line]) -> Vec<String> {
         };
         for figure in [Figure::CpuPercent, Figure::ThroughputPercent] {
             let of = || here.iter().filter(|line| line.figure == figure);
-            let none = Proportion::of(of().filter_map(|line| line.contains));
+            let none = Proportion::of(of().map(|line| !line.found()));
             let claimed = Proportion::of(of().map(|line| line.claimed));
             let half = median(of().filter_map(|line| Some((line.high? - line.low?) / 2.0)));
             out.push(format!(
-                "Same layers, {words}, {}: no difference found in {}; claimed in {}; half width {half:.1} % (median).",
+                "| {words} | {} | {} | {} | {:+.1} % | {half:.1} % |",
                 unit(figure).trim_start_matches("% "),
                 none.text(),
-                claimed.text()
+                claimed.text(),
+                median(of().map(|line| line.value)),
             ));
         }
     }
