@@ -142,12 +142,17 @@ pub(crate) struct CampaignStudy {
 pub(crate) const BASELINE: &str = "native";
 /// The busy time of a server under a quota, so that the server and not the client is CPU-bound.
 const HEAVY: &str = "busy=60us";
+/// The busy time of every server whose injected cost is a share. With many operations in flight it
+/// is never idle then, and finds the same number of requests at each turn whatever is added. A
+/// server that is sometimes idle would find more of them, and serve several with one system call.
+const NEVER_IDLE_NS: u64 = 2_000;
+const MANY_IN_FLIGHT: &str = "connections = 16\nin_flight = 64\nlatency_share = 0.0\n";
 /// Busy times as shares of the baseline's CPU per operation.
 const SHARES: [(f64, &str); 3] = [(0.01, "busy 1 %"), (0.03, "busy 3 %"), (0.10, "busy 10 %")];
 /// The delay of the baseline's relay. A relay without a delay would pay for waking up, which relays
 /// with a delay do while they wait.
 const RELAY_US: f64 = 200.0;
-/// A server with one operation in flight is idle for half of its time. It burns the busy time then.
+/// A server with one operation in flight is idle for half of its time. It burns a busy time then.
 const ONE_AT_A_TIME: &str = "connections = 1\nin_flight = 1\nlatency_share = 0.0\n";
 /// The same beside burners.
 const SHARES_BESIDE_BURNERS: [(f64, &str); 2] = [(0.05, "busy 5 %"), (0.10, "busy 10 %")];
@@ -159,7 +164,7 @@ const FILTERS: [u16; 3] = [1000, 2000, 4000];
 pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignStudy {
     let busy = |name: &str, ns: u64| KnownCost {
         name: name.to_string(),
-        inject: format!("busy={ns}ns"),
+        inject: format!("busy={}ns", NEVER_IDLE_NS + ns),
         truth: Truth::CpuNs(ns),
     };
     let share = |(share, name): (f64, &str)| busy(name, share_ns(share, baseline_us));
@@ -195,13 +200,12 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
     let baseline = match kind {
         Kind::Quota => HEAVY.to_string(),
         Kind::Delay => format!("delay={RELAY_US}us"),
+        kind if kind.injects_shares() => never_idle(),
         _ => "none".to_string(),
     };
     let (system, window, lead_in, load) = match kind {
         // The window has whole periods of the quota (100 ms), after the one that the thaw has cut.
-        Kind::Quota => {
-            ("", "400ms", "200ms", "connections = 16\nin_flight = 64\nlatency_share = 0.0\n")
-        }
+        Kind::Quota => ("", "400ms", "200ms", MANY_IN_FLIGHT),
         // A sleeping server leaves its CPU to the relay.
         Kind::Delay => (
             "overprovisioned = \"yes\"\n",
@@ -213,7 +217,7 @@ pub(crate) fn plan(kind: Kind, baseline_us: f64, budget: Duration) -> CampaignSt
         // With many operations in flight, a slower server would find more of them waiting and serve
         // several with one call.
         Kind::Filter => ("io = \"epoll\"\n", "200ms", "50ms", ONE_AT_A_TIME),
-        _ => ("", "50ms", "10ms", ONE_AT_A_TIME),
+        _ => ("", "50ms", "10ms", MANY_IN_FLIGHT),
     };
     let head = head(kind, budget, system, window, lead_in);
     let mut text = format!("{head}{}", environment(BASELINE, &baseline, ""));
@@ -238,7 +242,7 @@ fn same_layers(kind: Kind, budget: Duration) -> CampaignStudy {
             known.push(KnownCost { name: name.into(), inject: "nothing".into(), truth });
         }
     }
-    text += &workload(1.0, "connections = 16\nin_flight = 64\nlatency_share = 0.0\n");
+    text += &workload(1.0, MANY_IN_FLIGHT);
     CampaignStudy { text, known }
 }
 
@@ -247,11 +251,11 @@ fn same_layers(kind: Kind, budget: Duration) -> CampaignStudy {
 pub(crate) fn baseline() -> CampaignStudy {
     let budget = Duration::from_secs(15);
     let mut text =
-        head(Kind::Busy, budget, "", "50ms", "10ms") + &environment(BASELINE, "none", "");
+        head(Kind::Busy, budget, "", "50ms", "10ms") + &environment(BASELINE, &never_idle(), "");
     for copy in ["copy 1", "copy 2", "copy 3", "copy 4"] {
-        text += &environment(copy, "none", "");
+        text += &environment(copy, &never_idle(), "");
     }
-    text += &workload(0.0, ONE_AT_A_TIME);
+    text += &workload(0.0, MANY_IN_FLIGHT);
     CampaignStudy { text, known: Vec::new() }
 }
 
@@ -309,6 +313,10 @@ pub(crate) fn question(question: &Question, budget: Duration) -> String {
         + &workload(1.0, ONE_AT_A_TIME)
 }
 
+fn never_idle() -> String {
+    format!("busy={NEVER_IDLE_NS}ns")
+}
+
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few µs in ns")]
 fn share_ns(share: f64, baseline_us: f64) -> u64 {
     (share * baseline_us * 1000.0).round().max(1.0) as u64
@@ -352,7 +360,7 @@ mod tests {
     fn relative_costs_come_from_the_baseline() {
         let planned = plan(Kind::Busy, 12.5, Duration::from_secs(30));
         let injected: Vec<&str> = planned.known.iter().map(|one| one.inject.as_str()).collect();
-        assert_eq!(injected, ["busy=125ns", "busy=375ns", "busy=1250ns", "busy=4000ns"]);
-        assert!(planned.text.contains("inject = \"busy=375ns\""));
+        assert_eq!(injected, ["busy=2125ns", "busy=2375ns", "busy=3250ns", "busy=6000ns"]);
+        assert!(planned.text.contains("inject = \"busy=2375ns\""));
     }
 }
