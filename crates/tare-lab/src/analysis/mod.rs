@@ -14,6 +14,7 @@ pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
+mod load_path;
 mod pair;
 mod relations;
 mod rounds;
@@ -33,6 +34,7 @@ use latency::Latencies;
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
+pub use load_path::{CARDS_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
