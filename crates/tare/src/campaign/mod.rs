@@ -4,7 +4,7 @@
 mod choice;
 pub(crate) mod derived;
 pub(crate) mod fit;
-mod interrupts;
+pub(crate) mod interrupts;
 pub(crate) mod run;
 mod samplers;
 pub(crate) mod study;

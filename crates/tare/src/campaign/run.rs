@@ -140,6 +140,7 @@ pub(crate) fn measure_on_host(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
+    interrupts::check(config, &plan)?;
     let info = tare_system::find(&study.system.name)
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let driver = drivers::of(study, &info.speaks(&study.system));
