@@ -178,6 +178,7 @@ fn read(
         published,
         quick: None,
         budget_part: None,
+        runtime_controls: Vec::new(),
     })
 }
 
@@ -411,8 +412,8 @@ fn workloads(
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
         let latency_share = table.share("latency_share", share)?;
         if own_words {
-            let item = table.need(&driver.name)?;
             let saturate = saturates(&table)?.then(Saturate::default);
+            let item = table.need(&driver.name)?;
             let options =
                 options(&item, &format!("{} of [[workload]]", driver.name), None, &driver.options)?;
             workloads.push(WorkloadSpec {

@@ -2,6 +2,7 @@
 //! [`CampaignConfig`] and start it with [`run::measure`].
 
 mod choice;
+pub(crate) mod controls;
 pub(crate) mod derived;
 pub(crate) mod fit;
 pub(crate) mod interrupts;

@@ -22,11 +22,11 @@ use tare_std::cpus::CpuSet;
 use tare_tune::idle;
 
 use super::tuning::{self, StudyTuning};
-use super::{CampaignConfig, fit, interrupts, samplers};
+use super::{CampaignConfig, controls, fit, interrupts, samplers};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
-use crate::{cleanup, inside, live, serve, terminal};
+use crate::{cleanup, inside, live, serve, study_plan, terminal};
 
 /// Runs a campaign into its record. Returns why it ended and what could not be removed.
 pub(crate) fn measure(
@@ -191,6 +191,8 @@ pub(crate) fn measure_on_host(
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
     let per_environment_bytes = config.memory_per_environment(&plan);
+    let left_out =
+        controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?;
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
@@ -205,6 +207,7 @@ pub(crate) fn measure_on_host(
         memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
+        left_out,
         refresh_accounts: Box::new(move || refresh.refresh()),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra)?;
