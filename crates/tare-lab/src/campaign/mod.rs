@@ -57,8 +57,8 @@ pub const CALIBRATION_WINDOW_MAX: Duration = Duration::from_secs(5);
 /// Failed slices in a row after which an environment is left out.
 pub const FAILURES_MAX: u32 = 3;
 /// The same for slices in which no operation ended: those of about this time of load, at most
-/// [`EMPTY_SLICES_MAX`] and at least [`FAILURES_MAX`]. On a busy host a system may wait for a CPU or
-/// a disk for longer than a short slice.
+/// [`EMPTY_SLICES_MAX`] and at least [`FAILURES_MAX`]. On a busy host a system may wait for a CPU
+/// or a disk for longer than a short slice.
 pub const EMPTY_LOAD: Duration = Duration::from_secs(1);
 pub const EMPTY_SLICES_MAX: u32 = 10;
 /// Rounds between two read-backs of the layers: often enough to notice a lost layer, and

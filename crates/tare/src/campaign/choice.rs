@@ -39,8 +39,8 @@ impl Choice {
 /// Plans the changes that can be weighed on this host.
 ///
 /// Channels of network devices keep their number: changing it takes the device down. The rest is
-/// planned for the existing queues. Knobs of network cards are weighed only if a packet of the study
-/// crosses one.
+/// planned for the existing queues. Knobs of network cards are weighed only if a packet of the
+/// study crosses one.
 pub(crate) fn choose(
     snapshot: &Snapshot,
     options: &Options,

@@ -38,8 +38,8 @@ pub(super) fn of_tuner(
     applied.context("cannot read whether this host is tuned; [cpus] interrupts = 0 ignores it")
 }
 
-/// Refuses `--interrupt-cpus` if `[cpus] interrupts` of the study keeps other CPUs: the option counts
-/// what the kept CPUs do, and there is one such group.
+/// Refuses `--interrupt-cpus` if `[cpus] interrupts` of the study keeps other CPUs: the option
+/// counts what the kept CPUs do, and there is one such group.
 ///
 /// # Errors
 /// If they differ.
