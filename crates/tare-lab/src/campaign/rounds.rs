@@ -53,7 +53,9 @@ impl Campaign<'_, '_> {
         self.stage(Stage::Starting);
         self.save_data()?;
         // The baseline first: doubts about the others depend on its settings.
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        // What the caller has left out does not start.
+        let starts = |index: &usize| !self.members[*index].out;
+        let mut order: Vec<usize> = (0..self.members.len()).filter(starts).collect();
         order.sort_by_key(|index| *index != self.baseline);
         for index in order {
             if self.stopped() {

@@ -460,6 +460,7 @@ fn what_the_caller_leaves_out_needs_no_memory() {
     assert_eq!(left.left_out.as_deref(), Some("no room"));
     assert!(record.slices.iter().all(|slice| slice.environment != "box"));
     assert!(record.slices.iter().any(|slice| slice.environment == "native again"));
+    assert!(world.log().iter().all(|line| !line.contains("box")), "{:?}", world.log());
 }
 
 #[test]
