@@ -50,9 +50,32 @@ pub struct DriverInfo {
     /// The tool that it runs, if that is not part of Tare.
     pub program: Option<Program>,
     check: fn(&Study) -> Result<(), PartError>,
+    saturation: Saturation,
     /// Sets what a workload asks for at once and does not name.
     scale: fn(&mut WorkloadSpec, LoadCpus),
     make: fn(&Client<'_>) -> Result<Box<dyn Driver + Send>, PartError>,
+}
+
+/// How a climb to the knee (`load = "saturate"`) sets the load of a driver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Saturation {
+    /// By the requests in flight of the workload itself.
+    InFlight,
+    /// By an option: its name, and its value where a workload does not name it.
+    Option(&'static str, u32),
+    /// Not at all, with the reason and what to do instead.
+    Not(&'static str),
+}
+
+/// Why a study cannot climb to the knee of its baseline.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SaturationError {
+    #[error("workload {workload:?}: {driver} cannot do load = \"saturate\": {why}")]
+    Not { workload: String, driver: &'static str, why: &'static str },
+    #[error(
+        "workload {workload:?}: load = \"saturate\" finds {option} of {driver}; leave out {option} or load"
+    )]
+    Named { workload: String, driver: &'static str, option: &'static str },
 }
 
 /// Another project's program.
@@ -152,7 +175,27 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
     (driver.check)(study)?;
+    study.workloads.iter().try_for_each(|workload| check_saturation(driver, workload))?;
     Ok(driver)
+}
+
+/// Checks that a driver can climb, and that the workload does not name what the climb finds.
+fn check_saturation(driver: &DriverInfo, workload: &WorkloadSpec) -> Result<(), SaturationError> {
+    let Some(saturate) = &workload.load.saturate else { return Ok(()) };
+    let (workload_name, driver_name) = (workload.name.clone(), driver.name);
+    match driver.saturation {
+        Saturation::Not(why) => {
+            Err(SaturationError::Not { workload: workload_name, driver: driver_name, why })
+        }
+        // A study that goes on has the number in its options already.
+        Saturation::Option(option, _)
+            if saturate.option.is_none()
+                && workload.options.iter().any(|(name, _)| name == option) =>
+        {
+            Err(SaturationError::Named { workload: workload_name, driver: driver_name, option })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Sets what the workloads of a study ask for at once and do not name, for this many CPUs. A second
@@ -161,6 +204,13 @@ pub fn scale_load(study: &mut Study, cpus: LoadCpus) {
     let Some(driver) = ALL.iter().find(|driver| driver.name == study.driver) else { return };
     for workload in &mut study.workloads {
         (driver.scale)(workload, cpus);
+        if let (Saturation::Option(option, default), Some(saturate)) =
+            (driver.saturation, &mut workload.load.saturate)
+        {
+            saturate.option = Some(option.into());
+            let in_flight = scale::number(workload, option, default);
+            workload.set_in_flight(in_flight);
+        }
     }
 }
 

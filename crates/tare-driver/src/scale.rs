@@ -11,7 +11,7 @@ pub(super) const fn unscaled(_: &mut WorkloadSpec, _: LoadCpus) {}
 
 /// Returns an option's number, and `default` where it is missing. A study with a number that is
 /// none has been refused before.
-fn number(workload: &WorkloadSpec, option: &str, default: u32) -> u32 {
+pub(super) fn number(workload: &WorkloadSpec, option: &str, default: u32) -> u32 {
     let found = workload.options.iter().find(|(name, _)| name == option);
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(default)
 }

@@ -141,8 +141,19 @@ fn network(facts: &mut Facts, proc: &Path, sys: &Path) {
     for key in ["tcp_congestion_control", "tcp_rmem", "tcp_wmem", "ip_forward"] {
         facts.add_file("network", key, &ipv4.join(key));
     }
+    facts.add("network", "cards", cards(sys).join(" "));
     facts.add("network", "bridges", bridges(sys).join(" "));
     facts.add("network", "NAT tables", nat_tables().join(" "));
+}
+
+/// Lists the network devices that have hardware, in the network namespace of this /sys.
+fn cards(sys: &Path) -> Vec<String> {
+    let entries = fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten();
+    let cards = entries.filter(|entry| entry.path().join("device").exists());
+    let mut names: Vec<String> =
+        cards.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
 
 /// Lists the bridges in the network namespace of this /sys.
@@ -195,6 +206,7 @@ mod tests {
         write("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
         write("sys/devices/system/cpu/online", "0-1\n");
         write("sys/class/net/docker0/bridge/stp_state", "0\n");
+        write("sys/class/net/eth0/device/vendor", "0x1af4\n");
         let facts = read(&root.join("proc"), &root.join("sys"));
         fs::remove_dir_all(&root).unwrap();
         let value = |section: &str, key: &str| {
@@ -208,5 +220,6 @@ mod tests {
         assert_eq!(value("memory", "total"), Some("24684092 kB"));
         assert_eq!(value("network", "tcp_rmem"), Some("4096 131072 6291456"));
         assert_eq!(value("network", "bridges"), Some("docker0"));
+        assert_eq!(value("network", "cards"), Some("eth0"));
     }
 }

@@ -64,6 +64,11 @@ pub enum Doubt {
     },
     /// This host could not run an environment of the study.
     EnvironmentLeftOut { environment: String, reason: String },
+    /// The study has a control of this environment's runtime, which did not run. So nothing shows
+    /// what the runtime changes for everything under it.
+    NoRuntimeControl { runtime: String, reason: String },
+    /// No operation ended in some slices. They are void, so that the others look better than all.
+    EmptySlices { slices: u32, of: u32 },
 }
 
 impl Doubt {
@@ -98,6 +103,8 @@ impl Doubt {
             Self::ProbeFailed { .. } => "probe_failed",
             Self::FewRounds { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
+            Self::NoRuntimeControl { .. } => "no_runtime_control",
+            Self::EmptySlices { .. } => "empty_slices",
         }
     }
 
@@ -190,6 +197,12 @@ impl Doubt {
             }
             Self::EnvironmentLeftOut { environment, reason } => {
                 format!("\"{environment}\" was left out: {reason}")
+            }
+            Self::NoRuntimeControl { runtime, reason } => {
+                format!("no control shows what {runtime} itself changes: {reason}")
+            }
+            Self::EmptySlices { slices, of } => {
+                format!("no operation ended in {slices} of {of} slices, which do not count")
             }
         }
     }
@@ -295,6 +308,14 @@ impl Doubt {
             Self::ProbeFailed { .. } => "doubts that need this probe are missing here",
             Self::FewRounds { .. } => "raise the budget or the number of rounds",
             Self::EnvironmentLeftOut { .. } => "`tare doctor` shows what is missing",
+            Self::NoRuntimeControl { .. } => {
+                "small differences from the baseline may come from the runtime's set-up and not from \
+                 a layer; make room for the control (fewer rows or environments) and repeat"
+            }
+            Self::EmptySlices { .. } => {
+                "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
+                 disk"
+            }
         }
     }
 }

@@ -1,8 +1,12 @@
 //! Sums over one small file of each thread, or of each process, of a part of a study.
 //!
 //! Method: the files are opened before the load starts and stay open during the slice. New threads
-//! are found at the end and count from zero. A thread or process that ended counts with its last
-//! reading. Limits: a thread that starts and ends inside the slice is not seen.
+//! are found at the end and count from zero, and so are processes that the main threads of the
+//! system have forked since: PostgreSQL forks one for each connection. A thread or process that
+//! ended counts with its last reading.
+//!
+//! Limits: a thread that starts and ends inside the slice is not seen, and neither is a process
+//! that another thread than the main one forks, or any on a kernel without CONFIG_PROC_CHILDREN.
 
 use std::collections::HashSet;
 use std::fs;
@@ -94,6 +98,7 @@ impl<const N: usize> ProcessFiles<N> {
 
     /// Opens the files that are not open yet. Skips a thread that has just ended.
     pub(crate) fn look(&mut self) -> Result<(), ProbeError> {
+        self.follow_children();
         for pid in &self.pids {
             let process = self.proc.join(pid.to_string());
             if !self.per_thread {
@@ -114,6 +119,23 @@ impl<const N: usize> ProcessFiles<N> {
                 Err(ProbeError::ManyThreads { of: self.of, threads, limit: self.most })
             }
             _ => Ok(()),
+        }
+    }
+
+    /// Adds the children of the system's processes. The system may itself be a child of a process
+    /// of the layer or of the client, so only the system's own children are its part.
+    fn follow_children(&mut self) {
+        let mut at = 0;
+        while self.of == SYSTEM && at < self.pids.len() && self.pids.len() <= self.most {
+            let pid = self.pids[at].to_string();
+            let path = self.proc.join(&pid).join("task").join(&pid).join("children");
+            let children = fs::read_to_string(path).unwrap_or_default();
+            for child in children.split_ascii_whitespace().filter_map(|word| word.parse().ok()) {
+                if !self.pids.contains(&child) {
+                    self.pids.push(child);
+                }
+            }
+            at += 1;
         }
     }
 

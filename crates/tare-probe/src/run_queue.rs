@@ -85,15 +85,15 @@ impl EdgeReader for RunQueue {
         Ok(())
     }
 
-    fn read(&mut self, edge: Edge) -> Result<Self::Values, ProbeError> {
+    fn read(&mut self, _: Edge) -> Result<Self::Values, ProbeError> {
         if self.parts.is_empty() {
             return Err(ProbeError::NoProcess { of: SYSTEM });
         }
         let mut readings = Vec::new();
         for files in &mut self.parts {
-            if edge == Edge::End {
-                files.look()?;
-            }
+            // Also at the beginning: a connection has its process since the lead-in, whose CPU time
+            // is no part of the slice.
+            files.look()?;
             let at = Instant::now();
             files.read();
             readings.push(PartTimes { at, threads: files.each() });

@@ -226,12 +226,14 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::IoEngineDiffers { .. }
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
+        | Doubt::EmptySlices { .. }
         | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
         | Doubt::LatencyBeyondWindow { .. }
         | Doubt::ProbeFailed { .. }
-        | Doubt::EnvironmentLeftOut { .. } => 1,
+        | Doubt::EnvironmentLeftOut { .. }
+        | Doubt::NoRuntimeControl { .. } => 1,
     }
 }
 
@@ -249,6 +251,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
             Some(1.0 - reached_per_s / asked_per_s)
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
+        Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
         _ => None,
     }
 }
@@ -309,6 +312,10 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
+        Doubt::EmptySlices { slices, of } => {
+            format!("no operation ended in {slices} of {of} slices")
+        }
+        Doubt::NoRuntimeControl { runtime, .. } => format!("no control of the runtime {runtime}"),
         Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
@@ -345,6 +352,8 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewRounds { .. } => "Use a larger budget or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
+        Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
+        Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }
 }
 
@@ -373,6 +382,8 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewRounds { .. } => "Too few rounds",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
+        Doubt::EmptySlices { .. } => "Slices without an operation",
+        Doubt::NoRuntimeControl { .. } => "No control of the runtime",
     }
 }
 

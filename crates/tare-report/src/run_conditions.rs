@@ -58,7 +58,7 @@ pub(crate) fn workload_line(record: &Record, workload: &WorkloadSpec) -> String 
         .map_or_else(String::new, |at| format!("; latency at {} op/s, open loop", rate(at)));
     let load = match workload.options.is_empty() {
         true => format!("{} in flight{}", workload.in_flight, found(workload)),
-        false => clean(&options_text(&workload.options)),
+        false => clean(&options_text(&workload.options)) + &found(workload),
     };
     format!("Workload {}: capacity with {load}, closed loop{at}", clean(&workload.name))
 }
@@ -71,7 +71,14 @@ pub(crate) fn fixed_rate(record: &Record, workload: &str) -> Option<f64> {
 /// Returns how the load of a workload was found, in parentheses; empty where the study or its
 /// defaults set it.
 pub(crate) fn found(workload: &WorkloadSpec) -> String {
-    workload.load.climb().map(|climb| format!(" ({})", climb_text(climb))).unwrap_or_default()
+    let climb = workload.load.climb();
+    climb.map(|climb| format!(" ({}{})", climbed(workload), climb_text(climb))).unwrap_or_default()
+}
+
+/// Returns which option of a load tool a climb has found, as the beginning of a line.
+fn climbed(workload: &WorkloadSpec) -> String {
+    let option = workload.load.saturate.as_ref().and_then(|saturate| saturate.option.as_ref());
+    option.map(|option| format!("{}: ", clean(option))).unwrap_or_default()
 }
 
 /// Returns how a load was found: why the climb ended, and its steps.
@@ -90,6 +97,20 @@ pub fn climb_text(climb: &Climb) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn climb_of_a_load_tool_names_its_option() {
+        let (mut record, _) = crate::fixture::quick();
+        let mut workload = record.study.workloads.remove(0);
+        let steps = vec![ClimbStep { in_flight: 12, operations_per_s: 20_100.0 }];
+        let climb = Some(Climb { steps, end: ClimbEnd::Knee });
+        let option = Some("clients".to_string());
+        workload.load.saturate = Some(tare_lab::study::Saturate { option, climb });
+        workload.options = vec![("clients".into(), "12".into())];
+        let line = workload_line(&record, &workload);
+        let expect = "capacity with clients = 12 (clients: the knee; 12: 20.1k op/s), closed loop";
+        assert!(line.contains(expect), "{line}");
+    }
 
     #[test]
     fn climb_shows_its_end_and_steps() {

@@ -42,7 +42,11 @@ pub(super) const INFO: SystemInfo = SystemInfo {
     ],
     takes_device: false,
     make: |spec, _| {
-        let instances = instances::read(&Options::new(spec))?;
+        let options = Options::new(spec);
+        if let Some(text) = options.text("memory").filter(|text| parse_bytes(text).is_err()) {
+            return Err(options.bad("memory", text, "an amount such as \"2G\"").into());
+        }
+        let instances = instances::read(&options)?;
         let mut options = spec.options.clone();
         options.retain(|(name, _)| name != instances::INSTANCES.name);
         Ok(Box::new(TareDb { options, instances }))
@@ -218,6 +222,15 @@ mod tests {
         check(&[], 128, 4096, 8192);
         check(&[("memory", "6G")], 128, 6144, 6144);
         check(&[("memory", "1G")], 128, 4096, 4096);
+    }
+
+    #[test]
+    fn memory_that_is_no_amount_is_refused() {
+        let options = vec![("memory".to_string(), "lots".to_string())];
+        let spec = tare_lab::study::SystemSpec { name: "tare-db".into(), options };
+        let made = (INFO.make)(&spec, &crate::ClientRoute::default());
+        let error = made.err().unwrap().to_string();
+        assert_eq!(error, "[system] of tare-db: memory = \"lots\" is not an amount such as \"2G\"");
     }
 
     #[test]

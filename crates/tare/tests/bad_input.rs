@@ -91,6 +91,28 @@ fn cpus_that_cannot_be_used_are_refused() {
 }
 
 #[test]
+fn what_a_study_cannot_have_is_one_line() {
+    let here = scratch();
+    let study = here.path().join("s.toml");
+    let refused = |text: &str, more: &[&str], wanted: &[&str]| {
+        fs::write(&study, text).unwrap();
+        let words = [&["weigh", "s.toml", "--state", "state"], more].concat();
+        let output = check(here.path(), &words, 3, wanted);
+        assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
+    };
+    let load = "[[workload]]\nname = \"w\"\n";
+    let text = format!("{STUDY}[cpus]\ninterrupts = 0\n{load}");
+    let wanted = ["--interrupt-cpus 0 contradicts [cpus] interrupts", "keeps none for interrupts"];
+    refused(&text, &["--interrupt-cpus", "0"], &wanted);
+    let text = STUDY.replace("\"tare-db\"\n", "\"tare-db\"\nmemory = \"lots\"\n") + load;
+    refused(&text, &[], &["memory = \"lots\" is not an amount such as \"2G\""]);
+    let text =
+        STUDY.replace("\"tare-db\"", "\"fio\"").replace("[system]", "driver = \"fio\"\n[system]");
+    let load = format!("{load}fio = {{ rw = \"randread\" }}\nload = \"saturate\"\n");
+    refused(&(text + &load), &[], &["fio cannot do load = \"saturate\"", "tare disk"]);
+}
+
+#[test]
 fn files_that_are_no_database_are_refused() {
     let here = scratch();
     fs::write(here.path().join("00000001.table"), [7; 8192]).unwrap();

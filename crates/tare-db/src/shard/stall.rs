@@ -8,7 +8,8 @@
 //! ns).
 //!
 //! Limits: an iteration in which the process was frozen looks long. The main thread was frozen too
-//! and sees that by its own clock, so such an iteration does not count. The scheduler is read every
+//! and sees that by its own clock, so an iteration that was frozen for half of its length does not
+//! count, whichever of the two threads runs first after the thaw. The scheduler is read every
 //! [`SCHEDULE_NS`], so the waiting time of a stall may be too long by that much.
 
 use std::sync::Arc;
@@ -85,6 +86,7 @@ pub(crate) struct Stall {
     /// The longest task of the iteration, and its length.
     task: Task,
     task_ns: u64,
+    begun_ns: u64,
     iteration_ns: u64,
     /// Time that the shard waited for a CPU, at most.
     waited_ns: u64,
@@ -147,8 +149,9 @@ impl Detector {
         let waited_ns =
             (self.schedule.waited_ns.saturating_sub(before.waited_ns)).min(iteration_ns);
         // If the queue is full, the main thread has enough stalls to report.
-        let shard = self.shard;
-        let _ = self.reports.try_send(Stall { shard, task, task_ns, iteration_ns, waited_ns });
+        let (shard, begun_ns) = (self.shard, self.begun_ns);
+        let stall = Stall { shard, task, task_ns, begun_ns, iteration_ns, waited_ns };
+        let _ = self.reports.try_send(stall);
     }
 
     /// Reads the scheduler's account if it is time: time on a CPU and time waiting for one, in ns.
@@ -196,6 +199,21 @@ pub(crate) struct Watchdog {
     reports: Receiver<Stall>,
     lines: LineLimit,
     last_ns: u64,
+    freeze: Freeze,
+}
+
+/// The last time for which the main thread was frozen or starved, and the shards with it.
+#[derive(Clone, Copy, Debug, Default)]
+struct Freeze {
+    begun_ns: u64,
+    ended_ns: u64,
+}
+
+impl Freeze {
+    /// Returns how much of an interval it covers.
+    fn covers_ns(self, begun_ns: u64, ended_ns: u64) -> u64 {
+        self.ended_ns.min(ended_ns).saturating_sub(self.begun_ns.max(begun_ns))
+    }
 }
 
 #[derive(Debug)]
@@ -223,8 +241,9 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
     let watch =
         |detector: &Detector| Watched { progress: Arc::clone(&detector.progress), reported_ns: 0 };
     let shards = detectors.iter().map(watch).collect();
+    let lines = LineLimit::default();
     let watchdog =
-        Watchdog { threshold_ns, shards, reports, lines: LineLimit::default(), last_ns: 0 };
+        Watchdog { threshold_ns, shards, reports, lines, last_ns: 0, freeze: Freeze::default() };
     (detectors, watchdog)
 }
 
@@ -235,10 +254,15 @@ impl Watchdog {
         // A thread that slept much longer than it wanted was frozen or starved, and so were the
         // shards.
         let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
+        if overslept_ns > FREEZE_NS_MIN {
+            // It may have been frozen at any time of its sleep, but hardly after it woke.
+            self.freeze = Freeze { begun_ns: self.last_ns, ended_ns: now_ns };
+        }
         self.last_ns = now_ns;
         let mut lines = Vec::new();
         for stall in self.reports.try_iter() {
-            if overslept_ns > FREEZE_NS_MIN.max(stall.iteration_ns / 2) {
+            let ended_ns = stall.begun_ns.saturating_add(stall.iteration_ns);
+            if self.freeze.covers_ns(stall.begun_ns, ended_ns) > stall.iteration_ns / 2 {
                 continue;
             }
             let progress = &self.shards[stall.shard].progress;
@@ -250,8 +274,11 @@ impl Watchdog {
         }
         for (shard, watched) in self.shards.iter_mut().enumerate() {
             let since_ns = watched.progress.since_ns.load(Ordering::Relaxed);
-            let endless = since_ns > 0 && now_ns.saturating_sub(since_ns) > ENDLESS_NS;
-            if endless && since_ns != watched.reported_ns && overslept_ns < ENDLESS_NS {
+            let ran_ns = now_ns
+                .saturating_sub(since_ns)
+                .saturating_sub(self.freeze.covers_ns(since_ns, now_ns));
+            let endless = since_ns > 0 && ran_ns > ENDLESS_NS;
+            if endless && since_ns != watched.reported_ns {
                 watched.reported_ns = since_ns;
                 let task = usize::from(watched.progress.task.load(Ordering::Relaxed));
                 let task = Task::ALL.get(task).map_or("an unknown task", |task| task.name());
@@ -357,6 +384,24 @@ mod tests {
         // The main thread wanted to sleep for 100 ms and slept for 3.8 s.
         assert!(watchdog.check(5000 * MS, 100 * MS).is_empty());
         assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
+    }
+
+    #[test]
+    fn freeze_is_no_stall_if_main_thread_runs_first() {
+        let (mut detectors, mut watchdog) = detectors(1, THRESHOLD_DEFAULT);
+        watchdog.check(100 * MS, 100 * MS);
+        detectors[0].begin(150 * MS);
+        // Both were frozen from 160 to 800 ms. The main thread runs first after the thaw.
+        assert!(watchdog.check(800 * MS, 100 * MS).is_empty());
+        detectors[0].end(810 * MS);
+        assert!(watchdog.check(900 * MS, 100 * MS).is_empty());
+        assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
+        // A stall after that counts.
+        detectors[0].begin(900 * MS);
+        detectors[0].end(1600 * MS);
+        let lines = (10..17).flat_map(|at| watchdog.check(at * 100 * MS, 100 * MS));
+        assert_eq!(lines.count(), 1);
+        assert_eq!(detectors[0].progress().counts(), [1, 700 * MS, 700 * MS]);
     }
 
     #[test]

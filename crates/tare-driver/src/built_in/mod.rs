@@ -19,7 +19,7 @@ use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-use crate::{Client, DriverInfo, PlacementError, placement};
+use crate::{Client, DriverInfo, PlacementError, Saturation, placement};
 
 mod agent;
 mod protocol;
@@ -41,6 +41,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         let workload = |spec| workload::of_study(spec).map(drop);
         Ok(study.workloads.iter().try_for_each(workload)?)
     },
+    saturation: Saturation::InFlight,
     scale: tare_lab::study::scale_load,
     make: |client| {
         let Client { program, cpus, namespace, run, .. } = *client;

@@ -12,7 +12,6 @@ use std::time::Duration;
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
-use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
 use super::scale;
@@ -20,6 +19,7 @@ use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
 };
+use super::{DriverInfo, Saturation};
 
 mod output;
 
@@ -66,6 +66,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         "apt-get install default-jre-headless; cassandra-stress itself is part of Cassandra's binary distribution, whose directory a study names (home)",
     )),
     check: tool::check::<CassandraStress>,
+    saturation: Saturation::Option("threads", 50),
     scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 50),
     make: tool::make::<CassandraStress>,
 };

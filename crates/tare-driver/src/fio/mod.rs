@@ -30,7 +30,7 @@ use tare_lab::study::WorkloadSpec;
 use super::option_reader::OptionError;
 use super::scale;
 use super::targets::{NoTarget, Targets};
-use super::{DriverInfo, PlacementError, Program};
+use super::{DriverInfo, PlacementError, Program, Saturation};
 use tare_load::histogram;
 
 mod connection;
@@ -57,6 +57,10 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         let read = |workload| Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(read)?)
     },
+    saturation: Saturation::Not(
+        "its load is iodepth times numjobs, and files are laid out for numjobs; name them, or find the \
+         knee of a disk with tare disk",
+    ),
     scale: scale::unscaled,
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };

@@ -17,7 +17,7 @@ use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool,
     ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
 };
-use super::{DriverInfo, Program};
+use super::{DriverInfo, Program, Saturation};
 
 mod output;
 
@@ -42,6 +42,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "cargo install latte-cli --locked" }),
     check: tool::check::<Latte>,
+    saturation: Saturation::Option("concurrency", 128),
     scale: scale::threads,
     make: tool::make::<Latte>,
 };

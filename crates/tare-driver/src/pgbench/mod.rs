@@ -19,7 +19,7 @@ use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, unusable, written,
 };
-use super::{DriverInfo, Program};
+use super::{DriverInfo, Program, Saturation};
 
 mod output;
 
@@ -53,6 +53,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
     check: tool::check::<Pgbench>,
+    saturation: Saturation::Option("clients", CLIENTS),
     scale: |workload, cpus| {
         scale::clients(workload, cpus, CLIENTS_PER_CPU, (CLIENTS, CLIENTS_MAX));
         scale::threads_of_clients(workload, cpus, "jobs", CLIENTS);

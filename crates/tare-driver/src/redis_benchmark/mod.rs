@@ -15,7 +15,7 @@ use super::tool::{
     self, CommandLine, EdgeSource, FILL_LIMIT, Outcome, Progress, SPARE, SliceRun, Tool,
     ToolCommand, ToolError, ToolInfo, ToolOptions, ToolReport, ToolTarget, closed_loop, unusable,
 };
-use super::{DriverInfo, Program};
+use super::{DriverInfo, Program, Saturation};
 
 mod output;
 mod resp;
@@ -43,6 +43,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "apt-get install redis-tools" }),
     check: tool::check::<RedisBenchmark>,
+    saturation: Saturation::Option("clients", CLIENTS),
     scale: |workload, cpus| {
         scale::threads_of_clients(workload, cpus, "threads", CLIENTS);
     },
@@ -86,6 +87,8 @@ impl Options {
         let words = CommandLine::new(program.as_str())
             .args(&format!("-h {} -p {} -n {operations} -t {test}", address.ip(), address.port()))
             .args(&format!("-c {clients} -P {pipeline} -d {data_size} -r {keyspace}"));
+        // The climb of `load = "saturate"` begins with few clients.
+        let threads = threads.min(clients);
         if *threads > 1 { words.args(&format!("--threads {threads}")) } else { words }
     }
 }

@@ -16,7 +16,7 @@ use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable,
 };
-use super::{DriverInfo, Program};
+use super::{DriverInfo, Program, Saturation};
 
 mod output;
 
@@ -48,6 +48,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         get: "build it from github.com/scylladb/scylla-bench (go install .)",
     }),
     check: tool::check::<ScyllaBench>,
+    saturation: Saturation::Option("concurrency", 64),
     scale: |workload, cpus| {
         scale::per_system_cpu(workload, cpus, "concurrency", 64);
         scale::per_system_cpu(workload, cpus, "connections", 4);

@@ -17,7 +17,6 @@ use std::time::{Duration, Instant};
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 use tare_load::Access;
 
-use super::DriverInfo;
 use super::java::{self, Java, JavaHome};
 use super::option_reader::{OptionError, OptionReader, option};
 use super::scale;
@@ -25,6 +24,7 @@ use super::tool::{
     self, CQL_OPTIONS, CommandLine, EdgeSource, Outcome, Progress, SliceRun, Tool, ToolCommand,
     ToolError, ToolInfo, ToolOptions, ToolOutput, ToolReport, ToolTarget, unusable, written,
 };
+use super::{DriverInfo, Saturation};
 
 mod output;
 
@@ -66,6 +66,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         "apt-get install default-jre-headless; unpack ycsb-0.17.0.tar.gz (or ycsb-cassandra-binding-0.17.0.tar.gz) of github.com/brianfrankcooper/YCSB/releases and name its directory in the study (home)",
     )),
     check: tool::check::<Ycsb>,
+    saturation: Saturation::Option("threads", 32),
     scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 32),
     make: tool::make::<Ycsb>,
 };

@@ -6,8 +6,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::Finding;
 use super::claims::CostKind;
 use crate::doubt::Doubt;
-use crate::record::{Phase, Record};
+use crate::record::{EnvironmentRecord, Phase, Record, Slice};
 use tare_stats::ROUNDS_MIN;
+
+/// The share of slices without an operation above which they are a doubt. What they lacked would
+/// change a mean by as much.
+const EMPTY_SHARE: f64 = 0.01;
 
 /// Returns the doubts about an environment and its slices: each kind once, at its worst, with the
 /// number of affected slices. A doubt about the environment affects all of them.
@@ -111,6 +115,32 @@ pub(super) fn about_claims(findings: &mut [Finding], rounds: u32) {
             finding.doubts.push((Doubt::FewRounds { rounds: own }, finding.slices));
         }
     }
+}
+
+/// Returns the doubt about an environment whose runtime has a control that was left out.
+pub(super) fn about_runtime(record: &Record, environment: &EnvironmentRecord) -> Option<Doubt> {
+    let spec = &environment.spec;
+    let control = super::runtime_control(record, spec, |one| one.left_out.is_some())?;
+    let reason = control.left_out.clone()?;
+    let reason = format!("\"{}\" was left out: {reason}", control.spec.name);
+    Some(Doubt::NoRuntimeControl { runtime: spec.runtime.to_string(), reason })
+}
+
+/// Returns the doubt that an environment had many slices in which no operation ended.
+pub(super) fn about_empty_slices(
+    record: &Record,
+    workload: &str,
+    environment: &str,
+) -> Option<(Doubt, u32)> {
+    let slices = record.slices.iter().filter(|slice| slice.phase != Phase::Traced);
+    let ours = slices.filter(|s| s.workload == workload && s.environment == environment);
+    // A slice that could not be measured has no window.
+    let is_empty = |slice: &&Slice| slice.void.is_some() && slice.operations == 0;
+    let measured = ours.filter(|slice| slice.window_ns > 0);
+    let (empty, all) =
+        measured.fold((0, 0), |(empty, all), s| (empty + u32::from(is_empty(&s)), all + 1));
+    let share = f64::from(empty) / f64::from(all.max(1));
+    (share > EMPTY_SHARE).then_some((Doubt::EmptySlices { slices: empty, of: all }, empty))
 }
 
 /// Returns the doubts about the whole record.

@@ -14,6 +14,7 @@ pub mod claims;
 mod counters;
 mod doubts;
 mod latency;
+mod load_path;
 mod pair;
 mod relations;
 mod rounds;
@@ -33,6 +34,7 @@ use latency::Latencies;
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
+pub use load_path::{CARDS_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,
@@ -200,6 +202,12 @@ fn finding(
     let cost = |cost: Option<Cost>| cost.filter(|_| !is_baseline);
     let busy = capacity.busy;
     let mut doubts = doubts::about_environment(record, workload, name);
+    doubts.extend(doubts::about_empty_slices(record, workload, name));
+    let slices = capacity.here.slices + at_rate.here.slices;
+    let control = runtime_control(record, &environment.spec, |one| one.left_out.is_none());
+    if control.is_none() && slices > 0 {
+        doubts.extend(doubts::about_runtime(record, environment).map(|doubt| (doubt, slices)));
+    }
     let mut latency = |times: latency::LatencyKind| {
         let (latency, unreadable) = latencies?.of(name, is_baseline, times);
         doubts.extend(unreadable.map(|failure| {
@@ -215,8 +223,8 @@ fn finding(
         workload: workload.to_string(),
         baseline: is_baseline,
         control: environment.control,
-        runtime_control: runtime_control(record, &environment.spec).map(|spec| spec.name.clone()),
-        slices: capacity.here.slices + at_rate.here.slices,
+        runtime_control: control.map(|control| control.spec.name.clone()),
+        slices,
         slices_void: capacity.here.slices_void + at_rate.here.slices_void,
         server_cpu_us: capacity.level(|cell| cell.server_cpu_us(busy)),
         server_cpu_is_busy_time: (capacity.busy && capacity.here.polls())
@@ -240,11 +248,17 @@ fn finding(
     }
 }
 
-/// Returns the environment of a record with the baseline's layers under the runtime of `spec`.
-fn runtime_control<'r>(record: &'r Record, spec: &EnvironmentSpec) -> Option<&'r EnvironmentSpec> {
+/// Returns the environment of a record with the baseline's layers under the runtime of `spec`, of
+/// those that `which` selects.
+fn runtime_control<'r>(
+    record: &'r Record,
+    spec: &EnvironmentSpec,
+    which: impl Fn(&EnvironmentRecord) -> bool,
+) -> Option<&'r EnvironmentRecord> {
     let baseline = record.study.baseline_environment()?;
-    let measured = record.environments.iter().filter(|e| e.left_out.is_none() && !e.control);
-    study::runtime_control(measured.map(|e| &e.spec), baseline, &spec.runtime)
+    let candidates = || record.environments.iter().filter(|e| !e.control && which(e));
+    let found = study::runtime_control(candidates().map(|e| &e.spec), baseline, &spec.runtime)?;
+    candidates().find(|e| e.spec.name == found.name)
 }
 
 /// An environment and the baseline, in one phase of one workload.

@@ -90,6 +90,7 @@ pub(super) fn record() -> Record {
             published: vec![],
             quick: None,
             budget_part: None,
+            runtime_controls: Vec::new(),
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {
@@ -448,6 +449,31 @@ fn groups_doubts_by_kind_at_their_worst() {
         ]
     );
     assert!(analysis.findings.iter().all(|finding| finding.environment != "gone"));
+}
+
+#[test]
+fn missing_control_of_a_runtime_is_a_doubt() {
+    let with_control = |left_out: Option<&str>| {
+        let mut record = campaign(8, &RATIOS);
+        let runtime = crate::layer::Runtime::from("oci:runc");
+        record.environments[1].spec.runtime = runtime.clone();
+        record.environments[1].spec.network = crate::layer::Network::Bridge { proxy: false };
+        let mut control = environment("native in oci:runc", false);
+        control.spec.runtime = runtime;
+        control.left_out = left_out.map(str::to_string);
+        record.environments.push(control);
+        analyse(&record)
+    };
+    let analysis = with_control(Some("no memory"));
+    let reason = "\"native in oci:runc\" was left out: no memory".to_string();
+    let doubt = Doubt::NoRuntimeControl { runtime: "oci:runc".into(), reason };
+    assert_eq!(named(&analysis, "bridge").doubts, [(doubt, 8)]);
+    assert_eq!(named(&analysis, "proxy").doubts, []);
+    assert_eq!(named(&analysis, "bridge").runtime_control, None);
+    let analysis = with_control(None);
+    assert_eq!(named(&analysis, "bridge").doubts, []);
+    let control = named(&analysis, "bridge").runtime_control.as_deref();
+    assert_eq!(control, Some("native in oci:runc"));
 }
 
 #[test]

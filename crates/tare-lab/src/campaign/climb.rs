@@ -7,6 +7,8 @@
 //! their layers differ; the record keeps it with its steps, and a resumed campaign does not climb
 //! again.
 //!
+//! The requests in flight of a load tool are an option of it ([`crate::study::Saturate::option`]).
+//!
 //! Limits: the baseline alone decides. An environment with longer round trips may need more for its
 //! own knee; its loss is then that of a fixed load, as users have it.
 
@@ -67,14 +69,16 @@ impl Campaign<'_, '_> {
             let found = knee(&climb.steps).unwrap_or(workload.in_flight);
             // A climb that ran out of time may have seen the first steps only.
             let least = if climb.end == ClimbEnd::Time { workload.in_flight } else { 1 };
-            workload.in_flight = found.max(least);
+            workload.set_in_flight(found.max(least));
             if let Some(saturate) = &mut workload.load.saturate {
                 saturate.climb = Some(climb.clone());
             }
             let workload = workload.clone();
             self.writer().put_workload(*at, &workload)?;
+            let saturate = workload.load.saturate.as_ref();
+            let option = saturate.and_then(|saturate| saturate.option.as_deref());
             let (in_flight, workload) = (workload.in_flight, workload.name.as_str());
-            self.observer.event(&Event::Climbed { workload, in_flight, climb: &climb });
+            self.observer.event(&Event::Climbed { workload, in_flight, option, climb: &climb });
         }
         Ok(())
     }
@@ -136,7 +140,7 @@ impl Campaign<'_, '_> {
             }
             let seed = schedule::calibration_seed(self.seed, at, FIRST_SEED + number);
             let mut order = self.order(at, None, seed, window);
-            order.workload.in_flight = in_flight;
+            order.workload.set_in_flight(in_flight);
             self.announce_slice(self.baseline, Cell { workload: at, phase: Phase::Capacity });
             match self.capacity(self.baseline, &order, freezes) {
                 Ok(rate) => rates.push(rate),

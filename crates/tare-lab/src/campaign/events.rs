@@ -48,6 +48,8 @@ pub enum Event<'e> {
     Climbed {
         workload: &'e str,
         in_flight: u32,
+        /// The option of a load tool that has this number.
+        option: Option<&'e str>,
         climb: &'e Climb,
     },
     /// The window of slices at capacity was chosen.

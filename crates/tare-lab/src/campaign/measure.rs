@@ -3,7 +3,10 @@
 use std::time::Duration;
 
 use super::member::{Member, Running};
-use super::{Campaign, CampaignError, Clock, Event, FAILURES_MAX, READ_BACK_ROUNDS, error_line};
+use super::{
+    Campaign, CampaignError, Clock, EMPTY_LOAD, EMPTY_SLICES_MAX, Event, FAILURES_MAX,
+    READ_BACK_ROUNDS, error_line,
+};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
@@ -131,11 +134,12 @@ impl Campaign<'_, '_> {
         };
         let mut doubts = Vec::new();
         let mut failure = None;
-        let mut thawed = false;
+        let mut failures_max = FAILURES_MAX;
         match measured {
             Ok(measured) => {
                 if measured.load.operations == 0 {
                     failure = Some(error_line(&SliceError::NoOperation));
+                    failures_max = empty_slices_max(self.window(cell.phase));
                 }
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 fill(&mut slice, measured);
@@ -151,7 +155,9 @@ impl Campaign<'_, '_> {
                 doubts.extend(judge::slice(&slice, context));
             }
             Err(error) => {
-                thawed = matches!(error, SliceError::Freeze(_));
+                // An environment that cannot be frozen would disturb all others from now on.
+                failures_max =
+                    if matches!(error, SliceError::Freeze(_)) { 1 } else { failures_max };
                 failure = Some(error_line(&error));
             }
         }
@@ -165,8 +171,6 @@ impl Campaign<'_, '_> {
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
-        // An environment that cannot be frozen would disturb all others from now on.
-        let failures_max = if thawed { 1 } else { FAILURES_MAX };
         self.count_failure(index, failure.as_deref(), failures_max)
     }
 
@@ -304,6 +308,12 @@ impl Campaign<'_, '_> {
             under_load: self.parts.driver.loads_at_edges(),
         })
     }
+}
+
+/// Returns how many slices in a row without an operation end an environment.
+fn empty_slices_max(window: Duration) -> u32 {
+    let slices = EMPTY_LOAD.as_nanos().div_ceil(window.as_nanos().max(1));
+    u32::try_from(slices).unwrap_or(u32::MAX).clamp(FAILURES_MAX, EMPTY_SLICES_MAX)
 }
 
 /// Returns a slice without figures.

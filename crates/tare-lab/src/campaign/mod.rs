@@ -56,6 +56,11 @@ pub const CALIBRATION_SLICES: u32 = 5;
 pub const CALIBRATION_WINDOW_MAX: Duration = Duration::from_secs(5);
 /// Failed slices in a row after which an environment is left out.
 pub const FAILURES_MAX: u32 = 3;
+/// The same for slices in which no operation ended: those of about this time of load, at most
+/// [`EMPTY_SLICES_MAX`] and at least [`FAILURES_MAX`]. On a busy host a system may wait for a CPU
+/// or a disk for longer than a short slice.
+pub const EMPTY_LOAD: Duration = Duration::from_secs(1);
+pub const EMPTY_SLICES_MAX: u32 = 10;
 /// Rounds between two read-backs of the layers: often enough to notice a lost layer, and
 /// seldom enough to leave the time to measuring.
 pub const READ_BACK_ROUNDS: u32 = 10;
@@ -213,6 +218,11 @@ impl<'c, 'p> Campaign<'c, 'p> {
 
     /// Writes everything known before the first start.
     fn prepare(&mut self) -> Result<(), CampaignError> {
+        for (name, reason) in std::mem::take(&mut self.parts.left_out) {
+            if let Some(at) = self.members.iter().position(|member| member.name() == name) {
+                self.leave_out(at, &reason)?;
+            }
+        }
         self.check_memory()?;
         for doubt in std::mem::take(&mut self.parts.doubts) {
             self.put_doubt(None, doubt)?;
@@ -234,7 +244,8 @@ impl<'c, 'p> Campaign<'c, 'p> {
 
     fn check_memory(&self) -> Result<(), CampaignError> {
         let Some(memory) = self.parts.memory else { return Ok(()) };
-        let specs = self.members.iter().map(|member| &member.record.spec);
+        let up = self.members.iter().filter(|member| !member.out);
+        let specs = up.map(|member| &member.record.spec);
         let (environments, needed_bytes) = memory.needed(self.study.schedule.kind, specs);
         if needed_bytes > memory.available_bytes {
             let available_bytes = memory.available_bytes;

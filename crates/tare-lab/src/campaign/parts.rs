@@ -103,6 +103,7 @@ impl<'p> Parts<'p> {
             memory: None,
             data_dir: None,
             doubts: Vec::new(),
+            left_out: Vec::new(),
             refresh_accounts: Box::new(|| {}),
         }
     }
@@ -133,6 +134,8 @@ pub struct Parts<'p> {
     pub data_dir: Option<PathBuf>,
     /// Doubts of the caller about the whole record, such as a baseline that is not clean.
     pub doubts: Vec<Doubt>,
+    /// Environments that are not started, with the reasons.
+    pub left_out: Vec<(String, String)>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
 }

@@ -53,7 +53,9 @@ impl Campaign<'_, '_> {
         self.stage(Stage::Starting);
         self.save_data()?;
         // The baseline first: doubts about the others depend on its settings.
-        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        // What the caller has left out does not start.
+        let starts = |index: &usize| !self.members[*index].out;
+        let mut order: Vec<usize> = (0..self.members.len()).filter(starts).collect();
         order.sort_by_key(|index| *index != self.baseline);
         for index in order {
             if self.stopped() {
@@ -207,7 +209,7 @@ impl Campaign<'_, '_> {
         let window = self.study.schedule.window_at_rate().min(CALIBRATION_WINDOW_MAX);
         for at in open.iter().copied() {
             let workload = &self.study.workloads[at];
-            let mut rates = Vec::new();
+            let (mut rates, mut failure) = (Vec::new(), None);
             for number in 0..CALIBRATION_SLICES {
                 if self.stopped() {
                     return Ok(());
@@ -215,12 +217,17 @@ impl Campaign<'_, '_> {
                 let seed = schedule::calibration_seed(self.seed, at, number);
                 let order = self.order(at, None, seed, window);
                 self.announce_slice(baseline, Cell { workload: at, phase: Phase::Capacity });
-                let rate = self.capacity(baseline, &order, freezes).map_err(|reason| {
-                    CampaignError::Calibration { workload: workload.name.clone(), reason }
-                })?;
-                rates.push(rate);
+                match self.capacity(baseline, &order, freezes) {
+                    Ok(rate) => rates.push(rate),
+                    Err(reason) => failure = Some(reason),
+                }
             }
             rates.sort_by(f64::total_cmp);
+            let enough = rates.len() * 2 > CALIBRATION_SLICES as usize;
+            if let Some(reason) = failure.filter(|_| !enough) {
+                let workload = workload.name.clone();
+                return Err(CampaignError::Calibration { workload, reason });
+            }
             let capacity_per_s = rates[rates.len() / 2];
             let rate_per_s = (capacity_per_s * workload.latency_share).floor().max(1.0);
             self.rates[at] = Some(rate_per_s);

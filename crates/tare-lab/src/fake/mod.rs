@@ -10,7 +10,8 @@
 //! - `polling=1`: the system always uses its whole CPU, and measures its busy time;
 //! - `start=fail`: the start fails; `layer=off`: the network layer is not in force;
 //! - `fail_after=N`, `layer_after=N`, `thaw_after=N`: after N slices the load fails, the network
-//!   layer is no longer in force, or freezing fails.
+//!   layer is no longer in force, or freezing fails;
+//! - `empty_after=N`, `empty=M`: after N slices no operation ends in the next M (1).
 
 mod parts;
 mod sampler;
@@ -53,7 +54,7 @@ const FREEZE: Duration = Duration::from_micros(100);
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FakeError {
     #[error(
-        "\"{text}\" is not a fake runtime: {part:?} is not a valid KEY=VALUE; keys: cpu, throughput, noise, knee, polling, start, layer, fail_after, layer_after, thaw_after"
+        "\"{text}\" is not a fake runtime: {part:?} is not a valid KEY=VALUE; keys: cpu, throughput, noise, knee, polling, start, layer, fail_after, layer_after, thaw_after, empty_after, empty"
     )]
     Runtime { text: String, part: String },
     #[error("configured to fail at its start")]
@@ -82,6 +83,8 @@ pub(crate) struct FakeOptions {
     fail_after: Option<u32>,
     layer_after: Option<u32>,
     thaw_after: Option<u32>,
+    empty_after: Option<u32>,
+    empty: u32,
 }
 
 impl FakeOptions {
@@ -97,6 +100,8 @@ impl FakeOptions {
             fail_after: None,
             layer_after: None,
             thaw_after: None,
+            empty_after: None,
+            empty: 1,
         };
         let options = text.strip_prefix("fake").unwrap_or(text);
         for part in options.trim_start_matches(':').split(',').filter(|part| !part.is_empty()) {
@@ -115,6 +120,8 @@ impl FakeOptions {
                 ("fail_after", _) => behaviour.fail_after = Some(count()?),
                 ("layer_after", _) => behaviour.layer_after = Some(count()?),
                 ("thaw_after", _) => behaviour.thaw_after = Some(count()?),
+                ("empty_after", _) => behaviour.empty_after = Some(count()?),
+                ("empty", _) => behaviour.empty = count()?,
                 _ => return Err(bad()),
             }
         }

@@ -253,7 +253,10 @@ impl Driver for FakeDriver {
                 Pacing::Closed => f64::INFINITY,
                 Pacing::Open { rate_per_s } => rate_per_s * seconds,
             };
-            let operations = due.min(capacity * seconds).floor();
+            let is_empty = instance.behaviour.empty_after.is_some_and(|after| {
+                (after..after + instance.behaviour.empty).contains(&(instance.slices - 1))
+            });
+            let operations = if is_empty { 0.0 } else { due.min(capacity * seconds).floor() };
             let window_ns = seconds * 1e9;
             instance.busy_ns += operations * server_ns;
             instance.system_cpu_ns += match instance.behaviour.polling {

@@ -63,6 +63,7 @@ fn study() -> Study {
         }],
         quick: None,
         budget_part: None,
+        runtime_controls: Vec::new(),
     }
 }
 

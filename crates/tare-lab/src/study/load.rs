@@ -27,6 +27,10 @@ pub struct LoadSize {
 /// A load that a campaign finds by itself.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Saturate {
+    /// The option of the driver that sets the requests in flight; `None` for the load generator,
+    /// whose workloads have them as [`WorkloadSpec::in_flight`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub option: Option<String>,
     /// How it was found; `None` before that.
     pub climb: Option<Climb>,
 }
@@ -73,6 +77,19 @@ impl LoadSize {
     /// Returns whether a climb has shown that more load does not help.
     pub fn suffices(&self) -> bool {
         self.climb().is_some_and(|climb| climb.end == ClimbEnd::Knee)
+    }
+}
+
+impl WorkloadSpec {
+    /// Sets the requests in flight, in the driver's option too if that has them.
+    pub fn set_in_flight(&mut self, in_flight: u32) {
+        self.in_flight = in_flight;
+        let option = self.load.saturate.as_ref().and_then(|saturate| saturate.option.clone());
+        let Some(option) = option else { return };
+        match self.options.iter_mut().find(|(name, _)| *name == option) {
+            Some((_, value)) => *value = in_flight.to_string(),
+            None => self.options.push((option, in_flight.to_string())),
+        }
     }
 }
 
@@ -151,7 +168,7 @@ mod tests {
     #[test]
     fn load_that_saturates_excludes_in_flight() {
         let found = study("load = \"saturate\"", "pinned").workloads.remove(0);
-        assert_eq!(found.load.saturate, Some(Saturate { climb: None }));
+        assert_eq!(found.load.saturate, Some(Saturate::default()));
         assert!(!found.load.suffices());
         assert_eq!(study("load = \"fixed\"", "pinned").workloads[0].load.saturate, None);
         let text = "name = \"s\"\nbaseline = \"a\"\n[[environment]]\nname = \"a\"\n\

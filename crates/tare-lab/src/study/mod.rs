@@ -61,6 +61,10 @@ pub struct Study {
     /// Set if only the part that fits into a budget runs (`tare weigh --budget`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_part: Option<BudgetPart>,
+    /// Names of the environments that [`Study::add_runtime_controls`] has added. They are left out
+    /// where the host has no room for them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runtime_controls: Vec<String>,
 }
 
 impl Study {
@@ -78,6 +82,7 @@ impl Study {
             .unwrap_or_default();
         for control in missing {
             let first = self.environments.iter().position(|one| one.runtime == control.runtime);
+            self.runtime_controls.push(control.name.clone());
             self.environments.insert(first.map_or(self.environments.len(), |at| at + 1), control);
         }
     }

@@ -178,6 +178,7 @@ fn read(
         published,
         quick: None,
         budget_part: None,
+        runtime_controls: Vec::new(),
     })
 }
 
@@ -392,7 +393,7 @@ fn workloads(
     vocabulary: &Vocabulary,
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
-    let own_keys = ["name", driver.name.as_str(), "latency_share", "rate_per_s"];
+    let own_keys = ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s"];
     let tables = root.tables("workload", if own_words { &own_keys } else { WORKLOAD_KEYS })?;
     if tables.is_empty() {
         return Err(root.missing("workload"));
@@ -411,6 +412,7 @@ fn workloads(
         let share = if rate_per_s.is_some() { 0.0 } else { defaults::LATENCY_SHARE };
         let latency_share = table.share("latency_share", share)?;
         if own_words {
+            let saturate = saturates(&table)?.then(Saturate::default);
             let item = table.need(&driver.name)?;
             let options =
                 options(&item, &format!("{} of [[workload]]", driver.name), None, &driver.options)?;
@@ -424,7 +426,7 @@ fn workloads(
                 keys: KeyDistribution::Uniform,
                 connections: 0,
                 in_flight: 0,
-                load: LoadSize::default(),
+                load: LoadSize { saturate, ..LoadSize::default() },
                 latency_share,
                 rate_per_s,
                 options,

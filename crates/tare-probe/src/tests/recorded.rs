@@ -157,6 +157,29 @@ fn faults_and_memory_of_system_processes() {
 }
 
 #[test]
+fn processes_forked_since_are_of_the_system() {
+    let host = Host::new();
+    let put = |pid: u32, cpu_ns: u64| {
+        host.put(&format!("proc/{pid}/task/{pid}/schedstat"), &format!("{cpu_ns} 0 1\n"));
+    };
+    put(7, 100);
+    put(9, 100);
+    // The client's child is the driver's own business.
+    host.put("proc/9/task/9/children", "10 \n");
+    put(10, 0);
+    host.put("proc/7/task/7/children", "\n");
+    let seen = host.observe_scope("run_queue", "0", &scope(&[7], &[9]), |host| {
+        host.put("proc/7/task/7/children", "8 \n");
+        // More than any slice takes.
+        host.put("proc/8/task/8/schedstat", "3600000000000 50 1\n");
+        host.put("proc/10/task/10/schedstat", "3600000000000 50 1\n");
+    });
+    assert_eq!(value(&seen, "system_busiest_thread_share"), Some(1.0));
+    assert_eq!(value(&seen, "system_run_queue_wait_ns"), Some(50.0));
+    assert_eq!(value(&seen, "client_busiest_thread_share"), Some(0.0));
+}
+
+#[test]
 fn finds_tcp_columns_by_name() {
     let host = Host::new();
     let put = |host: &Host, pid: u32, retransmits: u64, delayed: u64| {

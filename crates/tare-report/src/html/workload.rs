@@ -184,9 +184,10 @@ fn conditions(record: &Record, workload: &WorkloadSpec) -> Vec<(String, String)>
     if !workload.options.is_empty() {
         // Some drivers have their own options instead of rows.
         let asked = options_text(&workload.options);
+        let found = crate::run_conditions::found(workload);
         return vec![
             (format!("Asked of {}", record.study.driver), asked),
-            ("Capacity".into(), "closed loop: a maximum, not a service level".into()),
+            ("Capacity".into(), format!("closed loop{found}: a maximum, not a service level")),
             ("Latency".into(), at_rate),
         ];
     }

@@ -185,7 +185,7 @@ pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
 pub(crate) fn caption(proof: &Proof) -> String {
     match proof.gains.first() {
         None => {
-            "No host tuning was weighed: a running system would notice none of the plan's changes."
+            "No host tuning was weighed: a system under this load would notice none of the plan's changes."
                 .to_string()
         }
         Some(gain) => format!(

@@ -57,6 +57,7 @@ pub(crate) fn measure(
         published: vec![],
         quick: None,
         budget_part: None,
+        runtime_controls: Vec::new(),
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =
@@ -86,6 +87,7 @@ pub(crate) fn measure(
         memory: None,
         data_dir: None,
         doubts: vec![],
+        left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
     };
     let never = AtomicBool::new(false);

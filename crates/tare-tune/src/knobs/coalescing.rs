@@ -35,6 +35,10 @@ impl Knob for Coalescing {
         "ethtool(8) -C; Documentation/networking/ethtool-netlink.rst, COALESCE_SET"
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let mut items = Vec::new();
         for nic in context.nics() {

@@ -67,6 +67,11 @@ pub trait Knob: Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether it only affects packets that cross a network card.
+    fn is_of_network_cards(&self) -> bool {
+        false
+    }
+
     /// Returns its items of the plan. Empty where the host does not have the setting.
     fn plan(&self, context: &Context<'_>) -> Vec<Item>;
 }

@@ -49,6 +49,10 @@ impl Knob for NicIrqs {
         true
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let options = context.options;
         let mut items = Vec::new();

@@ -41,6 +41,10 @@ impl Knob for Ntuple {
         true
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let options = context.options;
         let shared = context.cpus.irq == context.cpus.universe;

@@ -43,6 +43,10 @@ impl Knob for Rfs {
         true
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         if context.nics().is_empty() {
             return Vec::new();

@@ -33,6 +33,10 @@ impl Knob for Rings {
         "ethtool(8) -G; Documentation/networking/ethtool-netlink.rst, RINGS_SET"
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let mut items = Vec::new();
         for nic in context.nics() {

@@ -50,6 +50,10 @@ impl Knob for Rps {
         true
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let mut items = Vec::new();
         for nic in context.nics() {

@@ -42,6 +42,10 @@ impl Knob for Xps {
         true
     }
 
+    fn is_of_network_cards(&self) -> bool {
+        true
+    }
+
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
         let topology = &context.machine.topology;
         let cpus = match context.options.like_perftune {

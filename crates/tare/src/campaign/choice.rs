@@ -1,6 +1,7 @@
 //! Selects the changes of a plan that a study can weigh. Pure.
 
-use tare_lab::study::ScheduleKind;
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::study::{ScheduleKind, Study};
 use tare_std::cpus::CpuSet;
 use tare_tune::knobs;
 use tare_tune::plan::{Action, Group, Item, Options, PlanError};
@@ -38,19 +39,27 @@ impl Choice {
 /// Plans the changes that can be weighed on this host.
 ///
 /// Channels of network devices keep their number: changing it takes the device down. The rest is
-/// planned for the existing queues.
+/// planned for the existing queues. Knobs of network cards are weighed only if a packet of the
+/// study crosses one.
 pub(crate) fn choose(
     snapshot: &Snapshot,
     options: &Options,
-    schedule: ScheduleKind,
+    study: &Study,
 ) -> Result<Choice, PlanError> {
+    let schedule = study.schedule.kind;
+    let crosses_card = crosses_network_card(study);
     let mut plan_of_all = plan(snapshot, options)?;
     let mut not_weighed = Vec::new();
     let mut options = options.clone();
     for (item, change) in plan_of_all.changes() {
         if change.stage == 0 {
-            let reason = "changing it takes the device down for a moment; \
-                          apply it with tare tune apply, then prove the rest";
+            let reason = match crosses_card {
+                true => {
+                    "changing it takes the device down for a moment; apply it with tare tune \
+                     apply, then prove the rest"
+                }
+                false => NO_CARD,
+            };
             not_weighed.push((description(item), reason.to_string()));
             options.except.push(item.knob.clone());
         }
@@ -58,13 +67,15 @@ pub(crate) fn choose(
     if !not_weighed.is_empty() {
         plan_of_all = plan(snapshot, &options)?;
     }
-    let at_start = |item: &Item| {
-        let mut all = knobs::ALL.iter();
-        all.any(|knob| knob.name() == item.knob && knob.takes_effect_at_start())
-    };
+    let knob = |item: &Item| knobs::ALL.iter().find(|knob| knob.name() == item.knob);
+    let at_start = |item: &Item| knob(item).is_some_and(|knob| knob.takes_effect_at_start());
+    let of_cards = |item: &Item| knob(item).is_some_and(|knob| knob.is_of_network_cards());
     let mut items = Vec::new();
     for item in &plan_of_all.items {
         match &item.action {
+            Action::Change(_) | Action::Advise { .. } if !crosses_card && of_cards(item) => {
+                not_weighed.push((description(item), NO_CARD.to_string()));
+            }
             Action::Change(_) if schedule == ScheduleKind::Slices && at_start(item) => {
                 let reason = "it affects only databases that start after the change";
                 not_weighed.push((description(item), reason.to_string()));
@@ -76,6 +87,18 @@ pub(crate) fn choose(
     }
     let interrupt_cpus = plan_of_all.cpus.interrupts_alone();
     Ok(Choice { items, not_weighed, interrupt_cpus })
+}
+
+/// Why knobs of network cards are not weighed.
+const NO_CARD: &str = "the load crosses no network card: a veth pair connects client and system";
+
+/// Returns whether packets of a study may cross a network card. The client runs on the host of the
+/// system, behind a veth pair, so that only storage on another host does.
+fn crosses_network_card(study: &Study) -> bool {
+    let has = |spec: &EnvironmentSpec, wanted: &str| {
+        spec.storage.options.iter().any(|(name, value)| name == wanted && value != "loop")
+    };
+    study.environments.iter().any(|spec| spec.storage.kind == "nvme-of" && has(spec, "nqn"))
 }
 
 fn description(item: &Item) -> String {
@@ -121,5 +144,32 @@ mod tests {
         let expect =
             [pair("rps: rx-0 and 1 more", "a"), pair("swap: x", "a"), pair("rps: rx-2", "b")];
         assert_eq!(merge_reasons(&list), expect);
+    }
+
+    #[test]
+    fn cards_are_weighed_only_if_packets_cross_them() {
+        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+        let snapshot = Snapshot::load(&root.join("recorded/i3.8xlarge")).unwrap();
+        let chosen = |change: &dyn Fn(&mut Study)| {
+            let mut study = super::super::study::read("quick", false).unwrap().0;
+            change(&mut study);
+            choose(&snapshot, &Options::default(), &study).unwrap()
+        };
+        let knobs = |choice: &Choice| -> Vec<String> {
+            choice.items.iter().map(|item| item.knob.clone()).collect()
+        };
+        let veth = chosen(&|_| ());
+        assert!(!knobs(&veth).iter().any(|knob| knob == "rps"), "{:?}", knobs(&veth));
+        assert!(!veth.items.is_empty(), "the rest is weighed");
+        let reasons = merge_reasons(&veth.not_weighed);
+        let of_cards = reasons.iter().filter(|(_, why)| why == NO_CARD).count();
+        assert!(of_cards > 1, "{reasons:?}");
+        let remote = chosen(&|study: &mut Study| {
+            let storage = &mut study.environments[1].storage;
+            storage.kind = "nvme-of".into();
+            storage.options = vec![("nqn".into(), "nqn.2014-08.org.example:disk".into())];
+        });
+        assert!(knobs(&remote).iter().any(|knob| knob == "rps"), "{:?}", knobs(&remote));
+        assert!(remote.not_weighed.iter().all(|(_, why)| why != NO_CARD));
     }
 }

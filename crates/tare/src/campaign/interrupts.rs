@@ -2,15 +2,17 @@
 
 use std::path::Path;
 
-use anyhow::Context;
+use anyhow::{Context, anyhow};
+use tare_lab::environment::CpuPlan;
 use tare_lab::layer::Host;
 use tare_lab::study::Study;
 use tare_std::cpus::CpuSet;
 use tare_tune::plan::{Group, Options};
 use tare_tune::{LiveHost, SettingStore, planner};
 
+use super::CampaignConfig;
 use super::tuning::tunes_host;
-use crate::exit::plan_error;
+use crate::exit::{Exit, ExitWith, plan_error};
 
 /// Returns the CPUs to which the tuner moves interrupts in an environment of the study, or to which
 /// it has moved them on this host. `None` if it does neither, and on small hosts, where it lets all
@@ -36,10 +38,53 @@ pub(super) fn of_tuner(
     applied.context("cannot read whether this host is tuned; [cpus] interrupts = 0 ignores it")
 }
 
+/// Refuses `--interrupt-cpus` if `[cpus] interrupts` of the study keeps other CPUs: the option
+/// counts what the kept CPUs do, and there is one such group.
+///
+/// # Errors
+/// If they differ.
+pub(crate) fn check(config: &CampaignConfig, plan: &CpuPlan) -> anyhow::Result<()> {
+    let asked = config.samples.as_ref().and_then(|options| options.interrupt_cpus.as_ref());
+    match asked {
+        Some(asked) if config.study.cpus.says_interrupts() && *asked != plan.interrupts => {
+            Err(contradiction(asked, &plan.interrupts)).exit_with(Exit::Input)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn contradiction(asked: &CpuSet, kept: &CpuSet) -> anyhow::Error {
+    let (kept, instead) = match kept.is_empty() {
+        true => ("none".to_string(), "write them there"),
+        false => (format!("CPUs {kept}"), "leave the option out, or change the study"),
+    };
+    anyhow!(
+        "--interrupt-cpus {asked} contradicts [cpus] interrupts of the study, which keeps {kept} for \
+         interrupts; {instead}"
+    )
+}
+
 fn tunes_interrupts(host: &Host) -> bool {
     match host {
         Host::AsIs => false,
         Host::Tuned => true,
         Host::TunedGroups(groups) => groups.iter().any(|group| group == Group::Interrupts.name()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn contradiction_names_both_groups() {
+        let list = |text: &str| CpuSet::parse_list(text).unwrap();
+        assert_eq!(
+            contradiction(&list("3"), &list("0-1")).to_string(),
+            "--interrupt-cpus 3 contradicts [cpus] interrupts of the study, which keeps CPUs 0-1 for \
+             interrupts; leave the option out, or change the study"
+        );
+        let none = contradiction(&list("3"), &CpuSet::new()).to_string();
+        assert!(none.ends_with("keeps none for interrupts; write them there"), "{none}");
     }
 }

@@ -2,9 +2,10 @@
 //! [`CampaignConfig`] and start it with [`run::measure`].
 
 mod choice;
+pub(crate) mod controls;
 pub(crate) mod derived;
 pub(crate) mod fit;
-mod interrupts;
+pub(crate) mod interrupts;
 pub(crate) mod run;
 mod samplers;
 pub(crate) mod study;

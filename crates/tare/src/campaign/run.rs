@@ -22,11 +22,11 @@ use tare_std::cpus::CpuSet;
 use tare_tune::idle;
 
 use super::tuning::{self, StudyTuning};
-use super::{CampaignConfig, fit, interrupts, samplers};
+use super::{CampaignConfig, controls, fit, interrupts, samplers};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
-use crate::{cleanup, inside, live, serve, terminal};
+use crate::{cleanup, inside, live, serve, study_plan, terminal};
 
 /// Runs a campaign into its record. Returns why it ended and what could not be removed.
 pub(crate) fn measure(
@@ -116,7 +116,7 @@ fn host_tuning(config: &CampaignConfig, state: &Path) -> anyhow::Result<Option<S
     }
     // Preparing changes the host, so the study has to be able to run.
     check_runtimes(study, state)?;
-    StudyTuning::prepare(state, &config.plan_options, study.schedule.kind).map(Some)
+    StudyTuning::prepare(state, &config.plan_options, study).map(Some)
 }
 
 /// Checks that this host can run every environment that is not optional.
@@ -140,6 +140,7 @@ pub(crate) fn measure_on_host(
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
+    interrupts::check(config, &plan)?;
     let info = tare_system::find(&study.system.name)
         .with_context(|| format!("there is no system {}", study.system.name))?;
     let driver = drivers::of(study, &info.speaks(&study.system));
@@ -190,6 +191,8 @@ pub(crate) fn measure_on_host(
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
     let per_environment_bytes = config.memory_per_environment(&plan);
+    let left_out =
+        controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?;
     let parts = Parts {
         factory: &mut |spec| factory.environment_of(spec, instances.count),
         system: &*system,
@@ -204,6 +207,7 @@ pub(crate) fn measure_on_host(
         memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
+        left_out,
         refresh_accounts: Box::new(move || refresh.refresh()),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra)?;

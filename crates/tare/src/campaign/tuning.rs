@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use tare_env::EnvironmentFactory;
 use tare_env::layer::host::{Journalled, TunedHost};
 use tare_lab::record::HostFact;
-use tare_lab::study::{ScheduleKind, Study};
+use tare_lab::study::Study;
 use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
@@ -43,15 +43,11 @@ impl StudyTuning {
     ///
     /// # Errors
     /// If the host is tuned already, cannot be planned for or cannot be changed.
-    pub(crate) fn prepare(
-        state: &Path,
-        options: &Options,
-        schedule: ScheduleKind,
-    ) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
         let store = LiveHost::new("/");
         refuse_if_tuned(&store, state)?;
         let snapshot = store.snapshot();
-        let mut choice = choose(&snapshot, options, schedule).map_err(plan_error)?;
+        let mut choice = choose(&snapshot, options, study).map_err(plan_error)?;
         if !choice.items.is_empty() {
             let refused = Journalled::begin(state, store, "rehearsal")
                 .and_then(|mut tuner| tuner.rehearse(&choice.items))

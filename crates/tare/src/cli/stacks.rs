@@ -69,7 +69,7 @@ pub struct SampleStacks {
     #[arg(long, value_name = "HOW", requires = "stacks", default_value = "auto")]
     pub stacks_user: User,
     /// CPUs that handle interrupts, to count and sample beside those of the study [default: those
-    /// that its tuning keeps for interrupts]
+    /// that its `[cpus] interrupts` or the tuning keeps for interrupts]
     #[arg(long, value_name = "LIST")]
     pub interrupt_cpus: Option<CpuSet>,
     /// After the rounds, count system calls by name in slices of their own (needs BPF)

@@ -28,8 +28,9 @@ pub(super) fn line(event: &Event<'_>) -> Option<String> {
             Some(format!("{}: ready{}", environment.spec.name, ready.unwrap_or_default()))
         }
         Event::EnvironmentLeftOut { name, reason } => Some(format!("{name}: left out: {reason}")),
-        Event::Climbed { workload, in_flight, climb } => {
-            Some(format!("{workload}: {in_flight} in flight ({})", tare_report::climb_text(climb)))
+        Event::Climbed { workload, in_flight, option, climb } => {
+            let what = option.unwrap_or("in flight");
+            Some(format!("{workload}: {in_flight} {what} ({})", tare_report::climb_text(climb)))
         }
         Event::Stage(Stage::ChoosingWindow) => Some("choosing the length of slices".into()),
         Event::WindowChosen { window, chosen } => Some(window_chosen(*window, chosen)),

@@ -7,7 +7,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::study::Study;
 
-use crate::campaign::{CampaignConfig, fit};
+use crate::campaign::{CampaignConfig, fit, interrupts};
 use crate::exit::{Exit, ExitError};
 
 /// Returns the environments that this host cannot run, with the reasons.
@@ -55,6 +55,9 @@ pub(super) fn obstacles(
         return Ok((found, exit));
     }
     let study = &config.study;
+    if let Err(error) = interrupts::check(config, cpus) {
+        add(format!("{error:#}"), Exit::Input);
+    }
     if let Err(error) = system_and_driver(study, cpus) {
         let code = error.downcast_ref::<ExitError>().map_or(Exit::Input, |error| error.exit);
         add(format!("{error:#}"), code);

@@ -19,8 +19,8 @@ use tare_lab::schedule::has_latency_phase;
 use tare_lab::study::{Study, WorkloadSpec, control_name};
 use tare_std::units::{duration, rough_duration};
 
-use crate::campaign::CampaignConfig;
 use crate::campaign::run::cpu_plan;
+use crate::campaign::{CampaignConfig, controls};
 use crate::exit::Exit;
 use crate::stream::say;
 use crate::topology;
@@ -28,7 +28,9 @@ use crate::topology;
 pub(crate) use needs::Needs;
 pub(crate) use times::at_most;
 
-use resources::{CpuGroup, DiskPlan, MemoryPlan};
+pub(crate) use resources::{DiskPlan, amount, disk};
+
+use resources::{CpuGroup, MemoryPlan};
 use times::{Part, conditions};
 
 /// Studies that are expected to take longer print their time at the start.
@@ -86,11 +88,16 @@ struct WorkloadPlan {
     left_out: Option<String>,
 }
 
+/// Returns the names of the environments that this host cannot run.
+pub(crate) fn absent_names(config: &CampaignConfig) -> anyhow::Result<Vec<String>> {
+    Ok(here::absent(config)?.into_iter().map(|(name, _)| name).collect())
+}
+
 /// Leaves out of a study what has no time for enough rounds within its budget, if the budget was
 /// given on the command line. Says on standard error what is left out, and how long a long study
 /// takes.
 pub(crate) fn fit_budget(config: &mut CampaignConfig, budget_given: bool) -> anyhow::Result<()> {
-    let absent: Vec<String> = here::absent(config)?.into_iter().map(|(name, _)| name).collect();
+    let absent = absent_names(config)?;
     if budget_given {
         choose_part(&mut config.study, &absent);
     }
@@ -150,14 +157,20 @@ impl StudyPlan {
         quick: Option<&Study>,
         state: &Path,
     ) -> anyhow::Result<Self> {
-        let absent = here::absent(config)?;
-        let names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
+        let mut absent = here::absent(config)?;
+        let mut names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
         if config.study.schedule.budget != whole.schedule.budget {
             choose_part(&mut config.study, &names);
         }
         let study = &config.study;
         let topology = topology::allowed_here()?;
         let cpus = cpu_plan(study, &config.plan_options, state)?;
+        for without_room in controls::without_room(config, &names, &cpus, state)? {
+            if !names.contains(&without_room.0) {
+                names.push(without_room.0.clone());
+                absent.push(without_room);
+            }
+        }
         let memory = resources::memory(config, &names, &cpus);
         let disk = resources::disk(study, &names, state);
         let (mut obstacles, mut exit) = here::obstacles(config, &absent, &cpus)?;

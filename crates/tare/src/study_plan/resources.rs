@@ -108,15 +108,15 @@ fn members<'s>(study: &'s Study, absent: &[String]) -> Vec<&'s EnvironmentSpec> 
 
 /// The disk space below the state directory.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct DiskPlan {
+pub(crate) struct DiskPlan {
     /// The rows or files of the environments that are up at once: the least that is written.
-    pub(super) data_bytes: u64,
+    pub(crate) data_bytes: u64,
     /// The images of these environments, if all of their blocks are written.
-    pub(super) images_bytes: u64,
+    pub(crate) images_bytes: u64,
     /// `None` if the file system cannot be read.
-    pub(super) free_bytes: Option<u64>,
+    pub(crate) free_bytes: Option<u64>,
     /// The state directory.
-    pub(super) directory: PathBuf,
+    pub(crate) directory: PathBuf,
 }
 
 impl DiskPlan {
@@ -134,7 +134,7 @@ impl DiskPlan {
 }
 
 /// Returns the disk space that a study needs.
-pub(super) fn disk(study: &Study, absent: &[String], state: &Path) -> DiskPlan {
+pub(crate) fn disk(study: &Study, absent: &[String], state: &Path) -> DiskPlan {
     let data = row_bytes(&study.workloads) + file_bytes(&study.workloads);
     let on_disk = |spec: &&EnvironmentSpec| {
         let engine = matches!(spec.runtime.kind(), "docker" | "podman");
@@ -194,7 +194,7 @@ pub(super) fn file_bytes(workloads: &[WorkloadSpec]) -> u64 {
 }
 
 /// Returns an amount with its unit: `87 MiB`, `6.0 GiB`.
-pub(super) fn amount(bytes: u64) -> String {
+pub(crate) fn amount(bytes: u64) -> String {
     let gib = bytes as f64 / f64::from(1 << 30);
     if gib < 1.0 { format!("{} MiB", bytes.div_ceil(1 << 20)) } else { format!("{gib:.1} GiB") }
 }

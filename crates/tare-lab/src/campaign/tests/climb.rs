@@ -39,6 +39,20 @@ fn climbs_to_the_knee_and_keeps_it_for_all() {
 }
 
 #[test]
+fn climbs_with_the_option_of_a_load_tool() {
+    let mut study = saturating(ScheduleKind::Slices, KNEE);
+    let workload = &mut study.workloads[0];
+    let saturate = Saturate { option: Some("clients".into()), climb: None };
+    workload.load.saturate = Some(saturate);
+    workload.options = vec![("test".into(), "get".into())];
+    let (_, record, _) = run_study(&study);
+    let pair = |name: &str, value: &str| (name.to_string(), value.to_string());
+    let found = &record.study.workloads[0];
+    assert_eq!(found.options, [pair("test", "get"), pair("clients", "64")]);
+    assert_eq!(found.in_flight, 64);
+}
+
+#[test]
 fn climb_ends_without_a_knee() {
     // 256 in flight are the most, sixteen times the default.
     let (_, record, _) = run_study(&saturating(ScheduleKind::Slices, "fake:knee=1000"));

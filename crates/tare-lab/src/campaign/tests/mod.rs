@@ -71,6 +71,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         published: vec![],
         quick: None,
         budget_part: None,
+        runtime_controls: Vec::new(),
     }
 }
 
@@ -444,6 +445,25 @@ fn refuses_study_beyond_memory() {
 }
 
 #[test]
+fn what_the_caller_leaves_out_needs_no_memory() {
+    let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
+    let study = two();
+    let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 200 << 20 };
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let outcome = run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
+        parts.memory = Some(memory);
+        parts.left_out = vec![("box".into(), "no room".into())];
+    });
+    outcome.unwrap();
+    let record = Record::read(&scratch.path()).unwrap();
+    let left = record.environments.iter().find(|one| one.spec.name == "box").unwrap();
+    assert_eq!(left.left_out.as_deref(), Some("no room"));
+    assert!(record.slices.iter().all(|slice| slice.environment != "box"));
+    assert!(record.slices.iter().any(|slice| slice.environment == "native again"));
+    assert!(world.log().iter().all(|line| !line.contains("box")), "{:?}", world.log());
+}
+
+#[test]
 fn counts_idle_polling_and_proxies() {
     let mut study = two();
     study.environments[0].runtime = "fake:polling=1".into();
@@ -489,6 +509,34 @@ fn ends_environment_that_cannot_freeze() {
     // One to warm up, four valid slices, and the one after which freezing failed.
     assert_eq!(void, [false, false, false, false, true]);
     assert_eq!(kinds(&record, "restless"), ["environment_left_out"]);
+}
+
+#[test]
+fn slice_without_operation_is_void_and_ends_nothing() {
+    let empty = |slices: u32, window_ms: u64| {
+        let baseline = format!("fake:empty_after=5,empty={slices}");
+        let mut study = study(ScheduleKind::Slices, &[("native", &baseline), ("box", "fake")]);
+        study.schedule.window = Duration::from_millis(window_ms);
+        study.schedule.rounds = 40;
+        study.workloads[0].latency_share = 0.0;
+        let (outcome, record, _) = run_study(&study);
+        let ours = record.slices.iter().filter(|one| one.environment == "native");
+        let reasons: Vec<String> = ours.filter_map(|one| one.void.clone()).collect();
+        let is_reason = |reason: &String| reason == "no operation ended in the window";
+        assert!(reasons.iter().all(is_reason), "{reasons:?}");
+        (outcome.map(|outcome| outcome.rounds).map_err(|error| error.to_string()), record)
+    };
+    let (rounds, record) = empty(1, 50);
+    assert_eq!(rounds, Ok(40));
+    let native = crate::analysis::analyse(&record).findings.remove(0);
+    assert_eq!((native.environment.as_str(), native.slices_void), ("native", 1));
+    assert_eq!(native.doubts, [(Doubt::EmptySlices { slices: 1, of: 40 }, 1)]);
+    // Short slices may be empty for a while; long ones may not.
+    assert_eq!(empty(EMPTY_SLICES_MAX - 1, 50).0, Ok(40));
+    let error = empty(EMPTY_SLICES_MAX, 50).0.unwrap_err();
+    assert!(error.starts_with("\"native\" failed 10 times in a row"), "{error}");
+    let error = empty(FAILURES_MAX, 2000).0.unwrap_err();
+    assert!(error.starts_with("\"native\" failed 3 times in a row"), "{error}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Disturbances of the CPUs: throttling by a quota, interrupts, page faults; and waits, which CPU
 //! time does not show.
 
-use tare_lab::analysis::Interval;
+use tare_lab::analysis::{Interval, crosses_network_card};
 use tare_lab::doubt::Doubt;
 use tare_lab::layer::Cpu;
 use tare_lab::record::{Phase, Slice};
@@ -49,6 +49,9 @@ const INTERRUPT_CPUS_SOFTIRQ: &str = "interrupt_cpus_softirq_share";
 /// How busy interrupt CPUs are before they limit the network or the disks, in percent. The rest is
 /// for bursts: interrupts come in batches that wait for each other.
 const INTERRUPT_CPUS_BUSY_PERCENT: f64 = 80.0;
+/// What a finding about device interrupts adds where the load crosses no network card.
+const OTHER_TRAFFIC: &str =
+    " The load crosses no network card, so that the interrupts of one are of other traffic.";
 /// Smallest increase in page faults per operation that is reported.
 const PAGE_FAULTS_MIN: f64 = 0.01;
 const PAGE_FAULTS: [&str; 2] = ["system_page_faults_major", "system_page_faults_minor"];
@@ -78,7 +81,7 @@ pub(super) const RULES: &[Rule] = &[
         condition: "devices interrupt the system's CPUs more than 500 times a second",
         sentence: "Device interrupts: {rate} per second on the CPUs of {environment}, most from {source}. Move them away.",
         details: "{share}",
-        advice: "tare tune apply --only interrupts moves them; tare tune prove measures the gain first.",
+        advice: "tare tune apply --only interrupts moves them; tare tune prove measures the gain first.{path}",
         expected: "{back}",
         expected_from: "the measured share of time in interrupts and softirqs on those CPUs, as an upper bound",
         apply: device_interrupts,
@@ -93,7 +96,7 @@ pub(super) const RULES: &[Rule] = &[
                     time, and the interval lies above that",
         sentence: "Interrupt CPUs: {busy} busy in {environment}, {softirq} in softirqs. Give interrupts more CPUs.",
         details: "",
-        advice: "They limit the network or the disks before the database does. tare tune apply --ratio N (a smaller N) or \
+        advice: "They limit {what} before the database does. tare tune apply --ratio N (a smaller N) or \
                  --irq-cpus LIST gives interrupts more CPUs. tare weigh --stacks --stack-kinds interrupt-cpus shows what they do.",
         expected: "",
         expected_from: "",
@@ -223,6 +226,7 @@ fn device_interrupts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("environment", words::quoted(baseline)),
             ("share", share),
             ("source", crate::figures::clean(&source)),
+            ("path", if crosses_network_card(facts.record) { "" } else { OTHER_TRAFFIC }.into()),
             ("back", back),
         ];
         let unit = ("per_second", "per second");
@@ -265,6 +269,7 @@ fn interrupt_cpus(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("environment", words::quoted(environment)),
             ("busy", words::percent_size(busy.value)),
             ("softirq", words::percent_size(softirq)),
+            ("what", limited(facts).to_string()),
         ];
         let n = format!("{} slices", busy.rounds);
         let doubts = facts.doubts(workload, &[environment]);
@@ -276,6 +281,14 @@ fn interrupt_cpus(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         );
     }
     statements
+}
+
+/// Returns what busy interrupt CPUs limit.
+fn limited(facts: &Facts<'_>) -> &'static str {
+    match crosses_network_card(facts.record) {
+        true => "the network or the disks",
+        false => "the disks (the load crosses no network card, so that packets are other traffic)",
+    }
 }
 
 /// Whether the CPUs kept for interrupts run neither system nor client. A list of the user may name

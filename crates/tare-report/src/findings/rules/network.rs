@@ -1,6 +1,6 @@
 //! The path of a packet: the proxy's own CPU time, and TCP retransmits.
 
-use tare_lab::analysis::Interval;
+use tare_lab::analysis::{Interval, crosses_network_card};
 use tare_lab::record::Phase;
 use tare_stats::estimate;
 
@@ -36,8 +36,7 @@ pub(super) const RULES: &[Rule] = &[
         condition: "the counter exceeds the baseline's beyond the noise and is above 1 in 10,000 operations",
         sentence: "TCP retransmits: {count} per operation in {environment} against {baseline}. Look for drops.",
         details: "",
-        advice: "The counters system_net_in_drops and system_tcp_backlog_drops show drops. tare tune plan --only network sets \
-                 queues and rings, --only limits the backlogs of net.core.",
+        advice: "The counters system_net_in_drops and system_tcp_backlog_drops show drops. {knobs}",
         expected: "",
         expected_from: "",
         apply: retransmits,
@@ -125,6 +124,19 @@ fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(Stri
     parts.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
 }
 
+/// Returns which knobs may help against drops, on the path that the load takes.
+fn knobs(facts: &Facts<'_>) -> &'static str {
+    match crosses_network_card(facts.record) {
+        true => {
+            "tare tune plan --only network sets queues and rings, --only limits the backlogs of net.core."
+        }
+        false => {
+            "The load crosses no network card, so that queues and rings of cards do not matter; tare tune plan --only limits \
+             sets the backlogs of net.core."
+        }
+    }
+}
+
 fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let mut statements = Vec::new();
     for (_, workload) in facts.workloads() {
@@ -143,6 +155,7 @@ fn retransmits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             ("count", crate::counters::difference_text(&difference, true)),
             ("baseline", words::quoted(&facts.record.study.baseline)),
             ("name", name.to_string()),
+            ("knobs", knobs(facts).to_string()),
         ];
         let doubts = facts.doubts(workload, &[environment]);
         let unit = ("per_operation", "per operation");

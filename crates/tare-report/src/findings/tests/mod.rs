@@ -8,6 +8,8 @@ use std::collections::BTreeSet;
 
 use tare_lab::analysis::analyse;
 use tare_lab::layer::Layer;
+use tare_lab::probe::Counter;
+use tare_lab::record::HostFact;
 
 use super::*;
 use cases::CASES;
@@ -134,5 +136,33 @@ fn every_layer_has_a_rule_or_a_reason() {
         };
         let has_rule = super::layer_changes::LAYERS.iter().any(|rule| rule.layer == layer);
         assert_eq!(has_rule, reason.is_none(), "{layer}");
+    }
+}
+
+/// The advice of a rule in a world whose load leaves all of its bytes on this device.
+fn advice_over(rule: &str, world: World, device: &str) -> String {
+    let (section, key) = tare_lab::analysis::CARDS_FACT;
+    let mut world = world.slices("native", |_, slice| {
+        let name = format!("system_net_{device}_in_bytes");
+        slice.counters.push(Counter { name, value: 1e6 });
+    });
+    let fact = HostFact { section: section.into(), key: key.into(), value: "eth0".into() };
+    world.record.host.push(fact);
+    for one in world.record.environments.iter_mut().filter(|one| one.spec.name == "native") {
+        one.spec.network = "host".parse().unwrap();
+    }
+    let said = said(&world);
+    said.iter().find(|one| one.rule == rule).unwrap().advice.clone()
+}
+
+#[test]
+fn network_cards_are_named_only_if_the_load_crosses_one() {
+    for rule in ["retransmits", "device_interrupts", "interrupt_cpus"] {
+        let world = || CASES.iter().find(|case| case.0 == rule).unwrap().1();
+        let veth = advice_over(rule, world(), "tare_h");
+        assert!(veth.contains("he load crosses no network card"), "{rule}: {veth}");
+        assert!(!veth.contains("--only network"), "{rule}: {veth}");
+        let card = advice_over(rule, world(), "eth0");
+        assert!(!card.contains("crosses no network card"), "{rule}: {card}");
     }
 }

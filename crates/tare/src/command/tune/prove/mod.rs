@@ -36,7 +36,7 @@ pub(crate) fn run(
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
-    let mut tuning = StudyTuning::prepare(state, &options, study.schedule.kind)?;
+    let mut tuning = StudyTuning::prepare(state, &options, &study)?;
     let groups = tuning.choice.groups();
     let mut derived =
         derive::derive(&study, arguments.environment.as_deref(), &groups).exit_with(Exit::Input)?;
