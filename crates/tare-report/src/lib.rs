@@ -24,6 +24,7 @@ pub mod findings;
 pub mod fleet;
 mod headline;
 mod histogram;
+pub mod history;
 pub mod html;
 pub mod json;
 mod layout;

@@ -35,6 +35,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Explain(options) => command::explain::run(options, &arguments.state, out),
         Command::Report(options) => command::report::run(options, out),
         Command::Compare(options) => command::compare::run(options, out),
+        Command::History(options) => command::history::run(options, out),
         Command::List(options) => command::list::run(options, &arguments.state, out),
         Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),
         Command::Clean(options) => command::clean::run(options, &arguments.state, out),

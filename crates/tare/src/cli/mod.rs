@@ -19,6 +19,7 @@ mod db;
 mod disk;
 mod explain;
 mod flags;
+mod history;
 mod inside;
 mod load_pace;
 mod load_workload;
@@ -32,6 +33,7 @@ pub use db::*;
 pub use disk::*;
 pub use explain::*;
 pub use flags::*;
+pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
@@ -60,6 +62,8 @@ pub enum Command {
     Report(Report),
     /// Compare records
     Compare(Compare),
+    /// Show the costs of many records over time, and where they changed
+    History(History),
     /// List runtimes, layers, systems, drivers, probes, studies and knobs
     List(List),
     /// Check what can be measured on this host, what is missing and what is left over

@@ -11,6 +11,7 @@ pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod fio_server;
 pub(crate) mod guest;
+pub(crate) mod history;
 pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod load;
