@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bandwidth;
+pub mod check;
 pub mod compare;
 pub mod cost_chart;
 pub mod counters;

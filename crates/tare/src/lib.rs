@@ -36,6 +36,8 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Report(options) => command::report::run(options, out),
         Command::Compare(options) => command::compare::run(options, out),
         Command::History(options) => command::history::run(options, out),
+        Command::Check(options) => command::check::run(options, &arguments.state, out),
+        Command::Share(options) => command::share::run(options, out),
         Command::List(options) => command::list::run(options, &arguments.state, out),
         Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),
         Command::Clean(options) => command::clean::run(options, &arguments.state, out),

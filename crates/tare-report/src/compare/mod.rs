@@ -34,7 +34,7 @@ pub use self::csv::csv;
 pub(crate) use conditions::facts;
 pub use conditions::{Fact, Warning, WarningKind};
 pub use costs::{CostRow, Difference};
-pub(crate) use costs::{log, percent as percent_of};
+pub(crate) use costs::{between, log, percent as percent_of};
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};

@@ -32,7 +32,7 @@ pub fn terminal(history: &History, last: usize, style: Style) -> String {
         format!("{copy} is a copy of {of} (same start and seed) and counts once")
     });
     list(&mut out, paint, "Copies", copies.collect());
-    let unread = history.unreadable.iter().map(|one| format!("{}: {}", one.name, one.reason));
+    let unread = history.unreadable.iter().map(|one| one.reason.clone());
     list(&mut out, paint, "Could not be read", unread.collect());
     out.push(String::new());
     out.extend(paragraph(&paint.plain(METHOD), "", style.width));

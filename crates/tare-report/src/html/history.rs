@@ -92,11 +92,7 @@ impl View {
             document: Document::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             found: found.take(6).collect(),
             groups: of.groups.iter().enumerate().map(GroupView::new).collect(),
-            unread: of
-                .unreadable
-                .iter()
-                .map(|one| clean(&format!("{}: {}", one.name, one.reason)))
-                .collect(),
+            unread: of.unreadable.iter().map(|one| clean(&one.reason)).collect(),
             copies: copies
                 .map(|(copy, of)| clean(&format!("{copy} is a copy of {of} and counts once")))
                 .collect(),
