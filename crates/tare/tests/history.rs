@@ -1,4 +1,4 @@
-//! `tare history` through the built program, on records of fake environments, whose costs are known.
+//! `tare history` through the built program, on records of fake environments with known costs.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -16,8 +16,10 @@ const AFTER: i64 = 3;
 
 fn weigh(here: &Path, seed: i64) -> Connection {
     let (seed, file) = (seed.to_string(), format!("{seed:02}.tare"));
-    let output =
-        run_in(here, ["weigh", "fake", "--rounds", "12", "--seed", &seed, "-o", file.as_str()]);
+    let output = run_in(
+        here,
+        ["weigh", "fake", "--quick", "--rounds", "10", "--seed", &seed, "-o", file.as_str()],
+    );
     assert!(output.status.success(), "{}", stderr(&output));
     Connection::open(here.join(file)).unwrap()
 }

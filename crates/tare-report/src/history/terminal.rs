@@ -21,7 +21,7 @@ pub fn terminal(history: &History, last: usize, style: Style) -> String {
             out.push(String::new());
         }
         heading(&mut out, group, paint);
-        for tables in group.series.chunk_by(|a, b| is_same_table(a, b)) {
+        for tables in group.series.chunk_by(is_same_table) {
             table(&mut out, group, tables, last, paint);
         }
     }

@@ -16,6 +16,8 @@ use crate::history::{CostPoint, Group, History, METHOD, Series, facts_text, minu
 
 /// Most records that have marks with tooltips.
 const MARKED: usize = 120;
+/// Most sentences above a single group.
+const SENTENCES: usize = 3;
 /// Most steps that have a number on a chart.
 const NUMBERED: usize = 60;
 /// Pixels of a chart's plot and of what is above and below it.
@@ -82,7 +84,7 @@ impl View {
         let several = of.groups.len() > 1;
         let found = of.groups.iter().flat_map(|group| {
             let sentences = group.sentences().into_iter();
-            let shown = sentences.take(if several { 1 } else { 3 });
+            let shown = sentences.take(if several { 1 } else { SENTENCES });
             let place =
                 if several { format!("{}: ", clean(&group.title())) } else { String::new() };
             shown.map(move |sentence| capital(&format!("{place}{sentence}")))
@@ -91,7 +93,12 @@ impl View {
         Self {
             document: Document::new(title, env!("CARGO_PKG_VERSION").to_string(), &[]),
             found: found.take(6).collect(),
-            groups: of.groups.iter().enumerate().map(GroupView::new).collect(),
+            groups: of
+                .groups
+                .iter()
+                .enumerate()
+                .map(|(at, group)| GroupView::new(at, group, !several && shown_above(group)))
+                .collect(),
             unread: of.unreadable.iter().map(|one| clean(&one.reason)).collect(),
             copies: copies
                 .map(|(copy, of)| clean(&format!("{copy} is a copy of {of} and counts once")))
@@ -103,7 +110,8 @@ impl View {
 }
 
 impl GroupView {
-    fn new((index, group): (usize, &Group)) -> Self {
+    /// `brief`: the header of the page has all sentences.
+    fn new(index: usize, group: &Group, brief: bool) -> Self {
         let numbers = numbers(group);
         let charts = group
             .series
@@ -142,13 +150,18 @@ impl GroupView {
         Self {
             title: clean(&group.title()),
             about: about(group),
-            found: group.sentences(),
+            found: if brief { Vec::new() } else { group.sentences() },
             charts: charts.collect(),
             steps: steps.collect(),
             head: head.collect(),
             rows: (0..newest.map_or(0, |_| group.records.len())).map(|at| row(group, at)).collect(),
         }
     }
+}
+
+/// Whether the header of a page has all sentences of its only group.
+fn shown_above(group: &Group) -> bool {
+    group.claimed().len() <= SENTENCES
 }
 
 /// Number and span of the records, and what the newest ran on.

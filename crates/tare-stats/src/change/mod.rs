@@ -1,16 +1,16 @@
 //! Change points: where the mean of a series of records changes.
 //!
 //! Each record gives one figure with the interval of its own rounds. The records of one study also
-//! differ by the luck of their starts, which no interval of a record contains. So the noise is taken
-//! from the series itself, and the intervals of the records are only its lower limit.
+//! differ by the luck of their starts, which no interval of a record contains. So the noise is
+//! taken from the series itself, and the intervals of the records are only its lower limit.
 //!
 //! Method, for a series of at least twice [`RECORDS_MIN`] records:
 //! 1. The **robust noise** of a record is the median distance of neighbours (0.954 deviations of
 //!    normal noise), which few changes hardly move, and no less than the records' own errors.
 //! 2. **Optimal partitioning** by least squares (Jackson et al., "An algorithm for optimal
 //!    partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005) divides the
-//!    series into segments of at least [`RECORDS_MIN`] records. A segment must reduce the squares by
-//!    [`PENALTY`] `x ln(n)` variances.
+//!    series into segments of at least [`RECORDS_MIN`] records. A segment must reduce the squares
+//!    by [`PENALTY`] `x ln(n)` variances.
 //! 3. **Student's t** tests each boundary between its two segments, with the pooled variance of all
 //!    segments, which is no less than the records' own errors. The weakest boundary is removed and
 //!    the test is repeated until all pass. With `p` possible places a boundary passes at

@@ -4,11 +4,11 @@
 //! Every text of the file has a [`Rule`], by table and column. A table, view or column without one
 //! is removed, so that a new one is not shared before somebody has thought about it; a test lists
 //! the columns of the schema. Facts of the host stay only if [`KEPT_FACTS`] lists them. What stays
-//! consists of the words of [`words`]. The copy is made by SQLite's `VACUUM INTO` and rewritten at
-//! the end, so that no deleted text is left in free pages.
+//! consists of the words of [`words`]. The copy is made by SQLite's `VACUUM INTO` and rewritten
+//! at the end, so that no deleted text is left in free pages.
 //!
-//! Limits: times, the number of CPUs and of rounds, versions and the processor's model stay, because
-//! the figures mean little without them.
+//! Limits: times, the number of CPUs and of rounds, versions and the processor's model stay,
+//! because the figures mean little without them.
 
 mod names;
 mod rules;

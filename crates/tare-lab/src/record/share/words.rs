@@ -14,7 +14,7 @@ pub(super) const REMOVED: &str = "x";
 
 /// Digits of a number that stays. Serial numbers are longer.
 const DIGITS_MAX: usize = 7;
-/// Changes between letters and digits in a word, such as 2 in `4k2`. Identifiers in hexadecimal have
+/// Most runs of letters or digits in a word, such as 3 in `4k2`. Identifiers in hexadecimal have
 /// more.
 const RUNS_MAX: usize = 3;
 /// Characters that stay besides ASCII and the letters of words.
