@@ -25,8 +25,30 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("youki", "--version"),
     ("dockerd", "--version"),
     ("podman", "--version"),
+    ("containerd", "--version"),
     ("ip", "-Version"),
     ("nft", "--version"),
+];
+
+/// Settings below /proc/sys that move the figures of a database.
+const SYSCTLS: &[&str] = &[
+    "kernel/numa_balancing",
+    "kernel/sched_autogroup_enabled",
+    "kernel/sched_rt_runtime_us",
+    "kernel/timer_migration",
+    "vm/compaction_proactiveness",
+    "vm/dirty_background_ratio",
+    "vm/dirty_ratio",
+    "vm/nr_hugepages",
+    "vm/overcommit_memory",
+    "vm/swappiness",
+    "vm/zone_reclaim_mode",
+    "net/core/busy_poll",
+    "net/core/default_qdisc",
+    "net/core/rmem_max",
+    "net/core/somaxconn",
+    "net/core/wmem_max",
+    "net/ipv4/tcp_slow_start_after_idle",
 ];
 
 /// Reads the facts. Runs each program once to get its version.
@@ -36,6 +58,9 @@ pub fn read(proc: &Path, sys: &Path) -> Vec<Fact> {
     cpu(&mut facts, proc, sys);
     memory(&mut facts, proc, sys);
     network(&mut facts, proc, sys);
+    for path in SYSCTLS {
+        facts.add_file("sysctl", &path.replace('/', "."), &proc.join("sys").join(path));
+    }
     if let Ok(layout) = Layout::read(proc) {
         let version = match layout.version() {
             Version::None => "none",
@@ -103,6 +128,7 @@ fn cpu(facts: &mut Facts, proc: &Path, sys: &Path) {
         fields.find(|(key, _)| key.trim() == name).map(|(_, value)| value.trim().to_string())
     };
     facts.add("cpu", "model", field("model name").unwrap_or_default());
+    facts.add("cpu", "microcode", field("microcode").unwrap_or_default());
     let flags = field("flags").unwrap_or_default();
     let guest = flags.split(' ').any(|flag| flag == "hypervisor");
     let vendor = fs::read_to_string(sys.join("class/dmi/id/sys_vendor")).unwrap_or_default();
@@ -200,10 +226,11 @@ mod tests {
         };
         write(
             "proc/cpuinfo",
-            "processor\t: 0\nmodel name\t: Abacus 9\nflags\t\t: fpu hypervisor\n",
+            "processor\t: 0\nmodel name\t: Abacus 9\nmicrocode\t: 0x1f\nflags\t\t: fpu hypervisor\n",
         );
         write("proc/meminfo", "MemTotal:       24684092 kB\n");
         write("proc/sys/net/ipv4/tcp_rmem", "4096\t131072\t6291456\n");
+        write("proc/sys/vm/swappiness", "60\n");
         write("sys/devices/system/cpu/online", "0-1\n");
         write("sys/class/net/docker0/bridge/stp_state", "0\n");
         write("sys/class/net/eth0/device/vendor", "0x1af4\n");
@@ -214,6 +241,8 @@ mod tests {
             fact.map(|fact| fact.value.as_str())
         };
         assert_eq!(value("cpu", "model"), Some("Abacus 9"));
+        assert_eq!(value("cpu", "microcode"), Some("0x1f"));
+        assert_eq!(value("sysctl", "vm.swappiness"), Some("60"));
         assert_eq!(value("cpu", "virtualisation"), Some("a guest"));
         assert_eq!(value("cpu", "online"), Some("0-1"));
         assert_eq!(value("cpu", "governor"), None);

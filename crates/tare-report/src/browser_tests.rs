@@ -132,6 +132,14 @@ fn pages_pass_in_the_browser() {
     let hosts = fixture::hosts();
     let comparison = Comparison::new(&hosts, &prices).unwrap();
     pages.add("hosts", &crate::html::comparison(&comparison), json!({ "views": some }));
+    let entries = fixture::hosts().map(|(name, mut record, analysis)| {
+        // One host, whose kernel changed.
+        record.host.retain(|fact| fact.key != "host name");
+        record.header.started_unix_ms += 1000 * u64::from(name.starts_with("large"));
+        crate::history::Entry::new(&name, &record, &analysis)
+    });
+    let history = crate::history::History::new(entries.into(), Vec::new());
+    pages.add("history", &crate::html::history(&history), json!({ "views": some }));
     pages.record("ten-hours", fixture::ten_hours(), light);
     pages.are_good();
 }

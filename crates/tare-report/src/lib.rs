@@ -10,6 +10,7 @@
 #![forbid(unsafe_code)]
 
 mod bandwidth;
+pub mod check;
 pub mod compare;
 pub mod cost_chart;
 pub mod counters;
@@ -24,6 +25,7 @@ pub mod findings;
 pub mod fleet;
 mod headline;
 mod histogram;
+pub mod history;
 pub mod html;
 pub mod json;
 mod layout;

@@ -17,6 +17,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod change;
 mod cost;
 mod difference;
 pub mod law;

@@ -22,6 +22,11 @@ pub enum Exit {
     Host = 4,
     /// The system cannot meet the objective of `tare load --find-max` at any rate.
     ObjectiveMissed = 5,
+    /// A claimed cost is beyond the budget of `tare check`, or a claimed difference is one that
+    /// `--fail-on` names.
+    Exceeded = 6,
+    /// `tare check` could not tell whether a cost is within its budget.
+    Undecided = 7,
     /// Ctrl-C or SIGTERM stopped the command. The record holds what was measured before.
     Interrupted = 130,
     /// The reader of standard output or standard error closed it (`tare report | head`). Shells
@@ -30,13 +35,15 @@ pub enum Exit {
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 8] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::Success,
         Self::Failure,
         Self::Usage,
         Self::Input,
         Self::Host,
         Self::ObjectiveMissed,
+        Self::Exceeded,
+        Self::Undecided,
         Self::Interrupted,
         Self::OutputClosed,
     ];

@@ -7,6 +7,7 @@ mod error;
 mod opening;
 mod read;
 mod rows;
+mod share;
 mod stacks;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use crate::system::BusyTime;
 
 pub use error::RecordError;
 pub use opening::Opening;
+pub use share::{Keep, share};
 pub use stacks::read_stacks;
 pub use write::{RecordWriter, free_path};
 

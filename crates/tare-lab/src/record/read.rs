@@ -24,6 +24,21 @@ impl Record {
     pub fn read(path: &Path) -> Result<Self, RecordError> {
         read_from(&open_read_only(path)?, path)
     }
+
+    /// Reads what the analysis of costs needs ([`crate::analysis::analyse_costs`]), in a fraction
+    /// of the time: without counters, failed operations by kind, histograms and runtime
+    /// configurations.
+    pub fn read_costs(path: &Path) -> Result<Self, RecordError> {
+        read_parts(&open_read_only(path)?, path, Parts::Costs)
+    }
+}
+
+/// What is read of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Parts {
+    All,
+    /// Without counters, failed operations by kind, histograms and runtime configurations.
+    Costs,
 }
 
 /// Opens a record of this version or an older one.
@@ -58,10 +73,14 @@ fn check_header(connection: &Connection, path: &Path) -> Result<(), RecordError>
 
 /// Reads everything inside one transaction, so that no writer changes it meanwhile.
 pub(super) fn read_from(connection: &Connection, path: &Path) -> Result<Record, RecordError> {
+    read_parts(connection, path, Parts::All)
+}
+
+fn read_parts(connection: &Connection, path: &Path, parts: Parts) -> Result<Record, RecordError> {
     let sqlite = |error| RecordError::sqlite("read", path, error);
     check_header(connection, path)?;
     let transaction = connection.unchecked_transaction().map_err(sqlite)?;
-    let record = read_all(&transaction).map_err(|error| match error {
+    let record = read_all(&transaction, parts).map_err(|error| match error {
         // A column with a value that this version never writes.
         rusqlite::Error::FromSqlConversionFailure(_, _, source) => {
             RecordError::Damaged { path: path.to_path_buf(), what: source.to_string() }
@@ -139,7 +158,7 @@ fn json<T: serde::de::DeserializeOwned>(row: &Row<'_>, index: usize) -> rusqlite
     })
 }
 
-fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
+fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     let rates = rows(connection, "SELECT workload, rate_per_s FROM rates ORDER BY rowid", |row| {
         Ok((row.get(0)?, row.get(1)?))
     })?;
@@ -185,6 +204,9 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
     )?;
     let mut environments = environments(connection)?;
     copy_system_options(&study, &mut environments);
+    if parts == Parts::Costs {
+        environments.iter_mut().for_each(|one| one.config = None);
+    }
     Ok(Record {
         header,
         study,
@@ -192,7 +214,7 @@ fn read_all(connection: &Connection) -> rusqlite::Result<Record> {
         cpu_plan,
         host,
         environments,
-        slices: slices(connection)?,
+        slices: slices(connection, parts)?,
         doubts,
     })
 }
@@ -265,16 +287,18 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     })
 }
 
-fn slices(connection: &Connection) -> rusqlite::Result<Vec<Slice>> {
+fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>> {
     let sql = "SELECT slice, part, ns FROM layer_cpu ORDER BY rowid";
     let mut layer_cpu = by_owner(connection, sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
-    let sql = "SELECT slice, kind, count FROM errors ORDER BY rowid";
-    let mut errors = by_owner(connection, sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
-    let sql = "SELECT slice, name, value FROM counters ORDER BY rowid";
+    // Reads no row of a part that is left out.
+    let only = if parts == Parts::Costs { "LIMIT 0" } else { "" };
+    let sql = format!("SELECT slice, kind, count FROM errors ORDER BY rowid {only}");
+    let mut errors = by_owner(connection, &sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
+    let sql = format!("SELECT slice, name, value FROM counters ORDER BY rowid {only}");
     let mut counters =
-        by_owner(connection, sql, |row| Ok(Counter { name: row.get(1)?, value: row.get(2)? }))?;
+        by_owner(connection, &sql, |row| Ok(Counter { name: row.get(1)?, value: row.get(2)? }))?;
     let histograms = |kind: &str| -> rusqlite::Result<HashMap<i64, Vec<u8>>> {
-        let sql = format!("SELECT slice, data FROM histograms WHERE kind = '{kind}'");
+        let sql = format!("SELECT slice, data FROM histograms WHERE kind = '{kind}' {only}");
         let owners = by_owner(connection, &sql, |row| row.get::<_, Vec<u8>>(1))?;
         let first = |(id, mut all): (i64, Vec<Vec<u8>>)| (id, all.pop().unwrap_or_default());
         Ok(owners.into_iter().map(first).collect())

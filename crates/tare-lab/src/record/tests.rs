@@ -67,7 +67,7 @@ fn study() -> Study {
     }
 }
 
-fn opening() -> Opening {
+pub(super) fn opening() -> Opening {
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let fact = |section: &str, key: &str, value: &str| HostFact {
         section: section.into(),
@@ -95,7 +95,7 @@ fn opening() -> Opening {
     }
 }
 
-fn environment(name: &str, control: bool) -> EnvironmentRecord {
+pub(super) fn environment(name: &str, control: bool) -> EnvironmentRecord {
     let mut spec = spec(name, "fake");
     spec.limits.memory_bytes = Some(6 << 30);
     spec.optional = true;
@@ -116,7 +116,7 @@ fn environment(name: &str, control: bool) -> EnvironmentRecord {
     }
 }
 
-fn slice(round: u32, position: u32, environment: &str) -> Slice {
+pub(super) fn slice(round: u32, position: u32, environment: &str) -> Slice {
     Slice {
         id: 0,
         round,
@@ -392,7 +392,7 @@ proptest! {
 }
 
 /// Turns a record into one of schema version 1 (without the host layer) or 2 (without stacks).
-fn make_old(path: &std::path::Path, version: i32) {
+pub(super) fn make_old(path: &std::path::Path, version: i32) {
     let connection = Connection::open(path).unwrap();
     let columns = if version < 2 { 0 } else { 1 };
     for column in &["host", "storage", "vm", "inject", "sandbox", "rootfs"][columns..] {
@@ -434,7 +434,7 @@ fn upgrades_records_without_host_layer() {
     assert_eq!(record.environments.last().unwrap().spec, tuned.spec);
 }
 
-fn stack_slice(round: u32, environment: &str) -> StackSlice {
+pub(super) fn stack_slice(round: u32, environment: &str) -> StackSlice {
     let stack = |part: &str, folded: &str, samples| SampledStack {
         part: part.into(),
         subsystem: "database".into(),

@@ -66,7 +66,7 @@ pub enum WarningKind {
 
 /// Every fact of studies and hosts that can be compared, including those that always differ (seed,
 /// time).
-pub(super) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
+pub(crate) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     let mut facts = Vec::new();
     let mut add = |section: &str, key: &str, of: &dyn Fn(&Record) -> Option<String>| {
         let values = sides.iter().map(|side| of(side.record)).collect();

@@ -117,14 +117,15 @@ pub(super) fn in_each<'r>(
 }
 
 /// A larger loss is a larger logarithm of the slow-down, by either metric.
-fn log(percent: f64, metric: Metric) -> f64 {
+pub(crate) fn log(percent: f64, metric: Metric) -> f64 {
     match metric {
         Metric::ServerCpu => (percent / 100.0).ln_1p(),
         Metric::Throughput => -(-percent / 100.0).ln_1p(),
     }
 }
 
-fn percent(log: f64, metric: Metric) -> f64 {
+/// The percentage of a logarithm by [`log`].
+pub(crate) fn percent(log: f64, metric: Metric) -> f64 {
     match metric {
         Metric::ServerCpu => log.exp_m1() * 100.0,
         Metric::Throughput => -(-log).exp_m1() * 100.0,

@@ -31,8 +31,10 @@ use crate::fleet::Price;
 use crate::headline::headline;
 
 pub use self::csv::csv;
+pub(crate) use conditions::facts;
 pub use conditions::{Fact, Warning, WarningKind};
 pub use costs::{CostRow, Difference};
+pub(crate) use costs::{between, log, percent as percent_of};
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};
@@ -91,6 +93,16 @@ impl<'r> Comparison<'r> {
         let warnings = conditions::warnings(&sides, &prices, &costs);
         let only_in_some = conditions::only_in_some(&sides);
         Ok(Self { sides, prices, warnings, costs, figures, differing, equal, only_in_some })
+    }
+
+    /// Whether the cost of an environment differs from that in the first record, beyond the noise
+    /// of both A/A controls. `only_rise`: only a cost that is larger than in the first counts.
+    pub fn has_claimed_difference(&self, only_rise: bool) -> bool {
+        let rows = self.costs.iter().filter(|row| !row.control);
+        let differences = rows.flat_map(|row| row.differences_to_first.iter().flatten());
+        differences
+            .filter(|difference| difference.claimed())
+            .any(|difference| !only_rise || difference.cost.percent.value > 0.0)
     }
 
     /// Host, machine and prices of one record in a few words.

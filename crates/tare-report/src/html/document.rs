@@ -36,11 +36,12 @@ macro_rules! templates {
 }
 
 /// Every template with the name under which others include it.
-const TEMPLATES: [(&str, &str); 22] = templates![
+const TEMPLATES: [(&str, &str); 23] = templates![
     "document.html",
     "macros.html",
     "page.html",
     "compare.html",
+    "history.html",
     "sections/header.html",
     "sections/findings.html",
     "sections/workload.html",

@@ -12,6 +12,7 @@ mod diff;
 mod document;
 mod explain;
 mod findings;
+mod history;
 mod host;
 
 mod stacks;
@@ -39,6 +40,7 @@ use stacks::StacksView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
+pub use history::history;
 pub use stacks::flamegraph;
 
 /// The page of a record and its stack slices ([`tare_lab::record::read_stacks`]), which may be

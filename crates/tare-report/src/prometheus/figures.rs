@@ -8,28 +8,28 @@ const DIGITS: u32 = 6;
 
 /// An [`Exposition`] of figures. A figure that is not finite has no sample.
 #[derive(Debug, Default)]
-pub(super) struct Figures(Exposition);
+pub(crate) struct Figures(Exposition);
 
 impl Figures {
-    pub(super) fn gauge(&mut self, name: &str, help: &str) {
+    pub(crate) fn gauge(&mut self, name: &str, help: &str) {
         self.0.family(name, "gauge", help);
     }
 
-    pub(super) fn summary(&mut self, name: &str, help: &str) {
+    pub(crate) fn summary(&mut self, name: &str, help: &str) {
         self.0.family(name, "summary", help);
     }
 
-    pub(super) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
+    pub(crate) fn sample(&mut self, labels: &[(&str, &str)], value: f64) {
         self.sample_of("", labels, value);
     }
 
-    pub(super) fn sample_of(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
+    pub(crate) fn sample_of(&mut self, suffix: &str, labels: &[(&str, &str)], value: f64) {
         if value.is_finite() {
             self.0.sample_of(suffix, labels, float(value));
         }
     }
 
-    pub(super) fn text(self) -> String {
+    pub(crate) fn text(self) -> String {
         self.0.text()
     }
 }

@@ -18,7 +18,7 @@ use tare_lab::layer::Layer;
 use tare_lab::record::Record;
 
 use crate::headline::{Metric, claimed, noise};
-use figures::Figures;
+pub(crate) use figures::Figures;
 
 /// The value of the label `of`.
 fn of(metric: Metric) -> &'static str {

@@ -22,6 +22,7 @@
 //! Limits: each difference is judged alone. Among many of them, chance finds one more often than
 //! one time in twenty. Rule 3 makes that rarer, but not impossible.
 
+mod budget;
 mod objections;
 mod tuning;
 
@@ -29,6 +30,7 @@ use serde::Serialize;
 
 use crate::{Cost, Interval};
 
+pub use budget::{BudgetVerdict, judge_budget, rounds_to_decide};
 pub use objections::{
     FAILED_SHARE_MAX, OFTEN_SHARE, Objections, STEAL_SHARE_MAX, STRANGERS_SHARE_MAX,
 };

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tare_report::compare::PriceTag;
 
+use super::FailOn;
+
 #[derive(Debug, Args)]
 pub struct Compare {
     /// The records, two or more; the first is the reference of the others
@@ -14,6 +16,10 @@ pub struct Compare {
     /// its letter or position in the order given, its file, or its host. Once per record
     #[arg(long = "price", value_name = "A=4.99/h")]
     pub prices: Vec<PriceTag>,
+    /// Exit with 6 if the cost of an environment differs from that in the first record, beyond the
+    /// noise of both A/A controls
+    #[arg(long, value_name = "WHAT")]
+    pub fail_on: Option<FailOn>,
     /// Write the HTML page to this file (`-` for standard output)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,

@@ -14,11 +14,15 @@ use crate::exit::{self, Exit};
 use crate::stream;
 
 mod access;
+mod check;
+#[cfg(test)]
+mod ci_guide_tests;
 mod compare;
 mod db;
 mod disk;
 mod explain;
 mod flags;
+mod history;
 mod inside;
 mod load_pace;
 mod load_workload;
@@ -27,11 +31,13 @@ mod stacks;
 mod tune;
 
 pub use access::*;
+pub use check::*;
 pub use compare::*;
 pub use db::*;
 pub use disk::*;
 pub use explain::*;
 pub use flags::*;
+pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
@@ -60,6 +66,12 @@ pub enum Command {
     Report(Report),
     /// Compare records
     Compare(Compare),
+    /// Show the costs of many records over time, and where they changed
+    History(History),
+    /// Check costs against budgets, by running a study or from a record
+    Check(Check),
+    /// Copy a record without names, addresses, paths and serial numbers
+    Share(Share),
     /// List runtimes, layers, systems, drivers, probes, studies and knobs
     List(List),
     /// Check what can be measured on this host, what is missing and what is left over
@@ -193,6 +205,19 @@ pub struct Report {
         conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus"]
     )]
     pub fleet: Option<Fleet>,
+}
+
+#[derive(Debug, Args)]
+pub struct Share {
+    /// The record
+    #[arg(value_name = "FILE.tare")]
+    pub record: PathBuf,
+    /// The copy to write [default: FILE-shared.tare]
+    #[arg(value_name = "OUT.tare")]
+    pub output: Option<PathBuf>,
+    /// Keep the names of functions in sampled stacks
+    #[arg(long)]
+    pub stacks: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

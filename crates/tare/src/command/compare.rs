@@ -9,7 +9,7 @@ use tare_lab::analysis::analyse;
 use tare_report::compare::{self, Comparison, Named};
 
 use super::report;
-use crate::cli::Compare;
+use crate::cli::{Compare, FailOn};
 use crate::exit::{Exit, ExitWith};
 use crate::terminal::style;
 
@@ -21,11 +21,14 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
         records.push((path.display().to_string(), record, analysis));
     }
     let comparison = Comparison::new(&records, &options.prices).exit_with(Exit::Usage)?;
+    let differs =
+        options.fail_on.is_some_and(|what| comparison.has_claimed_difference(what == FailOn::Rise));
+    let code = if differs { Exit::Exceeded } else { Exit::Success };
     if let Some(path) = &options.html {
         let page = tare_report::html::comparison(&comparison);
         if path == Path::new("-") {
             out.write_all(page.as_bytes())?;
-            return Ok(Exit::Success);
+            return Ok(code);
         }
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
@@ -41,5 +44,5 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
             writeln!(out, "page: {}", path.display())?;
         }
     }
-    Ok(Exit::Success)
+    Ok(code)
 }

@@ -1,5 +1,6 @@
 //! The commands, one file or folder each.
 
+pub(crate) mod check;
 pub(crate) mod clean;
 pub(crate) mod compare;
 pub(crate) mod cpus;
@@ -11,11 +12,13 @@ pub(crate) mod explain;
 pub(crate) mod facts;
 pub(crate) mod fio_server;
 pub(crate) mod guest;
+pub(crate) mod history;
 pub(crate) mod host;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod proxy;
 pub(crate) mod report;
+pub(crate) mod share;
 pub(crate) mod shell;
 pub(crate) mod stacks;
 pub(crate) mod start_system;

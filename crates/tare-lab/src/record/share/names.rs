@@ -1,0 +1,75 @@
+//! New names for the study, its environments and workloads.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use rusqlite::Transaction;
+
+use super::words::keep_words;
+use crate::study::{Study, control_name};
+
+/// Old names and the new ones. A name of known words stays.
+#[derive(Debug, Default)]
+pub(super) struct Names(BTreeMap<String, String>);
+
+impl Names {
+    /// Reads every name of a record.
+    pub(super) fn read(transaction: &Transaction<'_>) -> rusqlite::Result<Self> {
+        let text = |sql: &str| -> rusqlite::Result<Vec<String>> {
+            transaction.prepare(sql)?.query_map([], |row| row.get(0))?.collect()
+        };
+        let study: Option<Study> = text("SELECT study FROM record")?
+            .first()
+            .and_then(|study| serde_json::from_str(study).ok());
+        let of_study =
+            |names: &dyn Fn(&Study) -> Vec<String>| study.as_ref().map_or(Vec::new(), names);
+        let mut environments =
+            of_study(&|study| study.environments.iter().map(|one| one.name.clone()).collect());
+        environments.extend(text("SELECT baseline FROM record")?);
+        environments.extend(text("SELECT name FROM environments ORDER BY id")?);
+        let mut workloads =
+            of_study(&|study| study.workloads.iter().map(|one| one.name.clone()).collect());
+        workloads.extend(text("SELECT DISTINCT workload FROM slices")?);
+        workloads.extend(text("SELECT workload FROM rates")?);
+        let has_stacks = "SELECT name FROM sqlite_schema WHERE name = 'stack_slices'";
+        if !text(has_stacks)?.is_empty() {
+            workloads.extend(text("SELECT DISTINCT workload FROM stack_slices")?);
+        }
+        let mut names = Self::default();
+        names.add("study", &text("SELECT study_name FROM record")?);
+        names.add("environment", &environments);
+        names.add("workload", &workloads);
+        Ok(names)
+    }
+
+    fn add(&mut self, kind: &str, old: &[String]) {
+        let mut used: BTreeSet<String> = self.0.values().cloned().collect();
+        used.extend(old.iter().filter(|name| keep_words(name) == **name).cloned());
+        for name in old {
+            if self.0.contains_key(name) {
+                continue;
+            }
+            // The second copy of the baseline keeps its name's relation to it.
+            let copied = self.0.iter().find(|(known, _)| control_name(known) == *name);
+            let new = match copied {
+                _ if keep_words(name) == *name => name.clone(),
+                Some((_, new)) => control_name(new),
+                None => {
+                    let numbered = (1..).map(|number| format!("{kind} {number}"));
+                    let mut free = numbered.filter(|name| !used.contains(name));
+                    free.next().unwrap_or_default()
+                }
+            };
+            used.insert(new.clone());
+            self.0.insert(name.clone(), new);
+        }
+    }
+
+    pub(super) fn new_name(&self, old: &str) -> Option<&str> {
+        self.0.get(old).map(String::as_str)
+    }
+
+    /// The names as a JSON object, for SQLite.
+    pub(super) fn as_json(&self) -> String {
+        serde_json::to_string(&self.0).unwrap_or_default()
+    }
+}

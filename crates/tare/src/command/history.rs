@@ -1,0 +1,135 @@
+//! `tare history`: the costs of many records over time.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use anyhow::{Context, anyhow};
+use tare_host::error_line;
+use tare_lab::analysis::analyse_costs;
+use tare_lab::record::Record;
+use tare_report::history::{self, Entry, Unreadable};
+
+use crate::cli::{FailOn, History};
+use crate::exit::{Exit, ExitWith, exit_error};
+use crate::stream::say;
+use crate::terminal::style;
+
+/// Most folders in folders that are searched for records.
+const DEPTH_MAX: u32 = 8;
+
+pub(crate) fn run(options: &History, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let files = files(&options.paths)?;
+    let (entries, unreadable) = read(&files);
+    let history = history::History::new(entries, unreadable);
+    for one in &history.unreadable {
+        say(&format!("tare: {}", one.reason));
+    }
+    let code = code(options, &history);
+    if let Some(path) = &options.html {
+        let page = tare_report::html::history(&history);
+        if path == Path::new("-") {
+            out.write_all(page.as_bytes())?;
+            return Ok(code);
+        }
+        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if options.json {
+        writeln!(out, "{}", history::json(&history))?;
+    } else if options.csv {
+        write!(out, "{}", history::csv(&history))?;
+    } else if options.prometheus {
+        write!(out, "{}", history::prometheus(&history))?;
+    } else {
+        write!(out, "{}", history::terminal(&history, options.last as usize, style()))?;
+        if let Some(path) = &options.html {
+            writeln!(out, "page: {}", path.display())?;
+        }
+    }
+    Ok(code)
+}
+
+fn code(options: &History, history: &history::History) -> Exit {
+    let changed =
+        options.fail_on.is_some_and(|what| history.has_claimed_change(what == FailOn::Rise));
+    match changed {
+        true => Exit::Exceeded,
+        false if !history.unreadable.is_empty() => Exit::Input,
+        false => Exit::Success,
+    }
+}
+
+/// Returns the files to read, each once.
+fn files(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            let before = files.len();
+            search(path, 0, &mut files).exit_with(Exit::Input)?;
+            if files.len() == before {
+                let error = anyhow!("no record (*.tare) in {}", path.display());
+                return Err(exit_error(error, Exit::Input));
+            }
+        } else {
+            files.push(path.clone());
+        }
+    }
+    files.sort();
+    files.dedup();
+    Ok(files)
+}
+
+/// Adds the records in a folder and its subfolders. Links to folders are not followed.
+fn search(folder: &Path, depth: u32, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let entries =
+        fs::read_dir(folder).with_context(|| format!("cannot list {}", folder.display()))?;
+    for entry in entries {
+        let entry = entry.with_context(|| format!("cannot list {}", folder.display()))?;
+        let path = entry.path();
+        let is_folder = entry.file_type().is_ok_and(|kind| kind.is_dir());
+        if is_folder && depth < DEPTH_MAX {
+            search(&path, depth + 1, files)?;
+        } else if !is_folder && path.extension().is_some_and(|ending| ending == "tare") {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Reads records with as many threads as there are CPUs, in any order.
+fn read(files: &[PathBuf]) -> (Vec<Entry>, Vec<Unreadable>) {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let name = file.display().to_string();
+            match Record::read_costs(file) {
+                Ok(record) => {
+                    let analysis = analyse_costs(&record);
+                    entries.push(Entry::new(&name, &record, &analysis));
+                }
+                Err(error) => unreadable.push(Unreadable { name, reason: error_line(&error) }),
+            }
+        }
+        (entries, unreadable)
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(files.len().max(1));
+    let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
+    thread::scope(|scope| {
+        let workers: Vec<_> = (0..threads).map(|_| scope.spawn(work)).collect();
+        for worker in workers {
+            // A panic of a worker is one of this program.
+            match worker.join() {
+                Ok((read, failed)) => {
+                    entries.extend(read);
+                    unreadable.extend(failed);
+                }
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+    });
+    unreadable.sort_by(|a, b| a.name.cmp(&b.name));
+    (entries, unreadable)
+}
