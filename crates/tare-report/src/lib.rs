@@ -9,6 +9,7 @@
 //! escaped ([`html`], [`markdown`]).
 #![forbid(unsafe_code)]
 
+mod axes;
 mod bandwidth;
 pub mod compare;
 pub mod cost_chart;

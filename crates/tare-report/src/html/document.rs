@@ -36,7 +36,7 @@ macro_rules! templates {
 }
 
 /// Every template with the name under which others include it.
-const TEMPLATES: [(&str, &str); 22] = templates![
+const TEMPLATES: [(&str, &str); 23] = templates![
     "document.html",
     "macros.html",
     "page.html",
@@ -45,6 +45,7 @@ const TEMPLATES: [(&str, &str); 22] = templates![
     "sections/findings.html",
     "sections/workload.html",
     "sections/groups.html",
+    "sections/sweeps.html",
     "sections/published.html",
     "sections/explanation.html",
     "sections/tuning.html",

@@ -16,6 +16,7 @@ mod host;
 
 mod stacks;
 pub(crate) mod svg;
+mod sweeps;
 mod workload;
 
 use minijinja::Value;
@@ -25,6 +26,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
+use crate::axes::{Axis, axes};
 use crate::counters;
 use crate::doubts::DoubtGroups;
 use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
@@ -36,6 +38,7 @@ use crate::slice_schedule;
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
 use stacks::StacksView;
+use sweeps::SweepView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
@@ -73,14 +76,17 @@ struct GroupsView {
 }
 
 impl GroupsView {
-    fn new(record: &Record, analysis: &Analysis) -> Option<Self> {
+    /// Workloads on an axis are drawn as lines instead.
+    fn new(record: &Record, analysis: &Analysis, axes: &[Axis<'_>]) -> Option<Self> {
         let of = |name: &str| {
             let findings = analysis.findings.iter().filter(|f| f.workload == name);
             findings.collect::<Vec<_>>()
         };
         let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
-        let groups: Vec<(&str, Vec<&Finding>)> = names.map(|name| (name, of(name))).collect();
-        if groups.len() < 2 {
+        let on_axis = |name: &str| axes.iter().any(|a| a.points.iter().any(|p| p.workload == name));
+        let groups: Vec<(&str, Vec<&Finding>)> =
+            names.filter(|name| !on_axis(name)).map(|name| (name, of(name))).collect();
+        if record.study.workloads.len() < 2 {
             return None;
         }
         let closed = analysis.findings.iter().all(|finding| finding.response.is_none());
@@ -124,6 +130,7 @@ struct View {
     left_out: Vec<(String, String)>,
     /// `None` for a single workload.
     groups: Option<GroupsView>,
+    sweeps: Vec<SweepView>,
     /// `None` if the study has no published relations.
     published: Option<PublishedView>,
     arithmetic: Vec<String>,
@@ -167,6 +174,7 @@ impl View {
             .enumerate()
             .filter_map(|(id, workload)| WorkloadView::new(id, record, analysis, workload, &marks))
             .collect();
+        let axes = axes(&record.study);
         let stacks_view = StacksView::new(record, stacks);
         let mut parts = vec![Asset::Plots];
         if stacks_view.is_some() {
@@ -195,7 +203,8 @@ impl View {
                 .iter()
                 .map(|(name, why)| (clean(name), clean(why)))
                 .collect(),
-            groups: GroupsView::new(record, analysis),
+            groups: GroupsView::new(record, analysis, &axes),
+            sweeps: SweepView::all(&axes, record, analysis),
             published: PublishedView::new(record),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),

@@ -1,7 +1,8 @@
 //! The charts of the page, one file per question.
 //!
 //! A chart with few marks is an SVG ([`costs`](mod@costs), [`throughput`], [`percentiles`],
-//! [`order`]): it prints, needs no script, and works with screen readers. A dense chart is a
+//! [`order`]): it prints, needs no script, and works with screen readers. Figures over a
+//! number are lines ([`Sweep`], [`climb`]). A dense chart is a
 //! [`Plot`]: an SVG and the same figures as data, from which the script draws a chart that can be
 //! zoomed and read off.
 
@@ -9,8 +10,10 @@ mod costs;
 mod dots;
 pub(super) mod groups;
 mod latency;
+mod lines;
 mod order;
 mod plot;
+mod sweep;
 mod time;
 
 use tare_lab::analysis::Finding;
@@ -25,6 +28,7 @@ pub(super) use dots::throughput;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
 pub(super) use plot::{Plot, as_data};
+pub(super) use sweep::{Sweep, climb};
 pub(super) use time::{
     CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
 };
