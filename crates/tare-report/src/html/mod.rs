@@ -9,12 +9,14 @@
 mod charts;
 mod compare;
 mod diff;
+pub mod disk;
 mod document;
 mod explain;
 mod findings;
 mod host;
 
 mod stacks;
+mod standalone;
 pub(crate) mod svg;
 mod sweeps;
 mod workload;

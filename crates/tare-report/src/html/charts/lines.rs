@@ -19,47 +19,48 @@ const CHARACTER: f64 = 2.1;
 
 /// A figure at one value of the axis.
 #[derive(Debug)]
-pub(super) struct LinePoint {
-    pub(super) x: f64,
-    pub(super) value: f64,
+pub(in crate::html) struct LinePoint {
+    pub(in crate::html) x: f64,
+    pub(in crate::html) value: f64,
     /// The ends of its interval.
-    pub(super) ends: Option<(f64, f64)>,
+    pub(in crate::html) ends: Option<(f64, f64)>,
     /// Drawn hollow: a difference that is not beyond the noise.
-    pub(super) hollow: bool,
-    pub(super) text: String,
+    pub(in crate::html) hollow: bool,
+    pub(in crate::html) text: String,
 }
 
 /// The line of one environment, or of one load.
 #[derive(Debug)]
-pub(super) struct LineSeries<'a> {
-    pub(super) e: usize,
-    pub(super) name: &'a str,
-    pub(super) style: SeriesStyle,
-    pub(super) points: Vec<LinePoint>,
+pub(in crate::html) struct LineSeries<'a> {
+    pub(in crate::html) e: usize,
+    pub(in crate::html) name: &'a str,
+    pub(in crate::html) style: SeriesStyle,
+    pub(in crate::html) points: Vec<LinePoint>,
 }
 
 /// The horizontal axis: its values as the study has them, and its unit.
 #[derive(Debug)]
-pub(super) struct LineAxis<'a> {
-    pub(super) ticks: &'a [(f64, String)],
-    pub(super) unit: String,
+pub(in crate::html) struct LineAxis<'a> {
+    pub(in crate::html) ticks: &'a [(f64, String)],
+    pub(in crate::html) unit: String,
 }
 
 /// The vertical axis.
-pub(super) struct Height<'a> {
-    pub(super) form: &'a dyn Fn(f64) -> String,
+pub(in crate::html) struct Height<'a> {
+    pub(in crate::html) form: &'a dyn Fn(f64) -> String,
     /// Whether 0 belongs on the scale and has a line, as for costs.
-    pub(super) zero: bool,
+    pub(in crate::html) zero: bool,
     /// Whether a wide range may be logarithmic.
-    pub(super) may_be_log: bool,
-    /// Ends beyond which an interval is cut off.
-    pub(super) ends: (f64, f64),
+    pub(in crate::html) may_be_log: bool,
+    /// Ends beyond which an interval is cut off. `None`: 0 and twice the largest figure, because
+    /// the interval of few rounds can be many times as long as the figures.
+    pub(in crate::html) ends: Option<(f64, f64)>,
     /// Width in pixels, for a file of a fixed size.
-    pub(super) width: Option<f64>,
+    pub(in crate::html) width: Option<f64>,
 }
 
 /// Draws the lines. `band` has the ends of a shaded band at each value of the axis.
-pub(super) fn draw(
+pub(in crate::html) fn draw(
     (id, title): (&str, &str),
     axis: &LineAxis<'_>,
     height: &Height<'_>,
@@ -71,7 +72,8 @@ pub(super) fn draw(
     let high = points().map(|point| point.value).fold(low, f64::max);
     let log = height.may_be_log && low > 0.0 && high / low > LOG_RATIO;
     let ends = || points().filter_map(|point| point.ends).chain(band.iter().map(|b| (b.1, b.2)));
-    let cut = |value: f64| value.clamp(height.ends.0, height.ends.1);
+    let allowed = height.ends.unwrap_or((0.0, 2.0 * high.max(0.0)));
+    let cut = |value: f64| value.clamp(allowed.0, allowed.1);
     let low = ends().fold(low, |low, (end, _)| low.min(cut(end)));
     let high = ends().fold(high, |high, (_, end)| high.max(cut(end)));
     let up = match log {
@@ -90,7 +92,7 @@ pub(super) fn draw(
     let floor = HEIGHT - AXIS;
     let y = |value: f64| floor - up.share(value) * (floor - TOP);
     let across = Across::new(axis);
-    if let Some(area) = area(band, &across, &y, height.ends) {
+    if let Some(area) = area(band, &across, &y, allowed) {
         svg.polyline(&area, "band", "A/A noise");
     }
     for tick in up.ticks(5) {
@@ -110,7 +112,7 @@ pub(super) fn draw(
         for point in &one.points {
             let (x, middle) = place(point);
             if let Some((low, high)) = point.ends {
-                whisker(&mut svg, x, (low, high), &y, height.ends, one.style.class);
+                whisker(&mut svg, x, (low, high), &y, allowed, one.style.class);
             }
             let class = match point.hollow {
                 true => format!("{} open", one.style.class),
@@ -196,6 +198,6 @@ impl Across {
 }
 
 /// The swatch shape and colour of the `index`th line where lines are no environments.
-pub(super) fn nth_style(index: usize) -> SeriesStyle {
+pub(in crate::html) fn nth_style(index: usize) -> SeriesStyle {
     SeriesStyle { class: super::COLOURS[index % super::COLOURS.len()], shape: Shape::nth(index) }
 }

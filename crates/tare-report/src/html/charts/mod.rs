@@ -10,7 +10,7 @@ mod costs;
 mod dots;
 pub(super) mod groups;
 mod latency;
-mod lines;
+pub(super) mod lines;
 mod order;
 mod plot;
 mod sweep;
@@ -166,7 +166,7 @@ fn per_s(slice: &Slice) -> f64 {
 }
 
 /// `80k`, `2.5M`: a round tick without trailing zeros.
-fn trim_rate(per_s: f64) -> String {
+pub(super) fn trim_rate(per_s: f64) -> String {
     match per_s {
         x if x >= 1e6 => format!("{}M", x / 1e6),
         x if x >= 1e3 => format!("{}k", x / 1e3),
@@ -175,8 +175,9 @@ fn trim_rate(per_s: f64) -> String {
 }
 
 /// `200 µs`, `5 ms`: a round tick.
-fn short_time(ns: f64) -> String {
+pub(super) fn short_time(ns: f64) -> String {
     match ns {
+        0.0 => "0".to_string(),
         x if x < 999.5 => format!("{x:.0} ns"),
         x if x < 999.5e3 => format!("{:.0} µs", x / 1e3),
         x if x < 999.5e6 => format!("{:.0} ms", x / 1e6),
@@ -185,7 +186,7 @@ fn short_time(ns: f64) -> String {
 }
 
 /// Counts and times as coordinates.
-trait Approximate {
+pub(super) trait Approximate {
     fn approximate(self) -> f64;
 }
 impl Approximate for u64 {
@@ -200,6 +201,6 @@ impl Approximate for usize {
         self as f64
     }
 }
-fn as_f64(number: impl Approximate) -> f64 {
+pub(super) fn as_f64(number: impl Approximate) -> f64 {
     number.approximate()
 }

@@ -14,9 +14,6 @@ use crate::figures::{CostFormat, clean, cost, has_place, percent, rate, with_int
 use crate::headline::{Metric, extent, telling_noise};
 use crate::tails;
 
-/// Ends of a scale that cuts nothing.
-const ALL: (f64, f64) = (0.0, f64::INFINITY);
-
 /// A figure, the ends of its interval, whether its mark is hollow, and its text.
 type Drawn = (f64, Option<(f64, f64)>, bool, String);
 
@@ -81,7 +78,7 @@ impl<'a> Sweep<'a> {
             Some((of.value, Some((of.low, of.high)), false, text))
         });
         let form = |per_s: f64| trim_rate(per_s);
-        let height = Height { form: &form, zero: false, may_be_log: true, ends: ALL, width: None };
+        let height = Height { form: &form, zero: false, may_be_log: true, ends: None, width: None };
         draw((id, &self.title("Throughput")), &self.axis(), &height, &series, &[])
     }
 
@@ -108,7 +105,8 @@ impl<'a> Sweep<'a> {
         let shown = known.filter_map(|f| metric.cost(f)).filter(|cost| has_place(cost));
         let ends = extent(shown, band.iter().flat_map(|(_, low, high)| [*low, *high]));
         let form = |tick: f64| format!("{}\u{202f}%", percent(tick).replace(".0", ""));
-        let height = Height { form: &form, zero: true, may_be_log: false, ends, width: None };
+        let height =
+            Height { form: &form, zero: true, may_be_log: false, ends: Some(ends), width: None };
         let title = match metric {
             Metric::ServerCpu => "Cost in server CPU per operation",
             Metric::Throughput => "Throughput lost",
@@ -130,7 +128,7 @@ impl<'a> Sweep<'a> {
             Some((p99, interval.map(|i| (i.low, i.high)), false, format!("p99 {text}")))
         });
         let form = |ns: f64| short_time(ns);
-        let height = Height { form: &form, zero: false, may_be_log: true, ends: ALL, width: None };
+        let height = Height { form: &form, zero: false, may_be_log: true, ends: None, width: None };
         draw((id, &self.title("p99")), &self.axis(), &height, &series, &[])
     }
 
@@ -157,6 +155,6 @@ pub(in crate::html) fn climb(workload: &WorkloadSpec, id: &str) -> Option<String
     let series = LineSeries { e: 0, name: "", style: nth_style(0), points: points.collect() };
     let axis = LineAxis { ticks: &ticks, unit: "requests in flight".into() };
     let form = |per_s: f64| trim_rate(per_s);
-    let height = Height { form: &form, zero: false, may_be_log: false, ends: ALL, width: None };
+    let height = Height { form: &form, zero: false, may_be_log: false, ends: None, width: None };
     draw((id, "Throughput over requests in flight"), &axis, &height, &[series], &[])
 }
