@@ -36,12 +36,15 @@ macro_rules! templates {
 }
 
 /// Every template with the name under which others include it.
-const TEMPLATES: [(&str, &str); 23] = templates![
+const TEMPLATES: [(&str, &str); 26] = templates![
     "document.html",
     "macros.html",
     "page.html",
     "compare.html",
     "sections/header.html",
+    "sections/summary.html",
+    "sections/contents.html",
+    "sections/conditions.html",
     "sections/findings.html",
     "sections/workload.html",
     "sections/groups.html",

@@ -17,6 +17,7 @@ mod host;
 
 mod stacks;
 mod standalone;
+mod summary;
 pub(crate) mod svg;
 mod sweeps;
 mod workload;
@@ -40,11 +41,13 @@ use crate::slice_schedule;
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
 use stacks::StacksView;
+use summary::SummaryView;
 use sweeps::SweepView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
 pub use stacks::flamegraph;
+pub use summary::slide;
 
 /// The page of a record and its stack slices ([`tare_lab::record::read_stacks`]), which may be
 /// empty.
@@ -125,6 +128,7 @@ struct View {
     name: String,
     headline: String,
     running: bool,
+    summary: SummaryView,
     findings: Vec<findings::FindingView>,
     facts: Vec<(String, String)>,
     workloads: Vec<WorkloadView>,
@@ -193,6 +197,7 @@ impl View {
             name: clean(&record.study.name),
             // A no-break space keeps the percent sign off the start of a line.
             headline: headline(record, analysis).replace(" %", "\u{a0}%"),
+            summary: SummaryView::new(record, analysis),
             running: record.header.ended_unix_ms.is_none(),
             findings: findings::views(
                 &crate::findings::statements(record, analysis, stacks),

@@ -9,6 +9,7 @@ use super::svg::escape;
 
 /// The light colours of `page.css`, and its rules for charts.
 const STYLE: &str = "text{font-family:system-ui,'Segoe UI',Roboto,'Noto Sans','DejaVu Sans',sans-serif;fill:#1b1d1f}\
+.chart text{paint-order:stroke;stroke:#fff;stroke-width:4px;stroke-linejoin:round}\
 .tick,.soft{fill:#5a6068}.tick{font-size:.92em}.label,.group{font-weight:600}\
 .chart line{stroke-width:1;stroke:#d9dcdf}\
 .chart .zero{stroke:#1b1d1f;stroke-width:1.5}\

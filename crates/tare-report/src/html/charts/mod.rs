@@ -23,7 +23,7 @@ use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
-pub(super) use costs::costs;
+pub(super) use costs::{costs, costs_height};
 pub(super) use dots::throughput;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
@@ -82,12 +82,7 @@ pub(super) struct Series<'r> {
 impl<'r> Series<'r> {
     /// Every environment of a workload, in the order of its findings.
     pub(super) fn all(record: &'r Record, findings: &[&'r Finding]) -> Vec<Series<'r>> {
-        let mut all: Vec<Series<'r>> = findings
-            .iter()
-            .zip(series_styles(findings))
-            .enumerate()
-            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
-            .collect();
+        let mut all = Self::without_slices(findings);
         let places: std::collections::HashMap<&str, usize> =
             findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
         let workload = findings.first().map(|f| f.workload.as_str());
@@ -97,6 +92,14 @@ impl<'r> Series<'r> {
             }
         }
         all
+    }
+
+    /// Environments alone, for charts of findings.
+    pub(super) fn without_slices(findings: &[&'r Finding]) -> Vec<Series<'r>> {
+        let styled = findings.iter().zip(series_styles(findings)).enumerate();
+        styled
+            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
+            .collect()
     }
 
     fn name(&self) -> &'r str {
