@@ -34,6 +34,8 @@ pub(crate) struct Axis<'s> {
     pub(crate) setting: String,
     /// Name of the workload that comes first in the study, which a sweep copies.
     pub(crate) workload: &'s str,
+    /// Every workload of the axis; of two with the same value one is a point.
+    pub(crate) workloads: Vec<&'s str>,
     /// In ascending order.
     pub(crate) points: Vec<AxisPoint<'s>>,
 }
@@ -45,6 +47,7 @@ impl Axis<'_> {
             "numjobs" => "jobs".to_string(),
             "bs" => "block size".to_string(),
             "iodepth" => "queue depth".to_string(),
+            "in_flight" => "requests in flight".to_string(),
             name => name.replace('_', " "),
         }
     }
@@ -72,12 +75,16 @@ pub(crate) fn axes(study: &Study) -> Vec<Axis<'_>> {
             let kind = (name.clone(), rest);
             let point = AxisPoint { value, text: text.clone(), workload: &workload.name };
             match kinds.iter().position(|known| *known == kind) {
-                Some(at) => found[at].points.push(point),
+                Some(at) => {
+                    found[at].workloads.push(&workload.name);
+                    found[at].points.push(point);
+                }
                 None => {
                     kinds.push(kind);
                     found.push(Axis {
                         setting: name.clone(),
                         workload: &workload.name,
+                        workloads: vec![&workload.name],
                         points: vec![point],
                     });
                 }
@@ -155,6 +162,7 @@ mod tests {
                 ("jobs".to_string(), "random read", vec!["1", "2", "4", "8", "24", "64"]),
             ]
         );
+        assert_eq!(found[1].workloads.len(), 6);
         assert_eq!(found[1].points[2].workload, "random read", "the copied workload is a point");
     }
 

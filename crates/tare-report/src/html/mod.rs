@@ -88,7 +88,7 @@ impl GroupsView {
             findings.collect::<Vec<_>>()
         };
         let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
-        let on_axis = |name: &str| axes.iter().any(|a| a.points.iter().any(|p| p.workload == name));
+        let on_axis = |name: &str| axes.iter().any(|axis| axis.workloads.contains(&name));
         let groups: Vec<(&str, Vec<&Finding>)> =
             names.filter(|name| !on_axis(name)).map(|name| (name, of(name))).collect();
         if record.study.workloads.len() < 2 {
