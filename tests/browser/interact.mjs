@@ -109,10 +109,43 @@ async function plots(tab, expect) {
   }
 }
 
+/** A link opens the folded section that it leads into; print opens all of them. */
+async function folds(tab, expect) {
+  const fold = () => tab.run(() => { for (const one of document.querySelectorAll("details")) one.open = false; });
+  const closed = () => tab.run(() => document.querySelectorAll("details:not([open])").length);
+  const places = await tab.run(() => {
+    const own = [...document.querySelectorAll("section[id] > details.fold, li[id] > details.fold")].map((one) => one.parentElement.id);
+    const inside = [...document.querySelectorAll("details.fold [id]")].filter((one) => one.getBoundingClientRect().height > 0).map((one) => one.id);
+    return [own.at(-1), own[0], inside.at(-1)].filter(Boolean);
+  });
+  for (const id of places) {
+    await fold();
+    await tab.run((to) => { location.hash = `#${to}`; }, id);
+    await tab.settle();
+    const open = await tab.run((to) => {
+      const target = document.getElementById(to);
+      const own = target.querySelector(":scope > details.fold");
+      return target.checkVisibility() && (!own || own.open);
+    }, id);
+    expect(open, `a link to #${id} does not open its folded section`);
+  }
+  await fold();
+  const before = await closed();
+  await tab.run(() => { dispatchEvent(new Event("beforeprint")); });
+  expect(await closed() === 0, "something stays folded in print");
+  await tab.run(() => { dispatchEvent(new Event("afterprint")); });
+  expect(await closed() === before, "printing leaves the page unfolded");
+  await tab.run(() => {
+    history.replaceState(null, "", location.pathname);
+    for (const one of document.querySelectorAll("details")) one.open = true;
+  });
+  await tab.settle();
+}
+
 export async function interact(tab) {
   const found = [];
   const expect = (holds, what) => { if (!holds) found.push(what); };
-  for (const part of [theme, marks, legend, plots]) await part(tab, expect);
+  for (const part of [theme, marks, legend, plots, folds]) await part(tab, expect);
   await tab.run(() => { document.activeElement?.blur(); scrollTo(0, 0); });
   return found;
 }

@@ -122,6 +122,7 @@ fn pages_pass_in_the_browser() {
     let light = json!({ "views": ["desk-light"] });
     let dark = json!({ "views": ["phone-dark"] });
     pages.record("two-workloads", fixture::two_workloads(), light.clone());
+    pages.record("sweep", fixture::sweep(), json!({ "views": some }));
     pages.record("running", fixture::running(), dark.clone());
     pages.record("empty", fixture::empty(), dark);
     let (explained, _) = fixture::explained_by_layer();

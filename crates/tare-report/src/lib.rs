@@ -9,6 +9,7 @@
 //! escaped ([`html`], [`markdown`]).
 #![forbid(unsafe_code)]
 
+mod axes;
 mod bandwidth;
 pub mod check;
 pub mod compare;

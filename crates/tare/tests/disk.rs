@@ -122,7 +122,10 @@ fn a_loop_device_with_ext4_is_measured_end_to_end() {
     // A directory: all four loads, the map, Seastar's file; nothing is left behind.
     let (map, yaml) = (disk.state.with_file_name("m.svg"), disk.state.with_file_name("p.yaml"));
     let size = ["--size", "128M", "--json"];
-    let pictures = ["--map", map.to_str().unwrap(), "--io-properties", yaml.to_str().unwrap()];
+    let chart = disk.state.with_file_name("c.html");
+    let path = |path: &Path| path.to_str().unwrap().to_string();
+    let (map_path, yaml_path, chart_path) = (path(&map), path(&yaml), path(&chart));
+    let pictures = ["--map", &map_path, "--io-properties", &yaml_path, "--chart", &chart_path];
     let report = json(&disk.run(&disk.point, &[size.as_slice(), &pictures].concat()));
     assert_eq!(report["loads"].as_array().unwrap().len(), 4);
     assert_eq!(report["mount"]["file_system"], "ext4");
@@ -137,6 +140,8 @@ fn a_loop_device_with_ext4_is_measured_end_to_end() {
     assert!(doubts.contains(&"layered") && !doubts.contains(&"unseen"), "{doubts:?}");
     assert!(!doubts.contains(&"cached"), "{doubts:?}");
     assert!(fs::read_to_string(&map).unwrap().ends_with("</svg>\n"));
+    let curves = fs::read_to_string(&chart).unwrap().matches("class=\"curve ").count();
+    assert_eq!(curves, 4 + 8, "the rate, p50 and p99 of each load");
     let text = fs::read_to_string(&yaml).unwrap();
     let point = format!("disks:\n  - mountpoint: {}\n    read_iops: ", disk.point.display());
     assert!(text.starts_with(&point), "{text}");

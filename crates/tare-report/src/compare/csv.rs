@@ -75,6 +75,7 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             for (name, unit, interval) in [
                 ("throughput", "op/s", &f.throughput_per_s),
                 ("throughput_per_cpu", "op/s", &f.throughput_per_s_per_cpu),
+                ("bandwidth", "B/s", &f.bandwidth_bytes_per_s),
                 ("server_cpu", "us/op", &f.server_cpu_us),
                 ("operations_per_money", "op", &f.operations_per_money),
                 ("p99_over_baseline", "ratio", &f.p99_over_baseline),
@@ -96,16 +97,59 @@ pub fn csv(comparison: &Comparison<'_>) -> String {
             }
             #[expect(clippy::cast_precision_loss, reason = "a latency, far below 2^53 ns")]
             let exact = f.p99_ns.map(|ns| unbounded(ns as f64));
-            for (name, unit, value) in
-                [("p99", "ns", f.p99.or(exact)), ("rate", "op/s", f.rate_per_s.map(unbounded))]
-            {
+            #[expect(clippy::cast_precision_loss, reason = "a latency, far below 2^53 ns")]
+            let closed = f.closed_loop_p99_ns.map(|ns| unbounded(ns as f64));
+            for (name, unit, value) in [
+                ("p99", "ns", f.p99.or(exact)),
+                ("closed_loop_p99", "ns", closed),
+                ("rate", "op/s", f.rate_per_s.map(unbounded)),
+            ] {
                 if let Some(value) = value {
                     add(at, place, name, unit, &value, None, None);
                 }
             }
         }
     }
+    resources(comparison, &mut add);
     table.finish()
+}
+
+/// Adds a line: record, workload and environment, figure, unit, value, found, verdict.
+type Add<'a> =
+    &'a mut dyn FnMut(usize, (&str, &str), &str, &str, &Interval, Option<bool>, Option<Verdict>);
+
+/// What the machines have and cost, and what the layers keep of it.
+#[expect(clippy::cast_precision_loss, reason = "bytes and CPUs of a machine")]
+fn resources(comparison: &Comparison<'_>, add: Add<'_>) {
+    for (at, machine) in comparison.machines.iter().enumerate() {
+        for (name, unit, value) in [
+            ("machine_cpus", "CPUs", Some(machine.cpus as f64)),
+            ("machine_interrupt_cpus", "CPUs", Some(machine.interrupt_cpus as f64)),
+            ("machine_memory", "B", machine.memory_bytes.map(|bytes| bytes as f64)),
+            ("price_per_cpu", "money/h", machine.price_per_cpu_hour),
+            ("price_per_gib", "money/h", machine.price_per_gib_hour),
+        ] {
+            if let Some(value) = value {
+                add(at, ("", ""), name, unit, &unbounded(value), None, None);
+            }
+        }
+    }
+    for row in &comparison.kept {
+        let place = (row.workload, row.environment);
+        for (at, kept) in row.records.iter().enumerate() {
+            let Some(kept) = kept else { continue };
+            for (name, unit, value) in [
+                ("layer_cpus", "CPUs", kept.layer_cpus),
+                ("memory_kept", "B", kept.memory_bytes.map(|bytes| unbounded(bytes as f64))),
+                ("share_kept", "share", Some(unbounded(kept.share))),
+                ("money_kept", "money/h", kept.money_per_hour.map(unbounded)),
+            ] {
+                if let Some(value) = value {
+                    add(at, place, name, unit, &value, None, None);
+                }
+            }
+        }
+    }
 }
 
 /// A figure that has no interval.

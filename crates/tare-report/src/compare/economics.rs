@@ -5,11 +5,12 @@
 //! space.
 
 use serde::Serialize;
-use tare_lab::analysis::{Finding, Interval};
+use tare_lab::analysis::{Finding, Interval, closed_loop_latency};
 use tare_stats::{Estimate, difference};
 
 use super::Side;
 use super::costs::{common, in_each};
+use crate::bandwidth;
 use crate::fleet::Price;
 use crate::run_conditions::fixed_rate;
 use crate::tails;
@@ -36,6 +37,11 @@ pub struct Figures {
     pub throughput_per_s: Option<Interval>,
     /// Over the CPUs that the study gives to the system.
     pub throughput_per_s_per_cpu: Option<Interval>,
+    /// Throughput times the size of an operation; `None` if operations have no common size.
+    pub bandwidth_bytes_per_s: Option<Interval>,
+    /// p99 of the service time in the closed loop, for loads on a disk, which may have no phase at
+    /// a fixed rate.
+    pub closed_loop_p99_ns: Option<u64>,
     pub server_cpu_us: Option<Interval>,
     pub server_cpu_is_busy_time: bool,
     /// Response time at the fixed rate.
@@ -109,16 +115,23 @@ pub(super) fn is_same_rate(a: Option<f64>, b: Option<f64>) -> bool {
     a.zip(b).is_some_and(|(a, b)| (a - b).abs() <= SAME_RATE * a.max(b))
 }
 
-#[expect(clippy::cast_precision_loss, reason = "CPUs of a machine")]
+#[expect(clippy::cast_precision_loss, reason = "CPUs of a machine, bytes of an operation")]
 fn figures(side: &Side<'_>, finding: &Finding, price: Option<&Price>) -> Figures {
     let throughput = finding.throughput_per_s;
     let cpus = side.record.cpu_plan.system.len();
     let rate_per_s = fixed_rate(side.record, &finding.workload);
+    let workload = side.record.study.workloads.iter().find(|w| w.name == finding.workload);
+    let bytes = workload.and_then(bandwidth::operation_bytes).map(|bytes| bytes as f64);
     Figures {
         throughput_per_s: throughput,
         throughput_per_s_per_cpu: throughput
             .filter(|_| cpus > 0)
             .map(|i| times(i, 1.0 / cpus as f64)),
+        bandwidth_bytes_per_s: bytes.and_then(|bytes| Some(times(throughput?, bytes))),
+        closed_loop_p99_ns: bytes.and_then(|_| {
+            let of = (&finding.workload, &finding.environment);
+            Some(closed_loop_latency(side.record, of.0, of.1)?.p99_ns)
+        }),
         server_cpu_us: finding.server_cpu_us,
         server_cpu_is_busy_time: finding.server_cpu_is_busy_time,
         p99_ns: finding.response.as_ref().map(|latency| latency.p99_ns),

@@ -15,6 +15,7 @@ mod csv;
 mod economics;
 mod markdown;
 mod prices;
+mod resources;
 mod summary;
 mod tables;
 mod terminal;
@@ -38,6 +39,7 @@ pub(crate) use costs::{between, log, percent as percent_of};
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
 pub use prices::{PriceError, PriceTag};
+pub use resources::{Kept, KeptRow, MachineResources};
 pub(crate) use summary::sentences;
 pub(crate) use tables::{ComparisonTable, Entry, money, tables};
 pub use terminal::terminal;
@@ -67,6 +69,10 @@ pub struct Comparison<'r> {
     pub(crate) warnings: Vec<Warning>,
     pub(crate) costs: Vec<CostRow<'r>>,
     pub(crate) figures: Vec<FiguresRow<'r>>,
+    /// One per record.
+    pub(crate) machines: Vec<MachineResources>,
+    /// The environments whose layers keep CPU time or memory.
+    pub(crate) kept: Vec<KeptRow<'r>>,
     /// Facts of studies and hosts that are not the same in all records.
     pub(crate) differing: Vec<Fact>,
     /// Those that are.
@@ -88,11 +94,24 @@ impl<'r> Comparison<'r> {
         let prices = prices::assign(&sides, prices)?;
         let costs = costs::rows(&sides);
         let figures = economics::rows(&sides, &prices);
+        let machines = resources::machines(&sides, &prices);
+        let kept = resources::kept(&sides, &machines);
         let (differing, equal): (Vec<Fact>, Vec<Fact>) =
             conditions::facts(&sides).into_iter().partition(Fact::differs);
         let warnings = conditions::warnings(&sides, &prices, &costs);
         let only_in_some = conditions::only_in_some(&sides);
-        Ok(Self { sides, prices, warnings, costs, figures, differing, equal, only_in_some })
+        Ok(Self {
+            sides,
+            prices,
+            warnings,
+            costs,
+            figures,
+            machines,
+            kept,
+            differing,
+            equal,
+            only_in_some,
+        })
     }
 
     /// Whether the cost of an environment differs from that in the first record, beyond the noise
@@ -184,6 +203,8 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         "summary": sentences(comparison),
         "costs": comparison.costs,
         "figures": comparison.figures,
+        "machines": comparison.machines,
+        "kept_by_layers": comparison.kept,
         "differing_facts": comparison.differing,
         "equal_facts": comparison.equal,
         "only_in_some": only,

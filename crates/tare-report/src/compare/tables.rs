@@ -3,7 +3,10 @@
 use tare_lab::analysis::{Cost, Interval};
 use tare_stats::law::Verdict;
 
-use super::{Comparison, CostRow, Difference, Figures, Ratio, letter};
+use tare_std::units::significant;
+
+use super::{Comparison, CostRow, Difference, Figures, MachineResources, Ratio, letter};
+use crate::bandwidth;
 use crate::figures::{CostFormat, cost, latency, micros, rate, with_interval};
 use crate::headline::Metric;
 use crate::tails;
@@ -36,12 +39,17 @@ impl Entry {
     }
 }
 
-/// Costs by each metric, then the figures of each machine by workload.
+/// The machines, costs by each metric, the figures of each machine by workload, and what the layers
+/// keep.
 pub(crate) fn tables(comparison: &Comparison<'_>) -> Vec<ComparisonTable> {
     let costs = Metric::ALL.into_iter().filter_map(|metric| costs(comparison, metric));
     let mut workloads: Vec<&str> = comparison.figures.iter().map(|row| row.workload).collect();
     workloads.dedup();
-    costs.chain(workloads.into_iter().flat_map(|workload| figures(comparison, workload))).collect()
+    let figures = workloads.iter().flat_map(|workload| {
+        disk(comparison, workload).into_iter().chain(figures(comparison, workload))
+    });
+    let kept = workloads.iter().filter_map(|workload| kept(comparison, workload));
+    std::iter::once(machines(comparison)).chain(costs).chain(figures).chain(kept).collect()
 }
 
 fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<ComparisonTable> {
@@ -90,6 +98,115 @@ fn difference(difference: &Option<Difference>) -> Entry {
 fn judged(of: &Cost, verdict: Option<Verdict>) -> Entry {
     let claimed = verdict.is_some_and(Verdict::is_claim);
     Entry { text: cost(of, verdict, CostFormat::Short), claimed }
+}
+
+/// CPUs, memory and price of each machine.
+fn machines(comparison: &Comparison<'_>) -> ComparisonTable {
+    let priced = comparison.prices.iter().any(Option::is_some);
+    let mut head = vec!["record", "CPUs", "of the system", "for interrupts", "memory"];
+    if priced {
+        head.extend(["per h", "per CPU and h", "per GiB and h"]);
+    }
+    let row = |(at, machine): (usize, &MachineResources)| {
+        let price = comparison.prices[at].as_ref();
+        let money = |value: Option<f64>| {
+            let unit = price.map_or("", |price| price.currency.as_str());
+            let text = value.map(|value| format!("{} {unit}", significant(value, 3)));
+            text.map_or_else(Entry::missing, |text| Entry::plain(text.trim_end()))
+        };
+        let mut row = vec![
+            Entry::plain(letter(at)),
+            Entry::plain(machine.cpus.to_string()),
+            Entry::plain(machine.system_cpus.to_string()),
+            Entry::plain(machine.interrupt_cpus.to_string()),
+            machine.memory_bytes.map_or_else(Entry::missing, |bytes| Entry::plain(memory(bytes))),
+        ];
+        if priced {
+            row.push(money(machine.price_per_hour));
+            row.push(money(machine.price_per_cpu_hour));
+            row.push(money(machine.price_per_gib_hour));
+        }
+        row
+    };
+    ComparisonTable {
+        title: "Machines".to_string(),
+        head: head.into_iter().map(String::from).collect(),
+        rows: comparison.machines.iter().enumerate().map(row).collect(),
+        words: 1,
+    }
+}
+
+/// Operations, bandwidth and latency of loads whose operations have one size.
+fn disk(comparison: &Comparison<'_>, workload: &str) -> Option<ComparisonTable> {
+    let rows = || comparison.figures.iter().filter(|row| row.workload == workload);
+    let sized = |figures: &Figures| figures.bandwidth_bytes_per_s.is_some();
+    rows().flat_map(|row| &row.records).flatten().find(|figures| sized(figures))?;
+    let columns = ["op/s [95 %]", "bandwidth [95 %]", "vs A", "p99 at capacity"];
+    let head = ["environment", "record"].into_iter().chain(columns).map(String::from).collect();
+    let mut lines = Vec::new();
+    for row in rows() {
+        for (at, figures) in row.records.iter().enumerate() {
+            let Some(figures) = figures else { continue };
+            let waited = figures.closed_loop_p99_ns;
+            lines.push(vec![
+                Entry::plain(name(row.environment, workload, false, row.control)),
+                Entry::plain(letter(at)),
+                interval(&figures.throughput_per_s, rate),
+                interval(&figures.bandwidth_bytes_per_s, bandwidth::text),
+                ratio(&figures.throughput_vs_first),
+                waited.map_or_else(Entry::missing, |ns| Entry::plain(latency(ns))),
+            ]);
+        }
+    }
+    Some(ComparisonTable { title: format!("Disk: {workload}"), head, rows: lines, words: 2 })
+}
+
+/// What the layers keep of the machines; `None` if no layer keeps anything under this workload.
+fn kept(comparison: &Comparison<'_>, workload: &str) -> Option<ComparisonTable> {
+    let priced = comparison.prices.iter().any(Option::is_some);
+    let mut head = vec![
+        "environment".to_string(),
+        "record".to_string(),
+        "CPUs at capacity [95 %]".to_string(),
+        "memory".to_string(),
+        "of the machine".to_string(),
+    ];
+    if priced {
+        head.push(format!("{} per h", money(comparison)));
+    }
+    let mut rows = Vec::new();
+    for row in comparison.kept.iter().filter(|row| row.workload == workload) {
+        for (at, kept) in row.records.iter().enumerate() {
+            let Some(kept) = kept else { continue };
+            let digits = |value: f64| significant(value, 3);
+            let mut cells = vec![
+                Entry::plain(row.environment),
+                Entry::plain(letter(at)),
+                interval(&kept.layer_cpus, digits),
+                kept.memory_bytes.map_or_else(Entry::missing, |bytes| Entry::plain(memory(bytes))),
+                Entry::plain(format!("{:.1} %", kept.share * 100.0)),
+            ];
+            if priced {
+                cells.push(
+                    kept.money_per_hour
+                        .map_or_else(Entry::missing, |money| Entry::plain(significant(money, 3))),
+                );
+            }
+            rows.push(cells);
+        }
+    }
+    let title = format!("Kept by the layers: {workload}");
+    (!rows.is_empty()).then_some(ComparisonTable { title, head, rows, words: 2 })
+}
+
+/// `24.7 GiB`.
+fn memory(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
+    let bytes = bytes as f64;
+    match bytes >= 1024.0 * 1024.0 * 1024.0 {
+        true => format!("{} GiB", significant(bytes / (1024.0 * 1024.0 * 1024.0), 3)),
+        false => format!("{} MiB", significant(bytes / (1024.0 * 1024.0), 3)),
+    }
 }
 
 /// Throughput, response time and CPU time of each machine.

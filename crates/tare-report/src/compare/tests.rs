@@ -279,3 +279,86 @@ fn differing_file_systems_have_a_warning() {
     let warned = |text: &str| comparison.warnings.iter().any(|one| one.text.contains(text));
     assert!(warned("differs in storage (A ext4, B xfs)"), "{:?}", comparison.warnings);
 }
+
+/// Two records of a storage load in a VM of 2 GiB, on machines of 4 CPUs and 16 GiB.
+fn guests() -> [Named; 2] {
+    [1, 2].map(|seed| {
+        let (name, mut record, analysis) = on(seed, 1.0, 1.0);
+        for workload in &mut record.study.workloads {
+            workload.options.push(("bs".into(), "4k".into()));
+        }
+        record.host.push(tare_lab::record::HostFact {
+            section: "memory".into(),
+            key: "total".into(),
+            value: "16777216 kB".into(),
+        });
+        for environment in &mut record.environments {
+            if environment.spec.name == "+ no seccomp" {
+                environment.layers.push(tare_lab::environment::LayerState {
+                    layer: "vm.memory".into(),
+                    wanted: (2u64 << 30).to_string(),
+                    found: format!("MemTotal inside: {} bytes", (2u64 << 30) - (64 << 20)),
+                    in_force: true,
+                });
+            }
+        }
+        (name, record, analysis)
+    })
+}
+
+#[test]
+fn a_price_is_divided_by_cpus_and_by_memory() {
+    let records = guests();
+    let prices = ["A=1.6EUR/h".parse().unwrap()];
+    let comparison = Comparison::new(&records, &prices).unwrap();
+    let [first, second] = comparison.machines.as_slice() else { panic!("two records") };
+    assert_eq!((first.cpus, first.memory_bytes), (4, Some(16 << 30)));
+    assert!((first.price_per_cpu_hour.unwrap() - 0.4).abs() < 1e-9);
+    assert!((first.price_per_gib_hour.unwrap() - 0.1).abs() < 1e-9);
+    assert_eq!((second.price_per_cpu_hour, second.price_per_gib_hour), (None, None));
+    let text = terminal(&comparison, Style::new(false, 120));
+    assert!(text.contains("1.60 EUR") && text.contains("0.400 EUR"), "{text}");
+}
+
+#[test]
+fn layers_keep_cpu_time_and_memory() {
+    let records = guests();
+    let prices = ["A=1.6EUR/h".parse().unwrap()];
+    let comparison = Comparison::new(&records, &prices).unwrap();
+    let of = |environment: &str| {
+        let row = comparison.kept.iter().find(|row| row.environment == environment);
+        row.and_then(|row| row.records[0].clone())
+    };
+    assert_eq!(of("native"), None, "nothing is kept without a layer");
+    let guest = of("+ no seccomp").unwrap();
+    assert_eq!((guest.memory_bytes, guest.layer_cpus), (Some(64 << 20), None));
+    assert!((guest.share - 1.0 / 256.0).abs() < 1e-9, "{guest:?}");
+    assert!((guest.money_per_hour.unwrap() - 1.6 / 256.0).abs() < 1e-9, "{guest:?}");
+    // The fixture's proxy takes a fifth of the system's CPU time.
+    let proxy = of("docker-default").unwrap();
+    let slices = records[0].1.slices.iter().filter(|s| s.environment == "docker-default");
+    let cpus = proxy.layer_cpus.unwrap();
+    let per_slice: Vec<f64> = slices
+        .filter(|s| s.phase == tare_lab::record::Phase::Capacity)
+        .map(|s| s.layer_cpu_ns[0].1 as f64 / s.window_ns as f64)
+        .collect();
+    let mean = per_slice.iter().sum::<f64>() / per_slice.len() as f64;
+    assert!(holds(&cpus, mean) && (proxy.share - cpus.value / 4.0).abs() < 1e-9, "{proxy:?}");
+    let shown = markdown(&comparison);
+    assert!(shown.contains("Kept by the layers: write") && shown.contains("64.0 MiB"), "{shown}");
+    assert!(csv(&comparison).contains("memory_kept,B,67108864"));
+}
+
+#[test]
+fn bandwidths_of_two_records_stand_side_by_side() {
+    let records = guests();
+    let comparison = Comparison::new(&records, &[]).unwrap();
+    let figures = comparison.figures[0].records[1].clone().unwrap();
+    let bytes = figures.bandwidth_bytes_per_s.unwrap();
+    assert!((bytes.value / figures.throughput_per_s.unwrap().value - 4096.0).abs() < 1e-6);
+    let text = terminal(&comparison, Style::new(false, 120));
+    assert!(text.contains("Disk: write") && text.contains(" MB/s"), "{text}");
+    let json: Value = serde_json::from_str(&json(&comparison)).unwrap();
+    assert!(json["figures"][0]["records"][0]["bandwidth_bytes_per_s"]["value"].is_f64());
+    assert_eq!(json["machines"][0]["cpus"], 4);
+}

@@ -36,16 +36,20 @@ macro_rules! templates {
 }
 
 /// Every template with the name under which others include it.
-const TEMPLATES: [(&str, &str); 23] = templates![
+const TEMPLATES: [(&str, &str); 27] = templates![
     "document.html",
     "macros.html",
     "page.html",
     "compare.html",
     "history.html",
     "sections/header.html",
+    "sections/summary.html",
+    "sections/contents.html",
+    "sections/conditions.html",
     "sections/findings.html",
     "sections/workload.html",
     "sections/groups.html",
+    "sections/sweeps.html",
     "sections/published.html",
     "sections/explanation.html",
     "sections/tuning.html",

@@ -9,6 +9,7 @@
 mod charts;
 mod compare;
 mod diff;
+pub mod disk;
 mod document;
 mod explain;
 mod findings;
@@ -16,7 +17,10 @@ mod history;
 mod host;
 
 mod stacks;
+mod standalone;
+mod summary;
 pub(crate) mod svg;
+mod sweeps;
 mod workload;
 
 use minijinja::Value;
@@ -26,6 +30,7 @@ use tare_lab::record::Record;
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
+use crate::axes::{Axis, axes};
 use crate::counters;
 use crate::doubts::DoubtGroups;
 use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
@@ -37,11 +42,14 @@ use crate::slice_schedule;
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
 use stacks::StacksView;
+use summary::SummaryView;
+use sweeps::SweepView;
 use workload::WorkloadView;
 
 pub use compare::comparison;
 pub use history::history;
 pub use stacks::flamegraph;
+pub use summary::slide;
 
 /// The page of a record and its stack slices ([`tare_lab::record::read_stacks`]), which may be
 /// empty.
@@ -75,14 +83,17 @@ struct GroupsView {
 }
 
 impl GroupsView {
-    fn new(record: &Record, analysis: &Analysis) -> Option<Self> {
+    /// Workloads on an axis are drawn as lines instead.
+    fn new(record: &Record, analysis: &Analysis, axes: &[Axis<'_>]) -> Option<Self> {
         let of = |name: &str| {
             let findings = analysis.findings.iter().filter(|f| f.workload == name);
             findings.collect::<Vec<_>>()
         };
         let names = record.study.workloads.iter().map(|workload| workload.name.as_str());
-        let groups: Vec<(&str, Vec<&Finding>)> = names.map(|name| (name, of(name))).collect();
-        if groups.len() < 2 {
+        let on_axis = |name: &str| axes.iter().any(|axis| axis.workloads.contains(&name));
+        let groups: Vec<(&str, Vec<&Finding>)> =
+            names.filter(|name| !on_axis(name)).map(|name| (name, of(name))).collect();
+        if record.study.workloads.len() < 2 {
             return None;
         }
         let closed = analysis.findings.iter().all(|finding| finding.response.is_none());
@@ -119,6 +130,7 @@ struct View {
     name: String,
     headline: String,
     running: bool,
+    summary: SummaryView,
     findings: Vec<findings::FindingView>,
     facts: Vec<(String, String)>,
     workloads: Vec<WorkloadView>,
@@ -126,6 +138,7 @@ struct View {
     left_out: Vec<(String, String)>,
     /// `None` for a single workload.
     groups: Option<GroupsView>,
+    sweeps: Vec<SweepView>,
     /// `None` if the study has no published relations.
     published: Option<PublishedView>,
     arithmetic: Vec<String>,
@@ -169,6 +182,7 @@ impl View {
             .enumerate()
             .filter_map(|(id, workload)| WorkloadView::new(id, record, analysis, workload, &marks))
             .collect();
+        let axes = axes(&record.study);
         let stacks_view = StacksView::new(record, stacks);
         let mut parts = vec![Asset::Plots];
         if stacks_view.is_some() {
@@ -185,6 +199,7 @@ impl View {
             name: clean(&record.study.name),
             // A no-break space keeps the percent sign off the start of a line.
             headline: headline(record, analysis).replace(" %", "\u{a0}%"),
+            summary: SummaryView::new(record, analysis),
             running: record.header.ended_unix_ms.is_none(),
             findings: findings::views(
                 &crate::findings::statements(record, analysis, stacks),
@@ -197,7 +212,8 @@ impl View {
                 .iter()
                 .map(|(name, why)| (clean(name), clean(why)))
                 .collect(),
-            groups: GroupsView::new(record, analysis),
+            groups: GroupsView::new(record, analysis, &axes),
+            sweeps: SweepView::all(&axes, record, analysis),
             published: PublishedView::new(record),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),

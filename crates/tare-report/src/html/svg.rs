@@ -77,6 +77,8 @@ pub(super) struct Svg {
     height: f64,
     title: String,
     description: String,
+    /// Width in pixels, for a file of a fixed size.
+    width: Option<f64>,
 }
 
 impl Svg {
@@ -88,7 +90,14 @@ impl Svg {
             height,
             title: title.to_string(),
             description: description.to_string(),
+            width: None,
         }
+    }
+
+    /// Draws lines in pixels of a chart of this width. Renderers of files do not know
+    /// `vector-effect`, without which a stretched line has another width.
+    pub(super) fn with_width(self, width: f64) -> Svg {
+        Svg { width: Some(width), ..self }
     }
 
     pub(super) fn line(&mut self, x1: f64, y1: f64, x2: f64, y2: f64, class: &str) {
@@ -180,8 +189,16 @@ impl Svg {
     /// A line through points (x in percent, y in pixels).
     pub(super) fn polyline(&mut self, points: &[(f64, f64)], class: &str, title: &str) {
         let mut path = String::with_capacity(points.len() * 14);
+        let unit = self.width.map_or(1.0, |width| width / 100.0);
         for (x, y) in points {
-            let _ = write!(path, "{x:.2},{y:.1} ");
+            let _ = write!(path, "{:.2},{y:.1} ", x * unit);
+        }
+        if self.width.is_some() {
+            return self.write(format_args!(
+                r#"<polyline points="{}" class="{class}">{}</polyline>"#,
+                path.trim_end(),
+                tooltip(title)
+            ));
         }
         // Point lists take no percentages, so an inner SVG is stretched over the width.
         let height = self.height;

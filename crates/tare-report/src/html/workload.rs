@@ -10,7 +10,7 @@ use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_stats::law::Verdict;
 use tare_std::units::{nanoseconds, thousands};
 
-use super::charts::{self, CountersOverTime, Noted, Plot, Series};
+use super::charts::{self, CountersOverTime, Noted, Plot, Series, SeriesStyle};
 use super::svg;
 use crate::bandwidth;
 use crate::doubts::DoubtGroups;
@@ -31,6 +31,8 @@ pub(super) struct WorkloadView {
     cpu_costs: Option<Value>,
     throughput_costs: Option<Value>,
     noise: Option<String>,
+    /// Throughput over the requests in flight that were tried, if the study climbed to the knee.
+    climb: Option<Value>,
     throughput: Option<Value>,
     /// Whether histograms replace the dots.
     folded: bool,
@@ -51,18 +53,18 @@ pub(super) struct WorkloadView {
 }
 
 #[derive(Serialize)]
-struct Legend {
+pub(super) struct Legend {
     swatch: Value,
     name: String,
     style: String,
 }
 
 impl Legend {
-    fn new(of: &Series<'_>) -> Self {
+    pub(super) fn new(environment: &str, style: SeriesStyle) -> Self {
         Self {
-            swatch: Value::from_safe_string(svg::swatch(of.style.shape, of.style.class)),
-            name: clean(&of.finding.environment),
-            style: of.style.name(),
+            swatch: Value::from_safe_string(svg::swatch(style.shape, style.class)),
+            name: clean(environment),
+            style: style.name(),
         }
     }
 }
@@ -148,10 +150,14 @@ impl WorkloadView {
             name: clean(&workload.name),
             conditions: conditions(record, workload),
             rate: fixed_rate(record, &workload.name).map(|at| format!("{} op/s", rate(at))),
-            legend: series.iter().map(Legend::new).collect(),
+            legend: series
+                .iter()
+                .map(|of| Legend::new(&of.finding.environment, of.style))
+                .collect(),
             cpu_costs: costs(Metric::ServerCpu, "cpu"),
             throughput_costs: costs(Metric::Throughput, "lost"),
             noise: (!noises.is_empty()).then(|| noises.join(" and ")),
+            climb: charts::climb(workload, &format!("climb-{id}")).map(Value::from_safe_string),
             folded: throughput.as_ref().is_some_and(|(_, folded)| *folded),
             throughput: throughput.map(|(chart, _)| Value::from_safe_string(chart)),
             throughput_over_time: charts::throughput_over_time(&series, &format!("rate-time-{id}")),

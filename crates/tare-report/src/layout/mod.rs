@@ -37,6 +37,25 @@ pub(crate) fn columns(text: &str) -> usize {
     text.width()
 }
 
+/// Shortens a text to a width in columns, with `…` at its end. Characters of East Asian scripts
+/// take two columns.
+pub(crate) fn shorten_to(text: &str, width: usize) -> String {
+    let text = clean(text);
+    if columns(&text) <= width {
+        return text;
+    }
+    let mut short = String::new();
+    for c in text.chars() {
+        short.push(c);
+        if columns(&short) + 1 > width {
+            short.pop();
+            break;
+        }
+    }
+    short.push('\u{2026}');
+    short
+}
+
 /// Pads a text with blanks to a width in columns.
 pub(crate) fn pad(text: &str, width: usize) -> String {
     let missing = width.saturating_sub(columns(text));

@@ -23,7 +23,7 @@ use crate::figures::{
 };
 use crate::findings;
 use crate::headline::{Metric, headline};
-use crate::layout::{Paint, columns, numbered, pad};
+use crate::layout::{Paint, columns, numbered, pad, shorten_to};
 use crate::prove::Proof;
 use crate::relations;
 use crate::run_conditions::{run_line, workload_line};
@@ -163,6 +163,7 @@ const COSTS_ALONE: [Column; 5] = [
     Column::Throughput,
     Column::ThroughputCost,
 ];
+const CLIENT_AND_DOUBTS: [Column; 3] = [Environment, Client, Doubts];
 const LATENCIES: [Column; 6] = [Environment, Mean, P50, P95, P99, P999];
 const LATENCIES_AND_DOUBTS: [Column; 7] = [Environment, Mean, P50, P95, P99, P999, Doubts];
 const ALL: [Column; 12] = [
@@ -202,15 +203,14 @@ fn tables(
 ) {
     let any_latency = findings.iter().any(|f| f.response.is_some());
     let (latencies, and_doubts): (&[Column], &[Column]) =
-        if any_latency { (&LATENCIES, &LATENCIES_AND_DOUBTS) } else { (&[], &[]) };
-    let narrowest: &[Column] = if any_latency { &COSTS_ALONE } else { &COSTS };
+        if any_latency { (&LATENCIES, &LATENCIES_AND_DOUBTS) } else { (&[], &CLIENT_AND_DOUBTS) };
     let candidates: [(&[&[Column]], Detail); 6] = [
         (&[&ALL], LONG),
         (&[&ALL], MIDDLE),
         (&[&COSTS, latencies], LONG),
         (&[&COSTS, latencies], MIDDLE),
         (&[&COSTS, latencies], SHORT),
-        (&[narrowest, and_doubts], SHORT),
+        (&[&COSTS_ALONE, and_doubts], SHORT),
     ];
     let fits = |(tables, detail): &(&[&[Column]], Detail)| {
         let width = |columns: &&[Column]| {
@@ -326,7 +326,7 @@ fn cell(
     };
     match column {
         Environment => {
-            let name = shorten(&finding.environment, if detail.intervals { 28 } else { 20 });
+            let name = shorten_to(&finding.environment, if detail.intervals { 28 } else { 20 });
             if finding.control { format!("{name} (A/A)") } else { name }
         }
         Column::ServerCpu => figure(finding.server_cpu_us.as_ref(), micros),

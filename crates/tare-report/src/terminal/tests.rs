@@ -89,3 +89,71 @@ fn a_missing_difference_is_said_and_not_zero() {
     assert_eq!(lines.len(), analysis.findings.len() - 1);
     assert!(lines.iter().any(|line| line.contains("none found (\u{b1}")), "{lines:#?}");
 }
+
+/// Long names, costs of four digits with wide intervals, and many doubts.
+fn wide_figures() -> (Record, Analysis) {
+    let (mut record, mut analysis) = fixture::quick();
+    let names = [
+        (
+            "docker-default",
+            "docker default with the userland proxy and a bridge, unpinned, seccomp",
+        ),
+        (
+            "+ cpuset",
+            "\u{96fb}\u{8166}\u{7684}\u{8cc7}\u{6599}\u{5eab}\u{6e2c}\u{8a66}\u{74b0}\u{5883}\u{8207}\u{8a18}\u{9304}",
+        ),
+        ("native again", "native-baseline-of-the-second-socket again"),
+    ];
+    for (from, to) in names {
+        let rename = |name: &mut String| {
+            if name == from {
+                *name = to.to_string();
+            }
+        };
+        record.environments.iter_mut().for_each(|e| rename(&mut e.spec.name));
+        record.slices.iter_mut().for_each(|s| rename(&mut s.environment));
+        analysis.findings.iter_mut().for_each(|f| rename(&mut f.environment));
+    }
+    for finding in &mut analysis.findings {
+        let costs = [&mut finding.server_cpu_cost, &mut finding.throughput_cost];
+        for cost in costs.into_iter().flatten().filter(|cost| cost.percent.value > 10.0) {
+            let wide = Interval { value: 1234.5, low: 1100.2, high: 1398.7, rounds: 12 };
+            (cost.percent, cost.within_percent, cost.found) = (wide, 1398.7, true);
+        }
+        if let Some(us) = &mut finding.server_cpu_us {
+            *us = Interval { value: 123_456.0, low: 120_001.0, high: 129_999.0, rounds: 12 };
+        }
+    }
+    (record, analysis)
+}
+
+#[test]
+fn hundred_columns_keep_every_cost_with_its_interval() {
+    let (record, analysis) = wide_figures();
+    let mut without_latencies = analysis.clone();
+    without_latencies.findings.iter_mut().for_each(|f| (f.response, f.service) = (None, None));
+    for analysis in [&analysis, &without_latencies] {
+        for width in [100, 110, 120, 150] {
+            let style = Style::new(false, width);
+            let text = render(&record, analysis, &[], style);
+            assert!(widest(&text) <= usize::from(width), "{width}\n{text}");
+            let table: Vec<&str> =
+                text.lines().skip_while(|line| !line.starts_with('\u{2500}')).collect();
+            for finding in analysis.findings.iter().filter(|f| !f.baseline) {
+                let row = |cost: &str| table.iter().any(|line| line.contains(cost));
+                for metric in Metric::ALL {
+                    let verdict = verdict(analysis, finding, metric);
+                    let known = metric.cost(finding).unwrap();
+                    let texts = [CostFormat::Full, CostFormat::Short];
+                    let whole = texts.iter().any(|form| row(&cost(known, verdict, *form)));
+                    assert!(whole, "{width}: {}\n{text}", cost(known, verdict, CostFormat::Short));
+                }
+            }
+            // Each environment has its own line in the first table: no name or figure wraps.
+            let is_rule = |line: &&&str| line.starts_with('\u{2500}');
+            let below_head = table[1..].iter().skip_while(|line| !is_rule(line)).skip(1);
+            let rows = below_head.take_while(|line| !is_rule(line));
+            assert_eq!(rows.count(), analysis.findings.len(), "{width}\n{text}");
+        }
+    }
+}

@@ -27,8 +27,11 @@ pub struct Disk {
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,
     /// Measure read latency at 21 x 21 read and write rates, and draw a map (.svg or .html)
-    #[arg(long, value_name = "FILE", value_parser = map_file)]
+    #[arg(long, value_name = "FILE", value_parser = picture_file)]
     pub map: Option<PathBuf>,
+    /// Draw rates over operations in flight, and latency over the load (.svg or .html)
+    #[arg(long, value_name = "FILE", value_parser = picture_file)]
+    pub chart: Option<PathBuf>,
     /// Seed of offsets, data and order
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -52,8 +55,8 @@ fn size(text: &str) -> Result<u64, String> {
         .ok_or_else(|| format!("less than {} MiB fits into the cache of a device", least >> 20))
 }
 
-fn map_file(text: &str) -> Result<PathBuf, String> {
+fn picture_file(text: &str) -> Result<PathBuf, String> {
     let path = PathBuf::from(text);
     let known = path.extension().is_some_and(|e| e == "svg" || e == "html");
-    known.then_some(path).ok_or_else(|| "the file of a map ends in .svg or .html".to_string())
+    known.then_some(path).ok_or_else(|| "the file of a picture ends in .svg or .html".to_string())
 }

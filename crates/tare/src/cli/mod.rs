@@ -175,6 +175,14 @@ pub struct Report {
     /// Write the HTML page to this file (`-` for standard output)
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
+    /// Draw the costs as a slide of 16:9 for a talk (.svg, or .png if a converter is installed)
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_parser = slide_file,
+        conflicts_with_all = ["json", "csv", "figures_csv", "counters", "stacks", "markdown", "prometheus", "fleet"]
+    )]
+    pub slide: Option<PathBuf>,
     /// Print JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,
@@ -218,6 +226,12 @@ pub struct Share {
     /// Keep the names of functions in sampled stacks
     #[arg(long)]
     pub stacks: bool,
+}
+
+fn slide_file(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    let known = path.extension().is_some_and(|e| e == "svg" || e == "png");
+    known.then_some(path).ok_or_else(|| "the file of a slide ends in .svg or .png".to_string())
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

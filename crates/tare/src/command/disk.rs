@@ -16,6 +16,7 @@ use tare_env::inside::GuestInfo;
 use tare_host::device;
 use tare_host::journal::{Entry, Journal};
 use tare_report::disk_map::{DiskCell, DiskMap};
+use tare_report::html::disk::{DiskChart, DiskFigure, DiskLatency, DiskLoad};
 use tare_std::units::{nanoseconds, significant};
 
 use crate::cli::Disk;
@@ -28,14 +29,13 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
     }
     let guest = inside::current_guest(&options.inside);
     let state = inside::state_directory(&options.inside, state);
-    let (map, io_properties) = match &guest {
-        // The process on the host copies these files.
-        Some(_) => (
-            options.map.as_deref().map(inside::result),
-            options.io_properties.as_deref().map(inside::result),
-        ),
-        None => (options.map.clone(), options.io_properties.clone()),
+    // The process on the host copies these files.
+    let written = |path: &Option<PathBuf>| match &guest {
+        Some(_) => path.as_deref().map(inside::result),
+        None => path.clone(),
     };
+    let (map, chart, io_properties) =
+        (written(&options.map), written(&options.chart), written(&options.io_properties));
     let target = Target::find(&options.path, Path::new("/")).exit_with(Exit::Host)?;
     if let Some(named) = &options.destroy_data_on {
         device::check(&options.path, std::slice::from_ref(named), Path::new("/"))
@@ -63,9 +63,11 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
         report.doubts.insert(0, Doubt::Inside { kernel, accelerator });
     }
     if let (Some(path), Some(map)) = (&map, disk_map(&report)) {
-        let html = path.extension().is_some_and(|extension| extension == "html");
-        let text = if html { map.html() } else { map.svg() };
-        fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+        write_picture(path, || map.html(), || map.svg())?;
+    }
+    if let Some(path) = &chart {
+        let chart = disk_chart(&report);
+        write_picture(path, || chart.html(), || chart.svg())?;
     }
     if options.json {
         serde_json::to_writer_pretty(&mut *out, &report).context("cannot print the result")?;
@@ -86,7 +88,7 @@ pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::
 fn run_in_guest(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag()?;
     inside::run(&options.inside, state, out, &stop, |folder| {
-        for path in [&options.map, &options.io_properties].into_iter().flatten() {
+        for path in [&options.map, &options.chart, &options.io_properties].into_iter().flatten() {
             inside::fetch_result(folder, path)?;
         }
         Ok(())
@@ -171,6 +173,42 @@ fn write_io_properties(report: &Report, path: &Path, out: &mut dyn Write) -> any
         return Ok(());
     }
     fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Writes a page if the name of the file ends in `.html`, else an SVG file.
+fn write_picture(
+    path: &Path,
+    html: impl Fn() -> String,
+    svg: impl Fn() -> String,
+) -> anyhow::Result<()> {
+    let is_page = path.extension().is_some_and(|extension| extension == "html");
+    let text = if is_page { html() } else { svg() };
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn disk_chart(report: &Report) -> DiskChart {
+    let figure = |of: &Figure| DiskFigure { value: of.value, ends: of.low.zip(of.high) };
+    let load = |load: &LoadReport| DiskLoad {
+        name: load.load.to_string(),
+        random: load.random,
+        block_bytes: load.block_bytes,
+        climb: load.climb.iter().map(|step| (step.depth, step.operations_per_s)).collect(),
+        saturation_depth: load.saturation_depth,
+        saturated: figure(&load.operations_per_s),
+        latencies: load
+            .points
+            .iter()
+            .map(|point| DiskLatency {
+                percent: 100.0 * point.share,
+                p50: figure(&point.latency.p50_ns),
+                p99: figure(&point.latency.p99_ns),
+            })
+            .collect(),
+    };
+    DiskChart {
+        title: format!("{} on {}", report.path.display(), report.device.name),
+        loads: report.loads.iter().map(load).collect(),
+    }
 }
 
 fn disk_map(report: &Report) -> Option<DiskMap> {

@@ -20,6 +20,7 @@ pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod share;
 pub(crate) mod shell;
+mod slide;
 pub(crate) mod stacks;
 pub(crate) mod start_system;
 pub(crate) mod tune;

@@ -9,6 +9,7 @@ use tare_lab::analysis::analyse;
 use tare_lab::record::{Record, read_stacks};
 use tare_lab::stacks::StackSlice;
 
+use super::slide;
 use crate::cli::Report;
 use crate::exit::{Exit, ExitWith};
 use crate::terminal::style;
@@ -33,6 +34,11 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
             return Ok(Exit::Success);
         }
         fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    if let Some(path) = &options.slide {
+        slide::write(path, &record, &analysis)?;
+        writeln!(out, "slide: {}", path.display())?;
+        return Ok(Exit::Success);
     }
     if options.json {
         writeln!(out, "{}", tare_report::json::render(&record, &analysis, &stacks))?;

@@ -11,6 +11,14 @@ use crate::headline::{Metric, extent, telling_noise};
 use crate::html::svg::{Scale, Shape};
 use crate::relations;
 
+/// Height of a lane.
+const LANE: f64 = 22.0;
+
+/// The height of a chart of this many environments.
+pub(in crate::html) fn costs_height(rows: usize) -> f64 {
+    super::as_f64(rows) * (super::LABEL + LANE) + super::AXIS
+}
+
 /// Draws the dot and interval of each environment, zero, and the band of the A/A control. Published
 /// costs of throughput are hollow diamonds.
 pub(in crate::html) fn costs(
@@ -50,7 +58,7 @@ pub(in crate::html) fn costs(
     }
     let description = format!("One row per environment. {}", texts.join(". "));
     let mut chart =
-        Rows::new(id, (title, &description), Scale::linear(low, high), rows.len(), 22.0);
+        Rows::new(id, (title, &description), Scale::linear(low, high), rows.len(), LANE);
     let (bottom, scale) = (chart.bottom(rows.len()), chart.scale);
     if let Some(noise) = noise {
         let (from, to) = (scale.x(-noise), scale.x(noise));

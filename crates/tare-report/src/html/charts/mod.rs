@@ -1,7 +1,8 @@
 //! The charts of the page, one file per question.
 //!
 //! A chart with few marks is an SVG ([`costs`](mod@costs), [`throughput`], [`percentiles`],
-//! [`order`]): it prints, needs no script, and works with screen readers. A dense chart is a
+//! [`order`]): it prints, needs no script, and works with screen readers. Figures over a
+//! number are lines ([`Sweep`], [`climb`]). A dense chart is a
 //! [`Plot`]: an SVG and the same figures as data, from which the script draws a chart that can be
 //! zoomed and read off.
 
@@ -9,8 +10,10 @@ mod costs;
 mod dots;
 pub(super) mod groups;
 mod latency;
+pub(super) mod lines;
 mod order;
 mod plot;
+mod sweep;
 mod time;
 
 use tare_lab::analysis::Finding;
@@ -20,11 +23,12 @@ use super::svg::{Scale, Shape, Svg, TextAnchor};
 use crate::figures::shorten;
 use tare_std::units::significant;
 
-pub(super) use costs::costs;
+pub(super) use costs::{costs, costs_height};
 pub(super) use dots::throughput;
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
 pub(super) use plot::{Plot, as_data};
+pub(super) use sweep::{Sweep, climb};
 pub(super) use time::{
     CountersOverTime, Noted, counters_over_time, p99_over_time, throughput_over_time,
 };
@@ -78,12 +82,7 @@ pub(super) struct Series<'r> {
 impl<'r> Series<'r> {
     /// Every environment of a workload, in the order of its findings.
     pub(super) fn all(record: &'r Record, findings: &[&'r Finding]) -> Vec<Series<'r>> {
-        let mut all: Vec<Series<'r>> = findings
-            .iter()
-            .zip(series_styles(findings))
-            .enumerate()
-            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
-            .collect();
+        let mut all = Self::without_slices(findings);
         let places: std::collections::HashMap<&str, usize> =
             findings.iter().enumerate().map(|(e, f)| (f.environment.as_str(), e)).collect();
         let workload = findings.first().map(|f| f.workload.as_str());
@@ -93,6 +92,14 @@ impl<'r> Series<'r> {
             }
         }
         all
+    }
+
+    /// Environments alone, for charts of findings.
+    pub(super) fn without_slices(findings: &[&'r Finding]) -> Vec<Series<'r>> {
+        let styled = findings.iter().zip(series_styles(findings)).enumerate();
+        styled
+            .map(|(e, (finding, style))| Series { e, finding, style, slices: Vec::new() })
+            .collect()
     }
 
     fn name(&self) -> &'r str {
@@ -162,7 +169,7 @@ fn per_s(slice: &Slice) -> f64 {
 }
 
 /// `80k`, `2.5M`: a round tick without trailing zeros.
-fn trim_rate(per_s: f64) -> String {
+pub(super) fn trim_rate(per_s: f64) -> String {
     match per_s {
         x if x >= 1e6 => format!("{}M", x / 1e6),
         x if x >= 1e3 => format!("{}k", x / 1e3),
@@ -171,8 +178,9 @@ fn trim_rate(per_s: f64) -> String {
 }
 
 /// `200 µs`, `5 ms`: a round tick.
-fn short_time(ns: f64) -> String {
+pub(super) fn short_time(ns: f64) -> String {
     match ns {
+        0.0 => "0".to_string(),
         x if x < 999.5 => format!("{x:.0} ns"),
         x if x < 999.5e3 => format!("{:.0} µs", x / 1e3),
         x if x < 999.5e6 => format!("{:.0} ms", x / 1e6),
@@ -181,7 +189,7 @@ fn short_time(ns: f64) -> String {
 }
 
 /// Counts and times as coordinates.
-trait Approximate {
+pub(super) trait Approximate {
     fn approximate(self) -> f64;
 }
 impl Approximate for u64 {
@@ -196,6 +204,6 @@ impl Approximate for usize {
         self as f64
     }
 }
-fn as_f64(number: impl Approximate) -> f64 {
+pub(super) fn as_f64(number: impl Approximate) -> f64 {
     number.approximate()
 }

@@ -1,6 +1,6 @@
 "use strict";
 // The switch between light and dark, the tooltip, the marks of the static charts by mouse and
-// keyboard, and the legends, which hide an environment in all charts of its workload. Without this
+// keyboard, the folded sections, and the legends, which hide an environment in all charts of its workload. Without this
 // script a page still shows every figure.
 const tare = (() => {
   const make = (name, attributes, parent) => {
@@ -150,6 +150,33 @@ const tare = (() => {
     back.addEventListener("click", () => { offIn(workload).clear(); apply(workload); });
   };
 
+  // A folded section opens for a link into it, and everything opens to be printed.
+  const unfold = () => {
+    let id = "";
+    try { id = decodeURIComponent(location.hash.slice(1)); } catch { return; }
+    const target = id && document.getElementById(id);
+    if (!target) return;
+    for (let one = target; one; one = one.parentElement) if (one.matches("details")) one.open = true;
+    const own = target.querySelector(":scope > details.fold");
+    if (own) own.open = true;
+    target.scrollIntoView();
+  };
+  const folds = () => {
+    addEventListener("hashchange", unfold);
+    // A second click on the same link changes no hash.
+    document.addEventListener("click", (event) => {
+      const link = event.target.closest?.("a[href^='#']");
+      if (link && link.getAttribute("href") === location.hash) unfold();
+    });
+    let closed = [];
+    addEventListener("beforeprint", () => {
+      closed = [...document.querySelectorAll("details:not([open])")];
+      for (const one of closed) one.open = true;
+    });
+    addEventListener("afterprint", () => { for (const one of closed) one.open = false; });
+    unfold();
+  };
+
   const start = () => {
     document.documentElement.classList.add("live");
     theme();
@@ -164,6 +191,7 @@ const tare = (() => {
     }, { passive: true });
     document.querySelectorAll(".legend[data-switch]").forEach(legend);
     document.querySelectorAll("svg.chart").forEach(marks);
+    folds();
   };
   return { make, showTip, hideTip, announce, themes, listeners, offIn, start };
 })();
