@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use tare_env::EnvironmentFactory;
-use tare_env::layer::host::{Journalled, TunedHost};
+use tare_env::layer::host::{HostError, Journalled, TunedHost};
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::HostFact;
 use tare_lab::study::{ScheduleKind, Study};
-use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
-use tare_tune::plan::Options;
+use tare_report::prove::{FACT_CARD_KNOBS, FACT_NOT_WEIGHED, FACT_OF, FACT_TUNED_ALREADY, FACTS};
+use tare_tune::plan::{Item, Options};
 use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 
 use super::choice::{Choice, choose, merge_reasons};
@@ -24,6 +25,10 @@ pub(crate) struct StudyTuning {
     options: Options,
     /// The environment that `tare tune prove` proves the tuning of.
     pub(crate) proof_of: Option<String>,
+    /// The tunings that are in force on this host already, so that nothing is planned.
+    tuned_already: Option<String>,
+    /// The knobs of network cards among the changes.
+    card_knobs: Vec<String>,
 }
 
 /// Returns whether an environment of the study tunes the host.
@@ -37,7 +42,44 @@ pub(crate) fn plan_options_of(host: &[HostFact]) -> Options {
     fact.and_then(|fact| serde_json::from_str(&fact.value).ok()).unwrap_or_default()
 }
 
+/// Returns why environments of the study that tune the host cannot do so: the host is tuned.
+pub(crate) fn refused_here(study: &Study, state: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    // Only root tunes hosts and measures on them; others may not be allowed to read the journals.
+    if !tunes_host(study) || !rustix::process::geteuid().is_root() {
+        return Ok(Vec::new());
+    }
+    let Some(tunings) = tunings_in_force(&LiveHost::new("/"), state)? else {
+        return Ok(Vec::new());
+    };
+    let refused = study.environments.iter().filter(|spec| !spec.host.is_as_is()).map(|spec| {
+        let (value, tunings) = (spec.host.clone(), tunings.clone());
+        (spec.name.clone(), HostError::TunedAlready { value, tunings }.to_string())
+    });
+    Ok(refused.collect())
+}
+
 impl StudyTuning {
+    /// Prepares the tuning of a study. On a host that is tuned already, the study runs without its
+    /// environments that tune it, if all of them are optional.
+    ///
+    /// # Errors
+    /// If an environment that is not optional cannot be tuned, or the host cannot be planned for or
+    /// cannot be changed.
+    pub(crate) fn of_study(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
+        let optional = |spec: &EnvironmentSpec| spec.host.is_as_is() || spec.optional;
+        let tunings = tunings_in_force(&LiveHost::new("/"), state)?;
+        let Some(tunings) = tunings.filter(|_| study.environments.iter().all(optional)) else {
+            return Self::prepare(state, options, study.schedule.kind);
+        };
+        Ok(Self {
+            choice: Choice::default(),
+            options: options.clone(),
+            proof_of: None,
+            tuned_already: Some(tunings),
+            card_knobs: Vec::new(),
+        })
+    }
+
     /// Plans the changes for this host, and makes and reverts each once to drop those that the host
     /// refuses.
     ///
@@ -59,7 +101,10 @@ impl StudyTuning {
                 .exit_with(Exit::Host)?;
             choice.drop_refused(refused);
         }
-        Ok(Self { choice, options: options.clone(), proof_of: None })
+        let is_card = |name: &str| Path::new("/sys/class/net").join(name).is_dir();
+        let card_knobs = knobs_of(&choice.items, &is_card);
+        let options = options.clone();
+        Ok(Self { choice, options, proof_of: None, tuned_already: None, card_knobs })
     }
 
     /// Lets the factory tune the host for its tuned environments.
@@ -68,6 +113,10 @@ impl StudyTuning {
         factory: &mut EnvironmentFactory,
         state: &Path,
     ) -> anyhow::Result<()> {
+        if let Some(tunings) = &self.tuned_already {
+            factory.leave_tuned(tunings.clone());
+            return Ok(());
+        }
         let tuner = Journalled::begin(state, LiveHost::new("/"), factory.run())?;
         factory.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
         Ok(())
@@ -80,6 +129,12 @@ impl StudyTuning {
             facts.push(HostFact { section: FACTS.into(), key, value });
         };
         add(FACT_OPTIONS.into(), serde_json::to_string(&self.options).unwrap_or_default());
+        if let Some(tunings) = &self.tuned_already {
+            add(FACT_TUNED_ALREADY.into(), tunings.clone());
+        }
+        if !self.card_knobs.is_empty() {
+            add(FACT_CARD_KNOBS.into(), self.card_knobs.join(", "));
+        }
         if let Some(environment) = &self.proof_of {
             add(FACT_OF.into(), environment.clone());
         }
@@ -109,8 +164,31 @@ impl StudyTuning {
 /// Changes of a group that a fact lists by name.
 const CHANGES_SHOWN: usize = 20;
 
+/// Returns the knobs, in the order of the items, that change a device which `is_card` accepts.
+///
+/// The client of a study runs on the host of the system, so no packet of the load crosses a card.
+fn knobs_of(items: &[Item], is_card: &dyn Fn(&str) -> bool) -> Vec<String> {
+    let mut knobs: Vec<String> = Vec::new();
+    for item in items.iter().filter(|item| is_card(&item.subject)) {
+        if !knobs.contains(&item.knob) {
+            knobs.push(item.knob.clone());
+        }
+    }
+    knobs
+}
+
 /// Refuses a tuned host: the study compares with the host as found.
 fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()> {
+    let Some(tunings) = tunings_in_force(store, state)? else { return Ok(()) };
+    Err(anyhow!(
+        "this host is tuned already ({tunings}), so there is no host as found to compare with; \
+         revert first (tare tune revert), or give the study's tuned environments optional = true"
+    ))
+    .exit_with(Exit::Host)
+}
+
+/// Returns the ids of the tunings that are in force on a host; `None` if it is not tuned.
+fn tunings_in_force(store: &dyn SettingStore, state: &Path) -> anyhow::Result<Option<String>> {
     let applied =
         tare_tune::status(store, state).context("cannot read whether this host is tuned")?;
     // A reboot since then undid the settings.
@@ -118,13 +196,30 @@ fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()>
         one.settings.iter().any(|setting| setting.state == SettingState::InForce)
     };
     let ids: Vec<&str> = applied.iter().filter(in_force).map(|one| one.id.as_str()).collect();
-    if ids.is_empty() {
-        return Ok(());
+    Ok((!ids.is_empty()).then(|| ids.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_tune::plan::{Action, Group};
+
+    #[test]
+    fn knobs_of_cards_are_named_once() {
+        let item = |knob: &str, subject: &str| Item {
+            knob: knob.into(),
+            group: Group::ALL[0],
+            subject: subject.into(),
+            what: String::new(),
+            action: Action::Leave { now: String::new(), reason: String::new() },
+            why: String::new(),
+            risk: String::new(),
+            owner: None,
+            survives_reboot: false,
+        };
+        let items = [("nic_irqs", "eth0"), ("sysctls", "host"), ("rps", "eth0"), ("rps", "eth1")]
+            .map(|(knob, subject)| item(knob, subject));
+        assert_eq!(knobs_of(&items, &|name| name.starts_with("eth")), ["nic_irqs", "rps"]);
+        assert!(knobs_of(&items, &|_| false).is_empty());
     }
-    Err(anyhow!(
-        "this host is tuned already ({}), so there is no host as found to compare with; \
-         revert first: tare tune revert",
-        ids.join(", ")
-    ))
-    .exit_with(Exit::Host)
 }

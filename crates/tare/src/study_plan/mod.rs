@@ -150,7 +150,12 @@ impl StudyPlan {
         quick: Option<&Study>,
         state: &Path,
     ) -> anyhow::Result<Self> {
-        let absent = here::absent(config)?;
+        let mut absent = here::absent(config)?;
+        for refused in crate::campaign::tuning::refused_here(&config.study, state)? {
+            if absent.iter().all(|(name, _)| *name != refused.0) {
+                absent.push(refused);
+            }
+        }
         let names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
         if config.study.schedule.budget != whole.schedule.budget {
             choose_part(&mut config.study, &names);

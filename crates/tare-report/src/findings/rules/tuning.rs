@@ -4,6 +4,7 @@ use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::figures::rounds;
 use crate::headline::Metric;
+use crate::prove::{FACT_CARD_KNOBS, FACTS};
 use tare_lab::analysis::tuning::Gain;
 use tare_stats::law::TuningVerdict;
 
@@ -15,7 +16,7 @@ pub(super) const RULES: &[Rule] = &[
         data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "it gains in one figure, as a claim, loses in none, and its groups hurt under no workload",
         sentence: "Host tuning ({groups}): {change}. Apply it.",
-        details: "",
+        details: "{cards}",
         advice: "tare tune apply{only} applies and journals it, tare tune persist keeps it over a reboot, tare tune revert \
                  restores the old settings.",
         expected: "{gain}, as measured here",
@@ -41,8 +42,8 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Nothing,
         data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "no group of knobs gains or loses beyond the noise",
-        sentence: "Host tuning ({groups}): no effect beyond the noise. Do not apply it for this database.",
-        details: "",
+        sentence: "Host tuning ({groups}): no effect beyond the noise.{so}",
+        details: "{cards}",
         advice: "A longer run (tare tune prove --budget) finds smaller gains.",
         expected: "",
         expected_from: "",
@@ -101,6 +102,7 @@ fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<
         ("gain", words::list(&parts)),
         ("change", brief.join(", ")),
         ("only", only),
+        ("cards", cards(facts).unwrap_or_default()),
     ];
     let doubts = facts.doubts(&gain.workload, &[&gain.environment, &gain.against]);
     let n = rounds(figure.rounds);
@@ -113,6 +115,18 @@ fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<
                 format!("gain of {}", crate::figures::clean(&gain.groups)),
             )]),
     )
+}
+
+/// Returns what the record cannot show, if the tuning changed network cards that the load does not
+/// cross.
+fn cards(facts: &Facts<'_>) -> Option<String> {
+    let mut host = facts.record.host.iter();
+    let fact = host.find(|fact| fact.section == FACTS && fact.key == FACT_CARD_KNOBS)?;
+    let knobs = crate::figures::clean(&fact.value);
+    Some(format!(
+        "This study says nothing about the settings of network cards ({knobs}): its client is on \
+         the same host, so the load crosses no card."
+    ))
 }
 
 fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
@@ -128,8 +142,18 @@ fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             groups.push(name);
         }
     }
+    let cards = cards(facts);
+    let so = match cards {
+        None => " Do not apply it for this database.",
+        Some(_) => " The load crosses no network card.",
+    };
+    let values = [
+        ("groups", groups.join(", ")),
+        ("so", so.to_string()),
+        ("cards", cards.unwrap_or_default()),
+    ];
     vec![
-        rule.statement(&[("groups", groups.join(", "))])
+        rule.statement(&values)
             .confidence(words::without_interval(
                 "the table has the interval of each gain",
                 Vec::new(),

@@ -8,8 +8,10 @@ use std::collections::BTreeSet;
 
 use tare_lab::analysis::analyse;
 use tare_lab::layer::Layer;
+use tare_lab::record::HostFact;
 
 use super::*;
+use crate::prove::{FACT_CARD_KNOBS, FACTS};
 use cases::CASES;
 use world::World;
 
@@ -38,6 +40,18 @@ fn every_rule_reports_its_case_only() {
         let none = said(&silent());
         assert_eq!(of(&none), 0, "{rule} should be silent: {:#?}", texts(&none));
     }
+}
+
+#[test]
+fn tuning_of_cards_is_not_judged_by_a_load_on_the_host() {
+    let (_, speaks, _) = CASES.iter().find(|case| case.0 == "tuning_not_proven").unwrap();
+    let mut world = speaks();
+    let (section, key) = (FACTS.to_string(), FACT_CARD_KNOBS.to_string());
+    world.record.host.push(HostFact { section, key, value: "nic_irqs, rps".into() });
+    let all = said(&world);
+    let one = all.iter().find(|one| one.rule == "tuning_not_proven").unwrap();
+    assert!(one.text.ends_with("The load crosses no network card."), "{}", one.text);
+    assert!(one.details.as_ref().unwrap().contains("network cards (nic_irqs, rps)"), "{one:?}");
 }
 
 #[test]
