@@ -1,6 +1,7 @@
 //! The plan of a study on this host, which `tare weigh --dry-run` prints: CPUs, environments,
 //! memory, disk, rounds and time. Making it starts nothing, changes nothing and needs no root.
 
+mod conditioning;
 mod here;
 mod needs;
 mod resources;
@@ -25,9 +26,11 @@ use crate::exit::Exit;
 use crate::stream::say;
 use crate::topology;
 
+pub(crate) use conditioning::check_writes;
 pub(crate) use needs::Needs;
 pub(crate) use times::at_most;
 
+use conditioning::Conditioning;
 use resources::{CpuGroup, DiskPlan, MemoryPlan};
 use times::{Part, conditions};
 
@@ -52,6 +55,9 @@ pub(crate) struct StudyPlan {
     workloads: Vec<WorkloadPlan>,
     memory: Option<MemoryPlan>,
     disk: DiskPlan,
+    /// What the study does with its storage before it measures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditioning: Option<Conditioning>,
     needs: Needs,
     /// Why the study cannot start here; empty if it can.
     obstacles: Vec<String>,
@@ -183,6 +189,7 @@ impl StudyPlan {
             workloads: workloads(study, whole),
             memory,
             disk,
+            conditioning: Conditioning::of(study, &names),
             needs: Needs::of(study),
             obstacles,
             exit,
