@@ -304,6 +304,9 @@ fn data_larger_than_memory_is_served_within_the_limit() {
         );
         assert_eq!(read, ROWS);
         assert!(metric(address, "tare_db_parked_reads_total{") > 0);
+        let from_disk = metric(address, "tare_db_disk_reads_total{");
+        let all = metric(address, "tare_db_reads_total{");
+        assert!(from_disk > 0 && from_disk <= all, "{from_disk} of {all} reads waited");
         read_too_much_at_once(&mut client, &select);
         assert!(resident_max < 64 << 20, "{resident_max} bytes were in memory");
         server.stop();

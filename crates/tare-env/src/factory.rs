@@ -61,6 +61,8 @@ pub struct EnvironmentFactory {
     context: Arc<RunContext>,
     /// `None`: no environment of this run changes the host.
     host: Option<TunedHost>,
+    /// The tunings that are in force on the host from before this run, if it must not be changed.
+    tuned_already: Option<String>,
 }
 
 impl EnvironmentFactory {
@@ -96,7 +98,8 @@ impl EnvironmentFactory {
                     roots: Roots::default(),
                     environments,
                 };
-                Ok(Self { context: Arc::new(RunContext::new(common, cpus)), host: None })
+                let context = Arc::new(RunContext::new(common, cpus));
+                Ok(Self { context, host: None, tuned_already: None })
             }
             Err(error) => {
                 journal.close();
@@ -153,13 +156,20 @@ impl EnvironmentFactory {
             None => environment,
         };
         match (&self.host, spec.host.clone()) {
+            (Some(host), value) if !value.is_as_is() && !host.changes_for(&value) => {
+                Err(HostError::NothingToChange { value }.into())
+            }
             (Some(host), layer) => {
                 Ok(Box::new(TunedEnvironment::new(environment, layer, host.clone())))
             }
             (None, Host::AsIs) => Ok(environment),
             (None, value) => {
                 let environment = spec.name.clone();
-                Err(HostError::NoPlan { environment, value }.into())
+                Err(match self.tuned_already.clone() {
+                    Some(tunings) => HostError::TunedAlready { value, tunings },
+                    None => HostError::NoPlan { environment, value },
+                }
+                .into())
             }
         }
     }
@@ -167,6 +177,11 @@ impl EnvironmentFactory {
     /// Lets the environments that are created after this call tune the host.
     pub fn tune(&mut self, host: TunedHost) {
         self.host = Some(host);
+    }
+
+    /// Refuses all environments that tune the host, because these tunings are in force on it already.
+    pub fn leave_tuned(&mut self, tunings: String) {
+        self.tuned_already = Some(tunings);
     }
 
     /// Restores the settings of the host, for any environment. Idempotent.

@@ -28,6 +28,8 @@ pub enum Doubt {
     ClientSharesCores { cpus: String },
     /// The CPU quota held the system back.
     Throttled { share: f64 },
+    /// Another share of the reads came from disk than the study asks for.
+    ReadsNotFromDisk { asked_share: f64, found_share: f64 },
     /// The open loop did not reach the requested rate.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
     /// The client sent operations more than 1 ms after they were due. `waited_share` is the share
@@ -88,6 +90,7 @@ impl Doubt {
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
+            Self::ReadsNotFromDisk { .. } => "reads_not_from_disk",
             Self::RateNotReached { .. } => "rate_not_reached",
             Self::SentLate { .. } => "sent_late",
             Self::OperationErrors { .. } => "operation_errors",
@@ -128,6 +131,11 @@ impl Doubt {
             Self::Throttled { share } => {
                 format!("{} of the time the CPU quota throttled the system", percent(share))
             }
+            Self::ReadsNotFromDisk { asked_share, found_share } => format!(
+                "{} of the reads came from disk, not {} as the study asks",
+                percent(found_share),
+                percent(asked_share)
+            ),
             Self::RateNotReached { asked_per_s, reached_per_s } => format!(
                 "{reached_per_s:.0} of {asked_per_s:.0} operations/s reached at the fixed rate"
             ),
@@ -263,6 +271,10 @@ impl Doubt {
             Self::Throttled { .. } => {
                 "raise the quota, or count the throttling as part of its cost"
             }
+            Self::ReadsNotFromDisk { .. } => {
+                "change the rows of the workload or the memory of the system; the share from disk is \
+                 the measured one"
+            }
             Self::RateNotReached { .. } => {
                 "this latency is that of an overloaded system; lower latency_share or the rate"
             }
@@ -296,7 +308,7 @@ impl Doubt {
                  boots a guest (`tare doctor` checks)"
             }
             Self::NotSteady { .. } => {
-                "the figures may still drift; raise steadystate_limit or lead_in"
+                "the figures may still drift; raise steadystate_limit, steadystate_rounds or lead_in"
             }
             Self::CoordinatedOmission { .. } => {
                 "read these percentiles as lower bounds; use a driver that measures from the schedule"

@@ -5,6 +5,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
+use crate::own_view;
 use crate::probe::names;
 use crate::record::Slice;
 use crate::saturation::{self, SliceCpus};
@@ -17,6 +18,8 @@ pub const STRANGERS_SHARE: f64 = law::STRANGERS_SHARE_MAX;
 pub const THROTTLED_SHARE: f64 = 0.01;
 /// Fewer operations than this share of those due at the fixed rate are a doubt.
 pub const RATE_REACHED_SHARE: f64 = 0.98;
+/// Reads from disk that differ from those of the study by more than this share are a doubt.
+pub const DISK_READS_OFF: f64 = 0.1;
 /// Name of the setting in which a system reports its I/O engine.
 pub const IO_ENGINE: &str = "io_engine";
 
@@ -36,6 +39,8 @@ pub struct SliceContext<'a> {
     pub system_cpus: f64,
     /// A climb before the rounds has shown that more load does not help.
     pub load_suffices: bool,
+    /// The share of reads that the study wants from disk.
+    pub reads_from_disk: Option<f64>,
 }
 
 /// Returns the doubts about one slice.
@@ -75,6 +80,12 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         && let Some(doubt) = saturation::neither_saturated(slice, cpus, &doubts)
     {
         doubts.push(doubt);
+    }
+    if let Some((asked_share, found_share)) =
+        context.reads_from_disk.zip(own_view::disk_share(slice))
+        && (asked_share - found_share).abs() > DISK_READS_OFF
+    {
+        doubts.push(Doubt::ReadsNotFromDisk { asked_share, found_share });
     }
     if let Some(asked_per_s) = slice.rate_per_s {
         let reached_per_s = slice.operations as f64 * 1e9 / window;
@@ -191,6 +202,7 @@ mod tests {
             void: None,
             start: 0,
             account_ns: None,
+            server: Vec::new(),
         }
     }
 
@@ -203,6 +215,7 @@ mod tests {
             client_in_harness: true,
             system_cpus: 1.0,
             load_suffices: false,
+            reads_from_disk: None,
         };
         slice(&one, context).iter().map(Doubt::kind).collect()
     }
@@ -223,6 +236,7 @@ mod tests {
             client_in_harness: true,
             system_cpus: 1.0,
             load_suffices: false,
+            reads_from_disk: None,
         };
         let doubts = slice(&busy, context);
         assert!(matches!(doubts[..], [Doubt::Strangers { share }] if share < 1.0), "{doubts:?}");
@@ -263,6 +277,7 @@ mod tests {
             client_in_harness: false,
             system_cpus: 32.0,
             load_suffices: false,
+            reads_from_disk: None,
         };
         let doubts = slice(&one, context);
         let [Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) }] = doubts[..]

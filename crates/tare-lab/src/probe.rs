@@ -72,6 +72,12 @@ pub mod names {
     pub const DISK_BUSY_SHARE: &str = "disk_busy_share";
     /// Time in which at least one task of the host waited for a disk, in ns.
     pub const IO_PRESSURE_NS: &str = "io_pressure_some_ns";
+    /// Reads that the system answered, by its own count.
+    pub const SYSTEM_READS: &str = "system_reads";
+    /// Those of them that had to wait for a disk.
+    pub const SYSTEM_DISK_READS: &str = "system_disk_reads";
+    /// Sum of the latencies of operations inside the system, by its own account, in ns.
+    pub const SYSTEM_LATENCY_NS: &str = "system_latency_ns";
     /// The parts of a study whose threads are counted: the system and the client.
     pub const SYSTEM: &str = "system";
     pub const CLIENT: &str = "client";

@@ -223,6 +223,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::ClientSharesCores { .. }
         | Doubt::Throttled { .. }
         | Doubt::RateNotReached { .. }
+        | Doubt::ReadsNotFromDisk { .. }
         | Doubt::IoEngineDiffers { .. }
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
@@ -249,6 +250,9 @@ fn size(doubt: &Doubt) -> Option<f64> {
         Doubt::NeitherSaturated { system_share, .. } => Some(-*system_share),
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             Some(1.0 - reached_per_s / asked_per_s)
+        }
+        Doubt::ReadsNotFromDisk { asked_share, found_share } => {
+            Some((asked_share - found_share).abs())
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
@@ -284,6 +288,9 @@ fn brief_text(doubt: &Doubt) -> String {
         }
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("fixed rate not reached, {reached_per_s:.0} of {asked_per_s:.0} op/s")
+        }
+        Doubt::ReadsNotFromDisk { asked_share, found_share } => {
+            format!("{} of reads from disk, asked {}", percent(found_share), percent(asked_share))
         }
         Doubt::SentLate { late_share, .. } => {
             format!("client sent {} of the operations late", percent(late_share))
@@ -338,6 +345,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
+        Doubt::ReadsNotFromDisk { .. } => "Change the rows, or the memory of the system.",
         Doubt::SentLate { .. } => "Latency is partly the client's; give it more CPUs.",
         Doubt::OperationErrors { .. } => "See the system's log.",
         Doubt::LayerNotInForce { .. } => "These slices do not count; see `tare doctor`.",
@@ -346,7 +354,9 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::IoEngineDiffers { .. } => "security = \"default+io_uring\" separates its part.",
         Doubt::Emulated { .. } => "Read no cost from it; take a host with KVM.",
         Doubt::UserModeKernel { .. } => "Read no cost of a virtual machine from it.",
-        Doubt::NotSteady { .. } => "Figures may drift; use a longer steadystate_limit.",
+        Doubt::NotSteady { .. } => {
+            "Figures may drift; raise steadystate_limit or steadystate_rounds."
+        }
         Doubt::CoordinatedOmission { .. } => "Its percentiles are lower bounds.",
         Doubt::LatencyBeyondWindow { .. } => "Compare its percentiles between environments only.",
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
@@ -368,6 +378,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",
         Doubt::RateNotReached { .. } => "Fixed rate not reached",
+        Doubt::ReadsNotFromDisk { .. } => "Another share of reads from disk",
         Doubt::SentLate { .. } => "Client sent operations late",
         Doubt::OperationErrors { .. } => "Operations failed",
         Doubt::LayerNotInForce { .. } => "Layer not in force",

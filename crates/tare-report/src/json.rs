@@ -17,6 +17,7 @@ use crate::explain;
 use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
+use crate::own_view;
 use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
@@ -185,6 +186,9 @@ fn finding(record: &Record, analysis: &Analysis, finding: &Finding) -> Value {
     if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
         value["bandwidth_bytes_per_s"] = json!(bytes_per_s);
     }
+    if let Some(own) = own_view::of(record, finding) {
+        value["own_account"] = json!(own);
+    }
     for (name, kind) in COST_FIELDS {
         if kind.cost(finding).is_some() {
             value[name]["verdict"] = json!(claims::verdict(analysis, finding, kind));
@@ -238,6 +242,7 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
     if histograms == Histograms::Base64 {
         value["response"] = json!(STANDARD.encode(&slice.response));
         value["service"] = json!(STANDARD.encode(&slice.service));
+        value["server"] = json!(STANDARD.encode(&slice.server));
     }
     value
 }

@@ -5,12 +5,13 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use ::tare_db::SHARD_BYTES_MIN;
+use ::tare_db::metrics::{BUCKETS, bound_us};
 use ::tare_db::snapshot::{self, Sharing};
 use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
-use tare_lab::study::OptionInfo;
-use tare_lab::system::{BusyTime, Instances, MemoryNeed, System};
+use tare_lab::study::{OptionInfo, SystemSpec};
+use tare_lab::system::{BusyTime, Instances, MemoryNeed, OwnCounts, System};
 use tare_std::units::parse_bytes;
 
 use super::options::Options;
@@ -38,20 +39,29 @@ pub(super) const INFO: SystemInfo = SystemInfo {
             help: "I/O engine; auto: io_uring where the environment allows it (default)",
         },
         OptionInfo { name: "memory", values: &[], help: "total memory, such as 2G" },
+        OptionInfo {
+            name: MEMORY_PER_CPU,
+            values: &[],
+            help: "memory for each CPU of the system instead of a total, at least 32M",
+        },
         instances::INSTANCES,
     ],
     takes_device: false,
     make: |spec, _| {
-        let options = Options::new(spec);
-        if let Some(text) = options.text("memory").filter(|text| parse_bytes(text).is_err()) {
-            return Err(options.bad("memory", text, "an amount such as \"2G\"").into());
+        let given = Options::new(spec);
+        if let Some(text) = given.text("memory").filter(|text| parse_bytes(text).is_err()) {
+            return Err(given.bad("memory", text, "an amount such as \"2G\"").into());
         }
-        let instances = instances::read(&options)?;
+        let instances = instances::read(&given)?;
+        let bytes_per_cpu = memory_per_cpu(spec)?;
         let mut options = spec.options.clone();
-        options.retain(|(name, _)| name != instances::INSTANCES.name);
-        Ok(Box::new(TareDb { options, instances }))
+        options.retain(|(name, _)| name != instances::INSTANCES.name && name != MEMORY_PER_CPU);
+        Ok(Box::new(TareDb { options, instances, bytes_per_cpu }))
     },
 };
+
+/// Name of the option that sizes the memory by the number of shards.
+const MEMORY_PER_CPU: &str = "memory_per_cpu";
 
 /// Time limit for a server to stop cleanly: it writes its memory to disk.
 const END_LIMIT: Duration = Duration::from_secs(60);
@@ -67,6 +77,10 @@ pub enum TareDbError {
     NoProcess,
     #[error("cannot end the database (process {pid})")]
     End { pid: u32, source: std::io::Error },
+    #[error("the system's options memory and memory_per_cpu cannot both be set")]
+    TwoMemories,
+    #[error("memory_per_cpu = \"{text}\": give an amount of at least {} MiB, such as 64M", SHARD_BYTES_MIN >> 20)]
+    MemoryPerCpu { text: String },
     #[error("the database (process {pid}) has not ended {limit_s} s after SIGTERM")]
     StillThere { pid: u32, limit_s: u64 },
 }
@@ -95,6 +109,8 @@ pub struct TareDb {
     /// The options of its command line.
     options: Vec<(String, String)>,
     instances: Instances,
+    /// The option `memory_per_cpu`.
+    bytes_per_cpu: Option<u64>,
 }
 
 impl System for TareDb {
@@ -117,6 +133,10 @@ impl System for TareDb {
         for (name, value) in &self.options {
             arguments.extend([format!("--{name}"), value.clone()]);
         }
+        if let Some(bytes) = self.bytes_per_cpu {
+            let all = bytes.saturating_mul(cpus as u64);
+            arguments.extend(["--memory".into(), all.to_string()]);
+        }
         Launch { arguments, ..Launch::default() }
     }
 
@@ -127,6 +147,7 @@ impl System for TareDb {
     fn memory(&self, cpus: usize) -> Option<MemoryNeed> {
         let asked = self.options.iter().find(|(name, _)| name == "memory");
         let asked = asked.and_then(|(_, text)| parse_bytes(text).ok());
+        let asked = asked.or(self.bytes_per_cpu.map(|bytes| bytes.saturating_mul(cpus as u64)));
         let least = SHARD_BYTES_MIN.saturating_mul(cpus as u64);
         let shards = format!("{cpus} shards of {} MiB", SHARD_BYTES_MIN >> 20);
         Some(match asked {
@@ -185,6 +206,44 @@ impl System for TareDb {
         let total = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?.total();
         Ok(Some(BusyTime { busy_ns: total.busy_ns, idle_poll_ns: total.idle_poll_ns }))
     }
+
+    fn own_counts(&self, data: &Path) -> Result<Option<OwnCounts>, PartError> {
+        let metrics = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?;
+        let total = metrics.total();
+        let mut latencies: Vec<(u64, u64)> =
+            (0..=BUCKETS).map(|bucket| (bucket_middle_ns(bucket), 0)).collect();
+        let mut latency_sum_ns = 0u64;
+        for histogram in metrics.latencies.iter().flatten() {
+            latency_sum_ns = latency_sum_ns.saturating_add(histogram.sum_ns);
+            for (bucket, count) in latencies.iter_mut().zip(histogram.counts) {
+                bucket.1 += count;
+            }
+        }
+        let (reads, disk_reads) = (total.reads, total.disk_reads);
+        Ok(Some(OwnCounts { reads, disk_reads, latencies, latency_sum_ns }))
+    }
+}
+
+/// Returns the latency in the middle of a bucket; the last one has no upper bound.
+fn bucket_middle_ns(bucket: usize) -> u64 {
+    let above = bound_us(bucket.min(BUCKETS - 1));
+    match bucket {
+        0 => 500,
+        BUCKETS => above * 1000,
+        _ => (bound_us(bucket - 1) + above) * 500,
+    }
+}
+
+/// Returns the option `memory_per_cpu` in bytes.
+fn memory_per_cpu(spec: &SystemSpec) -> Result<Option<u64>, PartError> {
+    let given = |wanted: &str| spec.options.iter().find(|(name, _)| name == wanted);
+    let Some((_, text)) = given(MEMORY_PER_CPU) else { return Ok(None) };
+    if given("memory").is_some() {
+        return Err(TareDbError::TwoMemories.into());
+    }
+    let bytes = parse_bytes(text).ok().filter(|bytes| *bytes >= SHARD_BYTES_MIN);
+    let wrong = || TareDbError::MemoryPerCpu { text: text.clone() };
+    Ok(Some(bytes.ok_or_else(wrong)?))
 }
 
 /// Flattens names and values; names inside an object follow the object's name and a dot.
@@ -231,6 +290,30 @@ mod tests {
         let made = (INFO.make)(&spec, &crate::ClientRoute::default());
         let error = made.err().unwrap().to_string();
         assert_eq!(error, "[system] of tare-db: memory = \"lots\" is not an amount such as \"2G\"");
+    }
+
+    #[test]
+    fn memory_per_cpu_grows_with_shards() {
+        let small = system(&[(MEMORY_PER_CPU, "48M")]);
+        let arguments = small.launch(4).arguments.join(" ");
+        assert!(arguments.ends_with(&format!("--memory {}", 4 * 48 << 20)), "{arguments}");
+        assert_eq!(small.memory(4).unwrap().bytes, 4 * 48 << 20);
+        let check = |options: &[(&str, &str)], expect: &str| {
+            let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
+            let error = memory_per_cpu(&SystemSpec { name: "tare-db".into(), options });
+            let error = error.unwrap_err().to_string();
+            assert!(error.contains(expect), "{error}");
+        };
+        check(&[(MEMORY_PER_CPU, "16M")], "at least 32 MiB");
+        check(&[(MEMORY_PER_CPU, "much")], "at least 32 MiB");
+        check(&[(MEMORY_PER_CPU, "48M"), ("memory", "1G")], "cannot both be set");
+    }
+
+    #[test]
+    fn middle_of_buckets_rises() {
+        let middles: Vec<u64> = (0..=BUCKETS).map(bucket_middle_ns).collect();
+        assert_eq!(middles[..5], [500, 1_500, 2_500, 3_500, 5_000]);
+        assert!(middles.is_sorted_by(|a, b| a < b), "{middles:?}");
     }
 
     #[test]

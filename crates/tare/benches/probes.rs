@@ -45,6 +45,7 @@ fn workload() -> WorkloadSpec {
         in_flight: 64,
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
+        reads_from_disk: None,
         rate_per_s: None,
         options: Vec::new(),
     }

@@ -70,7 +70,7 @@ impl Shard {
     /// Keeps a read until its blocks have come. The caller reports a refusal.
     pub(crate) fn wait_for_blocks(
         &mut self,
-        task: Box<ReadTask>,
+        mut task: Box<ReadTask>,
         pins: Pins,
     ) -> Result<(), Failure> {
         let reads = &mut self.reads;
@@ -85,6 +85,7 @@ impl Shard {
             return Err(Failure::Overloaded(message.into()));
         }
         self.telemetry.counters.parked += 1;
+        self.telemetry.counters.disk_reads += u64::from(task.waits_for_disk());
         reads.waiting.push((task, pins));
         Ok(())
     }

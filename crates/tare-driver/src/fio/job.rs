@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tare_lab::driver::Pacing;
 
-use super::options::{Options, Steady};
+use super::options::Options;
 
 /// The server replaces this with the place of the files.
 pub(super) const PLACE: &str = "{place}";
@@ -27,6 +27,10 @@ pub(super) fn placement(data: &Path, is_directory: bool, size: u64) -> String {
 
 /// The size of a write while files are filled, in bytes.
 const FILL_BYTES: u64 = 1 << 20;
+
+/// The size of a write while a device is preconditioned (SNIA Solid State Storage Performance Test
+/// Specification: sequential writes of 128 KiB), in bytes.
+const PRECONDITION_BYTES: u64 = 128 << 10;
 
 /// Returns the job that writes every byte of every file once, in order.
 pub(super) fn fill(options: &Options) -> String {
@@ -60,15 +64,38 @@ pub(super) fn measured(
     Some(job)
 }
 
-/// Returns the job that ends once it is steady, or at the limit.
-pub(super) fn conditioning(options: &Options, steady: &Steady, seed: u64) -> String {
+/// Returns the job that writes every byte so many times, in order, as fast as the device takes it.
+pub(super) fn precondition(options: &Options) -> String {
+    let mut job = files(options);
+    let bs = PRECONDITION_BYTES.min(options.size);
+    let loops = options.precondition;
+    let _ = write!(
+        job,
+        "rw=write\nbs={bs}\nioengine={}\niodepth=32\nloops={loops}\nend_fsync=1\nrandseed=1\n",
+        options.ioengine
+    );
+    job
+}
+
+/// Returns the job that ends once it is steady by fio's criterion, or at the limit.
+pub(super) fn conditioning(
+    options: &Options,
+    (criterion, duration_s, limit_s): (&str, u64, u64),
+    seed: u64,
+) -> String {
     let mut job = load(options, seed);
-    let Steady { criterion, duration_s, limit_s } = steady;
     let _ = write!(
         job,
         "time_based=1\nruntime={limit_s}\nsteadystate={criterion}\n\
          steadystate_duration={duration_s}\n"
     );
+    job
+}
+
+/// Returns the job of one round of so many seconds.
+pub(super) fn round(options: &Options, seconds: u64, seed: u64) -> String {
+    let mut job = load(options, seed);
+    let _ = write!(job, "time_based=1\nruntime={seconds}\n");
     job
 }
 
@@ -144,6 +171,19 @@ mod tests {
         assert_eq!((line(&job, "ramp_time"), line(&job, "randseed")), (Some("150ms"), Some("11")));
         assert_eq!((line(&job, "time_based"), line(&fill, "time_based")), (Some("1"), None));
         assert_eq!(line(&job, "rate_iops"), None);
+    }
+
+    #[test]
+    fn preconditioning_writes_all_bytes_several_times() {
+        let options = options(&[("rw", "randread"), ("size", "8M"), ("precondition", "2")]);
+        let job = precondition(&options);
+        let expect = [("rw", "write"), ("bs", "131072"), ("loops", "2"), ("size", "8388608")];
+        for (name, value) in expect {
+            assert_eq!(line(&job, name), Some(value), "{name}");
+        }
+        let round = round(&options, 7, 1);
+        assert_eq!((line(&round, "rw"), line(&round, "runtime")), (Some("randread"), Some("7")));
+        assert_eq!(line(&round, "ramp_time"), None);
     }
 
     #[test]

@@ -39,13 +39,15 @@ mod options;
 mod output;
 mod protocol;
 mod server;
+mod steady;
 
 use connection::Connection;
-use options::Options;
+use options::{Options, Steady};
 pub use output::OutputError;
 use output::Totals;
 use protocol::{Answer, Order};
 pub use server::{ServerError, serve};
+use steady::{SteadyWindow, WINDOW_ROUNDS};
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "fio",
@@ -64,6 +66,37 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     scale: scale::unscaled,
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
 };
+
+/// What a workload does with the storage before it is measured, after each start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Conditioning {
+    /// Bytes that are written in order.
+    pub fill_bytes: u64,
+    /// The least and the most time for which the workload then runs until it is steady.
+    pub steady_least: Duration,
+    pub steady_most: Duration,
+    /// Whether it writes in that time.
+    pub steady_writes: bool,
+}
+
+/// Returns the conditioning that a workload of fio asks for; none for options that are not valid.
+pub fn conditioning(workload: &WorkloadSpec) -> Conditioning {
+    let Ok(options) = Options::read(workload) else { return Conditioning::default() };
+    let fill_bytes = options.numjobs.saturating_mul(options.size) * options.precondition;
+    let (least_s, most_s) = match &options.steady {
+        None => (0, 0),
+        Some(Steady::Criterion { duration_s, limit_s, .. }) => (*duration_s.min(limit_s), *limit_s),
+        Some(Steady::Snia { round_s, rounds_max }) => {
+            (round_s * WINDOW_ROUNDS as u64, round_s * rounds_max)
+        }
+    };
+    Conditioning {
+        fill_bytes,
+        steady_least: Duration::from_secs(least_s),
+        steady_most: Duration::from_secs(most_s),
+        steady_writes: !matches!(options.rw.as_str(), "read" | "randread"),
+    }
+}
 
 /// Time limit for fio to start its threads, beyond the lead-in. An emulated guest takes seconds.
 const START_LIMIT: Duration = Duration::from_secs(90);
@@ -148,6 +181,39 @@ impl Target {
         loop {
             if let Answer::Done { output, stderr, .. } = self.connection.next_answer(end)? {
                 return totals(&output, &stderr);
+            }
+        }
+    }
+
+    /// Runs the workload until it is steady, if its options ask for that. Returns the criterion and
+    /// the time in seconds if it did not become steady.
+    fn make_steady(
+        &mut self,
+        options: &Options,
+        seed: u64,
+    ) -> Result<Option<(String, u64)>, FioError> {
+        let limit = |seconds| START_LIMIT + Duration::from_secs(seconds) + END_LIMIT;
+        match &options.steady {
+            None => Ok(None),
+            Some(Steady::Criterion { criterion, duration_s, limit_s }) => {
+                let asked = (criterion.as_str(), *duration_s, *limit_s);
+                let job = job::conditioning(options, asked, seed);
+                let totals = self.complete(job, options, limit(*limit_s))?;
+                let steady = totals.steady == Some(true);
+                Ok((!steady).then(|| (criterion.clone(), *limit_s)))
+            }
+            Some(Steady::Snia { round_s, rounds_max }) => {
+                let mut rates = Vec::new();
+                for round in 0..*rounds_max {
+                    // Each round asks for other places of the disk.
+                    let job = job::round(options, *round_s, seed.wrapping_add(round << 33));
+                    rates.push(self.complete(job, options, limit(*round_s))?.rate_per_s);
+                    if SteadyWindow::of(&rates).is_some_and(SteadyWindow::is_steady) {
+                        return Ok(None);
+                    }
+                }
+                let last = SteadyWindow::of(&rates).map(|window| window.to_string());
+                Ok(Some((last.unwrap_or("no operations".into()), round_s * rounds_max)))
             }
         }
     }
@@ -283,17 +349,12 @@ impl Driver for Fio {
             target.filled.push((jobs, size));
         }
         progress(bytes, bytes);
-        if let Some(steady) = &options.steady {
-            let limit = START_LIMIT + Duration::from_secs(steady.limit_s) + END_LIMIT;
-            let job = job::conditioning(&options, steady, seed);
-            let totals = target.complete(job, &options, limit)?;
-            if totals.steady != Some(true) {
-                target.doubts.push(Doubt::NotSteady {
-                    workload: workload.name.clone(),
-                    criterion: steady.criterion.clone(),
-                    waited_s: steady.limit_s,
-                });
-            }
+        if options.precondition > 0 {
+            target.complete(job::precondition(&options), &options, FILL_LIMIT)?;
+        }
+        if let Some((criterion, waited_s)) = target.make_steady(&options, seed)? {
+            let workload = workload.name.clone();
+            target.doubts.push(Doubt::NotSteady { workload, criterion, waited_s });
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
+use super::steady::WINDOW_ROUNDS;
 use crate::option_reader::{OptionError, OptionReader, option};
 
 /// All options with their defaults.
@@ -33,10 +34,26 @@ pub(super) const OPTIONS: &[OptionInfo] = &[
     option(
         "steadystate",
         &[],
-        "before it is measured, run until so steady: iops:5%, iops_slope:1%, bw:5% (not at all)",
+        "before it is measured, run until so steady: iops:5%, iops_slope:1%, bw:5%; or snia: five rounds whose rates are within 20 % \
+         of their mean, and their slope within 10 % (not at all)",
     ),
-    option("steadystate_duration", &[], "seconds for which it has to be steady (10)"),
-    option("steadystate_limit", &[], "seconds after which it is measured all the same (60)"),
+    option("steadystate_duration", &[], "seconds for which it has to be steady, not for snia (10)"),
+    option(
+        "steadystate_limit",
+        &[],
+        "seconds after which it is measured all the same, not for snia (60)",
+    ),
+    option("steadystate_round", &[], "seconds of a round of snia (60)"),
+    option(
+        "steadystate_rounds",
+        &[],
+        "rounds of snia after which it is measured all the same (25)",
+    ),
+    option(
+        "precondition",
+        &[],
+        "how often all bytes are written in order, by 128 KiB, after the files are there (0)",
+    ),
 ];
 
 /// A workload as options of fio.
@@ -55,16 +72,25 @@ pub(super) struct Options {
     pub(super) random_distribution: Option<String>,
     pub(super) rate_process: String,
     pub(super) steady: Option<Steady>,
+    /// How often all bytes are written before the workload becomes steady.
+    pub(super) precondition: u64,
 }
 
 /// When a job counts as steady.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Steady {
-    /// The criterion in fio's form, such as `iops:5%`.
-    pub(super) criterion: String,
-    pub(super) duration_s: u64,
-    pub(super) limit_s: u64,
+pub(super) enum Steady {
+    /// By fio's own criterion, such as `iops:5%`.
+    Criterion { criterion: String, duration_s: u64, limit_s: u64 },
+    /// By the rule of SNIA ([`super::steady`]).
+    Snia { round_s: u64, rounds_max: u64 },
 }
+
+/// The options of the two kinds of criteria.
+const SNIA_OPTIONS: [&str; 2] = ["steadystate_round", "steadystate_rounds"];
+const CRITERION_OPTIONS: [&str; 2] = ["steadystate_duration", "steadystate_limit"];
+
+/// The value of `steadystate` that selects the rule of SNIA.
+const SNIA: &str = "snia";
 
 impl Options {
     /// Reads the options of a workload; missing ones have their defaults.
@@ -74,12 +100,31 @@ impl Options {
     pub(super) fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: "fio", workload };
         let steady = match words.get("steadystate") {
-            None => None,
-            Some(_) => Some(Steady {
-                criterion: criterion(words)?,
-                duration_s: words.whole("steadystate_duration", 10, 1..=3600)?,
-                limit_s: words.whole("steadystate_limit", 60, 1..=36_000)?,
-            }),
+            None => {
+                refuse(words, SNIA_OPTIONS, "nothing: it is only with steadystate = \"snia\"")?;
+                None
+            }
+            Some(SNIA) => {
+                refuse(
+                    words,
+                    CRITERION_OPTIONS,
+                    "nothing: snia has steadystate_round and _rounds",
+                )?;
+                let [round, rounds] = SNIA_OPTIONS;
+                Some(Steady::Snia {
+                    round_s: words.whole(round, 60, 1..=3600)?,
+                    rounds_max: words.whole(rounds, 25, WINDOW_ROUNDS as u64..=1000)?,
+                })
+            }
+            Some(_) => {
+                refuse(words, SNIA_OPTIONS, "nothing: it is only with steadystate = \"snia\"")?;
+                let [duration, limit] = CRITERION_OPTIONS;
+                Some(Steady::Criterion {
+                    criterion: criterion(words)?,
+                    duration_s: words.whole(duration, 10, 1..=3600)?,
+                    limit_s: words.whole(limit, 60, 1..=36_000)?,
+                })
+            }
         };
         let options = Self {
             rw: words.text("rw", "randread"),
@@ -95,6 +140,7 @@ impl Options {
             random_distribution: distribution(words)?,
             rate_process: words.text("rate_process", "linear"),
             steady,
+            precondition: words.whole("precondition", 0, 0..=100)?,
         };
         let name = || workload.name.clone();
         if !options.size.is_multiple_of(options.bs) {
@@ -102,6 +148,18 @@ impl Options {
             return Err(OptionError::Size { workload: name(), size, bs });
         }
         Ok(options)
+    }
+}
+
+/// Refuses options that do not belong to the value of `steadystate`.
+fn refuse(
+    words: OptionReader<'_>,
+    names: [&'static str; 2],
+    expected: &'static str,
+) -> Result<(), OptionError> {
+    match names.into_iter().find(|name| words.get(name).is_some()) {
+        Some(name) => Err(words.bad(name, expected)),
+        None => Ok(()),
     }
 }
 
@@ -126,7 +184,7 @@ fn criterion(words: OptionReader<'_>) -> Result<String, OptionError> {
     });
     match valid {
         true => Ok(value.into()),
-        false => Err(words.bad("steadystate", "such as iops:5%, iops_slope:1% or bw:5%")),
+        false => Err(words.bad("steadystate", "snia, or such as iops:5%, iops_slope:1% or bw:5%")),
     }
 }
 
@@ -154,8 +212,28 @@ pub(super) mod tests {
         assert_eq!((options.bs, options.size, options.iodepth), (8192, 1 << 30, 32));
         assert_eq!((options.rw.as_str(), options.direct), ("randwrite", false));
         assert_eq!((options.numjobs, options.ioengine.as_str()), (1, "libaio"));
-        let steady = options.steady.unwrap();
-        assert_eq!((steady.criterion.as_str(), steady.duration_s), ("iops:2.5%", 10));
+        let criterion = "iops:2.5%".to_string();
+        let expect = Steady::Criterion { criterion, duration_s: 10, limit_s: 60 };
+        assert_eq!((options.steady, options.precondition), (Some(expect), 0));
+    }
+
+    #[test]
+    fn snia_has_rounds_of_its_own() {
+        let read = |words: &[(&str, &str)]| Options::read(&asked(words));
+        let options = read(&[("steadystate", "snia"), ("precondition", "2")]).unwrap();
+        let expect = Steady::Snia { round_s: 60, rounds_max: 25 };
+        assert_eq!((options.steady, options.precondition), (Some(expect), 2));
+        let short = [("steadystate", "snia"), ("steadystate_round", "2")];
+        assert_eq!(read(&short).unwrap().steady, Some(Steady::Snia { round_s: 2, rounds_max: 25 }));
+        for words in [
+            [("steadystate", "snia"), ("steadystate_rounds", "4")],
+            [("steadystate", "snia"), ("steadystate_limit", "90")],
+            [("steadystate", "iops:5%"), ("steadystate_round", "60")],
+            [("rw", "randread"), ("steadystate_rounds", "25")],
+        ] {
+            let error = read(&words).unwrap_err().to_string();
+            assert!(error.contains(words[1].0), "{words:?}: {error}");
+        }
     }
 
     #[test]

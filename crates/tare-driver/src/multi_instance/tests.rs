@@ -85,6 +85,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         in_flight: 1,
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
+        reads_from_disk: None,
         rate_per_s: None,
         options: Vec::new(),
     };

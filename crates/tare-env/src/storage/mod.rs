@@ -307,6 +307,8 @@ pub fn image_bytes(spec: &EnvironmentSpec) -> Option<u64> {
     let on_device =
         ["device", "nqn"].iter().any(|name| option(name).is_some_and(|(_, value)| value != "loop"));
     let in_memory = kind.name == tmpfs::KIND.name;
+    // A root file system has an image only for a file system of its own.
+    let has_size = has_size && (kind.name != rootfs::KIND.name || option("filesystem").is_some());
     let size = option("size").and_then(|(_, value)| parse_bytes(value).ok());
     (has_size && !on_device && !in_memory).then(|| size.unwrap_or(DEFAULT_BYTES))
 }

@@ -66,6 +66,11 @@ impl MountView {
         seen
     }
 
+    /// Returns what the host has mounted at a directory that the system does not see itself.
+    pub(super) fn of_host(path: &Path) -> Self {
+        Self::of(std::process::id(), path, path)
+    }
+
     /// Returns whether this is the host's view, not the system's own.
     pub(super) fn is_from_host(&self) -> bool {
         !self.note.is_empty()

@@ -18,21 +18,31 @@ use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::process;
 
+use super::filesystem::FileSystem;
 use super::options::Options;
 use super::{
-    At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError, filesystem, make_directory,
-    need_program,
+    At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError, backing, filesystem,
+    make_directory, need_program,
 };
 use crate::unavailable::Unavailable;
 
 pub(super) const KIND: Kind = Kind {
     name: "rootfs",
     help: "the container's root file system: no mount of its own for the data",
-    options: &[(
-        "driver",
-        "overlay (oci's default), fuse-overlayfs; with an engine also btrfs, vfs, aufs, \
-         devicemapper, and as default its own",
-    )],
+    options: &[
+        (
+            "driver",
+            "overlay (oci's default), fuse-overlayfs; with an engine also btrfs, vfs, aufs, \
+             devicemapper, and as default its own",
+        ),
+        (
+            FILESYSTEM,
+            "below the upper layer, on an image or a device of its own: ext4, xfs, btrfs, f2fs (oci); \
+             default: none, the state directory's",
+        ),
+        backing::SIZE,
+        backing::DEVICE,
+    ],
     needs: "a container; overlay in the kernel, or fuse-overlayfs; an engine's driver is the engine's",
     cleanup: "unmounted; the upper layer goes with the directory, an engine removes its own",
     read_back: "the root's line in the mount table inside, and the engine's driver",
@@ -48,9 +58,33 @@ pub(super) const KIND: Kind = Kind {
             _ if own => Driver::Overlay,
             _ => Driver::Engines,
         };
-        Ok(Box::new(RootFs { driver, own }))
+        Ok(Box::new(RootFs { driver, own, below: below(options, own)? }))
     }),
 };
+
+/// Name of the option for the file system below the upper layer.
+const FILESYSTEM: &str = "filesystem";
+
+/// Returns the file system below the upper layer, if the environment has one of its own.
+fn below(options: &Options<'_>, own: bool) -> Result<Option<FileSystem>, StorageError> {
+    let words = ["none", "ext4", "xfs", "btrfs", "f2fs"];
+    let format = match options.word(FILESYSTEM, &words, "none, ext4, xfs, btrfs or f2fs")? {
+        0 => {
+            for name in [backing::SIZE.0, backing::DEVICE.0] {
+                options.refuse(name, "for the root file system, only with filesystem")?;
+            }
+            return Ok(None);
+        }
+        1 => &filesystem::ext4::FORMAT,
+        2 => &filesystem::xfs::FORMAT,
+        3 => &filesystem::btrfs::FORMAT,
+        _ => &filesystem::f2fs::FORMAT,
+    };
+    if !own {
+        return Err(options.bad(FILESYSTEM, "for an engine, whose layers are in its own directory"));
+    }
+    FileSystem::parse(format, options).map(Some)
+}
 
 const DRIVERS: &[&str] =
     &["default", "overlay", "fuse-overlayfs", "btrfs", "vfs", "aufs", "devicemapper"];
@@ -165,6 +199,18 @@ struct RootFs {
     driver: Driver,
     /// Whether Tare mounts it, not an engine.
     own: bool,
+    /// The file system of the upper layer; `None` is that of the state directory.
+    below: Option<FileSystem>,
+}
+
+impl RootFs {
+    /// Returns the directory of the upper layer and of the overlay's work directory.
+    fn layers(&self, at: &At<'_>) -> PathBuf {
+        match self.below {
+            Some(_) => at.data(),
+            None => at.folder.to_path_buf(),
+        }
+    }
 }
 
 /// Returns the root of a container of Tare, on which the overlay is mounted.
@@ -181,8 +227,18 @@ impl Storage for RootFs {
         Some(self.driver)
     }
 
+    fn needs(&self) -> Result<(), Unavailable> {
+        self.below.as_ref().map_or(Ok(()), Storage::needs)
+    }
+
+    fn device(&self) -> Option<&Path> {
+        self.below.as_ref().and_then(Storage::device)
+    }
+
     fn entries(&self, at: &At<'_>) -> Vec<Entry> {
-        if self.own { vec![Entry::mount(root(at))] } else { Vec::new() }
+        let below = self.below.as_ref().map(|below| below.entries(at));
+        let own = self.own.then(|| Entry::mount(root(at)));
+        below.into_iter().flatten().chain(own).collect()
     }
 
     /// Mounts the overlay over its own lower layer, which exists already. An engine mounts its own.
@@ -190,7 +246,11 @@ impl Storage for RootFs {
         if !self.own {
             return Ok(());
         }
-        let (lower, upper, work) = (root(at), at.folder.join("upper"), at.folder.join("work"));
+        if let Some(below) = &self.below {
+            below.make(at)?;
+        }
+        let (lower, layers) = (root(at), self.layers(at));
+        let (upper, work) = (layers.join("upper"), layers.join("work"));
         make_directory(&upper.join("data"))?;
         make_directory(&work)?;
         let options = format!(
@@ -213,7 +273,7 @@ impl Storage for RootFs {
         // The server has its own page cache: pages mapped in memory are visible only through it.
         match self.driver {
             Driver::FuseOverlayfs => root(at).join("data"),
-            _ => at.folder.join("upper/data"),
+            _ => self.layers(at).join("upper/data"),
         }
     }
 
@@ -233,17 +293,24 @@ impl Storage for RootFs {
 
     fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack {
         let as_requested = self.driver.filesystem().is_none_or(|name| seen.filesystem == name);
-        let upper = format!("upperdir={}", at.folder.join("upper").display());
+        let upper = format!("upperdir={}", self.layers(at).join("upper").display());
         // fuse-overlayfs does not show its layers.
         let ours = !self.own || self.driver != Driver::Overlay || seen.options.contains(&upper);
         // With the host's view alone (gVisor), the root is where Tare mounted it. The read-back
         // inside checks that nothing is mounted over it.
         let hosts = seen.is_from_host() && Path::new(&seen.point) == root(at);
         let in_root = seen.point == "/" || hosts;
-        let text = match in_root {
+        let mut text = match in_root {
             true => format!("in the root file system: {}", seen.text()),
             false => format!("on a mount of its own: {}", seen.text()),
         };
-        ReadBack { text, in_force: seen.is_whole() && in_root && as_requested && ours }
+        let mut in_force = seen.is_whole() && in_root && as_requested && ours;
+        if let Some(below) = &self.below {
+            // The system sees only the overlay.
+            let below = below.read_back(at, &MountView::of_host(&at.data()));
+            text += &format!("; its upper layer on {}", below.text);
+            in_force &= below.in_force;
+        }
+        ReadBack { text, in_force }
     }
 }

@@ -49,6 +49,22 @@ fn checks_options() {
         let error = parse(&spec("process", kind, options)).unwrap_err().to_string();
         assert!(error.contains(words), "{words:?} in {error:?}");
     }
+    let root = |runtime, options: Pairs| parse(&spec(runtime, "rootfs", options));
+    assert!(root("oci:runc", &[("filesystem", "xfs"), ("size", "1G")]).is_ok());
+    let device = root("oci:runc", &[("filesystem", "xfs"), ("device", "/dev/nvme1n1")]).unwrap();
+    assert_eq!(device.device(), Some(Path::new("/dev/nvme1n1")));
+    for (runtime, options, words) in [
+        ("oci:runc", &[("size", "1G")] as Pairs, "only with filesystem"),
+        ("oci:runc", &[("device", "/dev/nvme1n1")], "only with filesystem"),
+        ("oci:runc", &[("filesystem", "zfs")], "btrfs or f2fs"),
+        ("docker", &[("filesystem", "xfs")], "for an engine"),
+    ] {
+        let error = root(runtime, options).unwrap_err().to_string();
+        assert!(error.contains(words), "{words:?} in {error:?}");
+    }
+    assert_eq!(image_bytes(&spec("oci:runc", "rootfs", &[])), None);
+    let sized = spec("oci:runc", "rootfs", &[("filesystem", "xfs"), ("size", "1G")]);
+    assert_eq!(image_bytes(&sized), Some(1 << 30));
     assert!(parse(&spec("process", "nvme", &[])).unwrap_err().to_string().contains("known are"));
     assert!(parse(&spec("docker", "volume", &[])).is_ok());
     let error = parse(&spec("docker", "raw", &[])).unwrap_err().to_string();

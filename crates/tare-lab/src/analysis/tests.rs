@@ -84,6 +84,7 @@ pub(super) fn record() -> Record {
                 in_flight: 64,
                 load: crate::study::LoadSize::default(),
                 latency_share: 0.5,
+                reads_from_disk: None,
                 rate_per_s: None,
                 options: Vec::new(),
             }],
@@ -144,6 +145,7 @@ pub(super) fn slice<'r>(
         void: None,
         start: 0,
         account_ns: None,
+        server: Vec::new(),
     });
     record.slices.last_mut().unwrap()
 }

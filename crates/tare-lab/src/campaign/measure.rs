@@ -12,10 +12,11 @@ use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::judge;
+use crate::own_view;
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
-use crate::system::{BusyTime, System};
+use crate::system::{BusyTime, OwnCounts, System};
 
 /// The CPU accounts at an edge.
 #[derive(Debug)]
@@ -24,6 +25,7 @@ struct AccountSample {
     at: Duration,
     usage: Usage,
     own: Option<BusyTime>,
+    counts: Option<OwnCounts>,
 }
 
 /// The result of a measured slice.
@@ -68,17 +70,19 @@ fn read(
     let at = clock.now();
     let usage = running.environment.usage()?;
     let mut own = Some(BusyTime::default());
+    let mut counts = Some(OwnCounts::default());
     for at in &running.endpoints {
-        let one = match &at.data {
-            Some(data) => system.busy_time(data)?,
-            None => None,
+        let (one, counted) = match &at.data {
+            Some(data) => (system.busy_time(data)?, system.own_counts(data)?),
+            None => (None, None),
         };
+        counts = counts.zip(counted).map(|(sum, one)| sum.plus(&one));
         own = own.zip(one).map(|(sum, one)| BusyTime {
             busy_ns: sum.busy_ns + one.busy_ns,
             idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
         });
     }
-    Ok(AccountSample { at, usage, own })
+    Ok(AccountSample { at, usage, own, counts })
 }
 
 /// Returns the processes of a slice in this environment.
@@ -151,6 +155,7 @@ impl Campaign<'_, '_> {
                     client_in_harness,
                     system_cpus,
                     load_suffices: self.workloads[cell.workload].load.suffices(),
+                    reads_from_disk: self.workloads[cell.workload].reads_from_disk,
                 };
                 doubts.extend(judge::slice(&slice, context));
             }
@@ -342,6 +347,7 @@ pub(crate) fn empty(phase: Phase) -> Slice {
         void: None,
         start: 0,
         account_ns: None,
+        server: Vec::new(),
     }
 }
 
@@ -372,6 +378,9 @@ fn fill(slice: &mut Slice, measured: Measured) {
         busy_ns: end.busy_ns.saturating_sub(begin.busy_ns),
         idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
     });
+    if let Some((before, after)) = begin.counts.as_ref().zip(end.counts.as_ref()) {
+        own_view::fill(slice, &after.since(before));
+    }
     slice.window_ns = load.window_ns;
     slice.account_ns = u64::try_from(end.at.saturating_sub(begin.at).as_nanos()).ok();
     if under_load {
@@ -430,7 +439,7 @@ mod tests {
     fn probe_layer_cpu_joins_layer() {
         let mut slice = empty(Phase::Latency);
         let at = Duration::ZERO;
-        let reading = || AccountSample { at, usage: Usage::default(), own: None };
+        let reading = || AccountSample { at, usage: Usage::default(), own: None, counts: None };
         let counter = |name: &str, value| Counter { name: name.into(), value };
         let counters =
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
@@ -452,6 +461,7 @@ mod tests {
                 ..Usage::default()
             },
             own: Some(BusyTime { busy_ns: ns / 4, idle_poll_ns: 0 }),
+            counts: None,
         };
         let check = |under_load, system_cpu_ns| {
             let mut slice = empty(Phase::Capacity);

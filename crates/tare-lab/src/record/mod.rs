@@ -184,6 +184,10 @@ pub struct Slice {
     /// version 9.
     #[serde(default)]
     pub account_ns: Option<u64>,
+    /// Latency inside the system, by its own account. HdrHistogram V2 (compressed), ns. Empty if
+    /// the system has none.
+    #[serde(default)]
+    pub server: Vec<u8>,
 }
 
 impl Slice {

@@ -287,6 +287,17 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
     })
 }
 
+/// Returns the latencies inside the system by slice. Records that were written before this table
+/// have none.
+fn server_histograms(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<u8>>> {
+    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'server_histograms'";
+    if connection.query_row(sql, [], |row| row.get::<_, i64>(0))? == 0 {
+        return Ok(HashMap::new());
+    }
+    let mut rows = connection.prepare("SELECT slice, data FROM server_histograms")?;
+    rows.query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?.collect()
+}
+
 fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>> {
     let sql = "SELECT slice, part, ns FROM layer_cpu ORDER BY rowid";
     let mut layer_cpu = by_owner(connection, sql, |row| Ok((row.get(1)?, unsigned(row, 2)?)))?;
@@ -304,6 +315,7 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
         Ok(owners.into_iter().map(first).collect())
     };
     let (mut response, mut service) = (histograms("response")?, histograms("service")?);
+    let mut server = server_histograms(connection)?;
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let starts = if version < VERSION_WITH_STARTS { "0, NULL" } else { "s.start, s.account_ns" };
     let sql = format!(
@@ -339,6 +351,7 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
             void: row.get(16)?,
             start: row.get(17)?,
             account_ns: optional(row, 18)?,
+            server: server.remove(&id).unwrap_or_default(),
         })
     })
 }

@@ -139,6 +139,10 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
             transaction.prepare_cached(sql)?.execute(params![id, kind, data])?;
         }
     }
+    if !slice.server.is_empty() {
+        let sql = "INSERT INTO server_histograms VALUES (?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![id, slice.server])?;
+    }
     Ok(id)
 }
 

@@ -109,6 +109,10 @@ CREATE TABLE histograms (                -- HdrHistogram V2, compressed; values 
     data   BLOB NOT NULL,
     PRIMARY KEY (slice, kind)
 );
+CREATE TABLE IF NOT EXISTS server_histograms ( -- latency inside the system, by its own account
+    slice  INTEGER PRIMARY KEY REFERENCES slices (id) ON DELETE CASCADE,
+    data   BLOB NOT NULL                 -- HdrHistogram V2, compressed; values in ns
+);
 CREATE TABLE doubts (
     id           INTEGER PRIMARY KEY,
     slice        INTEGER REFERENCES slices (id) ON DELETE CASCADE,

@@ -49,6 +49,7 @@ fn study() -> Study {
             in_flight: 2,
             load: crate::study::LoadSize::default(),
             latency_share: 0.5,
+            reads_from_disk: None,
             rate_per_s: None,
             options: Vec::new(),
         }],
@@ -141,6 +142,7 @@ pub(super) fn slice(round: u32, position: u32, environment: &str) -> Slice {
         void: None,
         start: 0,
         account_ns: None,
+        server: Vec::new(),
     }
 }
 
@@ -481,6 +483,23 @@ fn stacks_round_trip() {
     let count = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
     assert_eq!(count("SELECT COUNT(*) FROM stacks"), 2);
     assert_eq!(count("SELECT COUNT(*) FROM stack_samples"), 6);
+}
+
+#[test]
+fn records_without_server_histograms_get_them() {
+    let folder = RecordFolder::new();
+    let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    writer.finish("rounds done", 1).unwrap();
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.execute("DROP TABLE server_histograms", []).unwrap();
+    drop(connection);
+    Record::read(&folder.path()).unwrap();
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
+    let counted = Slice { server: vec![1, 2, 3], ..slice(0, 0, "native") };
+    writer.put_slice(&counted, &[]).unwrap();
+    writer.finish("rounds done", 2).unwrap();
+    assert_eq!(Record::read(&folder.path()).unwrap().slices[0].server, [1, 2, 3]);
 }
 
 #[test]

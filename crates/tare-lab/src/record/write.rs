@@ -396,6 +396,11 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
             transaction.execute(&format!("ALTER TABLE slices ADD COLUMN {column}"), [])?;
         }
     }
+    // Added without a new version: a reader that does not know the table needs nothing of it.
+    transaction.execute_batch(
+        "CREATE TABLE IF NOT EXISTS server_histograms (\
+         slice INTEGER PRIMARY KEY REFERENCES slices (id) ON DELETE CASCADE, data BLOB NOT NULL)",
+    )?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

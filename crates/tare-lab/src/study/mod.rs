@@ -257,6 +257,9 @@ pub struct WorkloadSpec {
     pub latency_share: f64,
     /// Fixed rate of the latency phase in operations/s, instead of a share.
     pub rate_per_s: Option<f64>,
+    /// The share of reads that are to come from disk, 0 to 1; a doubt if it is another.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reads_from_disk: Option<f64>,
     /// Options of a driver that defines its own workloads, as (name, value). The fields for rows,
     /// keys and connections are then unused and 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -99,6 +99,7 @@ const WORKLOAD_KEYS: &[&str] = &[
     "load",
     "latency_share",
     "rate_per_s",
+    "reads_from_disk",
 ];
 
 /// Reads and checks a study, including its quick part. `file_name` is for messages only.
@@ -429,6 +430,7 @@ fn workloads(
                 load: LoadSize { saturate, ..LoadSize::default() },
                 latency_share,
                 rate_per_s,
+                reads_from_disk: None,
                 options,
             });
             continue;
@@ -461,10 +463,21 @@ fn workloads(
             },
             latency_share,
             rate_per_s,
+            reads_from_disk: reads_from_disk(&table)?,
             options: Vec::new(),
         });
     }
     Ok(workloads)
+}
+
+/// Returns the share of reads that are to come from disk. Refuses it for a workload without reads.
+fn reads_from_disk(table: &Table<'_>) -> Result<Option<f64>, StudyError> {
+    let Some(item) = table.get("reads_from_disk") else { return Ok(None) };
+    let only_writes = table.share("write_share", defaults::WRITE_SHARE)? >= 1.0;
+    if only_writes && table.get("workload").is_none() {
+        return Err(item.bad_value("this workload has no reads; write_share below 1 gives it some"));
+    }
+    table.share("reads_from_disk", 0.0).map(Some)
 }
 
 /// Returns whether the campaign is to find the requests in flight of a workload.

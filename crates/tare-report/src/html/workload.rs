@@ -17,6 +17,7 @@ use crate::doubts::DoubtGroups;
 use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share, with_interval};
 use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
+use crate::own_view::OwnTable;
 use crate::relations;
 use crate::run_conditions::fixed_rate;
 use crate::tails;
@@ -50,6 +51,7 @@ pub(super) struct WorkloadView {
     /// Whether the chart of throughput has published costs.
     published: bool,
     busy_time: bool,
+    own: Option<OwnTable>,
 }
 
 #[derive(Serialize)]
@@ -178,6 +180,7 @@ impl WorkloadView {
                 .iter()
                 .any(|f| relations::mark(record, &f.environment, &workload.name).is_some()),
             busy_time: findings.iter().any(|f| f.server_cpu_is_busy_time),
+            own: OwnTable::new(record, &workload.name, &findings, marks),
         })
     }
 }

@@ -22,6 +22,9 @@ pub const FACTS: &str = "tune";
 pub const FACT_OF: &str = "proof of";
 /// Prefix of the keys of settings that were not weighed; the value is the reason.
 pub const FACT_NOT_WEIGHED: &str = "not weighed: ";
+/// Key of the fact that names the tunings in force on a host from before the study, whose
+/// environments with a tuned host were therefore left out.
+pub const FACT_TUNED_ALREADY: &str = "tuned before the study";
 
 /// The cost of an environment against the baseline after all tuning.
 #[derive(Clone, Debug, Serialize)]

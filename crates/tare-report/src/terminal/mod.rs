@@ -24,6 +24,7 @@ use crate::figures::{
 use crate::findings;
 use crate::headline::{Metric, headline};
 use crate::layout::{Paint, columns, numbered, pad, shorten_to};
+use crate::own_view;
 use crate::prove::Proof;
 use crate::relations;
 use crate::run_conditions::{run_line, workload_line};
@@ -49,6 +50,9 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
         }
         tables(&mut out, analysis, &findings, &marks, paint);
         if let Some(line) = bandwidth::line(record, &findings) {
+            out.extend(paragraph(&paint.plain(&line), "", paint.0.width));
+        }
+        if let Some(line) = own_view::line(record, &workload.name) {
             out.extend(paragraph(&paint.plain(&line), "", paint.0.width));
         }
         out.extend(tails::lines(analysis, &findings, paint));

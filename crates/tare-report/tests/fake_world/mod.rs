@@ -51,6 +51,7 @@ pub(crate) fn measure(
             in_flight: 16,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.5,
+            reads_from_disk: None,
             rate_per_s: None,
             options: Vec::new(),
         }],

@@ -117,6 +117,7 @@ impl Tool {
             in_flight: 0,
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.0,
+            reads_from_disk: None,
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),
         };

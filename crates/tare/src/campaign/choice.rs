@@ -9,7 +9,7 @@ use tare_tune::planner::plan;
 use tare_tune::snapshot::Snapshot;
 
 /// The changes of a plan that a study weighs, and the others.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Choice {
     /// Changes that are weighed, in the order in which they are applied.
     pub(crate) items: Vec<Item>,

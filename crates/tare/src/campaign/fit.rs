@@ -85,6 +85,12 @@ pub(super) fn memory_bytes(study: &Study, plan: &CpuPlan) -> u64 {
     known_system(study).map_or(0, need)
 }
 
+/// Returns whether the study says how much memory its database may use.
+pub(super) fn names_memory(study: &Study) -> bool {
+    let named = |name: &str| matches!(name, "memory" | "memory_per_cpu");
+    study.system.name == "tare-db" && study.system.options.iter().any(|(name, _)| named(name))
+}
+
 /// Returns the number of CPUs of one instance.
 fn cpus_of_one(system: &dyn System, study: &Study, plan: &CpuPlan) -> usize {
     campaign::instance_cpus(campaign::system_cpus(study, plan), system.instances().count)

@@ -132,6 +132,11 @@ impl CampaignConfig {
         };
         let bytes = SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>();
         let all = bytes.saturating_mul(fit::copies_of_rows(&self.study));
-        all.max(fit::memory_bytes(&self.study, plan))
+        let own = fit::memory_bytes(&self.study, plan);
+        // A system with a memory of its own keeps the rest of the rows on disk.
+        match fit::names_memory(&self.study) {
+            true => own + SYSTEM_BYTES,
+            false => all.max(own),
+        }
     }
 }

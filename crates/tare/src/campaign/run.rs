@@ -116,7 +116,7 @@ fn host_tuning(config: &CampaignConfig, state: &Path) -> anyhow::Result<Option<S
     }
     // Preparing changes the host, so the study has to be able to run.
     check_runtimes(study, state)?;
-    StudyTuning::prepare(state, &config.plan_options, study).map(Some)
+    StudyTuning::of_study(state, &config.plan_options, study).map(Some)
 }
 
 /// Checks that this host can run every environment that is not optional.

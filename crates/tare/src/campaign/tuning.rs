@@ -4,10 +4,11 @@ use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use tare_env::EnvironmentFactory;
-use tare_env::layer::host::{Journalled, TunedHost};
+use tare_env::layer::host::{HostError, Journalled, TunedHost};
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::HostFact;
 use tare_lab::study::Study;
-use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACTS};
+use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACT_TUNED_ALREADY, FACTS};
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 
@@ -24,6 +25,8 @@ pub(crate) struct StudyTuning {
     options: Options,
     /// The environment that `tare tune prove` proves the tuning of.
     pub(crate) proof_of: Option<String>,
+    /// The tunings that are in force on this host already, so that nothing is planned.
+    tuned_already: Option<String>,
 }
 
 /// Returns whether an environment of the study tunes the host.
@@ -37,7 +40,43 @@ pub(crate) fn plan_options_of(host: &[HostFact]) -> Options {
     fact.and_then(|fact| serde_json::from_str(&fact.value).ok()).unwrap_or_default()
 }
 
+/// Returns why environments of the study that tune the host cannot do so: the host is tuned.
+pub(crate) fn refused_here(study: &Study, state: &Path) -> anyhow::Result<Vec<(String, String)>> {
+    // Only root tunes hosts and measures on them; others may not be allowed to read the journals.
+    if !tunes_host(study) || !rustix::process::geteuid().is_root() {
+        return Ok(Vec::new());
+    }
+    let Some(tunings) = tunings_in_force(&LiveHost::new("/"), state)? else {
+        return Ok(Vec::new());
+    };
+    let refused = study.environments.iter().filter(|spec| !spec.host.is_as_is()).map(|spec| {
+        let (value, tunings) = (spec.host.clone(), tunings.clone());
+        (spec.name.clone(), HostError::TunedAlready { value, tunings }.to_string())
+    });
+    Ok(refused.collect())
+}
+
 impl StudyTuning {
+    /// Prepares the tuning of a study. On a host that is tuned already, the study runs without its
+    /// environments that tune it, if all of them are optional.
+    ///
+    /// # Errors
+    /// If an environment that is not optional cannot be tuned, or the host cannot be planned for or
+    /// cannot be changed.
+    pub(crate) fn of_study(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
+        let optional = |spec: &EnvironmentSpec| spec.host.is_as_is() || spec.optional;
+        let tunings = tunings_in_force(&LiveHost::new("/"), state)?;
+        let Some(tunings) = tunings.filter(|_| study.environments.iter().all(optional)) else {
+            return Self::prepare(state, options, study);
+        };
+        Ok(Self {
+            choice: Choice::default(),
+            options: options.clone(),
+            proof_of: None,
+            tuned_already: Some(tunings),
+        })
+    }
+
     /// Plans the changes for this host, and makes and reverts each once to drop those that the host
     /// refuses.
     ///
@@ -55,7 +94,7 @@ impl StudyTuning {
                 .exit_with(Exit::Host)?;
             choice.drop_refused(refused);
         }
-        Ok(Self { choice, options: options.clone(), proof_of: None })
+        Ok(Self { choice, options: options.clone(), proof_of: None, tuned_already: None })
     }
 
     /// Lets the factory tune the host for its tuned environments.
@@ -64,6 +103,10 @@ impl StudyTuning {
         factory: &mut EnvironmentFactory,
         state: &Path,
     ) -> anyhow::Result<()> {
+        if let Some(tunings) = &self.tuned_already {
+            factory.leave_tuned(tunings.clone());
+            return Ok(());
+        }
         let tuner = Journalled::begin(state, LiveHost::new("/"), factory.run())?;
         factory.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
         Ok(())
@@ -76,6 +119,9 @@ impl StudyTuning {
             facts.push(HostFact { section: FACTS.into(), key, value });
         };
         add(FACT_OPTIONS.into(), serde_json::to_string(&self.options).unwrap_or_default());
+        if let Some(tunings) = &self.tuned_already {
+            add(FACT_TUNED_ALREADY.into(), tunings.clone());
+        }
         if let Some(environment) = &self.proof_of {
             add(FACT_OF.into(), environment.clone());
         }
@@ -107,6 +153,16 @@ const CHANGES_SHOWN: usize = 20;
 
 /// Refuses a tuned host: the study compares with the host as found.
 fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()> {
+    let Some(tunings) = tunings_in_force(store, state)? else { return Ok(()) };
+    Err(anyhow!(
+        "this host is tuned already ({tunings}), so there is no host as found to compare with; \
+         revert first (tare tune revert), or give the study's tuned environments optional = true"
+    ))
+    .exit_with(Exit::Host)
+}
+
+/// Returns the ids of the tunings that are in force on a host; `None` if it is not tuned.
+fn tunings_in_force(store: &dyn SettingStore, state: &Path) -> anyhow::Result<Option<String>> {
     let applied =
         tare_tune::status(store, state).context("cannot read whether this host is tuned")?;
     // A reboot since then undid the settings.
@@ -114,13 +170,5 @@ fn refuse_if_tuned(store: &dyn SettingStore, state: &Path) -> anyhow::Result<()>
         one.settings.iter().any(|setting| setting.state == SettingState::InForce)
     };
     let ids: Vec<&str> = applied.iter().filter(in_force).map(|one| one.id.as_str()).collect();
-    if ids.is_empty() {
-        return Ok(());
-    }
-    Err(anyhow!(
-        "this host is tuned already ({}), so there is no host as found to compare with; \
-         revert first: tare tune revert",
-        ids.join(", ")
-    ))
-    .exit_with(Exit::Host)
+    Ok((!ids.is_empty()).then(|| ids.join(", ")))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{DestroyData, RunInside, ShowProgress, duration};
+use super::{AllowWrites, DestroyData, RunInside, ShowProgress, duration};
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -38,6 +38,8 @@ pub struct Explain {
     pub seed: Option<u64>,
     #[command(flatten)]
     pub destroy: DestroyData,
+    #[command(flatten)]
+    pub writes: AllowWrites,
     #[command(flatten)]
     pub inside: RunInside,
     #[command(flatten)]

@@ -122,6 +122,14 @@ pub struct DestroyData {
     pub destroy_data_on: Vec<PathBuf>,
 }
 
+#[derive(Clone, Debug, Args)]
+pub struct AllowWrites {
+    /// Let the study write more than 100 GB to condition its storage (fio's precondition and
+    /// steadystate)
+    #[arg(short, long)]
+    pub yes: bool,
+}
+
 #[derive(Debug, Args)]
 pub struct Weigh {
     /// A study file, or the name of a shipped study (see `tare list studies`)
@@ -153,6 +161,8 @@ pub struct Weigh {
     pub stacks: SampleStacks,
     #[command(flatten)]
     pub destroy: DestroyData,
+    #[command(flatten)]
+    pub writes: AllowWrites,
     #[command(flatten)]
     pub inside: RunInside,
     #[command(flatten)]

@@ -20,6 +20,7 @@ pub(crate) fn run(options: &Weigh, state: &Path, out: &mut dyn Write) -> anyhow:
     if options.dry_run {
         return dry_run(config, options, state, out);
     }
+    study_plan::check_writes(&config.study, options.writes.yes)?;
     let stop = signals::stop_flag_with(live::restore)?;
     if inside::must_boot(&options.inside) {
         return run_in_guest(&config, options, state, out, &stop);

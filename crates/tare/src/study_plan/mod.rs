@@ -1,6 +1,7 @@
 //! The plan of a study on this host, which `tare weigh --dry-run` prints: CPUs, environments,
 //! memory, disk, rounds and time. Making it starts nothing, changes nothing and needs no root.
 
+mod conditioning;
 mod here;
 mod needs;
 mod resources;
@@ -25,11 +26,13 @@ use crate::exit::Exit;
 use crate::stream::say;
 use crate::topology;
 
+pub(crate) use conditioning::check_writes;
 pub(crate) use needs::Needs;
 pub(crate) use times::at_most;
 
 pub(crate) use resources::{DiskPlan, amount, disk};
 
+use conditioning::Conditioning;
 use resources::{CpuGroup, MemoryPlan};
 use times::{Part, conditions};
 
@@ -54,6 +57,9 @@ pub(crate) struct StudyPlan {
     workloads: Vec<WorkloadPlan>,
     memory: Option<MemoryPlan>,
     disk: DiskPlan,
+    /// What the study does with its storage before it measures.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    conditioning: Option<Conditioning>,
     needs: Needs,
     /// Why the study cannot start here; empty if it can.
     obstacles: Vec<String>,
@@ -158,6 +164,11 @@ impl StudyPlan {
         state: &Path,
     ) -> anyhow::Result<Self> {
         let mut absent = here::absent(config)?;
+        for refused in crate::campaign::tuning::refused_here(&config.study, state)? {
+            if absent.iter().all(|(name, _)| *name != refused.0) {
+                absent.push(refused);
+            }
+        }
         let mut names: Vec<String> = absent.iter().map(|(name, _)| name.clone()).collect();
         if config.study.schedule.budget != whole.schedule.budget {
             choose_part(&mut config.study, &names);
@@ -191,6 +202,7 @@ impl StudyPlan {
             workloads: workloads(study, whole),
             memory,
             disk,
+            conditioning: Conditioning::of(study, &names),
             needs: Needs::of(study),
             obstacles,
             exit,

@@ -51,6 +51,7 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
             free_bytes: Some(100 << 30),
             ..resources::disk(&part, &names, Path::new("/var/lib/tare"))
         },
+        conditioning: Conditioning::of(&part, &names),
         needs: Needs::of(&part),
         obstacles: Vec::new(),
         exit: Exit::Success,

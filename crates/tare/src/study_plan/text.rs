@@ -159,6 +159,9 @@ fn resources(plan: &StudyPlan) -> Vec<Vec<String>> {
         let text = format!("at least {data} of {free} free in {directory}{images}");
         rows.push(vec!["disk".into(), text]);
     }
+    if let Some(conditioning) = &plan.conditioning {
+        rows.push(vec!["conditioning".into(), conditioning.text()]);
+    }
     rows.push(vec!["needs".into(), plan.needs.text()]);
     rows.push(vec!["record".into(), plan.record.display().to_string()]);
     rows

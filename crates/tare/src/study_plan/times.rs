@@ -9,6 +9,7 @@ use tare_lab::forecast::{Conditions, Forecast, part_in_budget};
 use tare_lab::study::{Study, WorkloadSpec};
 use tare_std::units::{duration, parse_bytes, rough_duration};
 
+use super::conditioning::Conditioning;
 use super::is_guest;
 
 /// Expected times from a start until the system answers, on a host with two CPUs.
@@ -24,7 +25,7 @@ const START_SLOW_SYSTEM: Duration = Duration::from_secs(30);
 const TOOL_START: Duration = Duration::from_millis(350);
 /// Expected speed of loading.
 const ROWS_PER_S: u64 = 100_000;
-const FILL_BYTES_PER_S: u64 = 500 << 20;
+pub(super) const FILL_BYTES_PER_S: u64 = 500 << 20;
 
 /// Budgets that a plan shows as examples.
 const EXAMPLES: [Duration; 3] =
@@ -128,6 +129,7 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
         + more(own_storage, START_STORAGE)
         + more(slow, START_SLOW_SYSTEM)
         + Duration::from_secs_f64(load)
+        + Conditioning::start_time(study)
 }
 
 /// Returns the size of an option in bytes.

@@ -53,7 +53,7 @@ macro_rules! fields {
 }
 
 /// The fields before this one are published at every iteration, the others every 100 ms.
-pub(super) const HOT: usize = 7;
+pub(super) const HOT: usize = 8;
 
 fields! {
     busy_ns, "busy", Seconds, "Wall-clock time of loop iterations with work; it includes time in which other threads had the CPU";
@@ -61,6 +61,7 @@ fields! {
     sleep_ns, "sleep", Seconds, "Time in the system call that waits, when not polling; the kernel also sends and receives in this call, so the CPU time of the threads shows the load of a sleeping server";
     writes, "writes", Counter, "Rows written for clients of this shard";
     reads, "reads", Counter, "SELECT statements answered for clients of this shard";
+    disk_reads, "disk_reads", Counter, "Reads that waited for blocks from the disk";
     errors, "errors", Counter, "Requests answered with an error";
     connections, "connections", Gauge, "Open connections";
     utilisation_ppm, "reactor_utilisation_ratio", Share, "Share of the last second or more in which the loop was busy";
@@ -74,7 +75,7 @@ fields! {
     queue_scans, "queue_scans", Gauge, "Scans under way at this shard";
     queue_held_up, "queue_held_up", Gauge, "Connections whose requests wait for room";
     queue_parked, "queue_parked_reads", Gauge, "Reads that wait for blocks from the disk";
-    parked, "parked_reads", Counter, "Reads that had to wait for blocks from the disk";
+    parked, "parked_reads", Counter, "Waits of reads for blocks from the disk; a read may wait several times";
     queue_files, "queue_file_operations", Gauge, "Operations on files under way";
     file_operations, "file_operations", Counter, "Operations on files that have ended";
     file_errors, "file_errors", Counter, "Operations on files that have failed";

@@ -4,14 +4,14 @@
 //! the server nothing. Layout, little-endian:
 //!
 //! ```text
-//! 0   magic "TareMet1"   8   version u32 (3)   12  shards u32   16..64  zero
+//! 0   magic "TareMet1"   8   version u32 (4)   12  shards u32   16..64  zero
 //! 64 + 2048 * shard:  the fields of `FIELDS` in their order, u64 each
 //!           + 1024 :  latencies of writes: 49 counts, u64 each, and the sum in ns
 //!           + 1536 :  latencies of reads, likewise
 //! ```
 //!
 //! Each field is stored by itself (a relaxed 64-bit store), so the fields of one shard may be an
-//! iteration apart; those after the first seven are up to 100 ms old.
+//! iteration apart; those after the first eight are up to 100 ms old.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -34,7 +34,7 @@ pub use text::{ServerInfo, page as reference_page, render};
 pub const FILE: &str = "metrics";
 
 const MAGIC: &[u8; 8] = b"TareMet1";
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEAD_BYTES: usize = 64;
 const SHARD_BYTES: usize = 2048;
 /// Where each histogram begins, in words.
@@ -199,13 +199,13 @@ mod tests {
         assert_eq!(metrics.shards, [shard(0), shard(100), shard(200)]);
         assert_eq!(metrics, Metrics::of(&accounts));
         assert_eq!(metrics.total().reads, 312);
-        assert_eq!(metrics.total().utilisation_ppm, 207);
+        assert_eq!(metrics.total().utilisation_ppm, 208);
         let [writes, reads] = metrics.latencies[1];
         assert_eq!((writes.count(), reads.count(), reads.counts[2]), (0, 4, 4));
         assert_eq!(reads.sum_ns, 10_000);
         accounts[2].store_hot(&shard(300));
         let hot = read(&path).unwrap().shards[2];
-        assert_eq!((hot.connections, hot.utilisation_ppm), (306, 207));
+        assert_eq!((hot.connections, hot.utilisation_ppm), (307, 208));
         std::fs::write(&path, b"something else").unwrap();
         assert!(matches!(read(&path), Err(MetricsError::Format { .. })));
         assert!(matches!(read(&dir.path().join("none")), Err(MetricsError::Read { .. })));

@@ -83,6 +83,8 @@ pub(crate) struct ReadTask {
     page: ResultPage,
     /// The task's position when it last waited for blocks.
     waited_at: Option<(u64, Position)>,
+    /// Whether it has waited for blocks from the disk.
+    from_disk: bool,
 }
 
 /// The result of a step.
@@ -124,6 +126,12 @@ pub(crate) fn ring(table: &Table, (first, last): (i64, i64), now_s: u32) -> Read
 }
 
 impl ReadTask {
+    /// Notes that the task waits for blocks from the disk. Returns whether it does so for the first
+    /// time.
+    pub(crate) fn waits_for_disk(&mut self) -> bool {
+        !std::mem::replace(&mut self.from_disk, true)
+    }
+
     /// A task that begins, or goes on after the paging state of a client.
     pub(crate) fn new(
         origin: Origin,
@@ -155,7 +163,16 @@ impl ReadTask {
             }
         }
         let page = ResultPage { last: after, ..ResultPage::default() };
-        Ok(Self { origin, begun_ns: 0, prepared, target, options, page, waited_at: None })
+        Ok(Self {
+            origin,
+            begun_ns: 0,
+            prepared,
+            target,
+            options,
+            page,
+            waited_at: None,
+            from_disk: false,
+        })
     }
 
     /// Reads on at the shard `here`, as far as it can.

@@ -66,6 +66,16 @@ pub enum HostError {
     NoPlan { environment: String, value: Host },
     #[error("the host is still tuned for another environment; run tare clean")]
     StillTuned,
+    #[error(
+        "the host is tuned already ({tunings}), so host = \"{value}\" would change nothing; to weigh \
+         it, run tare tune revert first"
+    )]
+    TunedAlready { value: Host, tunings: String },
+    #[error(
+        "host = \"{value}\" would change nothing: the tuning plan of this host has no change that a \
+         study can make (tare tune plan); optional = true leaves the environment out"
+    )]
+    NothingToChange { value: Host },
 }
 
 /// The host of a run, shared by all environments: the possible changes, and whether they are made.
@@ -93,6 +103,11 @@ impl TunedHost {
     /// Names a change that could not be put back.
     pub fn revert(&self) -> Result<(), PartError> {
         self.state().revert()
+    }
+
+    /// Returns whether this value of the layer changes anything on the host.
+    pub fn changes_for(&self, layer: &Host) -> bool {
+        self.state().items.iter().any(|item| wants(layer, item))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {

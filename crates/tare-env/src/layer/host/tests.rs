@@ -332,3 +332,19 @@ fn rehearsal_returns_refused_items() {
     let left = std::fs::read_dir(folder(state.path())).map_or(0, Iterator::count);
     assert_eq!(left, 0, "a journal is left after the tuning was put back");
 }
+
+#[test]
+fn groups_without_changes_change_nothing() {
+    let state: Shared = Arc::default();
+    let tuner = MemoryTuner { host_state: Arc::clone(&state), written: Vec::new() };
+    let host = TunedHost::new(&items(), Box::new(tuner));
+    let check = |layer: &str, expect: bool| {
+        assert_eq!(host.changes_for(&layer.parse().unwrap()), expect, "{layer}");
+    };
+    check("as-is", false);
+    check("tuned", true);
+    check("tuned=disk", true);
+    check("tuned=irqbalance", false);
+    let tuner = MemoryTuner { host_state: state, written: Vec::new() };
+    assert!(!TunedHost::new(&[], Box::new(tuner)).changes_for(&Host::Tuned));
+}

@@ -67,12 +67,21 @@ pub(super) fn parse(
     format: &'static Format,
     options: &Options<'_>,
 ) -> Result<Box<dyn Storage>, StorageError> {
-    Ok(Box::new(FileSystem {
-        format,
-        backing: Backing::parse(options, format.least_bytes, format.least)?,
-        options: options.mount_options()?,
-        mkfs: options.mkfs_words()?,
-    }))
+    Ok(Box::new(FileSystem::parse(format, options)?))
+}
+
+impl FileSystem {
+    pub(super) fn parse(
+        format: &'static Format,
+        options: &Options<'_>,
+    ) -> Result<Self, StorageError> {
+        Ok(Self {
+            format,
+            backing: Backing::parse(options, format.least_bytes, format.least)?,
+            options: options.mount_options()?,
+            mkfs: options.mkfs_words()?,
+        })
+    }
 }
 
 impl Storage for FileSystem {

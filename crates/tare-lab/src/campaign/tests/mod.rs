@@ -43,6 +43,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         in_flight: 16,
         load: crate::study::LoadSize::default(),
         latency_share: 0.5,
+        reads_from_disk: None,
         rate_per_s: None,
         options: Vec::new(),
     };

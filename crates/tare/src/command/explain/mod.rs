@@ -19,6 +19,7 @@ use super::report;
 use crate::campaign::{CampaignConfig, derived, run, study};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
+use crate::study_plan::check_writes;
 use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
 
@@ -118,6 +119,7 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
     }
     config.facts = vec![plan.fact()];
     config.study = study;
+    check_writes(&config.study, arguments.writes.yes)?;
     if inside::must_boot(&arguments.inside) {
         config.check_output()?;
         let mut has_record = false;
