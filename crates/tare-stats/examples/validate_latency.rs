@@ -10,9 +10,7 @@
 #![expect(clippy::print_stdout, reason = "printing is what this program is for")]
 
 use tare_stats::dependence::{unequal, wander_factor};
-use tare_stats::merged::{
-    Bucket, RESAMPLES, Resamples, RoundHistograms, around, around_few, influences,
-};
+use tare_stats::merged::{Bucket, RESAMPLES, Resamples, RoundHistograms, around, influences};
 use tare_stats::methods::{student_t, t_quantile};
 use tare_stats::{Estimate, median};
 use tare_std::rng::Rng;
@@ -117,7 +115,7 @@ fn rule(sample: &Sample<'_>) -> Option<Estimate> {
 }
 
 fn whole_rounds(sample: &Sample<'_>) -> Option<Estimate> {
-    Some(around_few(sample.centre, sample.resampled, sample.influences.len()))
+    Some(around(sample.centre, sample.resampled, sample.influences.len()))
 }
 
 fn dependent_only(sample: &Sample<'_>) -> Option<Estimate> {
@@ -125,7 +123,7 @@ fn dependent_only(sample: &Sample<'_>) -> Option<Estimate> {
 }
 
 fn blocks(sample: &Sample<'_>) -> Option<Estimate> {
-    Some(around_few(sample.centre, sample.in_blocks, sample.influences.len()))
+    Some(around(sample.centre, sample.in_blocks, sample.influences.len()))
 }
 
 /// Student's t over the means of five batches of rounds.

@@ -13,8 +13,8 @@
 //! `examples/validate_latency.rs` shows the coverage; docs/concepts/cost.md says what else was
 //! tried.
 //!
-//! Limits: below [`ROUNDS_MIN`] rounds neither is visible. A state that lasts longer than the study
-//! is not noise but part of the figure.
+//! Limits: below [`ROUNDS_MIN`] rounds neither is visible, so that intervals of latencies are always
+//! wide there. A state that lasts longer than the study is not noise but part of the figure.
 
 use crate::methods::{t_quantile, t_quantile_one_sided};
 
@@ -38,10 +38,11 @@ const UNEQUAL_MAX: f64 = 3.0;
 const UNEQUAL_ROUNDS: f64 = 40.0;
 
 /// Returns the factor by which the half width of an interval over these values, which are in the
-/// order of their rounds, must grow because neighbours are alike. At least 1; 1 for less than
-/// [`ROUNDS_MIN`] values.
+/// order of their rounds, must grow because neighbours are alike. At least 1.
 ///
-/// If neighbours correlate, the larger of two estimates counts. One is the variance of a mean of a
+/// Below [`ROUNDS_MIN`] values nothing shows whether they are. They then count as two independent
+/// ones: the variance is that at the slowest cosine, with one degree of freedom. From there on, the
+/// factor is 1 unless neighbours correlate. If they do, the larger of two estimates counts. One is the variance of a mean of a
 /// first-order autoregressive process with the corrected correlation, and Student's factor for the
 /// number of independent rounds that are left (right for a few rounds). The other is the variance
 /// at the slowest cosines, with one degree of freedom for each (right for any process, but wide for
@@ -59,13 +60,20 @@ const UNEQUAL_ROUNDS: f64 = 40.0;
 /// ```
 pub fn wander_factor(values: &[f64]) -> f64 {
     let count = values.len();
-    if count < ROUNDS_MIN {
+    if count < 2 {
         return 1.0;
     }
     let n = count as f64;
     let mean = values.iter().sum::<f64>() / n;
     let centred: Vec<f64> = values.iter().map(|value| value - mean).collect();
     let squares: f64 = centred.iter().map(|x| x * x).sum();
+    let slow = |cosines: usize| {
+        t_quantile(cosines) * (slow_variance(&centred, cosines) / squares * (n - 1.0)).sqrt()
+    };
+    if count < ROUNDS_MIN {
+        // Not a number if all values are equal.
+        return (slow(1) / t_quantile(count - 1)).max(1.0);
+    }
     let neighbours: f64 = centred.windows(2).map(|pair| pair[0] * pair[1]).sum();
     let correlation = neighbours / squares;
     if !correlation.is_finite() || correlation <= CORRELATION_MIN / n.sqrt() {
@@ -77,10 +85,7 @@ pub fn wander_factor(values: &[f64]) -> f64 {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to count")]
     let degrees = (left.round() as usize).clamp(DEGREES_MIN, count - 1);
     let regressive = t_quantile(degrees) * mean_variance_ratio(count, corrected).sqrt();
-    let cosines = cosines(count);
-    let slow = slow_variance(&centred, cosines) / (squares / (n - 1.0));
-    let slow = t_quantile(cosines) * slow.sqrt();
-    (regressive.max(slow) / t_quantile(count - 1)).max(1.0)
+    (regressive.max(slow(cosines(count))) / t_quantile(count - 1)).max(1.0)
 }
 
 /// Returns the variance of the mean of a first-order autoregressive process, divided by what the
@@ -203,7 +208,9 @@ mod tests {
         let many = median_factor(0.8, 500);
         assert!((2.6..3.8).contains(&many), "{many}");
         assert_eq!(wander_factor(&[1.0; 20]), 1.0);
-        assert_eq!(wander_factor(&[1.0, 2.0, 3.0]), 1.0);
+        assert_eq!(wander_factor(&[1.0; 3]), 1.0);
+        assert!((wander_factor(&[1.0, 2.0]) - 1.0).abs() < 1e-9, "two values have one degree");
+        assert!((median_factor(0.0, 5) - 3.0).abs() < 1.0, "{}", median_factor(0.0, 5));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 //! rule ([`validation`], `examples/validate_statistics.rs`). If neighbouring rounds are alike, the
 //! signed-rank interval is widened ([`dependence`]).
 //!
-//! Limits: a cost that drifts through the whole study has no constant value, and below 10 rounds
+//! Limits: a cost that drifts through the whole study has no constant value, and below 20 rounds
 //! nothing shows that they depend on each other. `docs/concepts/cost.md` has the figures.
 
 #![forbid(unsafe_code)]
@@ -39,6 +39,10 @@ pub const CONFIDENCE: f64 = 0.95;
 /// under normal noise (within 3 %), and far narrower under heavy tails. With fewer rounds, its few
 /// steps allow no confidence near 95 %, and below 6 rounds it has no 95 % interval at all.
 pub const SIGNED_RANK_ROUNDS_MIN: usize = 10;
+
+/// The least number of rounds for which a cost's interval is widened if neighbouring rounds are
+/// alike. In fewer, the correlation is so uncertain that it gains two points of coverage at most.
+pub const WANDER_ROUNDS_MIN: usize = 20;
 
 /// The least number of rounds for a useful figure. With fewer, an interval is right but wide:
 /// Student's factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 rounds, and 2.4 for 7.
@@ -126,7 +130,10 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     if values.len() < SIGNED_RANK_ROUNDS_MIN {
         methods::student_t(values)
     } else {
-        Some(methods::signed_rank(values)?.widened(dependence::wander_factor(values)))
+        let found = methods::signed_rank(values)?;
+        let wanders = values.len() >= WANDER_ROUNDS_MIN;
+        let factor = if wanders { dependence::wander_factor(values) } else { 1.0 };
+        Some(found.widened(factor))
     }
 }
 

@@ -13,8 +13,8 @@
 //! Rounds that resemble their neighbours, or an environment that varies more than the other, make
 //! such an interval too narrow. [`super::dependence`] finds both, from the influence of each round
 //! on the percentile ([`influences`]) and from its mean ([`RoundHistograms::mean_logs`]); the
-//! interval is then widened. Below [`dependence::ROUNDS_MIN`](super::dependence::ROUNDS_MIN) rounds
-//! neither can be seen, and there are no bounds.
+//! interval is then widened ([`Estimate::widened`]). Below 10 rounds neither can be seen, so that it
+//! is always widened.
 //!
 //! Two other methods were tried and rejected (coverage in the models of the tests;
 //! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2
@@ -33,7 +33,6 @@
 use tare_std::rng::Rng;
 
 use super::Estimate;
-use super::dependence::ROUNDS_MIN;
 use super::methods::t_quantile;
 
 /// The number of resamples. The standard error is known within 2.5 % of itself for any seed.
@@ -248,17 +247,9 @@ fn variance(values: &[f64]) -> f64 {
 }
 
 /// Returns an interval around a figure from its resamples of `rounds` rounds, all on one scale. The
-/// interval has no bounds for less than [`ROUNDS_MIN`] rounds, or if a resample has no value.
+/// interval has no bounds for one round, or if a resample has no value. It is right if rounds are
+/// independent and vary alike in both environments; the caller widens it where they are not.
 pub fn around(centre: f64, resampled: &[f64], rounds: usize) -> Estimate {
-    if rounds < ROUNDS_MIN {
-        return Estimate::unbounded(centre, rounds);
-    }
-    around_few(centre, resampled, rounds)
-}
-
-/// Returns the same interval for any number of rounds from two. Below [`ROUNDS_MIN`] it is right
-/// only if rounds are independent and both environments vary alike, which so few cannot show.
-pub fn around_few(centre: f64, resampled: &[f64], rounds: usize) -> Estimate {
     let unbounded = Estimate::unbounded(centre, rounds);
     let degrees = rounds.min(GROUPS_MAX).saturating_sub(1);
     if degrees == 0 || resampled.len() < 2 || resampled.iter().any(|x| !x.is_finite()) {
