@@ -105,6 +105,7 @@ impl<'p> Parts<'p> {
             doubts: Vec::new(),
             left_out: Vec::new(),
             refresh_accounts: Box::new(|| {}),
+            accounts_are_exact: true,
         }
     }
 
@@ -138,4 +139,7 @@ pub struct Parts<'p> {
     pub left_out: Vec<(String, String)>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
+    /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
+    /// old, which is too much for short slices.
+    pub accounts_are_exact: bool,
 }

@@ -90,6 +90,7 @@ pub(crate) fn measure(
         doubts: vec![],
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
+        accounts_are_exact: true,
     };
     let never = AtomicBool::new(false);
     campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();
