@@ -199,10 +199,15 @@ pub(crate) struct Watchdog {
     reports: Receiver<Stall>,
     lines: LineLimit,
     last_ns: u64,
-    freeze: Freeze,
+    /// The latest first.
+    freezes: [Freeze; FREEZES],
 }
 
-/// The last time for which the main thread was frozen or starved, and the shards with it.
+/// Freezes that are remembered. A study thaws a server for less than a period of the main thread,
+/// so that a report can wait until the end of the freeze after its own.
+const FREEZES: usize = 4;
+
+/// A time for which the main thread was frozen or starved, and the shards with it.
 #[derive(Clone, Copy, Debug, Default)]
 struct Freeze {
     begun_ns: u64,
@@ -214,6 +219,11 @@ impl Freeze {
     fn covers_ns(self, begun_ns: u64, ended_ns: u64) -> u64 {
         self.ended_ns.min(ended_ns).saturating_sub(self.begun_ns.max(begun_ns))
     }
+}
+
+/// Returns how much of an interval these freezes cover. None overlaps another.
+fn frozen_ns(freezes: &[Freeze], begun_ns: u64, ended_ns: u64) -> u64 {
+    freezes.iter().map(|freeze| freeze.covers_ns(begun_ns, ended_ns)).sum()
 }
 
 #[derive(Debug)]
@@ -243,7 +253,7 @@ pub(crate) fn detectors(shards: usize, threshold: Duration) -> (Vec<Detector>, W
     let shards = detectors.iter().map(watch).collect();
     let lines = LineLimit::default();
     let watchdog =
-        Watchdog { threshold_ns, shards, reports, lines, last_ns: 0, freeze: Freeze::default() };
+        Watchdog { threshold_ns, shards, reports, lines, last_ns: 0, freezes: Default::default() };
     (detectors, watchdog)
 }
 
@@ -256,13 +266,14 @@ impl Watchdog {
         let overslept_ns = now_ns.saturating_sub(self.last_ns).saturating_sub(period_ns);
         if overslept_ns > FREEZE_NS_MIN {
             // It may have been frozen at any time of its sleep, but hardly after it woke.
-            self.freeze = Freeze { begun_ns: self.last_ns, ended_ns: now_ns };
+            self.freezes.rotate_right(1);
+            self.freezes[0] = Freeze { begun_ns: self.last_ns, ended_ns: now_ns };
         }
         self.last_ns = now_ns;
         let mut lines = Vec::new();
         for stall in self.reports.try_iter() {
             let ended_ns = stall.begun_ns.saturating_add(stall.iteration_ns);
-            if self.freeze.covers_ns(stall.begun_ns, ended_ns) > stall.iteration_ns / 2 {
+            if frozen_ns(&self.freezes, stall.begun_ns, ended_ns) > stall.iteration_ns / 2 {
                 continue;
             }
             let progress = &self.shards[stall.shard].progress;
@@ -274,9 +285,11 @@ impl Watchdog {
         }
         for (shard, watched) in self.shards.iter_mut().enumerate() {
             let since_ns = watched.progress.since_ns.load(Ordering::Relaxed);
-            let ran_ns = now_ns
-                .saturating_sub(since_ns)
-                .saturating_sub(self.freeze.covers_ns(since_ns, now_ns));
+            let ran_ns = now_ns.saturating_sub(since_ns).saturating_sub(frozen_ns(
+                &self.freezes,
+                since_ns,
+                now_ns,
+            ));
             let endless = since_ns > 0 && ran_ns > ENDLESS_NS;
             if endless && since_ns != watched.reported_ns {
                 watched.reported_ns = since_ns;
@@ -396,10 +409,16 @@ mod tests {
         detectors[0].end(810 * MS);
         assert!(watchdog.check(900 * MS, 100 * MS).is_empty());
         assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
+        // Thawed for 60 ms, less than a period, between two freezes.
+        detectors[0].begin(910 * MS);
+        assert!(watchdog.check(1600 * MS, 100 * MS).is_empty());
+        detectors[0].end(1610 * MS);
+        assert!(watchdog.check(2300 * MS, 100 * MS).is_empty());
+        assert_eq!(detectors[0].progress().counts(), [0, 0, 0]);
         // A stall after that counts.
-        detectors[0].begin(900 * MS);
-        detectors[0].end(1600 * MS);
-        let lines = (10..17).flat_map(|at| watchdog.check(at * 100 * MS, 100 * MS));
+        detectors[0].begin(2300 * MS);
+        detectors[0].end(3000 * MS);
+        let lines = (24..31).flat_map(|at| watchdog.check(at * 100 * MS, 100 * MS));
         assert_eq!(lines.count(), 1);
         assert_eq!(detectors[0].progress().counts(), [1, 700 * MS, 700 * MS]);
     }
