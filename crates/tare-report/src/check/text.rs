@@ -27,10 +27,11 @@ fn line(cost: &CheckedCost) -> String {
 /// The place, the figure and the budget.
 pub(super) fn sentence(cost: &CheckedCost) -> String {
     format!(
-        "{} ({}): {} {}, budget {}",
+        "{} ({}): {}{} {}, budget {}",
         cost.environment,
         cost.workload,
         cost.figure.name(),
+        if cost.rise { " rise" } else { "" },
         cost.value_text(),
         cost.limit_text()
     )

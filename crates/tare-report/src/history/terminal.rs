@@ -2,7 +2,7 @@
 //! environment. The facts that changed between two records stand between their rows.
 
 use super::{Group, History, METHOD, Series, facts_text, minute};
-use crate::figures::{clean, percent, shorten};
+use crate::figures::{clean, has_place, percent, shorten};
 use crate::headline::Metric;
 use crate::layout::{Paint, Style, columns, pad, paragraph};
 
@@ -157,6 +157,9 @@ fn cell(series: &Series, at: usize) -> String {
     let Some(point) = series.costs.get(at).and_then(Option::as_ref) else {
         return "\u{2013}".to_string();
     };
+    if !has_place(&point.cost) {
+        return "not known".to_string();
+    }
     let interval = &point.cost.percent;
     let half = (interval.high - interval.low) / 2.0;
     let mut text = percent(interval.value);

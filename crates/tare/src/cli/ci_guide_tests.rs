@@ -169,6 +169,10 @@ fn ci_workflows_parse_and_their_commands_exist() {
                 panic!("{line}")
             };
             assert_eq!(check.budgets[0].environment, "container default");
+            if !check.subject.ends_with(".tare") {
+                let (study, _) = crate::campaign::study::read(&check.subject, check.quick).unwrap();
+                tare_report::check::places(&study, &check.budgets[0]).unwrap();
+            }
             if let Some(junit) = &check.junit {
                 assert_eq!(junit.to_str(), Some(reports.get("junit").text()));
             }

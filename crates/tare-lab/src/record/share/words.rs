@@ -14,6 +14,8 @@ pub(super) const REMOVED: &str = "x";
 
 /// Digits of a number that stays. Serial numbers are longer.
 const DIGITS_MAX: usize = 7;
+/// Digits of a text that is nothing but a number.
+const SIZE_DIGITS_MAX: usize = 10;
 /// Most runs of letters or digits in a word, such as 3 in `4k2`. Identifiers in hexadecimal have
 /// more.
 const RUNS_MAX: usize = 3;
@@ -28,6 +30,9 @@ fn is_known(word: &str) -> bool {
 
 /// Returns the text with every word replaced that is not on the list.
 pub(super) fn keep_words(text: &str) -> String {
+    if is_size(text) {
+        return text.to_string();
+    }
     let mut kept = String::with_capacity(text.len());
     for piece in text.split_inclusive(char::is_whitespace) {
         let end = piece.trim_end().len();
@@ -39,6 +44,13 @@ pub(super) fn keep_words(text: &str) -> String {
         kept.extend(blank.chars().map(|_| ' '));
     }
     kept
+}
+
+/// Whether a text is nothing but a number of bytes or the like, such as `24684092 kB`.
+fn is_size(text: &str) -> bool {
+    let (digits, unit) = text.split_once(' ').unwrap_or((text, ""));
+    let is_number = !digits.is_empty() && digits.chars().all(|c| c.is_ascii_digit());
+    is_number && digits.len() <= SIZE_DIGITS_MAX && ["", "kB", "B"].contains(&unit)
 }
 
 /// Whether a text without blanks is, or contains after `=` or `//`, an address of a network.
@@ -75,6 +87,10 @@ fn keep_in(text: &str, kept: &mut String) {
 
 /// Whether a word of letters and digits stays: few runs of known letters and short numbers.
 fn is_kept_word(word: &str) -> bool {
+    // Such as the version of microcode.
+    if let Some(digits) = word.strip_prefix("0x") {
+        return digits.len() <= 8 && digits.chars().all(|c| c.is_ascii_hexdigit());
+    }
     let kind = |c: char| c.is_ascii_digit();
     let mut runs = 0;
     let mut rest = word;
@@ -123,6 +139,7 @@ mod tests {
                 "Intel(R) Xeon(R) CPU E5-2686 v4 @ 2.30GHz",
             ),
             ("6.1.0-25-amd64", "6.1.0-25-amd64"),
+            ("microcode 0x2b0005c0", "microcode 0x2b0005c0"),
             ("6.1.0-zorgcorp", "6.1.0-x"),
             ("/srv/zorgcorp/pg15", "/srv/x/x"),
             ("connect to 10.20.30.40:9042", "connect to x"),
@@ -131,6 +148,7 @@ mod tests {
             ("serial S4EVNX0R123456", "serial x"),
             ("a1b2c3d4-0000", "x-0000"),
             ("disk 123456789", "disk x"),
+            ("24684092 kB", "24684092 kB"),
             ("zürich", "x"),
             ("\u{1b}[31m", "x[31m"),
         ] {
