@@ -158,3 +158,44 @@ pub(in crate::html) fn climb(workload: &WorkloadSpec, id: &str) -> Option<String
     let height = Height { form: &form, zero: false, may_be_log: false, ends: None, width: None };
     draw((id, "Throughput over requests in flight"), &axis, &height, &[series], &[])
 }
+
+#[cfg(test)]
+mod tests {
+    use tare_lab::study::{Climb, ClimbEnd, ClimbStep, Saturate};
+
+    use super::*;
+    use crate::axes::axes;
+    use crate::fixture;
+
+    #[test]
+    fn every_environment_has_a_line_with_a_point_for_each_value() {
+        let (record, analysis) = fixture::sweep();
+        let axes = axes(&record.study);
+        for axis in &axes {
+            let sweep = Sweep::new(axis, &record, &analysis).unwrap();
+            let lines = sweep.environments.len();
+            let throughput = sweep.throughput("rate").unwrap();
+            assert_eq!(throughput.matches("class=\"curve ").count(), lines);
+            assert_eq!(throughput.matches("class=\"mark ").count(), lines * axis.points.len());
+            let costs = sweep.costs(Metric::ServerCpu, "cpu").unwrap();
+            assert_eq!(costs.matches("class=\"curve ").count(), lines - 1, "not the baseline");
+            assert!(costs.contains("class=\"band\"") && costs.contains(" open\""), "{costs}");
+            assert!(costs.contains("logarithmic") && !costs.contains("NaN"));
+        }
+    }
+
+    #[test]
+    fn a_climb_is_a_line_whose_full_mark_is_the_load() {
+        let (mut record, _) = fixture::quick();
+        let workload = &mut record.study.workloads[0];
+        assert_eq!(climb(workload, "climb"), None, "the load was named");
+        let step = |in_flight, operations_per_s| ClimbStep { in_flight, operations_per_s };
+        let steps = vec![step(16, 2e4), step(32, 4e4), step(64, 5e4), step(128, 5.1e4)];
+        let found = Climb { steps, end: ClimbEnd::Knee };
+        workload.load.saturate = Some(Saturate { climb: Some(found) });
+        let chart = climb(workload, "climb").unwrap();
+        assert_eq!(chart.matches("class=\"mark ").count(), 4);
+        assert_eq!(chart.matches(" open\"").count(), 3);
+        assert!(chart.contains("64 in flight: 50.0k op/s"), "{chart}");
+    }
+}
