@@ -179,7 +179,7 @@ impl EnvironmentFactory {
         self.host = Some(host);
     }
 
-    /// Refuses all environments that tune the host, because these tunings are in force on it already.
+    /// Refuses environments that tune the host, because these tunings are in force on it already.
     pub fn leave_tuned(&mut self, tunings: String) {
         self.tuned_already = Some(tunings);
     }

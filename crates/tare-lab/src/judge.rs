@@ -221,6 +221,31 @@ mod tests {
     }
 
     #[test]
+    fn doubts_another_share_of_reads_from_disk() {
+        let plan = plan("1", "0");
+        let check = |asked, reads, from_disk, expect: &[&str]| {
+            let mut one = quiet();
+            let counts = [(names::SYSTEM_READS, reads), (names::SYSTEM_DISK_READS, from_disk)];
+            let counter = |(name, value): (&str, f64)| Counter { name: name.into(), value };
+            one.counters.extend(counts.map(counter));
+            let context = SliceContext {
+                plan: &plan,
+                client_in_harness: true,
+                system_cpus: 1.0,
+                load_suffices: false,
+                reads_from_disk: asked,
+            };
+            let kinds: Vec<&str> = slice(&one, context).iter().map(Doubt::kind).collect();
+            assert_eq!(kinds, expect, "{from_disk} of {reads}, asked {asked:?}");
+        };
+        check(Some(0.95), 1000.0, 940.0, &[]);
+        check(Some(0.95), 1000.0, 840.0, &["reads_not_from_disk"]);
+        check(Some(0.0), 1000.0, 200.0, &["reads_not_from_disk"]);
+        check(Some(0.95), 90.0, 0.0, &[]);
+        check(None, 1000.0, 0.0, &[]);
+    }
+
+    #[test]
     fn doubts_slices_beyond_thresholds() {
         assert!(kinds(|_| {}).is_empty());
         assert_eq!(kinds(|one| one.counters[0].value = 2_100_000.0), ["steal"]);

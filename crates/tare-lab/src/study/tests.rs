@@ -174,6 +174,21 @@ fn extends_inherits_missing_layers() {
 }
 
 #[test]
+fn reads_from_disk_needs_reads() {
+    let read = |text: &str| parse(text, "s.toml", &vocabulary());
+    let with = |share: &str| {
+        GOOD.replace(
+            "write_share = 1",
+            &format!("write_share = {share}\nreads_from_disk = \"95%\""),
+        )
+    };
+    let study = read(&with("0.5")).unwrap();
+    assert_eq!(study.workloads[0].reads_from_disk, Some(0.95));
+    let error = read(&with("1")).unwrap_err().to_string();
+    assert!(error.contains("this workload has no reads"), "{error}");
+}
+
+#[test]
 fn reads_driver_options() {
     let text = GOOD.replace("baseline", "driver = \"fio\"\nbaseline");
     let (head, _) = text.split_once("[[workload]]").unwrap();
