@@ -10,7 +10,7 @@ use tare_stats::validation::{NoiseModel, Outcome, simulate, simulate_early_stop,
 
 const CAMPAIGNS: usize = 10_000;
 const SEED: u64 = 42;
-const ROUNDS: [usize; 4] = [3, 5, 10, 40];
+const ROUNDS: [usize; 5] = [3, 5, 10, 40, 100];
 
 fn main() {
     let started = Instant::now();
@@ -52,8 +52,8 @@ fn main() {
 
 /// Prints coverage and median width, with one column per number of rounds.
 fn print_short(outcomes: &[(NoiseModel, usize, Outcome)]) {
-    println!("| noise | method | 3 rounds | 5 rounds | 10 rounds | 40 rounds |");
-    println!("|---|---|---:|---:|---:|---:|");
+    println!("| noise | method | 3 rounds | 5 rounds | 10 rounds | 40 rounds | 100 rounds |");
+    println!("|---|---|---:|---:|---:|---:|---:|");
     for noise in NoiseModel::ALL {
         for method in Method::ALL {
             let wanted = outcomes.iter().filter(|(n, _, o)| *n == noise && o.method == method);

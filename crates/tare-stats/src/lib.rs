@@ -9,15 +9,16 @@
 //! **The rule** ([`estimate`]): below [`SIGNED_RANK_ROUNDS_MIN`] rounds, Student's t on the mean of
 //! the log ratios. From there on, the exact signed-rank interval of Wilcoxon with the
 //! Hodges-Lehmann estimate, which is the median of all means of two rounds. Simulations led to this
-//! rule ([`validation`], `examples/validate_statistics.rs`).
+//! rule ([`validation`], `examples/validate_statistics.rs`). If neighbouring rounds are alike, the
+//! signed-rank interval is widened ([`dependence`]).
 //!
-//! Limits: the rounds are assumed to be independent. If the cost itself drifts from round to round,
-//! intervals of all tried methods hold the truth less often than 95 %. `docs/concepts/cost.md` has
-//! the figures.
+//! Limits: a cost that drifts through the whole study has no constant value, and below 20 rounds
+//! nothing shows that they depend on each other. `docs/concepts/cost.md` has the figures.
 
 #![forbid(unsafe_code)]
 
 mod cost;
+pub mod dependence;
 mod difference;
 pub mod law;
 pub mod merged;
@@ -38,6 +39,10 @@ pub const CONFIDENCE: f64 = 0.95;
 /// under normal noise (within 3 %), and far narrower under heavy tails. With fewer rounds, its few
 /// steps allow no confidence near 95 %, and below 6 rounds it has no 95 % interval at all.
 pub const SIGNED_RANK_ROUNDS_MIN: usize = 10;
+
+/// The least number of rounds for which a cost's interval is widened if neighbouring rounds are
+/// alike. In fewer, the correlation is so uncertain that it gains two points of coverage at most.
+pub const WANDER_ROUNDS_MIN: usize = 20;
 
 /// The least number of rounds for a useful figure. With fewer, an interval is right but wide:
 /// Student's factor is 12.7, 4.3, 3.2, 2.8 and 2.6 for 2 to 6 rounds, and 2.4 for 7.
@@ -71,6 +76,17 @@ impl Estimate {
         value < self.low || value > self.high
     }
 
+    /// Moves each bound away from the estimate, to `factor` times its distance.
+    #[must_use]
+    pub fn widened(self, factor: f64) -> Self {
+        let bound = |bound: f64| self.centre + factor * (bound - self.centre);
+        // A factor of 1 changes nothing, not even by rounding.
+        if factor == 1.0 {
+            return self;
+        }
+        Self { low: bound(self.low), high: bound(self.high), ..self }
+    }
+
     /// Converts the estimate to another scale by a growing function.
     pub fn map(self, growing: impl Fn(f64) -> f64) -> Self {
         Self {
@@ -95,9 +111,10 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(*sorted.get(n.checked_sub(1)? / 2)?, sorted[n / 2]))
 }
 
-/// Returns the estimate and interval that Tare prints, from one value per round. `None` without a
-/// value. One round gives an interval without bounds, because the noise is unknown. Two rounds give
-/// Student's t with one degree of freedom, which is 12.7 standard errors to each side.
+/// Returns the estimate and interval that Tare prints, from one value per round in the order of the
+/// rounds. `None` without a value. One round gives an interval without bounds, because the noise is
+/// unknown. Two rounds give Student's t with one degree of freedom, which is 12.7 standard errors
+/// to each side.
 ///
 /// The time grows little faster than the number of rounds.
 ///
@@ -114,7 +131,10 @@ pub fn estimate(values: &[f64]) -> Option<Estimate> {
     if values.len() < SIGNED_RANK_ROUNDS_MIN {
         methods::student_t(values)
     } else {
-        methods::signed_rank(values)
+        let found = methods::signed_rank(values)?;
+        let wanders = values.len() >= WANDER_ROUNDS_MIN;
+        let factor = if wanders { dependence::wander_factor(values) } else { 1.0 };
+        Some(found.widened(factor))
     }
 }
 

@@ -84,6 +84,12 @@ pub fn t_quantile(degrees: usize) -> f64 {
     table.get(degrees).copied().unwrap_or_else(|| compute(degrees))
 }
 
+/// Returns the one-sided 95 % quantile of Student's t: 6.31, 2.92, 2.35, 2.13 ... for 1, 2, 3, 4
+/// degrees of freedom.
+pub fn t_quantile_one_sided(degrees: usize) -> f64 {
+    StudentsT::new(0.0, 1.0, degrees as f64).map_or(f64::INFINITY, |t| t.inverse_cdf(CONFIDENCE))
+}
+
 /// Returns the mean with the interval of Student's t.
 pub fn student_t(values: &[f64]) -> Option<Estimate> {
     let (mean, error) = mean_and_error(values)?;

@@ -38,10 +38,13 @@ pub enum NoiseModel {
     /// Normal noise, and a random walk of the environment alone from round to round, so that the
     /// cost itself changes. A step is a tenth of the noise of a log ratio.
     DriftOfCost,
+    /// Normal noise, and a state of the environment alone that is as large as the noise of a slice.
+    /// States of neighbouring rounds correlate by 0.8.
+    WanderOfCost,
 }
 
 impl NoiseModel {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Normal,
         Self::Skewed,
         Self::SkewedOneArm,
@@ -50,6 +53,7 @@ impl NoiseModel {
         Self::DriftShared,
         Self::DriftInRound,
         Self::DriftOfCost,
+        Self::WanderOfCost,
     ];
 
     pub fn name(self) -> &'static str {
@@ -62,13 +66,17 @@ impl NoiseModel {
             Self::DriftShared => "drift, shared",
             Self::DriftInRound => "drift in round",
             Self::DriftOfCost => "drift of the cost",
+            Self::WanderOfCost => "one environment wanders",
         }
     }
 
     /// Simulates the log ratios of one campaign of `rounds` rounds. The truth is 0.
     pub fn campaign(self, rounds: usize, rng: &mut Rng, log_ratios: &mut Vec<f64>) {
         log_ratios.clear();
-        let mut walk = 0.0;
+        let mut walk = match self {
+            Self::WanderOfCost => normal(rng),
+            _ => 0.0,
+        };
         for _ in 0..rounds {
             let (environment, baseline) = match self {
                 Self::Normal => (normal(rng), normal(rng)),
@@ -91,6 +99,10 @@ impl NoiseModel {
                 }
                 Self::DriftOfCost => {
                     walk += 0.1 * 2f64.sqrt() * normal(rng);
+                    (walk + normal(rng), normal(rng))
+                }
+                Self::WanderOfCost => {
+                    walk = 0.8 * walk + 0.6 * normal(rng);
                     (walk + normal(rng), normal(rng))
                 }
             };

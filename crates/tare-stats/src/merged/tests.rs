@@ -37,15 +37,28 @@ fn no_bounds_for_one_round_or_empty_resample() {
 }
 
 #[test]
+fn influence_of_a_round_is_its_share_of_the_tail() {
+    let rounds: Vec<Vec<Bucket>> = [10, 10, 10, 500].map(|high| counted(1..=high)).to_vec();
+    let rounds = RoundHistograms::new(&rounds);
+    let shares = rounds.shares_beyond(0.9);
+    assert!(shares[..3].iter().all(|share| *share == 0.0) && shares[3] > 0.1, "{shares:?}");
+    let moved = influences(&rounds.resampled(0.9, &Resamples::new(2, 4)), &shares);
+    assert!(moved[3] > 0.0 && moved[0] == 0.0, "{moved:?}");
+    assert_eq!(influences(&[1.0, 2.0], &[0.5, 0.5]), [0.0, 0.0], "no round is beyond");
+    let means = RoundHistograms::new(&[counted([8]), Vec::new()]).mean_logs();
+    assert_eq!(means, [8f64.ln(), 0.0]);
+}
+
+#[test]
 fn interval_of_mean_matches_student() {
-    // The resamples of the mean of the values 1 to 6.
-    let values: Vec<f64> = (1..=6).map(f64::from).collect();
+    // The resamples of the mean of the values 1 to 12.
+    let values: Vec<f64> = (1..=12).map(f64::from).collect();
     let draws = Resamples::new(3, values.len());
     let mean = |times: &[u32]| -> f64 {
-        times.iter().zip(&values).map(|(t, x)| f64::from(*t) * x).sum::<f64>() / 6.0
+        times.iter().zip(&values).map(|(t, x)| f64::from(*t) * x).sum::<f64>() / 12.0
     };
-    let resampled: Vec<f64> = draws.times.chunks_exact(6).map(mean).collect();
-    let found = around(3.5, &resampled, 6);
+    let resampled: Vec<f64> = draws.times.chunks_exact(12).map(mean).collect();
+    let found = around(6.5, &resampled, 12);
     let student = super::super::methods::student_t(&values).unwrap();
     let ratio = (found.high - found.low) / (student.high - student.low);
     assert!((ratio - 1.0).abs() < 0.08, "{ratio}");

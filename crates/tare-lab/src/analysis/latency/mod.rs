@@ -15,7 +15,10 @@ use serde::{Deserialize as FromText, Serialize};
 use super::{Interval, Latency};
 use crate::record::{Phase, Record, Slice};
 use tare_stats::Estimate;
-use tare_stats::merged::{BEYOND_MIN, Bucket, GROUPS_MAX, Resamples, RoundHistograms, around};
+use tare_stats::dependence::{Unequal, unequal, wander_factor};
+use tare_stats::merged::{
+    BEYOND_MIN, Bucket, GROUPS_MAX, Resamples, RoundHistograms, around, influences,
+};
 
 /// The percentiles that reports show.
 pub const PERCENTS: [f64; 4] = [50.0, 95.0, 99.0, 99.9];
@@ -129,12 +132,18 @@ impl Histograms {
         let rounds = RoundHistograms::new(&groups);
         let draws =
             Resamples::new(tare_std::rng::Rng::stream(seed, STREAM).next_u64(), groups.len());
-        let one = |share: f64| ResampledPercentile {
-            beyond: rounds.beyond(share),
-            ns: rounds.percentile(share).unwrap_or(f64::NAN),
-            resampled: rounds.resampled(share, &draws),
+        let one = |share: f64| {
+            let resampled = rounds.resampled(share, &draws);
+            let logs: Vec<f64> = resampled.iter().map(|ns| ns.ln()).collect();
+            ResampledPercentile {
+                beyond: rounds.beyond(share),
+                ns: rounds.percentile(share).unwrap_or(f64::NAN),
+                influences: influences(&logs, &rounds.shares_beyond(share)),
+                resampled,
+            }
         };
-        ResampledRounds { read: SHARES.map(one), groups: groups.len(), numbers }
+        let (read, mean_logs) = (SHARES.map(one), rounds.mean_logs());
+        ResampledRounds { read, mean_logs, groups: groups.len(), numbers }
     }
 }
 
@@ -151,19 +160,30 @@ struct ResampledPercentile {
     beyond: u64,
     ns: f64,
     resampled: Vec<f64>,
+    /// How much each group of rounds moves the logarithm of the percentile.
+    influences: Vec<f64>,
 }
 
 struct ResampledRounds {
     numbers: Vec<u32>,
     groups: usize,
+    /// The mean logarithm of each group's latencies.
+    mean_logs: Vec<f64>,
     read: [ResampledPercentile; PERCENTS.len()],
 }
 
 impl ResampledRounds {
-    /// Returns an interval with its number of rounds, which may exceed the number of groups.
-    fn interval(&self, centre: f64, resampled: &[f64], back: fn(f64) -> f64) -> Interval {
+    /// Returns an interval with its number of rounds, which may exceed the number of groups. It is
+    /// wider by `factor` than for independent rounds.
+    fn interval(
+        &self,
+        centre: f64,
+        resampled: &[f64],
+        factor: f64,
+        back: fn(f64) -> f64,
+    ) -> Interval {
         let rounds = u32::try_from(self.numbers.len()).unwrap_or(u32::MAX);
-        let estimate = around(centre, resampled, self.groups);
+        let estimate = around(centre, resampled, self.groups).widened(factor);
         Interval::from(Estimate { rounds, ..estimate }.map(back))
     }
 }
@@ -250,12 +270,18 @@ fn conclude(
     baseline: Option<&Baseline>,
     seed: u64,
 ) -> Latency {
-    let mut over = baseline.map_or_else(Vec::new, |base| over_baseline(here, own, base, seed));
+    let (mut over, unequal) = match baseline {
+        Some(base) => over_baseline(here, own, base, seed),
+        None => (Vec::new(), None),
+    };
     over.resize(PERCENTS.len(), None);
+    let varies_more = unequal.filter(|unequal| unequal.first).map_or(1.0, |unequal| unequal.factor);
     let one =
         |((percent, read), over_baseline): ((&f64, &ResampledPercentile), Option<OverBaseline>)| {
             let logs: Vec<f64> = read.resampled.iter().map(|ns| ns.ln()).collect();
-            let ns = Interval { value: read.ns, ..own.interval(read.ns.ln(), &logs, f64::exp) };
+            let factor = varies_more * wander_factor(&read.influences);
+            let interval = own.interval(read.ns.ln(), &logs, factor, f64::exp);
+            let ns = Interval { value: read.ns, ..interval };
             Percentile {
                 percent: *percent,
                 beyond: read.beyond,
@@ -267,13 +293,14 @@ fn conclude(
     Latency { percentiles, ..summary(&here.all) }
 }
 
-/// Compares every percentile with the baseline's.
+/// Compares every percentile with the baseline's. The second value says which of the two varies
+/// more from round to round.
 fn over_baseline(
     here: &Histograms,
     own: &ResampledRounds,
     baseline: &Baseline,
     seed: u64,
-) -> Vec<Option<OverBaseline>> {
+) -> (Vec<Option<OverBaseline>>, Option<Unequal>) {
     let both = |number: &&u32| baseline.drawn.numbers.binary_search(number).is_ok();
     let common: Vec<u32> = own.numbers.iter().filter(both).copied().collect();
     // Nearly always both have the same rounds, so that their resamples are already paired.
@@ -283,13 +310,17 @@ fn over_baseline(
     let redrawn = (redrawn(here, own), redrawn(&baseline.histograms, &baseline.drawn));
     let here = redrawn.0.as_ref().unwrap_or(own);
     let base = redrawn.1.as_ref().unwrap_or(&baseline.drawn);
-    here.read.iter().zip(&base.read).map(|(over, under)| compare(here, over, under)).collect()
+    let unequal = unequal(&here.mean_logs, &base.mean_logs);
+    let factor = unequal.map_or(1.0, |unequal| unequal.factor);
+    let pairs = here.read.iter().zip(&base.read);
+    (pairs.map(|(over, under)| compare(here, over, under, factor)).collect(), unequal)
 }
 
 fn compare(
     drawn: &ResampledRounds,
     over: &ResampledPercentile,
     under: &ResampledPercentile,
+    unequal: f64,
 ) -> Option<OverBaseline> {
     if over.beyond.min(under.beyond) < BEYOND_MIN {
         return None;
@@ -298,11 +329,14 @@ fn compare(
     let logs: Vec<f64> = pairs().map(|(over, under)| (over / under).ln()).collect();
     let differences: Vec<f64> = pairs().map(|(over, under)| over - under).collect();
     let value = over.ns / under.ns;
+    let influences =
+        over.influences.iter().zip(&under.influences).map(|(over, under)| over - under);
+    let factor = unequal * wander_factor(&influences.collect::<Vec<f64>>());
     // The exact quotient of the two figures, without rounding errors of the logarithm.
-    let ratio = Interval { value, ..drawn.interval(value.ln(), &logs, f64::exp) };
+    let ratio = Interval { value, ..drawn.interval(value.ln(), &logs, factor, f64::exp) };
     Some(OverBaseline {
         found: ratio.low > 1.0 || ratio.high < 1.0,
-        difference_ns: drawn.interval(over.ns - under.ns, &differences, |ns| ns),
+        difference_ns: drawn.interval(over.ns - under.ns, &differences, factor, |ns| ns),
         ratio,
     })
 }
