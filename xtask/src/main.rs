@@ -1,8 +1,10 @@
-//! Chores of the project: `cargo xtask ci`, `tidy`, `dist`, `calibrate`, `sim` and `kill`.
+//! Chores of the project: `cargo xtask ci`, `tidy`, `dist`, `calibrate`, `covariates`, `sim`
+//! and `kill`.
 #![forbid(unsafe_code)]
 
 mod calibrate;
 mod ci;
+mod covariates;
 mod dist;
 mod kill;
 mod sim;
@@ -23,9 +25,10 @@ fn main() -> anyhow::Result<()> {
         ["calibrate", rest @ ..] => calibrate::run(&root()?, rest),
         [calibrate::BURNER] => calibrate::burner(),
         [calibrate::NEIGHBOUR] => calibrate::neighbour(),
+        ["covariates", rest @ ..] => covariates::run(rest),
         ["sim", rest @ ..] => sim::run(&root()?, rest),
         ["kill", rest @ ..] => kill::run(&root()?, rest),
-        _ => bail!("usage: cargo xtask ci | tidy | dist | calibrate | sim | kill"),
+        _ => bail!("usage: cargo xtask ci | tidy | dist | calibrate | covariates | sim | kill"),
     }
 }
 
