@@ -1,7 +1,7 @@
 //! Says how the slices of a study were scheduled.
 
 use tare_lab::analysis::Finding;
-use tare_lab::study::ScheduleSpec;
+use tare_lab::study::{ScheduleSpec, TriedWindow};
 
 /// Returns what a schedule of slices has besides its lengths: how the window was chosen, and the
 /// restarts with their share of the variance. Empty without both.
@@ -10,12 +10,18 @@ pub(crate) fn text(schedule: &ScheduleSpec, findings: &[Finding]) -> String {
     if let Some(auto) = &schedule.auto_window {
         text += &format!("; {} ms at a fixed rate", schedule.window_at_rate().as_millis());
         let tried = auto.tried.iter();
-        let tried: Vec<String> = tried
-            .map(|one| format!("{} ms: {:.1} %", one.window.as_millis(), one.noise_percent))
-            .collect();
+        let one = |one: &TriedWindow| {
+            let (window, time) = (one.window.as_millis(), one.pair_time.as_millis());
+            format!("{window} ms: {:.1} % in {time} ms", one.noise_percent)
+        };
+        let tried: Vec<String> = tried.map(one).collect();
         if !tried.is_empty() {
-            text += "; the window was chosen on this host by the noise of a pair";
-            text += &format!(" ({})", tried.join(", "));
+            let window = schedule.window.as_millis();
+            text +=
+                &format!("; {window} ms was chosen on this host, where it gives the narrowest ");
+            text +=
+                "intervals in a given time, or within a tenth of them (noise and time of a pair: ";
+            text += &format!("{})", tried.join(", "));
         }
     }
     if let Some(why) = schedule.auto_window.as_ref().and_then(|auto| auto.kept_because.as_ref()) {
@@ -45,7 +51,7 @@ mod tests {
     use std::time::Duration;
 
     use tare_lab::analysis::Starts;
-    use tare_lab::study::{AutoWindow, TriedWindow};
+    use tare_lab::study::AutoWindow;
 
     use super::*;
 
@@ -66,8 +72,9 @@ mod tests {
         assert_eq!(
             text(&schedule, &findings),
             format!(
-                "; 200 ms at a fixed rate; the window was chosen on this host by the noise of a pair \
-             (50 ms: 9.5 %); every environment was started again 3 times; share of the variance of \
+                "; 200 ms at a fixed rate; 50 ms was chosen on this host, where it gives the \
+             narrowest intervals in a given time, or within a tenth of them (noise and time of a \
+             pair: 50 ms: 9.5 % in 140 ms); every environment was started again 3 times; share of the variance of \
              the CPU cost that comes from starts: {name} 60 %"
             )
         );

@@ -22,7 +22,7 @@ mod stacks;
 #[cfg(test)]
 mod tests;
 mod waiting;
-mod window;
+pub(crate) mod window;
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -104,6 +104,7 @@ impl<'p> Parts<'p> {
             data_dir: None,
             doubts: Vec::new(),
             refresh_accounts: Box::new(|| {}),
+            accounts_are_exact: true,
         }
     }
 
@@ -135,4 +136,7 @@ pub struct Parts<'p> {
     pub doubts: Vec<Doubt>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
+    /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
+    /// old, which is too much for short slices.
+    pub accounts_are_exact: bool,
 }

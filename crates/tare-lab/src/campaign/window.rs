@@ -15,8 +15,8 @@ use std::time::Duration;
 use tare_stats::median;
 
 use super::measure::{self, Measured};
-use super::member::Member;
 use super::{CALIBRATION_SLICES, Campaign, CampaignError, Event, Stage};
+use crate::environment::EnvironmentSpec;
 use crate::layer::Cpu;
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell};
@@ -83,12 +83,14 @@ impl Campaign<'_, '_> {
 
     /// Returns why this study cannot have short slices, if it cannot.
     fn needs_long_window(&self) -> Option<&'static str> {
-        let has_quota = |member: &Member| {
-            let spec = &member.record.spec;
-            matches!(spec.cpu, Cpu::Quota(_)) || spec.inject.quota_percent.is_some()
-        };
-        if self.members.iter().any(has_quota) {
+        if self.members.iter().any(|member| has_quota(&member.record.spec)) {
             return Some("an environment has a CPU quota, whose periods take 100 ms");
+        }
+        if !self.parts.accounts_are_exact {
+            return Some(
+                "the CPU accounts are up to one scheduler tick (1 to 10 ms) old here, at least 0.5 % \
+                 of a slice; CAP_SYS_NICE makes them exact",
+            );
         }
         let is_exact = self.parts.driver.loads_at_edges();
         (!is_exact).then_some("the driver's load does not cover both readings of the accounts")
@@ -125,6 +127,16 @@ impl Campaign<'_, '_> {
         }
         trials
     }
+}
+
+/// Whether the environment's CPU time is limited by a quota.
+pub(crate) fn has_quota(spec: &EnvironmentSpec) -> bool {
+    matches!(spec.cpu, Cpu::Quota(_)) || spec.inject.quota_percent.is_some()
+}
+
+/// Returns the expected time of the trial of all windows, from that of a slice with each window.
+pub(crate) fn trial_time(budget: Duration, slice: impl Fn(Duration) -> Duration) -> Duration {
+    2 * pairs(budget) * AutoWindow::CANDIDATES.into_iter().map(slice).sum::<Duration>()
 }
 
 impl Trial {

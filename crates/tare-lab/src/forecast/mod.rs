@@ -4,19 +4,28 @@
 //! its data, and the time around a slice) is expected. A campaign measures it and plans its rounds
 //! with the measured times, so a wrong forecast changes the number of rounds and never a figure.
 //!
+//! With `window = "auto"`, the trial of all windows is part of the set-up, and the window that
+//! quiet hosts choose is expected ([`AutoWindow::EXPECTED`]).
+//!
 //! Limits: an early stop, because all intervals are narrow, is not forecast. A study is expected to
 //! use all of its rounds or its budget.
 
 use std::time::Duration;
 
+use crate::campaign::window::{has_quota, trial_time};
 use crate::campaign::{CALIBRATION_SLICES, CALIBRATION_WINDOW_MAX, TEARDOWN_GUESS};
 use crate::environment::EnvironmentSpec;
+use crate::record::Phase;
 use crate::schedule::{cells, has_latency_phase};
-use crate::study::{BudgetPart, DataStart, ScheduleKind, Study};
+use crate::study::{AutoWindow, BudgetPart, DataStart, ScheduleKind, Study};
 
 /// The spare time of a part that is chosen for a budget, as a share of it: expected times are not
 /// exact, and a part that is too large gets one round less than it needs.
 const SPARE_SHARE: f64 = 0.05;
+
+/// The time of a slice besides its lead-in and window where slices are short. 5 to 8 ms were
+/// measured with processes and containers.
+const SHORT_SLICE_EXTRA: Duration = Duration::from_millis(10);
 
 /// The facts about host, runtimes and drivers that a forecast needs.
 #[derive(Clone, Copy)]
@@ -28,6 +37,9 @@ pub struct Conditions<'c> {
     pub start: &'c dyn Fn(&Study, &EnvironmentSpec) -> Duration,
     /// Returns the expected time of a slice besides its lead-in and window.
     pub slice_extra: &'c dyn Fn(&Study) -> Duration,
+    /// Returns whether the load of the study's driver goes on while accounts are read, and those
+    /// are exact. Otherwise `window = "auto"` keeps its longest window.
+    pub short_slices: &'c dyn Fn(&Study) -> bool,
 }
 
 /// The expected times of a study.
@@ -55,14 +67,28 @@ impl Forecast {
         let teardowns = TEARDOWN_GUESS * members;
 
         let schedule = &study.schedule;
-        let extra = (conditions.slice_extra)(study);
-        let slice = schedule.window + schedule.lead_in + extra;
-        let slices = slice * members * count(cells(study).len());
+        let quota = here.iter().any(|spec| has_quota(spec));
+        let tries = schedule.auto_window.as_ref().is_some_and(|auto| !auto.is_decided())
+            && (conditions.short_slices)(study)
+            && !quota;
+        let window = if tries { AutoWindow::EXPECTED } else { schedule.window };
+        let extra = if tries { SHORT_SLICE_EXTRA } else { (conditions.slice_extra)(study) };
+        let slice_of = |window: Duration| window + schedule.lead_in + extra;
+        let slice = slice_of(schedule.window_at_rate());
+        let trial = if tries { trial_time(schedule.budget, slice_of) } else { Duration::ZERO };
+        // With a short window at capacity, only every so many rounds have slices at a fixed rate.
+        let every = schedule.window_at_rate().as_millis() / window.as_millis().max(1);
+        let every = u32::try_from(every).unwrap_or(1).max(1);
+        let in_phase = |at_capacity: bool| {
+            let all = cells(study).into_iter();
+            count(all.filter(|cell| (cell.phase == Phase::Capacity) == at_capacity).count())
+        };
+        let slices =
+            slice_of(window) * members * in_phase(true) + slice * members * in_phase(false) / every;
         let calibrated = study.workloads.iter().filter(|one| has_latency_phase(one));
         let calibrated = calibrated.filter(|one| one.rate_per_s.is_none()).count();
-        let window = schedule.window.min(CALIBRATION_WINDOW_MAX);
-        let calibration =
-            (window + schedule.lead_in + extra) * CALIBRATION_SLICES * count(calibrated);
+        let window = schedule.window_at_rate().min(CALIBRATION_WINDOW_MAX);
+        let calibration = slice_of(window) * CALIBRATION_SLICES * count(calibrated);
         // The data that every start restores is written once, in the baseline.
         let saved = match schedule.data {
             DataStart::Restored => start_baseline + TEARDOWN_GUESS,
@@ -71,7 +97,7 @@ impl Forecast {
         match schedule.kind {
             ScheduleKind::Slices => {
                 let warm_up = slice * members * count(study.workloads.len());
-                let setup = saved + starts + warm_up + calibration;
+                let setup = saved + starts + warm_up + calibration + trial;
                 Self { setup, round: slices, teardown: teardowns }
             }
             ScheduleKind::Trials => {

@@ -61,7 +61,12 @@ fn start(_: &Study, _: &EnvironmentSpec) -> Duration {
 }
 
 fn here(absent: &[String]) -> Conditions<'_> {
-    Conditions { absent, start: &start, slice_extra: &|_| SLICE_EXTRA_GUESS }
+    Conditions {
+        absent,
+        start: &start,
+        slice_extra: &|_| SLICE_EXTRA_GUESS,
+        short_slices: &|study| study.driver == "fake",
+    }
 }
 
 fn hours(hours: f64) -> Duration {
@@ -161,4 +166,30 @@ fn what_cannot_run_is_not_left_out_for_the_budget() {
     assert_eq!(environments, "a native b c", "a and c cannot run, so b is the first");
     let part = part_in_budget(&study(minutes), &here(&["a".into(), "c".into()])).unwrap();
     assert_eq!(part.budget_part.unwrap().environments, ["d"]);
+}
+
+#[test]
+fn chosen_window_counts_with_its_trial() {
+    let mut study = study(Duration::from_secs(600));
+    study.schedule.kind = ScheduleKind::Slices;
+    (study.schedule.window, study.schedule.lead_in) = (AutoWindow::AT_RATE, Duration::ZERO);
+    let fixed = Forecast::of(&study, &here(&[]));
+    study.schedule.auto_window = Some(AutoWindow::default());
+    let auto = Forecast::of(&study, &here(&[]));
+    // 60 ms instead of 250 ms for each slice.
+    assert_eq!(auto.round * 25, fixed.round * 6);
+    // 16 pairs of 25, 50, 100 and 200 ms; the 18 slices of the warm-up take 40 ms less.
+    let trial = Duration::from_millis(2 * 16 * (375 + 4 * 10) - 18 * 40);
+    assert_eq!(auto.setup - fixed.setup, trial);
+    // Slices at a fixed rate stay long, in every fourth round.
+    study.workloads.iter_mut().for_each(|one| one.rate_per_s = Some(1000.0));
+    let rates = Forecast::of(&study, &here(&[]));
+    assert_eq!((rates.round - auto.round) * 4 * 25, fixed.round * 21);
+    // A quota needs long slices, and so does a load tool that starts in each slice.
+    study.environments[0].cpu = "quota=0.5".parse().unwrap();
+    let quota = Forecast::of(&study, &here(&[]));
+    assert_eq!(quota.round, 2 * fixed.round);
+    study.environments[0].cpu = "shared".parse().unwrap();
+    study.driver = "tool".into();
+    assert_eq!(Forecast::of(&study, &here(&[])), quota);
 }

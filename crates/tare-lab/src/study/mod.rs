@@ -212,6 +212,9 @@ impl AutoWindow {
     /// The window of slices at a fixed rate. Shorter ones cut off the tail of response times.
     pub const AT_RATE: Duration = Duration::from_millis(200);
 
+    /// The window that a forecast expects: what quiet hosts choose.
+    pub const EXPECTED: Duration = Duration::from_millis(50);
+
     /// Whether the window is known.
     pub fn is_decided(&self) -> bool {
         !self.tried.is_empty() || self.kept_because.is_some()

@@ -87,6 +87,7 @@ pub(crate) fn measure(
         data_dir: None,
         doubts: vec![],
         refresh_accounts: Box::new(|| {}),
+        accounts_are_exact: true,
     };
     let never = AtomicBool::new(false);
     campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();

@@ -185,7 +185,8 @@ pub(crate) fn measure_on_host(
         doubts.extend(missing);
     }
     let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
-    host.push(account_resolution(refresh.cpus()));
+    let refreshed = refresh.cpus();
+    host.push(account_resolution(refreshed));
     let study = config.sized(&plan, instances);
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
@@ -205,6 +206,7 @@ pub(crate) fn measure_on_host(
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
         refresh_accounts: Box::new(move || refresh.refresh()),
+        accounts_are_exact: refreshed > 0,
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra)?;
     if let Err(error) = factory.untune() {

@@ -95,7 +95,15 @@ impl Part {
 
 /// Returns the conditions of a forecast on this host.
 pub(super) fn conditions(absent: &[String]) -> Conditions<'_> {
-    Conditions { absent, start: &start_time, slice_extra: &slice_extra }
+    let short_slices = &has_short_slices;
+    Conditions { absent, start: &start_time, slice_extra: &slice_extra, short_slices }
+}
+
+/// Whether the study's driver is built in. Only its load covers both readings of the accounts. That
+/// these are exact is expected: it fails without privileges, which studies need anyway.
+fn has_short_slices(study: &Study) -> bool {
+    let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+    driver.is_none_or(|driver| driver.program.is_none())
 }
 
 /// Returns the expected time of a slice besides its lead-in and window. A tool of another project

@@ -50,6 +50,20 @@ fn quota_needs_long_windows() {
 }
 
 #[test]
+fn accounts_of_ticks_need_long_windows() {
+    let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
+    let study = auto();
+    let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
+    let never = AtomicBool::new(false);
+    let with = |parts: &mut Parts<'_>| parts.accounts_are_exact = false;
+    run_campaign(&world, &study, writer, &mut NoObserver, &never, with).unwrap();
+    let schedule = Record::read(&scratch.path()).unwrap().study.schedule;
+    assert_eq!(schedule.window, AutoWindow::AT_RATE);
+    let why = schedule.auto_window.unwrap().kept_because.unwrap();
+    assert!(why.contains("scheduler tick"), "{why}");
+}
+
+#[test]
 fn resumed_campaign_keeps_its_window() {
     let (scratch, world) = (RecordFolder::new(), FakeHost::new(1));
     let never = AtomicBool::new(false);
