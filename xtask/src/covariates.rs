@@ -2,8 +2,8 @@
 //! intervals of CPU costs are, and how often they hold the figure of the other rounds, without and
 //! with them.
 //!
-//! Method: the covariates of a pair are its log ratio of client CPU time per operation and, with the
-//! file of a probe, those of the probe's times during the two slices. A line of the file is
+//! Method: the covariates of a pair are its log ratio of client CPU time per operation and, with
+//! the file of a probe, those of the probe's times during the two slices. A line of the file is
 //! `UNIX_NS NS NS`: when the system's CPU was probed, the time of a fixed computation, and that of
 //! a fixed number of reads beyond the CPU's caches. The true log ratio of each covariate is 0, so
 //! that its least squares fit is subtracted from the ratio of every pair. Blocks of neighbouring

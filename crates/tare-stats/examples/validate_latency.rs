@@ -148,6 +148,7 @@ fn batches(sample: &Sample<'_>) -> Option<Estimate> {
 /// The variance at the slowest cosines, always.
 fn slow_cosines(sample: &Sample<'_>) -> Option<Estimate> {
     let n = sample.influences.len() as f64;
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small")]
     let cosines = ((0.4 * n.powf(2.0 / 3.0)) as usize).max(1);
     let mean = sample.influences.iter().sum::<f64>() / n;
     let squares: f64 = sample.influences.iter().map(|x| (x - mean).powi(2)).sum();

@@ -13,8 +13,8 @@
 //! `examples/validate_latency.rs` shows the coverage; docs/concepts/cost.md says what else was
 //! tried.
 //!
-//! Limits: below [`ROUNDS_MIN`] rounds neither is visible, so that intervals of latencies are always
-//! wide there. A state that lasts longer than the study is not noise but part of the figure.
+//! Limits: below [`ROUNDS_MIN`] rounds neither is visible, so that intervals of latencies are
+//! always wide there. A state that lasts longer than the study is not noise but part of the figure.
 
 use crate::methods::{t_quantile, t_quantile_one_sided};
 
@@ -42,13 +42,13 @@ const UNEQUAL_ROUNDS: f64 = 40.0;
 ///
 /// Below [`ROUNDS_MIN`] values nothing shows whether they are. They then count as two independent
 /// ones: the variance is that at the slowest cosine, with one degree of freedom. From there on, the
-/// factor is 1 unless neighbours correlate. If they do, the larger of two estimates counts. One is the variance of a mean of a
-/// first-order autoregressive process with the corrected correlation, and Student's factor for the
-/// number of independent rounds that are left (right for a few rounds). The other is the variance
-/// at the slowest cosines, with one degree of freedom for each (right for any process, but wide for
-/// few rounds). Sources: Kendall, "Note on Bias in the Estimation of Autocorrelation", Biometrika
-/// 41 (1954); Lazarus, Lewis, Stock and Watson, "HAR Inference: Recommendations for Practice",
-/// Journal of Business & Economic Statistics 36 (2018).
+/// factor is 1 unless neighbours correlate. If they do, the larger of two estimates counts. One is
+/// the variance of a mean of a first-order autoregressive process with the corrected correlation,
+/// and Student's factor for the number of independent rounds that are left (right for a few
+/// rounds). The other is the variance at the slowest cosines, with one degree of freedom for each
+/// (right for any process, but wide for few rounds). Sources: Kendall, "Note on Bias in the
+/// Estimation of Autocorrelation", Biometrika 41 (1954); Lazarus, Lewis, Stock and Watson, "HAR
+/// Inference: Recommendations for Practice", Journal of Business & Economic Statistics 36 (2018).
 ///
 /// ```
 /// use tare_stats::dependence::wander_factor;

@@ -113,8 +113,9 @@ pub fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// Returns the estimate and interval that Tare prints, from one value per round in the order of the
-/// rounds. `None` without a value. One round gives an interval without bounds, because the noise is unknown. Two rounds give
-/// Student's t with one degree of freedom, which is 12.7 standard errors to each side.
+/// rounds. `None` without a value. One round gives an interval without bounds, because the noise is
+/// unknown. Two rounds give Student's t with one degree of freedom, which is 12.7 standard errors
+/// to each side.
 ///
 /// The time grows little faster than the number of rounds.
 ///

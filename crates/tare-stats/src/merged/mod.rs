@@ -13,8 +13,8 @@
 //! Rounds that resemble their neighbours, or an environment that varies more than the other, make
 //! such an interval too narrow. [`super::dependence`] finds both, from the influence of each round
 //! on the percentile ([`influences`]) and from its mean ([`RoundHistograms::mean_logs`]); the
-//! interval is then widened ([`Estimate::widened`]). Below 10 rounds neither can be seen, so that it
-//! is always widened.
+//! interval is then widened ([`Estimate::widened`]). Below 10 rounds neither can be seen, so that
+//! it is always widened.
 //!
 //! Two other methods were tried and rejected (coverage in the models of the tests;
 //! docs/concepts/cost.md). The usual percentiles of the resamples hold the truth in 50 % at 2

@@ -293,8 +293,8 @@ fn conclude(
     Latency { percentiles, ..summary(&here.all) }
 }
 
-/// Compares every percentile with the baseline's. The second value says which of the two varies more
-/// from round to round.
+/// Compares every percentile with the baseline's. The second value says which of the two varies
+/// more from round to round.
 fn over_baseline(
     here: &Histograms,
     own: &ResampledRounds,
