@@ -121,7 +121,10 @@ impl Doubt {
             Self::Strangers { share } => {
                 format!("{} of the CPUs was used by processes outside the study", percent(share))
             }
-            Self::ClientSaturated { .. } | Self::NeitherSaturated { .. } => self.load_text(),
+            Self::ClientSaturated { .. }
+            | Self::NeitherSaturated { .. }
+            | Self::RateNotReached { .. }
+            | Self::EmptySlices { .. } => self.load_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
             }
@@ -135,9 +138,6 @@ impl Doubt {
                 "{} of the reads came from disk, not {} as the study asks",
                 percent(found_share),
                 percent(asked_share)
-            ),
-            Self::RateNotReached { asked_per_s, reached_per_s } => format!(
-                "{reached_per_s:.0} of {asked_per_s:.0} operations/s reached at the fixed rate"
             ),
             Self::SentLate { late_share, waited_share } => {
                 let waited = waited_share.as_ref().map(|share| {
@@ -209,9 +209,6 @@ impl Doubt {
             Self::NoRuntimeControl { runtime, reason } => {
                 format!("no control shows what {runtime} itself changes: {reason}")
             }
-            Self::EmptySlices { slices, of } => {
-                format!("no operation ended in {slices} of {of} slices, which do not count")
-            }
         }
     }
 
@@ -235,6 +232,12 @@ impl Doubt {
                 percent(system_share),
                 percent(client_share)
             ),
+            Self::RateNotReached { asked_per_s, reached_per_s } => format!(
+                "{reached_per_s:.0} of {asked_per_s:.0} operations/s reached at the fixed rate"
+            ),
+            Self::EmptySlices { slices, of } => {
+                format!("no operation ended in {slices} of {of} slices, which do not count")
+            }
             _ => String::new(),
         }
     }

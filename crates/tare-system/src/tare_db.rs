@@ -296,8 +296,8 @@ mod tests {
     fn memory_per_cpu_grows_with_shards() {
         let small = system(&[(MEMORY_PER_CPU, "48M")]);
         let arguments = small.launch(4).arguments.join(" ");
-        assert!(arguments.ends_with(&format!("--memory {}", 4 * 48 << 20)), "{arguments}");
-        assert_eq!(small.memory(4).unwrap().bytes, 4 * 48 << 20);
+        assert!(arguments.ends_with(&format!("--memory {}", 4 * (48 << 20))), "{arguments}");
+        assert_eq!(small.memory(4).unwrap().bytes, 4 * (48 << 20));
         let check = |options: &[(&str, &str)], expect: &str| {
             let options = options.iter().map(|(k, v)| ((*k).into(), (*v).into())).collect();
             let error = memory_per_cpu(&SystemSpec { name: "tare-db".into(), options });

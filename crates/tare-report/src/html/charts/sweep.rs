@@ -192,7 +192,7 @@ mod tests {
         let step = |in_flight, operations_per_s| ClimbStep { in_flight, operations_per_s };
         let steps = vec![step(16, 2e4), step(32, 4e4), step(64, 5e4), step(128, 5.1e4)];
         let found = Climb { steps, end: ClimbEnd::Knee };
-        workload.load.saturate = Some(Saturate { climb: Some(found) });
+        workload.load.saturate = Some(Saturate { climb: Some(found), ..Saturate::default() });
         let chart = climb(workload, "climb").unwrap();
         assert_eq!(chart.matches("class=\"mark ").count(), 4);
         assert_eq!(chart.matches(" open\"").count(), 3);
