@@ -49,6 +49,7 @@ const LAYERS: &[(&str, Pairs, bool)] = &[
     ("rootfs", &[], false),
     ("rootfs", &[("driver", "fuse-overlayfs")], false),
     ("volume", &[], false),
+    ("volume", &[("filesystem", "xfs"), ("size", "300M")], true),
 ];
 
 fn open(state: &State) -> EnvironmentFactory {

@@ -206,7 +206,7 @@ fn prove_refuses_a_tuned_host() {
     assert_eq!(disk.values(), ["none", "2"]);
     let output = run(&["prove", "tiny.toml"]);
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
-    assert!(stderr(&output).contains("revert first: tare tune revert"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("revert first (tare tune revert)"), "{}", stderr(&output));
     let state = here.path().join("state");
     let output = run_in(here.path(), ["tune", "revert", "--state", state.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));

@@ -227,6 +227,11 @@ pub(crate) trait Storage: Debug {
         at.data()
     }
 
+    /// Returns the directory of the host that the engine's volume shows, if Tare creates it.
+    fn bound(&self, _at: &At<'_>) -> Option<PathBuf> {
+        None
+    }
+
     /// Returns the requested driver of the container's root file system.
     fn driver(&self) -> Option<Driver> {
         None
@@ -307,8 +312,9 @@ pub fn image_bytes(spec: &EnvironmentSpec) -> Option<u64> {
     let on_device =
         ["device", "nqn"].iter().any(|name| option(name).is_some_and(|(_, value)| value != "loop"));
     let in_memory = kind.name == tmpfs::KIND.name;
-    // A root file system has an image only for a file system of its own.
-    let has_size = has_size && (kind.name != rootfs::KIND.name || option("filesystem").is_some());
+    // These have an image only for a file system of their own.
+    let of_their_own = [rootfs::KIND.name, volume::KIND.name].contains(&kind.name);
+    let has_size = has_size && (!of_their_own || option(filesystem::FILESYSTEM).is_some());
     let size = option("size").and_then(|(_, value)| parse_bytes(value).ok());
     (has_size && !on_device && !in_memory).then(|| size.unwrap_or(DEFAULT_BYTES))
 }

@@ -104,6 +104,11 @@ impl MountView {
         self.number == self.host_number
     }
 
+    /// Returns whether both are mounts of one file system.
+    pub(super) fn is_mount_of(&self, other: &Self) -> bool {
+        !self.number.is_empty() && self.number == other.number
+    }
+
     /// Returns a text such as `ext4 from /dev/vda (rw,relatime), 252.00 GiB`.
     pub(super) fn text(&self) -> String {
         let Self { filesystem, source, options, .. } = self;

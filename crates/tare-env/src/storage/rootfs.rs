@@ -18,7 +18,7 @@ use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::process;
 
-use super::filesystem::FileSystem;
+use super::filesystem::{FILESYSTEM, FileSystem};
 use super::options::Options;
 use super::{
     At, DataLocation, Kind, MountView, ReadBack, Storage, StorageError, backing, filesystem,
@@ -62,28 +62,14 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-/// Name of the option for the file system below the upper layer.
-const FILESYSTEM: &str = "filesystem";
-
 /// Returns the file system below the upper layer, if the environment has one of its own.
 fn below(options: &Options<'_>, own: bool) -> Result<Option<FileSystem>, StorageError> {
-    let words = ["none", "ext4", "xfs", "btrfs", "f2fs"];
-    let format = match options.word(FILESYSTEM, &words, "none, ext4, xfs, btrfs or f2fs")? {
-        0 => {
-            for name in [backing::SIZE.0, backing::DEVICE.0] {
-                options.refuse(name, "for the root file system, only with filesystem")?;
-            }
-            return Ok(None);
-        }
-        1 => &filesystem::ext4::FORMAT,
-        2 => &filesystem::xfs::FORMAT,
-        3 => &filesystem::btrfs::FORMAT,
-        _ => &filesystem::f2fs::FORMAT,
-    };
-    if !own {
-        return Err(options.bad(FILESYSTEM, "for an engine, whose layers are in its own directory"));
+    let below = FileSystem::named(options, "for the root file system, only with filesystem")?;
+    if below.is_some() && !own {
+        let why = "for an engine, whose layers are in its own directory";
+        return Err(options.bad(FILESYSTEM, why));
     }
-    FileSystem::parse(format, options).map(Some)
+    Ok(below)
 }
 
 const DRIVERS: &[&str] =

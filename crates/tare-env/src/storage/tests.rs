@@ -67,6 +67,12 @@ fn checks_options() {
     assert_eq!(image_bytes(&sized), Some(1 << 30));
     assert!(parse(&spec("process", "nvme", &[])).unwrap_err().to_string().contains("known are"));
     assert!(parse(&spec("docker", "volume", &[])).is_ok());
+    let on_device: Pairs = &[("filesystem", "xfs"), ("device", "/dev/nvme1n1")];
+    let volume = parse(&spec("docker", "volume", on_device)).unwrap();
+    assert_eq!(volume.device(), Some(Path::new("/dev/nvme1n1")));
+    let error = parse(&spec("docker", "volume", &[("size", "1G")])).unwrap_err().to_string();
+    assert!(error.contains("for a volume, only with filesystem"), "{error}");
+    assert_eq!(image_bytes(&spec("docker", "volume", &[])), None);
     let error = parse(&spec("docker", "raw", &[])).unwrap_err().to_string();
     assert!(error.contains("engines get no device here"), "{error}");
 }

@@ -12,9 +12,8 @@ use crate::record::Phase;
 use crate::schedule::{self, Cell, ScheduledSlice};
 use crate::study::ScheduleKind;
 
-/// Expected time of a slice in addition to lead-in and window: thaw, tail, freeze. Measured: 5 to 8
-/// ms for processes and containers.
-pub const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(10);
+/// Expected time of a slice in addition to lead-in and window: thaw, tail, freeze, commit.
+pub const SLICE_EXTRA_GUESS: Duration = Duration::from_millis(50);
 
 /// Returns whether every cost's interval is narrower than `width_percent`, end to end, in
 /// percentage points. The control counts too: while it is wide, no cost is settled. Environments

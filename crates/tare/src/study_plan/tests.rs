@@ -78,7 +78,7 @@ fn long_or_cut_studies_are_announced() {
     let lines = announcement(&whole, &[], false);
     assert_eq!(lines.len(), 1, "{lines:?}");
     assert!(lines[0].starts_with("storage-options: up to "), "{lines:?}");
-    assert!(lines[0].contains(" h, 10 rounds of 15 environments under "), "{lines:?}");
+    assert!(lines[0].contains(" h, 10 rounds of 16 environments under "), "{lines:?}");
 
     let mut part = whole.clone();
     part.schedule.budget = Duration::from_secs(3600);

@@ -202,11 +202,28 @@ impl Engine {
         Ok(info.cgroup_driver == Some(SystemInfoCgroupDriverEnum::SYSTEMD))
     }
 
-    /// Creates a named volume and returns its path on the host.
-    pub(super) fn create_volume(&self, name: &str) -> Result<PathBuf, EngineError> {
-        let request = VolumeCreateRequest { name: Some(name.into()), ..Default::default() };
+    /// Creates a named volume and returns its path on the host. `bound` is the directory that it
+    /// shows instead of one of the engine's.
+    pub(super) fn create_volume(
+        &self,
+        name: &str,
+        bound: Option<PathBuf>,
+    ) -> Result<PathBuf, EngineError> {
+        // The options of the driver `local` are those of mount(8).
+        let options = bound.as_ref().map(|path| {
+            let device = path.to_string_lossy().into_owned();
+            let pairs = [("type", "none".into()), ("o", "bind".into()), ("device", device)];
+            pairs.map(|(name, value)| (name.to_string(), value)).into()
+        });
+        let request = VolumeCreateRequest {
+            name: Some(name.into()),
+            driver_opts: options,
+            ..Default::default()
+        };
         let made = self.client.create_volume(request);
-        Ok(self.call(&format!("create the volume {name}"), made)?.mountpoint.into())
+        let made = self.call(&format!("create the volume {name}"), made)?;
+        // The engine mounts it for its containers only.
+        Ok(bound.unwrap_or_else(|| made.mountpoint.into()))
     }
 
     /// Imports an image that holds only the program and mount points.

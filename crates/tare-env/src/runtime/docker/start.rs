@@ -149,8 +149,8 @@ impl Container {
                 source,
             })?;
         }
-        let volume = planned.volume.as_ref().map(|name| self.engine.create_volume(name));
-        Ok(volume.transpose()?)
+        let create = |name: &String| self.engine.create_volume(name, self.storage.bound(at));
+        Ok(planned.volume.as_ref().map(create).transpose()?)
     }
 
     /// Creates the container. Returns the request's `cpuset_cpus` and `security_opt`.

@@ -21,6 +21,9 @@ pub(super) mod ext4;
 pub(super) mod f2fs;
 pub(super) mod xfs;
 
+/// Name of the option for a file system below storage that may have one of its own.
+pub(super) const FILESYSTEM: &str = "filesystem";
+
 /// The options that every file system has.
 pub(super) const OPTIONS: &[(&str, &str)] = &[
     backing::SIZE,
@@ -81,6 +84,28 @@ impl FileSystem {
             options: options.mount_options()?,
             mkfs: options.mkfs_words()?,
         })
+    }
+
+    /// Parses the option [`FILESYSTEM`], `None` without it. `why` refuses its size and its device
+    /// then.
+    pub(super) fn named(
+        options: &Options<'_>,
+        why: &'static str,
+    ) -> Result<Option<Self>, StorageError> {
+        let words = ["none", "ext4", "xfs", "btrfs", "f2fs"];
+        let format = match options.word(FILESYSTEM, &words, "none, ext4, xfs, btrfs or f2fs")? {
+            0 => {
+                for name in [backing::SIZE.0, backing::DEVICE.0] {
+                    options.refuse(name, why)?;
+                }
+                return Ok(None);
+            }
+            1 => &ext4::FORMAT,
+            2 => &xfs::FORMAT,
+            3 => &btrfs::FORMAT,
+            _ => &f2fs::FORMAT,
+        };
+        Self::parse(format, options).map(Some)
     }
 }
 

@@ -124,6 +124,7 @@ pub(super) const TABLES: &[Table] = &[
     ("errors", &[("slice", Number), ("kind", Words), ("count", Number)]),
     ("counters", &[("slice", Number), ("name", Words), ("value", Number)]),
     ("histograms", &[("slice", Number), ("kind", Words), ("data", Histogram)]),
+    ("server_histograms", &[("slice", Number), ("data", Histogram)]),
     (
         "doubts",
         &[
