@@ -10,7 +10,7 @@
 //! 2. **Optimal partitioning** by least squares (Jackson et al., "An algorithm for optimal
 //!    partitioning of data on an interval", IEEE Signal Processing Letters 12, 2005) divides the
 //!    series into segments of at least [`RECORDS_MIN`] records. A segment must reduce the squares
-//!    by [`PENALTY`] `x ln(n)` variances.
+//!    by `PENALTY` `x ln(n)` variances.
 //! 3. **Student's t** tests each boundary between its two segments, with the pooled variance of all
 //!    segments, which is no less than the records' own errors. The weakest boundary is removed and
 //!    the test is repeated until all pass. With `p` possible places a boundary passes at
