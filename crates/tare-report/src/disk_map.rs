@@ -8,6 +8,7 @@ use std::fmt::Write;
 
 use tare_std::units::{nanoseconds, significant};
 
+use crate::html::standalone::page;
 use crate::html::svg::escape;
 
 /// One cell of the map.
@@ -104,14 +105,7 @@ impl DiskMap {
 
     /// The map as an HTML page.
     pub fn html(&self) -> String {
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>\
-             <style>body {{ margin: 1rem; background: #fff }} svg {{ max-width: 100%; height: auto \
-             }}</style>\n{}</html>\n",
-            escape(&self.title),
-            self.svg()
-        )
+        page(&self.title, &self.svg())
     }
 
     /// The smallest and largest latency, or a decade around a single one.

@@ -14,6 +14,14 @@ use crate::figures::{clean, percent_interval, rounds};
 
 pub use tare_lab::analysis::Metric;
 
+/// The title of a table or chart of costs.
+pub(crate) fn cost_title(metric: Metric) -> &'static str {
+    match metric {
+        Metric::ServerCpu => "Cost in server CPU per operation",
+        Metric::Throughput => "Throughput lost",
+    }
+}
+
 /// The A/A control's noise: the largest difference in percent that its interval does not exclude.
 /// `None` without a control, and before it has an interval.
 pub(crate) fn noise(analysis: &Analysis, workload: &str, metric: Metric) -> Option<f64> {

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tare_lab::ablation::Plan;
 use tare_lab::analysis::claims;
 use tare_lab::analysis::{Analysis, CounterFinding, Finding, counters};
+use tare_lab::own_view::{self, OwnView};
 use tare_lab::record::{EnvironmentRecord, Record, Slice};
 use tare_lab::stacks::StackSlice;
 use tare_lab::study::{AutoWindow, Study, TriedWindow};
@@ -17,7 +18,6 @@ use crate::explain;
 use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
-use crate::own_view;
 use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
@@ -69,6 +69,8 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         .map(|(workload, rate)| json!({ "workload": workload, "rate_per_s": rate }))
         .collect();
     let counters = counters(record);
+    let workloads = record.study.workloads.iter();
+    let own: Vec<OwnView> = workloads.flat_map(|one| own_view::of(record, &one.name)).collect();
     json!({
         "schema": "tare-record",
         "schema_version": SCHEMA_VERSION,
@@ -92,7 +94,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
             "blocks": analysis.rounds,
             "arithmetic": analysis.arithmetic,
             "doubts": analysis.doubts,
-            "findings": analysis.findings.iter().map(|one| finding(record, analysis, one)).collect::<Vec<_>>(),
+            "findings": analysis.findings.iter().map(|one| finding(record, analysis, one, &own)).collect::<Vec<_>>(),
         },
         "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
         "doubts": record.doubts,
@@ -181,12 +183,15 @@ fn counter(finding: &CounterFinding) -> Value {
 
 /// A finding with the verdict of each cost, and its doubts as objects with the number of affected
 /// slices. The control has no verdicts.
-fn finding(record: &Record, analysis: &Analysis, finding: &Finding) -> Value {
+fn finding(record: &Record, analysis: &Analysis, finding: &Finding, own: &[OwnView]) -> Value {
     let mut value = json!(finding);
     if let Some(bytes_per_s) = bandwidth::per_s(record, finding) {
         value["bandwidth_bytes_per_s"] = json!(bytes_per_s);
     }
-    if let Some(own) = own_view::of(record, finding) {
+    let is_its = |view: &&OwnView| {
+        view.environment == finding.environment && view.workload == finding.workload
+    };
+    if let Some(own) = own.iter().find(is_its) {
         value["own_account"] = json!(own);
     }
     for (name, kind) in COST_FIELDS {

@@ -3,7 +3,7 @@
 
 use serde::Serialize;
 use tare_lab::analysis::Finding;
-use tare_lab::own_view::{self, OwnView, Times};
+use tare_lab::own_view::{self, Times};
 use tare_lab::record::{Phase, Record};
 use tare_std::units::nanoseconds;
 
@@ -83,12 +83,6 @@ impl OwnTable {
             rows: findings.iter().filter_map(row).collect(),
         })
     }
-}
-
-/// Returns what the system of a finding counted.
-pub(crate) fn of(record: &Record, finding: &Finding) -> Option<OwnView> {
-    let views = own_view::of(record, &finding.workload);
-    views.into_iter().find(|view| view.environment == finding.environment)
 }
 
 /// Returns the shares of reads from disk of a workload's environments on one line; `None` if its

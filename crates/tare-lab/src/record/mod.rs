@@ -81,6 +81,9 @@ pub struct Header {
     pub rates: Vec<(String, f64)>,
 }
 
+/// The section of the facts about host tuning during a study.
+pub const TUNING_FACTS: &str = "tune";
+
 /// A fact of the host: section (`cpu`, `kernel`, `network`, `versions` ...), key, value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HostFact {

@@ -4,7 +4,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use tare_stats::law::BudgetVerdict;
 
-use super::text::sentence;
+use super::text::statement;
 use super::{Check, CheckedCost};
 use crate::figures::clean;
 
@@ -19,8 +19,7 @@ pub fn github(check: &Check) -> String {
             BudgetVerdict::Beyond => ("error", "Cost beyond its budget"),
             _ => ("warning", "Cost undecided"),
         };
-        let detail = cost.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
-        let text = escape_data(&format!("{}{detail}", sentence(cost)));
+        let text = escape_data(&statement(cost));
         Some(format!("::{command} title={title}::{text}\n"))
     };
     check.costs.iter().filter_map(line).collect()
@@ -41,13 +40,12 @@ pub fn code_quality(check: &Check, path: &str) -> String {
             BudgetVerdict::Beyond => "major",
             _ => "minor",
         };
-        let detail = cost.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
         let limit = cost.limit_text();
         let key = [&check.study, &cost.workload, &cost.environment, &limit].map(String::as_str);
         let digest = Sha256::digest(key.join("\u{0}"));
         let fingerprint: String = digest.iter().map(|byte| format!("{byte:02x}")).collect();
         Some(json!({
-            "description": format!("{}{detail}", clean(&sentence(cost))),
+            "description": clean(&statement(cost)),
             "check_name": format!("tare-check-{}", cost.figure.name()),
             "fingerprint": fingerprint,
             "severity": severity,

@@ -37,6 +37,12 @@ pub(super) fn sentence(cost: &CheckedCost) -> String {
     )
 }
 
+/// The sentence, and why the cost is undecided.
+pub(super) fn statement(cost: &CheckedCost) -> String {
+    let detail = cost.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    format!("{}{detail}", sentence(cost))
+}
+
 pub(super) fn summary(check: &Check) -> String {
     let beyond = check.count(|verdict| verdict == BudgetVerdict::Beyond);
     let undecided = check.count(BudgetVerdict::is_undecided);

@@ -14,7 +14,7 @@ use super::Side;
 use super::costs::common;
 use crate::fleet::Price;
 
-const GIB: f64 = (1u64 << 30) as f64;
+pub(super) const GIB: f64 = (1u64 << 30) as f64;
 
 /// The machine of one record.
 #[derive(Clone, Debug, PartialEq, Serialize)]

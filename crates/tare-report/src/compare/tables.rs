@@ -5,10 +5,11 @@ use tare_stats::law::Verdict;
 
 use tare_std::units::significant;
 
+use super::resources::GIB;
 use super::{Comparison, CostRow, Difference, Figures, MachineResources, Ratio, letter};
 use crate::bandwidth;
 use crate::figures::{CostFormat, cost, latency, micros, rate, with_interval};
-use crate::headline::Metric;
+use crate::headline::{Metric, cost_title};
 use crate::tails;
 
 /// A table with a title. Every row has as many cells as the heading.
@@ -72,10 +73,7 @@ fn costs(comparison: &Comparison<'_>, metric: Metric) -> Option<ComparisonTable>
         cells
     };
     Some(ComparisonTable {
-        title: match metric {
-            Metric::ServerCpu => "Cost in server CPU per operation".to_string(),
-            Metric::Throughput => "Throughput lost".to_string(),
-        },
+        title: cost_title(metric).to_string(),
         head,
         rows: rows.iter().map(row).collect(),
         words: 1,
@@ -203,9 +201,9 @@ fn kept(comparison: &Comparison<'_>, workload: &str) -> Option<ComparisonTable> 
 fn memory(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "shown with three digits")]
     let bytes = bytes as f64;
-    match bytes >= 1024.0 * 1024.0 * 1024.0 {
-        true => format!("{} GiB", significant(bytes / (1024.0 * 1024.0 * 1024.0), 3)),
-        false => format!("{} MiB", significant(bytes / (1024.0 * 1024.0), 3)),
+    match bytes >= GIB {
+        true => format!("{} GiB", significant(bytes / GIB, 3)),
+        false => format!("{} MiB", significant(bytes / GIB * 1024.0, 3)),
     }
 }
 

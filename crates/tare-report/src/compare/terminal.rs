@@ -25,9 +25,9 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
             out.extend(lines.iter().map(|line| format!("   {line}")));
         }
     }
-    list(&mut out, paint, "Found", sentences(comparison));
+    paint.list(&mut out, "Found", sentences(comparison));
     let warnings = comparison.warnings.iter().map(|warning| warning.text.clone()).collect();
-    list(&mut out, paint, "Warnings", warnings);
+    paint.list(&mut out, "Warnings", warnings);
     for sheet in tables(comparison) {
         out.push(String::new());
         out.push(paint.bold(&paint.plain(&sheet.title)));
@@ -40,32 +40,20 @@ pub fn terminal(comparison: &Comparison<'_>, style: Style) -> String {
             has.iter().enumerate().filter(|(_, has)| **has).map(|(at, _)| letter(at)).collect();
         format!("{environment}: {}", letters.join(", "))
     });
-    list(&mut out, paint, "Only in some records", only.collect());
+    paint.list(&mut out, "Only in some records", only.collect());
     let differing = comparison.differing.iter().map(|fact| {
         let each = fact.values.iter().enumerate().map(|(at, value)| {
             format!("{} {}", letter(at), shorten(value.as_deref().unwrap_or("absent"), VALUE))
         });
         format!("{}, {}: {}", fact.section, fact.key, each.collect::<Vec<_>>().join(" | "))
     });
-    list(&mut out, paint, "Hosts and studies differ in", differing.collect());
+    paint.list(&mut out, "Hosts and studies differ in", differing.collect());
     if !comparison.equal.is_empty() {
         out.push(
             paint.plain(&format!("  and are equal in {} facts (--json)", comparison.equal.len())),
         );
     }
     out.join("\n") + "\n"
-}
-
-fn list(out: &mut Vec<String>, paint: Paint, title: &str, items: Vec<String>) {
-    if items.is_empty() {
-        return;
-    }
-    out.push(String::new());
-    out.push(paint.bold(title));
-    for item in items {
-        let lines = paragraph(&paint.plain(&item), "  ", paint.0.width.saturating_sub(2));
-        out.extend(lines.iter().map(|line| format!("  {line}")));
-    }
 }
 
 fn table(sheet: &ComparisonTable, paint: Paint) -> String {

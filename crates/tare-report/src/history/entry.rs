@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tare_lab::analysis::claims::{CostKind, verdict};
 use tare_lab::analysis::{Analysis, Cost, Finding, Metric};
-use tare_lab::record::Record;
+use tare_lab::record::{Record, TUNING_FACTS};
 use tare_stats::law::Verdict;
 
 use crate::compare::{Side, facts, host_name};
@@ -20,7 +20,7 @@ const PASSING: [(&str, &str); 4] =
 const CHOSEN: [&str; 4] = ["found io_engine", "found polling", "found shards", "found version"];
 /// Sections in which a fact of only one record is a change. Elsewhere it is usually one that an
 /// older Tare did not record.
-const OPTIONAL: [&str; 3] = ["versions", "tuning", "network"];
+const OPTIONAL: [&str; 3] = ["versions", TUNING_FACTS, "network"];
 
 /// What a history shows of one record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -131,15 +131,16 @@ fn is_stable(section: &str, key: &str) -> bool {
 
 /// How the host was tuned, in a few words.
 fn tuning(record: &Record) -> String {
-    let changes = record.host.iter().filter(|fact| fact.section == "tuning");
+    let changes = record.host.iter().filter(|fact| fact.section == TUNING_FACTS);
     let groups: Vec<&str> =
         changes.filter_map(|fact| fact.key.strip_prefix("changes of ")).collect();
     let tuned = record.environments.iter().filter(|one| !one.spec.host.is_as_is()).count();
-    match (tuned, groups.is_empty()) {
-        (0, _) => "as found".to_string(),
-        (_, true) => format!("{tuned} environments tuned"),
-        (_, false) => format!("{tuned} environments tuned: {}", groups.join(", ")),
+    if tuned == 0 {
+        return "as found".to_string();
     }
+    let plural = if tuned == 1 { "" } else { "s" };
+    let of = if groups.is_empty() { String::new() } else { format!(": {}", groups.join(", ")) };
+    format!("{tuned} environment{plural} tuned{of}")
 }
 
 /// A fact that differs between two records.
@@ -202,6 +203,6 @@ fn between(old: &[FactRow], new: &[FactRow]) -> Vec<FactChange> {
 /// What usually matters most comes first.
 fn rank(section: &str) -> usize {
     const ORDER: [&str; 8] =
-        ["kernel", "versions", "cpu", "mitigations", "sysctl", "tuning", "network", "memory"];
+        ["kernel", "versions", "cpu", "mitigations", "sysctl", TUNING_FACTS, "network", "memory"];
     ORDER.iter().position(|known| *known == section).unwrap_or(ORDER.len())
 }

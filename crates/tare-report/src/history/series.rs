@@ -24,6 +24,13 @@ pub struct Series {
     pub least_step_percent: Option<f64>,
 }
 
+impl Series {
+    /// The change whose first record this is, if it is claimed.
+    pub(crate) fn claimed_change(&self, at: usize) -> Option<&CostChange> {
+        self.changes.iter().find(|change| change.at == at && change.verdict.is_claim())
+    }
+}
+
 /// The cost in one record.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CostPoint {

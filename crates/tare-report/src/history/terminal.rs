@@ -31,9 +31,9 @@ pub fn terminal(history: &History, last: usize, style: Style) -> String {
     let copies = history.copies.iter().map(|(copy, of)| {
         format!("{copy} is a copy of {of} (same start and seed) and counts once")
     });
-    list(&mut out, paint, "Copies", copies.collect());
+    paint.list(&mut out, "Copies", copies.collect());
     let unread = history.unreadable.iter().map(|one| one.reason.clone());
-    list(&mut out, paint, "Could not be read", unread.collect());
+    paint.list(&mut out, "Could not be read", unread.collect());
     out.push(String::new());
     out.extend(paragraph(&paint.plain(METHOD), "", style.width));
     out.join("\n") + "\n"
@@ -48,22 +48,7 @@ fn heading(out: &mut Vec<String>, group: &Group, paint: Paint) {
     let plural = if count == 1 { "" } else { "s" };
     let title = format!("{}: {count} record{plural}", group.title());
     out.push(paint.bold(&paint.plain(&title)));
-    for sentence in group.sentences() {
-        let lines = paragraph(&paint.plain(&sentence), "  ", paint.0.width.saturating_sub(2));
-        out.extend(lines.iter().map(|line| format!("  {line}")));
-    }
-}
-
-fn list(out: &mut Vec<String>, paint: Paint, title: &str, items: Vec<String>) {
-    if items.is_empty() {
-        return;
-    }
-    out.push(String::new());
-    out.push(paint.bold(title));
-    for item in items {
-        let lines = paragraph(&paint.plain(&item), "  ", paint.0.width.saturating_sub(2));
-        out.extend(lines.iter().map(|line| format!("  {line}")));
-    }
+    out.extend(group.sentences().iter().flat_map(|sentence| paint.indented(sentence)));
 }
 
 /// Writes one metric of one workload, in as many tables as the width of the terminal needs.
@@ -169,6 +154,5 @@ fn cell(series: &Series, at: usize) -> String {
     if !point.is_claimed() {
         text = format!("({text})");
     }
-    let changed = series.changes.iter().any(|one| one.at == at && one.verdict.is_claim());
-    if changed { format!("* {text}") } else { text }
+    if series.claimed_change(at).is_some() { format!("* {text}") } else { text }
 }

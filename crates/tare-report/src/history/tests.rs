@@ -47,6 +47,21 @@ fn days(count: u64, upgrade: u64) -> History {
 }
 
 #[test]
+fn tuning_names_its_groups() {
+    let (mut record, analysis) = fixture::quick();
+    let tuning = |record: &Record| Entry::new("a.tare", record, &analysis).tuning;
+    assert_eq!(tuning(&record), "as found");
+    record.environments[1].spec.host = "tuned".parse().unwrap();
+    assert_eq!(tuning(&record), "1 environment tuned");
+    record.host.push(tare_lab::record::HostFact {
+        section: crate::prove::FACTS.into(),
+        key: "changes of interrupts".into(),
+        value: "irqbalance of host: on -> off".into(),
+    });
+    assert_eq!(tuning(&record), "1 environment tuned: interrupts");
+}
+
+#[test]
 fn change_stands_at_its_step_with_its_facts() {
     let history = days(12, 8);
     let [group] = &history.groups[..] else { panic!("{history:?}") };

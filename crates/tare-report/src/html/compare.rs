@@ -4,19 +4,19 @@ use minijinja::Value;
 use serde::Serialize;
 use tare_lab::analysis::{Cost, Interval};
 
+use super::charts::COLOURS;
 use super::document::{self, Document};
 use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::compare::{
     Comparison, ComparisonTable, CostRow, Figures, METHOD, letter, money, sentences, tables,
 };
 use crate::figures::{clean, interval_or_noise, percent, rate, shorten, with_interval};
-use crate::headline::{Metric, capital, extent, headline};
+use crate::headline::{Metric, capital, cost_title, extent, headline};
 
 /// Pixels of a row's label, of one record's lane in it, and of the axis below.
 const LABEL: f64 = 20.0;
 const LANE: f64 = 15.0;
 const AXIS: f64 = 36.0;
-const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /// The page of a comparison.
 pub fn comparison(comparison: &Comparison<'_>) -> String {
@@ -220,16 +220,11 @@ fn costs(of: &Comparison<'_>, workload: &str, metric: Metric, id: usize) -> Opti
     let known = || rows.iter().flat_map(|row| row.costs.iter().copied().flatten());
     let known = || known().filter(|cost: &&Cost| cost.percent.value.is_finite());
     let (low, high) = extent(known(), std::iter::empty());
-    let (name, title, unit) = match metric {
-        Metric::ServerCpu => (
-            "cpu",
-            "Cost in server CPU per operation",
-            "% more CPU per operation than its own baseline",
-        ),
-        Metric::Throughput => {
-            ("lost", "Throughput lost", "% of its own baseline's throughput lost")
-        }
+    let (name, unit) = match metric {
+        Metric::ServerCpu => ("cpu", "% more CPU per operation than its own baseline"),
+        Metric::Throughput => ("lost", "% of its own baseline's throughput lost"),
     };
+    let title = cost_title(metric);
     let each = |row: &CostRow<'_>, at: usize, cost: &Cost| {
         format!("{} {}", letter(at), interval_or_noise(cost, row.verdicts[at]))
     };

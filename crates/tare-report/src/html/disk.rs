@@ -4,8 +4,8 @@ use tare_std::units::{nanoseconds, significant};
 
 use super::charts::lines::{Height, LineAxis, LinePoint, LineSeries, draw, nth_style};
 use super::charts::{as_f64, short_time, trim_rate};
-use super::standalone::File;
-use super::svg::{escape, swatch};
+use super::standalone::{File, page};
+use super::svg::swatch;
 use crate::figures::rate;
 
 /// A figure with the ends of its interval, if it has one.
@@ -81,14 +81,7 @@ impl DiskChart {
 
     /// The charts as an HTML page.
     pub fn html(&self) -> String {
-        format!(
-            "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
-             <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>\
-             <style>body {{ margin: 1rem; background: #fff }} svg {{ max-width: 100%; height: auto \
-             }}</style>\n{}</html>\n",
-            escape(&self.title),
-            self.svg()
-        )
+        page(&self.title, &self.svg())
     }
 }
 

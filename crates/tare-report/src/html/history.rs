@@ -8,10 +8,11 @@
 use minijinja::Value;
 use serde::Serialize;
 
+use super::charts::{COLOURS, as_f64};
 use super::document::{self, Document};
 use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::figures::{clean, interval_or_noise, percent, shorten};
-use crate::headline::{Metric, capital};
+use crate::headline::{Metric, capital, cost_title};
 use crate::history::{CostPoint, Group, History, METHOD, Series, facts_text, minute};
 
 /// Most records that have marks with tooltips.
@@ -26,7 +27,6 @@ const TOP: f64 = 18.0;
 const BOTTOM: f64 = 22.0;
 /// Percent of the width for the labels of the vertical axis.
 const LABELS: f64 = 6.0;
-const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 /// Characters of a name in a legend or the head of a table.
 const NAME: usize = 40;
 
@@ -61,7 +61,7 @@ struct GroupView {
 #[derive(Serialize)]
 struct ChartView {
     title: String,
-    note: &'static str,
+    note: String,
     legend: Vec<(Value, String)>,
     svg: Value,
 }
@@ -146,7 +146,6 @@ impl GroupView {
                 if several { format!(" ({})", clean(&one.workload)) } else { String::new() };
             format!("{name}{workload}, {what}")
         });
-        let newest = group.records.last();
         Self {
             title: clean(&group.title()),
             about: about(group),
@@ -154,7 +153,7 @@ impl GroupView {
             charts: charts.collect(),
             steps: steps.collect(),
             head: head.collect(),
-            rows: (0..newest.map_or(0, |_| group.records.len())).map(|at| row(group, at)).collect(),
+            rows: (0..group.records.len()).map(|at| row(group, at)).collect(),
         }
     }
 }
@@ -202,12 +201,11 @@ fn row(group: &Group, at: usize) -> RowView {
     let cell = |series: &Series| match &series.costs[at] {
         None => ("\u{2013}".to_string(), "none"),
         Some(point) => {
-            let changed = series.changes.iter().any(|one| one.at == at && one.verdict.is_claim());
             let text = interval_or_noise(&point.cost, point.verdict);
-            match (changed, point.is_claimed()) {
-                (true, _) => (format!("\u{25cf} {text}"), "differs"),
-                (false, true) => (text, ""),
-                (false, false) => (text, "none"),
+            match (series.claimed_change(at), point.is_claimed()) {
+                (Some(_), _) => (format!("\u{25cf} {text}"), "differs"),
+                (None, true) => (text, ""),
+                (None, false) => (text, "none"),
             }
         }
     };
@@ -229,7 +227,7 @@ struct Axes {
 
 impl Axes {
     fn x(&self, at: usize) -> f64 {
-        self.x.x(count(at))
+        self.x.x(as_f64(at))
     }
 
     fn y(&self, value: f64) -> f64 {
@@ -244,14 +242,14 @@ fn chart(group: &Group, all: &[Series], numbers: &[Option<usize>], id: &str) -> 
     let margin = (high - low).max(1.0) * 0.04;
     let newest = group.records.len().saturating_sub(1);
     let axes = Axes {
-        x: Scale::linear(-0.5, count(newest) + 0.5).after(LABELS),
+        x: Scale::linear(-0.5, as_f64(newest) + 0.5).after(LABELS),
         y: Scale::linear(low - margin, high + margin),
     };
-    let (title, note) = match first.metric {
-        Metric::ServerCpu => ("Cost in server CPU per operation", "% more than the baseline"),
-        Metric::Throughput => ("Throughput lost", "% of the baseline's throughput"),
+    let unit = match first.metric {
+        Metric::ServerCpu => "% more CPU per operation than the baseline",
+        Metric::Throughput => "% of the baseline's throughput",
     };
-    let title = format!("{title}: {}", clean(&first.workload));
+    let title = format!("{}: {}", cost_title(first.metric), clean(&first.workload));
     let described = all.iter().map(description).collect::<Vec<_>>().join(". ");
     let mut svg = Svg::new(id, TOP + PLOT + BOTTOM, &title, &described);
     frame(&mut svg, &axes, group, numbers);
@@ -266,14 +264,10 @@ fn chart(group: &Group, all: &[Series], numbers: &[Option<usize>], id: &str) -> 
     });
     Some(ChartView {
         title,
-        note: match note {
-            "% more than the baseline" => {
-                "% more CPU per operation than the baseline, in the order of the records, with 95\u{a0}% intervals. Dashed: a fact changed, by its number below. A ringed mark: the cost changed."
-            }
-            _ => {
-                "% of the baseline's throughput, in the order of the records, with 95\u{a0}% intervals. Dashed: a fact changed, by its number below. A ringed mark: the cost changed."
-            }
-        },
+        note: format!(
+            "{unit}, in the order of the records, with 95\u{a0}% intervals. Dashed: a fact changed, by \
+             its number below. A ringed mark: the cost changed."
+        ),
         legend: legend.collect(),
         svg: Value::from_safe_string(svg.finish()),
     })
@@ -309,7 +303,7 @@ fn frame(svg: &mut Svg, axes: &Axes, group: &Group, numbers: &[Option<usize>]) {
     let steps: Vec<(usize, usize)> =
         numbers.iter().enumerate().filter_map(|(at, number)| Some((at, (*number)?))).collect();
     for (at, number) in &steps {
-        let x = axes.x.x(count(*at) - 0.5);
+        let x = axes.x.x(as_f64(*at) - 0.5);
         let facts = facts_text(&group.steps[*at]);
         svg.bar(x, TOP, TOP + PLOT, "reference", &format!("{number}: {facts}"));
         if steps.len() <= NUMBERED {
@@ -357,12 +351,9 @@ fn draw(svg: &mut Svg, axes: &Axes, group: &Group, series: &Series, index: usize
             svg.polyline(&bound, &format!("curve bound {class}"), &name);
         }
     }
-    let change = |at: usize| {
-        series.changes.iter().find(|change| change.at == at && change.verdict.is_claim())
-    };
     for (at, point) in &points {
         let (x, interval) = (axes.x(*at), &point.cost.percent);
-        let changed = change(*at);
+        let changed = series.claimed_change(*at);
         if !marked && changed.is_none() {
             continue;
         }
@@ -382,9 +373,4 @@ fn draw(svg: &mut Svg, axes: &Axes, group: &Group, series: &Series, index: usize
         }
         svg.mark(x, y, Shape::nth(index), 4.0, class, &text);
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "records of a chart")]
-fn count(number: usize) -> f64 {
-    number as f64
 }

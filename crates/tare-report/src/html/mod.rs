@@ -17,7 +17,7 @@ mod history;
 mod host;
 
 mod stacks;
-mod standalone;
+pub(crate) mod standalone;
 mod summary;
 pub(crate) mod svg;
 mod sweeps;

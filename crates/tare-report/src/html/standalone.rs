@@ -33,6 +33,17 @@ const COLOURS: [(&str, &str); 11] = [
     ("c6", "#3d9bd1"),
 ];
 
+/// An SVG file as an HTML page.
+pub(crate) fn page(title: &str, svg: &str) -> String {
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\"><meta charset=\"utf-8\">\
+         <meta name=\"viewport\" content=\"width=device-width\"><title>{}</title>\
+         <style>body {{ margin: 1rem; background: #fff }} svg {{ max-width: 100%; height: auto \
+         }}</style>\n{svg}</html>\n",
+        escape(title)
+    )
+}
+
 /// A file under construction.
 #[derive(Debug)]
 pub(super) struct File {

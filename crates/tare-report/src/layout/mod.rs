@@ -148,6 +148,22 @@ impl Paint {
         }
     }
 
+    /// Adds a title and its items, each as an indented paragraph; nothing without items.
+    pub(crate) fn list(self, out: &mut Vec<String>, title: &str, items: Vec<String>) {
+        if items.is_empty() {
+            return;
+        }
+        out.push(String::new());
+        out.push(self.bold(title));
+        out.extend(items.iter().flat_map(|item| self.indented(item)));
+    }
+
+    /// The lines of a paragraph that is indented by two columns.
+    pub(crate) fn indented(self, text: &str) -> Vec<String> {
+        let lines = paragraph(&self.plain(text), "  ", self.0.width.saturating_sub(2));
+        lines.iter().map(|line| format!("  {line}")).collect()
+    }
+
     pub(crate) fn bold(self, text: &str) -> String {
         self.ansi("1", text)
     }

@@ -16,7 +16,7 @@ use crate::figures::{CostFormat, clean, cost as cost_text};
 use crate::layout::{Paint, Style, grid, paragraph};
 
 /// Section of a record's host facts that `tare tune prove` writes.
-pub const FACTS: &str = "tune";
+pub const FACTS: &str = tare_lab::record::TUNING_FACTS;
 /// Key of the fact that names the environment whose tuning was tested. Only such records have a
 /// sentence about the remaining cost.
 pub const FACT_OF: &str = "proof of";

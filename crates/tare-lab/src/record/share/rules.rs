@@ -4,6 +4,7 @@ use hdrhistogram::serialization::Deserializer;
 use rusqlite::types::Value;
 use serde_json::Value as Json;
 
+use super::super::TUNING_FACTS;
 use super::Keep;
 use super::names::Names;
 use super::words::keep_words;
@@ -191,7 +192,7 @@ pub(super) const KEPT_FACTS: &[(&str, &str)] = &[
     ("cgroup", "*"),
     ("versions", "*"),
     ("probes", "*"),
-    ("tuning", "*"),
+    (TUNING_FACTS, "*"),
     ("explain", "*"),
     ("inside", "*"),
 ];

@@ -48,7 +48,7 @@ impl SeriesStyle {
     }
 }
 
-const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
+pub(super) const COLOURS: [&str; 6] = ["c1", "c2", "c3", "c4", "c5", "c6"];
 
 /// The style of each finding. The baseline and its control always have the same ones.
 pub(super) fn series_styles(findings: &[&Finding]) -> Vec<SeriesStyle> {

@@ -11,7 +11,7 @@ use super::lines::{Height, LineAxis, LinePoint, LineSeries, draw, nth_style};
 use super::{SeriesStyle, series_styles, short_time, trim_rate};
 use crate::axes::Axis;
 use crate::figures::{CostFormat, clean, cost, has_place, percent, rate, with_interval};
-use crate::headline::{Metric, extent, telling_noise};
+use crate::headline::{Metric, cost_title, extent, telling_noise};
 use crate::tails;
 
 /// A figure, the ends of its interval, whether its mark is hollow, and its text.
@@ -107,11 +107,7 @@ impl<'a> Sweep<'a> {
         let form = |tick: f64| format!("{}\u{202f}%", percent(tick).replace(".0", ""));
         let height =
             Height { form: &form, zero: true, may_be_log: false, ends: Some(ends), width: None };
-        let title = match metric {
-            Metric::ServerCpu => "Cost in server CPU per operation",
-            Metric::Throughput => "Throughput lost",
-        };
-        draw((id, &self.title(title)), &self.axis(), &height, &series, &band)
+        draw((id, &self.title(cost_title(metric))), &self.axis(), &height, &series, &band)
     }
 
     /// p99 of the response time at the fixed rate, or of the service time in the closed loop.
