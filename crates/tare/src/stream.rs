@@ -6,15 +6,40 @@
 //! and the record is closed cleanly. The program then exits with `Exit::OutputClosed`, without a
 //! message.
 
+use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use anyhow::Context;
 
 /// Whether a reader of this process's output has closed it.
 static CLOSED: AtomicBool = AtomicBool::new(false);
 
 /// The flags that stop the command.
 static STOPS: Mutex<Vec<Arc<AtomicBool>>> = Mutex::new(Vec::new());
+
+/// Where a text went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Written {
+    ToFile,
+    /// To the command's output, because the path was `-`.
+    Printed,
+}
+
+/// Writes a text to the file that an option names, or to `out` if it names `-`.
+///
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn write_file(path: &Path, text: &str, out: &mut dyn Write) -> anyhow::Result<Written> {
+    if path == Path::new("-") {
+        out.write_all(text.as_bytes())?;
+        return Ok(Written::Printed);
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(Written::ToFile)
+}
 
 /// Sets the flag when a reader closes the output, or at once if one has.
 pub(crate) fn stop_with(flag: &Arc<AtomicBool>) {

@@ -11,8 +11,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use common::guest::cannot_start;
 use common::{run_in, stderr, stdout, tare};
-use tare_testkit::{Need, Reason, host_state};
+use tare_testkit::host_state;
 
 /// Long enough for a guest under TCG on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(600);
@@ -57,16 +58,6 @@ connections = 2
 in_flight = 2
 latency_share = 0.5
 "#;
-
-/// Returns whether no guest can be started here; if so, reports the test as skipped.
-fn skipped(test: &str) -> bool {
-    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
-    if let Err(missing) = &missing {
-        tare_testkit::skip(test, Reason::unavailable(&missing.what, &missing.why));
-        return true;
-    }
-    tare_testkit::skipped(test, &[Need::Root])
-}
 
 fn words<'a>(here: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
     let mut words = vec![more[0], "--state", "state", "--inside", GUEST];
@@ -122,7 +113,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn a_study_runs_inside_a_guest() {
-    if skipped("a_study_runs_inside_a_guest") {
+    if cannot_start("a_study_runs_inside_a_guest") {
         return;
     }
     let _lock = host_state::beside_others();
@@ -164,7 +155,7 @@ fn a_study_runs_inside_a_guest() {
 
 #[test]
 fn a_study_inside_a_guest_is_interrupted_and_killed() {
-    if skipped("a_study_inside_a_guest_is_interrupted_and_killed") {
+    if cannot_start("a_study_inside_a_guest_is_interrupted_and_killed") {
         return;
     }
     let _lock = host_state::beside_others();

@@ -4,12 +4,9 @@
 
 mod common;
 
+use common::guest::{cannot_start, weigh};
 use std::collections::BTreeSet;
-use std::fs;
-
-use common::{run_in, stderr, stdout};
-use tare_lab::record::Record;
-use tare_testkit::{Need, Reason, host_state};
+use tare_testkit::host_state;
 
 const GUEST: &str = "vm:qemu,vcpus=2,memory=1536M,disk=2G,accelerator=tcg";
 
@@ -68,22 +65,12 @@ latency_share = 0.0
 #[test]
 fn inside_cgroup2_every_environment_has_the_same_weight() {
     let test = "inside_cgroup2_every_environment_has_the_same_weight";
-    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
-    if let Err(missing) = &missing {
-        tare_testkit::skip(test, Reason::unavailable(&missing.what, &missing.why));
-        return;
-    }
-    if tare_testkit::skipped(test, &[Need::Root]) {
+    if cannot_start(test) {
         return;
     }
     let _lock = host_state::beside_others();
     let folder = tempfile::tempdir().unwrap();
-    let here = folder.path();
-    fs::write(here.join("weights.toml"), STUDY).unwrap();
-    let words = ["weigh", "--state", "state", "--inside", GUEST, "weights.toml", "-o", "out.tare"];
-    let output = run_in(here, words);
-    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
-    let record = Record::read(&here.join("out.tare")).unwrap();
+    let (_, record) = weigh(folder.path(), GUEST, STUDY);
 
     let version = record.host.iter().find(|one| one.section == "cgroup" && one.key == "version");
     assert_eq!(version.map(|fact| fact.value.as_str()), Some("v2"), "{:?}", record.host);

@@ -5,11 +5,9 @@
 
 mod common;
 
-use std::fs;
-
-use common::{run_in, stderr, stdout};
-use tare_lab::record::Record;
-use tare_testkit::{Need, Reason, host_state};
+use common::guest::{cannot_start, weigh};
+use common::stderr;
+use tare_testkit::host_state;
 
 /// QEMU's `-smp 16,sockets=2,cores=4,threads=2`, with a NUMA node for each socket.
 const GUEST: &str = "vm:qemu,vcpus=16,nodes=2,threads=2,memory=2G,disk=2G";
@@ -65,22 +63,12 @@ in_flight = 2
 #[test]
 fn groups_and_memory_follow_the_nodes_of_a_guest() {
     let test = "groups_and_memory_follow_the_nodes_of_a_guest";
-    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
-    if let Err(missing) = &missing {
-        tare_testkit::skip(test, Reason::unavailable(&missing.what, &missing.why));
-        return;
-    }
-    if tare_testkit::skipped(test, &[Need::Root]) {
+    if cannot_start(test) {
         return;
     }
     let _lock = host_state::beside_others();
     let folder = tempfile::tempdir().unwrap();
-    let here = folder.path();
-    fs::write(here.join("numa.toml"), STUDY).unwrap();
-    let words = ["weigh", "--state", "state", "--inside", GUEST, "numa.toml", "-o", "out.tare"];
-    let output = run_in(here, words);
-    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
-    let record = Record::read(&here.join("out.tare")).unwrap();
+    let (output, record) = weigh(folder.path(), GUEST, STUDY);
 
     // Core n is the CPUs 2n and 2n+1; cores 0 to 3 are on node 0. Interrupts get the first core of
     // each node, the system half of the others, on the last node.

@@ -1,16 +1,14 @@
 //! `tare compare`: compares records.
 
-use std::fs;
 use std::io::Write;
-use std::path::Path;
 
-use anyhow::Context;
 use tare_lab::analysis::analyse;
 use tare_report::compare::{self, Comparison, Named};
 
 use super::report;
 use crate::cli::{Compare, FailOn};
 use crate::exit::{Exit, ExitWith};
+use crate::stream::{Written, write_file};
 use crate::terminal::style;
 
 pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -26,11 +24,9 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
     let code = if differs { Exit::Exceeded } else { Exit::Success };
     if let Some(path) = &options.html {
         let page = tare_report::html::comparison(&comparison);
-        if path == Path::new("-") {
-            out.write_all(page.as_bytes())?;
+        if write_file(path, &page, out)? == Written::Printed {
             return Ok(code);
         }
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if options.json {
         writeln!(out, "{}", compare::json(&comparison))?;

@@ -21,6 +21,7 @@ use tare_std::units::{nanoseconds, significant};
 
 use crate::cli::Disk;
 use crate::exit::{Exit, ExitWith};
+use crate::stream::write_file;
 use crate::{cleanup, inside, signals};
 
 pub(crate) fn run(options: &Disk, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
@@ -168,11 +169,7 @@ fn write_io_properties(report: &Report, path: &Path, out: &mut dyn Write) -> any
     let disk = report.io_properties().context("not every figure of io_properties was measured")?;
     let point = report.mount.as_ref().map_or(report.path.as_path(), |mount| &mount.point);
     let text = io_properties::yaml(point, &disk);
-    if path == Path::new("-") {
-        write!(out, "{text}")?;
-        return Ok(());
-    }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    write_file(path, &text, out).map(drop)
 }
 
 /// Writes a page if the name of the file ends in `.html`, else an SVG file.

@@ -14,7 +14,7 @@ use tare_report::history::{self, Entry, Unreadable};
 
 use crate::cli::{FailOn, History};
 use crate::exit::{Exit, ExitWith, exit_error};
-use crate::stream::say;
+use crate::stream::{Written, say, write_file};
 use crate::terminal::style;
 
 /// Most folders in folders that are searched for records.
@@ -30,11 +30,9 @@ pub(crate) fn run(options: &History, out: &mut dyn Write) -> anyhow::Result<Exit
     let code = code(options, &history);
     if let Some(path) = &options.html {
         let page = tare_report::html::history(&history);
-        if path == Path::new("-") {
-            out.write_all(page.as_bytes())?;
+        if write_file(path, &page, out)? == Written::Printed {
             return Ok(code);
         }
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if options.json {
         writeln!(out, "{}", history::json(&history))?;

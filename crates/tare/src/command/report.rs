@@ -12,6 +12,7 @@ use tare_lab::stacks::StackSlice;
 use super::slide;
 use crate::cli::Report;
 use crate::exit::{Exit, ExitWith};
+use crate::stream::{Written, write_file};
 use crate::terminal::style;
 use crate::{serve, signals};
 
@@ -29,11 +30,9 @@ pub(crate) fn run(options: &Report, out: &mut dyn Write) -> anyhow::Result<Exit>
     let stacks = stacks(&options.record)?;
     if let Some(path) = &options.html {
         let page = tare_report::html::page(&record, &analysis, &stacks);
-        if path == Path::new("-") {
-            out.write_all(page.as_bytes())?;
+        if write_file(path, &page, out)? == Written::Printed {
             return Ok(Exit::Success);
         }
-        fs::write(path, page).with_context(|| format!("cannot write {}", path.display()))?;
     }
     if let Some(path) = &options.slide {
         slide::write(path, &record, &analysis)?;

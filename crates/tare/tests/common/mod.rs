@@ -1,6 +1,8 @@
 //! Helpers of the program tests: running the built binary and reading its output.
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
+pub(crate) mod guest;
+
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::{Command, Output};

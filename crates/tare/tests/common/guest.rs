@@ -1,0 +1,29 @@
+//! Studies in a guest.
+
+use std::path::Path;
+use std::process::Output;
+
+use tare_lab::record::Record;
+use tare_testkit::{Need, Reason, skip, skipped};
+
+use super::{run_in, stderr, stdout};
+
+/// Returns whether no guest can be started here; if so, reports the test as skipped.
+pub(crate) fn cannot_start(test: &str) -> bool {
+    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
+    if let Err(missing) = &missing {
+        skip(test, Reason::unavailable(&missing.what, &missing.why));
+        return true;
+    }
+    skipped(test, &[Need::Root])
+}
+
+/// Runs a study in a guest in a directory, to its end. Returns the output and the record.
+pub(crate) fn weigh(here: &Path, guest: &str, study: &str) -> (Output, Record) {
+    std::fs::write(here.join("study.toml"), study).expect("the study is written");
+    let words = ["weigh", "--state", "state", "--inside", guest, "study.toml", "-o", "out.tare"];
+    let output = run_in(here, words);
+    assert!(output.status.success(), "{}\n{}", stdout(&output), stderr(&output));
+    let record = Record::read(&here.join("out.tare")).expect("the record is whole");
+    (output, record)
+}
