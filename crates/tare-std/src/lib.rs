@@ -5,6 +5,7 @@
 pub mod cpu_shares;
 pub mod cpus;
 mod error;
+pub mod host_address;
 pub mod mountinfo;
 pub mod prometheus;
 pub mod rng;

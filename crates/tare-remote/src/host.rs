@@ -1,0 +1,171 @@
+//! A connection to one host.
+
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
+use tare_std::host_address::SshAddress;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::error::RemoteError;
+use crate::process::RemoteProcess;
+
+/// Time limit for the connection to be made.
+const CONNECT: Duration = Duration::from_secs(15);
+/// Three of these without an answer end a connection.
+const ALIVE: Duration = Duration::from_secs(5);
+/// The master connection ends this long after the last command, also when Tare was killed.
+const IDLE_S: NonZeroUsize = NonZeroUsize::new(60).unwrap();
+/// Names another configuration file of ssh than the user's.
+const CONFIG_VARIABLE: &str = "TARE_SSH_CONFIG";
+
+/// Prints the lines of [`HostBasics`].
+const BASICS: &str = "uname -m; uname -r; id -u; echo \"$SSH_CONNECTION\"";
+
+/// What a host says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HostBasics {
+    /// `uname -m`, such as `x86_64`.
+    pub architecture: String,
+    /// `uname -r`.
+    pub kernel: String,
+    /// Whether commands run as root there.
+    pub is_root: bool,
+    /// The address from which the host sees this one (`SSH_CONNECTION`). A jump host or NAT
+    /// between them makes it another host's.
+    pub seen_from: Option<IpAddr>,
+}
+
+/// A connection to another host. Commands can run at the same time.
+#[derive(Clone, Debug)]
+pub struct RemoteHost {
+    address: SshAddress,
+    session: Arc<Session>,
+    runtime: Arc<Runtime>,
+}
+
+impl RemoteHost {
+    /// Connects to a host. `directory` holds the socket of the connection, and must have a path of
+    /// less than 70 characters.
+    ///
+    /// # Errors
+    /// `Connect` with what ssh said, when the host cannot be reached, its key is unknown or has
+    /// changed, or it refuses the user's key.
+    pub fn connect(address: &SshAddress, directory: &Path) -> Result<Self, RemoteError> {
+        let runtime = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|source| RemoteError::Runtime { source })?;
+        let mut builder = SessionBuilder::default();
+        builder
+            .known_hosts_check(KnownHosts::Strict)
+            .connect_timeout(CONNECT)
+            .server_alive_interval(ALIVE)
+            .control_directory(directory)
+            .control_persist(ControlPersist::IdleFor(IDLE_S));
+        if let Some(user) = address.user() {
+            builder.user(user.into());
+        }
+        if let Some(port) = address.port() {
+            builder.port(port);
+        }
+        if let Some(file) = std::env::var_os(CONFIG_VARIABLE) {
+            builder.config_file(PathBuf::from(file));
+        }
+        let connected = runtime.block_on(builder.connect(address.host()));
+        let session = connected.map_err(|source| RemoteError::Connect {
+            host: address.to_string(),
+            destination: destination(address),
+            source,
+        })?;
+        let (session, runtime) = (Arc::new(session), Arc::new(runtime));
+        Ok(Self { address: address.clone(), session, runtime })
+    }
+
+    /// Returns the host's name as the user wrote it (`ssh:db1`).
+    pub fn name(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub fn address(&self) -> &SshAddress {
+        &self.address
+    }
+
+    /// Starts a program with these arguments on the host. Its three streams are pipes.
+    ///
+    /// # Errors
+    /// `Run` or `Pipe` when ssh cannot be started.
+    pub fn start(&self, program: &str, arguments: &[&str]) -> Result<RemoteProcess, RemoteError> {
+        let runtime = Arc::clone(&self.runtime);
+        RemoteProcess::start(&self.name(), &self.session, runtime, program, arguments)
+    }
+
+    /// Runs a program to its end, with `input` as its standard input, and returns its output.
+    ///
+    /// # Errors
+    /// `Failed` with its last output when its status is not 0; `Run` and `Lost` when it does not
+    /// run or the connection breaks.
+    pub fn output(
+        &self,
+        program: &str,
+        arguments: &[&str],
+        mut input: impl Read + Send,
+    ) -> Result<Vec<u8>, RemoteError> {
+        let mut process = self.start(program, arguments)?;
+        let pipe = |source| RemoteError::Pipe { host: self.name(), source };
+        let (stdin, stderr) = (process.stdin.take(), process.stderr.take());
+        let mut output = Vec::new();
+        let mut stderr_text = String::new();
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // A program that ends before it has read everything tells why by its status.
+                if let Some(mut stdin) = stdin {
+                    let _ = io::copy(&mut input, &mut stdin).and_then(|_| stdin.flush());
+                }
+            });
+            scope.spawn(|| stderr.map(|mut stderr| stderr.read_to_string(&mut stderr_text)));
+            process.stdout.take().map_or(Ok(0), |mut stdout| stdout.read_to_end(&mut output))
+        })
+        .map_err(pipe)?;
+        let status = process.wait()?;
+        if status.success() {
+            return Ok(output);
+        }
+        let (program, host) = (program.to_string(), self.name());
+        Err(RemoteError::Failed { program, host, status: status.to_string(), stderr: stderr_text })
+    }
+
+    /// Reads what the host is.
+    ///
+    /// # Errors
+    /// As [`Self::output`].
+    pub fn basics(&self) -> Result<HostBasics, RemoteError> {
+        let text = self.output("sh", &["-c", BASICS], io::empty())?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let mut lines = text.lines().map(str::trim);
+        let mut next = || lines.next().unwrap_or_default().to_string();
+        let (architecture, kernel, user, connection) = (next(), next(), next(), next());
+        let seen_from = connection.split(' ').next().and_then(|address| address.parse().ok());
+        Ok(HostBasics { architecture, kernel, is_root: user == "0", seen_from })
+    }
+
+    /// Checks that the connection is there.
+    ///
+    /// # Errors
+    /// `Lost` when it is not.
+    pub fn check(&self) -> Result<(), RemoteError> {
+        let lost = |source| RemoteError::Lost { host: self.name(), source };
+        self.runtime.block_on(self.session.check()).map_err(lost)
+    }
+}
+
+/// Returns what a user passes to `ssh` for this host.
+fn destination(address: &SshAddress) -> String {
+    let port = address.port().map(|port| format!("-p {port} ")).unwrap_or_default();
+    let user = address.user().map(|user| format!("{user}@")).unwrap_or_default();
+    format!("{port}{user}{}", address.host())
+}

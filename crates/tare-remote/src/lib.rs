@@ -1,0 +1,16 @@
+//! Other hosts, through the user's ssh: a connection (`RemoteHost`), commands on it, and Tare's own
+//! program there.
+//!
+//! The user's OpenSSH makes the connection (configuration, agent, jump hosts), once for each host;
+//! everything else goes through that one connection. Nothing asks for a password. A name never
+//! reaches a shell unquoted.
+#![forbid(unsafe_code)]
+
+mod error;
+mod host;
+mod install;
+mod process;
+
+pub use error::RemoteError;
+pub use host::{HostBasics, RemoteHost};
+pub use process::RemoteProcess;

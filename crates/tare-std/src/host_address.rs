@@ -1,0 +1,166 @@
+//! The address of a host, as studies and options name it: `local`, or a destination of ssh.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Where a part of a run happens.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum HostAddress {
+    /// This host.
+    #[default]
+    Local,
+    /// Another host, through the user's ssh.
+    Ssh(SshAddress),
+}
+
+/// A destination of ssh: a host or an alias of the user's configuration, with user and port where
+/// they differ from that configuration.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct SshAddress {
+    user: Option<String>,
+    host: String,
+    port: Option<u16>,
+}
+
+/// Text is not the address of a host.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a host: {why}; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT")]
+pub struct HostAddressError {
+    text: String,
+    why: &'static str,
+}
+
+impl SshAddress {
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// Returns the host name, the address or the alias.
+    pub fn host(&self) -> &str {
+        &self.host
+    }
+
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+}
+
+impl HostAddress {
+    /// Returns the destination of ssh; `None` for this host.
+    pub fn ssh(&self) -> Option<&SshAddress> {
+        match self {
+            Self::Local => None,
+            Self::Ssh(address) => Some(address),
+        }
+    }
+}
+
+/// Whether a name cannot be taken for an option or be divided by a shell.
+fn is_plain(name: &str) -> bool {
+    !name.starts_with('-') && name.chars().all(|c| c.is_ascii_alphanumeric() || "._-%:".contains(c))
+}
+
+impl FromStr for HostAddress {
+    type Err = HostAddressError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let error = |why| HostAddressError { text: text.into(), why };
+        if text == "local" {
+            return Ok(Self::Local);
+        }
+        let rest = text.strip_prefix("ssh:").ok_or_else(|| error("it has no kind"))?;
+        let (user, rest) = match rest.rsplit_once('@') {
+            Some((user, rest)) => (Some(user), rest),
+            None => (None, rest),
+        };
+        // An IPv6 address needs brackets only if a port follows.
+        let (host, port) = match rest.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+            Some((host, "")) => (host, None),
+            Some((host, port)) => (host, Some(port.strip_prefix(':').unwrap_or(port))),
+            None if rest.matches(':').count() == 1 => {
+                rest.split_once(':').map_or((rest, None), |(host, port)| (host, Some(port)))
+            }
+            None => (rest, None),
+        };
+        let port = port.map(|port| port.parse::<u16>().ok().filter(|port| *port > 0));
+        if port == Some(None) {
+            return Err(error("its port is not between 1 and 65535"));
+        }
+        if host.is_empty() || user == Some("") {
+            return Err(error("a name is missing"));
+        }
+        if !is_plain(host) || !user.is_none_or(is_plain) {
+            return Err(error("a name has a character that no name has"));
+        }
+        let (user, host) = (user.map(Into::into), host.into());
+        Ok(Self::Ssh(SshAddress { user, host, port: port.flatten() }))
+    }
+}
+
+impl fmt::Display for SshAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ssh:")?;
+        if let Some(user) = &self.user {
+            write!(f, "{user}@")?;
+        }
+        match self.port {
+            Some(port) if self.host.contains(':') => write!(f, "[{}]:{port}", self.host),
+            Some(port) => write!(f, "{}:{port}", self.host),
+            None => f.write_str(&self.host),
+        }
+    }
+}
+
+impl fmt::Display for HostAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Ssh(address) => address.fmt(f),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_round_trip() {
+        for text in [
+            "local",
+            "ssh:db1",
+            "ssh:root@db1",
+            "ssh:bench@10.0.0.12:2222",
+            "ssh:fe80::1%eth0",
+            "ssh:root@[2001:db8::1]:22",
+        ] {
+            assert_eq!(text.parse::<HostAddress>().unwrap().to_string(), text);
+        }
+        let address = "ssh:bench@10.0.0.12:2222".parse::<HostAddress>().unwrap();
+        let ssh = address.ssh().unwrap();
+        assert_eq!((ssh.user(), ssh.host(), ssh.port()), (Some("bench"), "10.0.0.12", Some(2222)));
+    }
+
+    #[test]
+    fn refuses_what_a_shell_or_ssh_would_read_differently() {
+        for text in [
+            "db1",
+            "ssh:",
+            "ssh:@db1",
+            "ssh:-oProxyCommand=x",
+            "ssh:db1;reboot",
+            "ssh:$(id)",
+            "ssh:a b",
+            "ssh:db1:0",
+            "ssh:db1:x",
+            "ssh:-l@db1",
+        ] {
+            assert!(text.parse::<HostAddress>().is_err(), "{text}");
+        }
+        let error = "ssh:db1:70000".parse::<HostAddress>().unwrap_err().to_string();
+        assert_eq!(
+            error,
+            "\"ssh:db1:70000\" is not a host: its port is not between 1 and 65535; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT"
+        );
+    }
+}
