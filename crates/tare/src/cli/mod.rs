@@ -432,8 +432,12 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct LoadAgent {
+    /// CPUs of the load threads; all that it may use without this.
     #[arg(long, value_name = "LIST")]
-    pub cpus: CpuSet,
+    pub cpus: Option<CpuSet>,
+    /// End after so many seconds without a line of the driver.
+    #[arg(long, value_name = "SECONDS")]
+    pub silence: Option<u64>,
 }
 
 #[derive(Debug, Args)]
