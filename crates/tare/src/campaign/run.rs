@@ -288,6 +288,7 @@ fn open_factory(
         program: crate::own_program()?,
         cpus: plan.clone(),
         destroy: destroy.to_vec(),
+        reach: None,
     };
     let opened = EnvironmentFactory::open(options);
     let exit = match &opened {
