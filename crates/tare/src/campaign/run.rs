@@ -26,7 +26,7 @@ use super::{CampaignConfig, controls, fit, interrupts, samplers};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
-use crate::{cleanup, inside, live, serve, study_plan, terminal};
+use crate::{cleanup, inside, live, serve, study_plan, terminal, there};
 
 /// Runs a campaign into its record. Returns why it ended and what could not be removed.
 pub(crate) fn measure(
@@ -309,6 +309,7 @@ fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> V
         })
         .collect();
     host.extend(inside::guest_facts());
+    host.extend(there::facts());
     host.extend(tuning.map(StudyTuning::facts).unwrap_or_default());
     host.extend(idle.map(|limit| HostFact {
         section: "cpu".into(),

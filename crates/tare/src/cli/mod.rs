@@ -27,6 +27,7 @@ mod history;
 mod inside;
 mod load_pace;
 mod load_workload;
+mod on;
 mod progress;
 mod stacks;
 mod tune;
@@ -42,6 +43,7 @@ pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
+pub use on::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -79,6 +81,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Remove what ended runs left on the host
     Clean(Clean),
+    /// Show a run on another host, and bring its files when it ends
+    Attach(Attach),
     /// Plan, apply, prove and revert host settings for a database
     Tune(Tune),
     /// Convert sets of CPUs, and calculate with them
@@ -111,6 +115,9 @@ pub enum Command {
     /// Run as the first process of a virtual machine (started by its kernel)
     #[command(hide = true)]
     Guest,
+    /// Do a part of a command that another host started here with `--on`
+    #[command(hide = true)]
+    There(There),
     /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,
@@ -168,6 +175,8 @@ pub struct Weigh {
     pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
+    #[command(flatten)]
+    pub on: RunOn,
     /// HTML page to write [default: next to the record]
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
@@ -262,6 +271,8 @@ pub enum ListKind {
 pub struct List {
     /// Only this kind
     pub kind: Option<ListKind>,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -269,6 +280,8 @@ pub struct List {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -276,6 +289,11 @@ pub struct Doctor {
 
 #[derive(Debug, Args)]
 pub struct Clean {
+    #[command(flatten)]
+    pub on: RunOn,
+    /// With --on, also remove the copies of this program there
+    #[arg(long, requires = "on")]
+    pub programs: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
