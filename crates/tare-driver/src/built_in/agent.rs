@@ -292,7 +292,7 @@ impl<W: Write + Send> Agent<W> {
             busiest_thread_ns: stats.busiest_thread_ns,
             waited_ns: stats.run_delay_ns,
         });
-        Ok(Answer::Ran(ran))
+        Ok(Answer::Ran(Box::new(ran)))
     }
 
     fn say(&self, answer: &Answer) -> Result<(), AgentError> {

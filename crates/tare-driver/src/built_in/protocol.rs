@@ -116,7 +116,7 @@ pub(crate) enum Answer {
     Accepted { ns: u64 },
     Begin,
     End,
-    Ran(SliceResult),
+    Ran(Box<SliceResult>),
     Closed,
     Failed { error: String },
 }

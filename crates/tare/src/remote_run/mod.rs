@@ -27,7 +27,7 @@ use crate::there::{Packer, SessionSpec, TerminalSpec};
 use crate::{live, signals};
 
 pub(crate) use attach::run as attach;
-pub(crate) use connections::user_state;
+pub(crate) use connections::{Connected, Connections, user_state};
 
 use command_line::CommandLine;
 use connections::{Connected, Connections};
