@@ -122,7 +122,10 @@ fn common_address(
     for (spec, remote) in loaders {
         let Some(remote) = remote else { continue };
         let address = spec.address.or(remote.seen_from).ok_or_else(|| {
-            anyhow!("{} does not tell how it sees this host; write its address = \"...\"", spec.name())
+            anyhow!(
+                "{} does not tell how it sees this host; write its address = \"...\"",
+                spec.name()
+            )
         })?;
         seen.push((spec.name(), address));
     }
@@ -140,7 +143,8 @@ fn common_address(
             return Ok(Some(*address));
         }
     }
-    let list: Vec<String> = seen.iter().map(|(name, address)| format!("{name} {address}")).collect();
+    let list: Vec<String> =
+        seen.iter().map(|(name, address)| format!("{name} {address}")).collect();
     Err(anyhow!(
         "the loaders see different addresses of this host ({}), and none of these serves all of \
          them; write address = \"...\" for each [[loader]], with one that all reach",
