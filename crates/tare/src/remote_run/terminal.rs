@@ -17,7 +17,9 @@ pub(super) fn spec() -> Option<TerminalSpec> {
         return None;
     }
     let (columns, rows) = size()?;
-    Some(TerminalSpec { term: std::env::var("TERM").unwrap_or_default(), columns, rows })
+    let term = std::env::var("TERM").unwrap_or_default();
+    let no_colour = std::env::var("NO_COLOR").unwrap_or_default();
+    Some(TerminalSpec { term, no_colour, columns, rows })
 }
 
 /// Returns columns and rows.
@@ -42,11 +44,14 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        restore();
+        let saved = SAVED.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(saved) = saved {
+            tcsetattr(stdin(), OptionalActions::Now, &saved).ok();
+        }
     }
 }
 
-/// Leaves the alternate screen and raw mode, if they were entered.
+/// Leaves raw mode, and the screen of a command that could not leave it itself.
 pub(super) fn restore() {
     /// Shows the cursor, and the normal screen.
     const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";

@@ -76,6 +76,9 @@ pub(super) fn follow(
         }
         ending = watch.once(&host, &connected.program, true)?;
     }
+    if !matches!(ending, Ending::Ended(Ended { code: Some(_), .. })) {
+        terminal::restore();
+    }
     drop(raw);
     watch.flush();
     if let Ending::Lost { .. } = ending {

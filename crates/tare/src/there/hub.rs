@@ -75,7 +75,7 @@ impl Hub {
         Some(number)
     }
 
-    /// Forgets a watcher. Returns whether it was the current one or a lost one, and no other came.
+    /// Forgets a watcher. Returns whether no other has come after it.
     pub(super) fn leave(&self, number: u64) -> bool {
         let mut state = self.lock();
         if state.watcher.as_ref().is_some_and(|(current, _)| *current == number) {
@@ -84,9 +84,9 @@ impl Hub {
         state.watchers == number
     }
 
-    /// Whether a watcher has ever come.
-    pub(super) fn was_watched(&self) -> bool {
-        self.lock().watchers > 0
+    /// Whether a watcher has come after that with this number.
+    pub(super) fn was_watched_after(&self, number: u64) -> bool {
+        self.lock().watchers > number
     }
 
     /// Returns what is kept.

@@ -45,6 +45,8 @@ pub(crate) struct SessionSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct TerminalSpec {
     pub(crate) term: String,
+    /// `NO_COLOR`.
+    pub(crate) no_colour: String,
     pub(crate) columns: u16,
     pub(crate) rows: u16,
 }

@@ -24,6 +24,8 @@ use super::{files, terminal};
 const SILENCE: Duration = Duration::from_secs(30);
 /// A watcher is lost that does not read for this long.
 const BLOCKED: Duration = Duration::from_secs(10);
+/// The time in which a watcher whose connection broke can come again.
+const RETURN: Duration = Duration::from_secs(12);
 /// The time until the first watcher comes.
 const FIRST: Duration = Duration::from_secs(30);
 /// The time in which a supervisor starts.
@@ -123,7 +125,7 @@ fn start_command(
     };
     let (ours, theirs) = terminal::open().context("cannot open a terminal")?;
     terminal::resize(&ours, asked.columns, asked.rows)?;
-    command.env("TERM", &asked.term);
+    command.env("TERM", &asked.term).env("NO_COLOR", &asked.no_colour);
     command.stdin(theirs.try_clone()?).stdout(theirs.try_clone()?).stderr(theirs);
     let child = command.spawn().context("cannot start the command")?;
     // It holds the other end, and the terminal ends only with the last of them.
@@ -179,7 +181,12 @@ impl Watched {
         }
         // A watcher that fell silent must not take its relay for connected.
         let _ = stream.shutdown(Shutdown::Both);
-        if self.hub.leave(number) && !self.detach {
+        let is_last = self.hub.leave(number);
+        if self.detach || !is_last {
+            return;
+        }
+        std::thread::sleep(RETURN);
+        if !self.hub.was_watched_after(number) {
             self.interrupt();
         }
     }
@@ -209,7 +216,7 @@ impl Watched {
     /// Interrupts a command that nobody watches.
     fn expect_watcher(&self) {
         std::thread::sleep(FIRST);
-        if !self.hub.was_watched() {
+        if !self.hub.was_watched_after(0) {
             self.interrupt();
         }
     }

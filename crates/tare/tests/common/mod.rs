@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 pub(crate) mod guest;
+pub(crate) mod terminal;
 
 use std::ffi::OsStr;
 use std::path::Path;
