@@ -2,6 +2,7 @@
 //! its own processes, cgroup, data directory and addresses. All share one port and one bridge, like
 //! containers on one host.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -23,6 +24,8 @@ struct Shared {
     port: OnceLock<u16>,
     /// The number of the start that created the router of all instances.
     router: OnceLock<u32>,
+    /// The first address of the network of all instances.
+    subnet: OnceLock<Ipv4Addr>,
 }
 
 impl InstanceSlot {
@@ -52,6 +55,17 @@ impl InstanceSlot {
             _ if self.count == 1 => choose(),
             Some(port) => Ok(*port),
             None => choose().map(|port| *self.shared.port.get_or_init(|| port)),
+        }
+    }
+
+    /// Returns the first address of the network of all instances, which the first instance chooses.
+    pub(crate) fn subnet<E>(
+        &self,
+        choose: impl FnOnce() -> Result<Ipv4Addr, E>,
+    ) -> Result<Ipv4Addr, E> {
+        match self.shared.subnet.get() {
+            Some(subnet) => Ok(*subnet),
+            None => choose().map(|subnet| *self.shared.subnet.get_or_init(|| subnet)),
         }
     }
 

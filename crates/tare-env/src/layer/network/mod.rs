@@ -84,11 +84,21 @@ impl Router {
     /// Returns the entries that must be in the journal before `make`.
     pub fn entries(&self) -> Vec<Entry> {
         let names = match (self.tap, self.is_first()) {
-            (true, _) => vec![&self.router],
+            (true, true) => vec![&self.router],
+            (true, false) => Vec::new(),
             (false, true) => vec![&self.router, &self.system],
             (false, false) => vec![&self.system],
         };
         names.into_iter().map(|name| Entry::network_namespace(name.clone())).collect()
+    }
+
+    /// Returns the addresses for the arguments of the system behind the bridge.
+    pub(crate) fn addresses(&self, slot: &InstanceSlot) -> SystemAddresses {
+        SystemAddresses {
+            listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.port),
+            advertised: *self.published().ip(),
+            nodes: NodeAddresses::of(slot, behind_bridge),
+        }
     }
 
     fn is_first(&self) -> bool {
@@ -96,8 +106,13 @@ impl Router {
     }
 
     /// Returns the address of the system behind the bridge.
-    fn system_address(&self) -> Ipv4Addr {
+    pub(crate) fn system_address(&self) -> Ipv4Addr {
         behind_bridge(self.slot)
+    }
+
+    /// Returns the device of the bridge behind which the system is.
+    pub(crate) fn bridge_port(&self) -> String {
+        bridge_port(self.slot)
     }
 
     /// Returns the namespace in which the system or its guest's monitor runs.
@@ -133,18 +148,21 @@ impl Router {
     /// Adds a namespace to the router of another instance.
     fn join(&self, context: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let router = netns::path(&self.router);
-        let system = netns::make(&self.system)?;
-        without_ipv6(&system)?;
-        let (name, port) = (&self.system, format!("{TAP}{}", self.slot));
+        let system = (!self.tap).then(|| netns::make(&self.system)).transpose()?;
+        system.as_deref().map_or(Ok(()), without_ipv6)?;
+        let port = self.bridge_port();
+        let device = self.device(&port);
         let (near, far) = (self.link_address(1), self.link_address(2));
         let text = format!(
-            "link add {port} type veth peer name eth0 netns {name}\n\
+            "{device}\n\
              link set {port} master tare0\n\
              link set {port} up\n\
              addr add {far}/30 dev tare-c\n"
         );
         batch(context.run(), Some(&router), &text)?;
-        batch(context.run(), Some(&system), &self.inside())?;
+        if let Some(system) = &system {
+            batch(context.run(), Some(system), &self.inside())?;
+        }
         let text = format!("addr add {near}/30 dev tare-r{}\n", self.of);
         batch(context.run(), Some(context.client().namespace()), &text)?;
         let system = SocketAddrV4::new(self.system_address(), self.port);
@@ -152,6 +170,14 @@ impl Router {
         let rules = Command::new("nft").args(["-f", "-"]).input(rules);
         rules.variable(RUN_VARIABLE, context.run()).in_namespace(&router).run()?;
         Ok(router)
+    }
+
+    /// Returns the line of `ip` that creates the device of the bridge behind which the system is.
+    fn device(&self, port: &str) -> String {
+        match self.tap {
+            true => format!("tuntap add dev {port} mode tap vnet_hdr"),
+            false => format!("link add {port} type veth peer name eth0 netns {}", self.system),
+        }
     }
 
     /// Returns the lines of `ip` for the system's namespace.
@@ -173,10 +199,7 @@ impl Router {
         });
         let (router, system) = (router?, system?);
         system.as_deref().map_or(Ok(()), without_ipv6)?;
-        let port = match self.tap {
-            true => format!("tuntap add dev {TAP} mode tap vnet_hdr"),
-            false => format!("link add {TAP} type veth peer name eth0 netns {}", self.system),
-        };
+        let port = self.device(TAP);
         let (near, far) = (self.link_address(1), self.link_address(2));
         let (number, client) = (self.number, &context.client().name);
         // One command creates both veth pairs, with their far ends in the other namespaces.
@@ -299,6 +322,12 @@ add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0
     )
 }
 
+/// Returns the name of an instance's device in the router's namespace: the near end of a veth pair,
+/// or the tap device of a guest.
+fn bridge_port(slot: u32) -> String {
+    if slot == 0 { TAP.to_string() } else { format!("{TAP}{slot}") }
+}
+
 /// Returns the address of an instance behind the bridge.
 fn behind_bridge(slot: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + slot)
@@ -393,7 +422,7 @@ pub(crate) struct NodeAddresses {
 }
 
 impl NodeAddresses {
-    fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
+    pub(crate) fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
         Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
     }
 

@@ -14,7 +14,6 @@ use super::running::Running;
 use super::uml;
 use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::Layers;
-use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::security::status_mode;
 use crate::run_context::RunContext;
 use crate::system::state;
@@ -92,7 +91,7 @@ fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, P
 fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
     // The monitor is in the router's namespace, because the tap is.
     let host = running.system.read_network(layers);
-    let address = SYSTEM_ADDRESS.to_string();
+    let address = running.network.nodes.own.to_string();
     let inside = facts.network.iter().any(|nic| nic.contains(&address));
     let vhost = match &running.engine {
         Engine::Qemu(qemu) if qemu.vhost => "; vhost",
