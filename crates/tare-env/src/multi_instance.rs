@@ -185,7 +185,7 @@ impl Environment for MultiInstance {
 }
 
 /// Joins the layer states of the instances into one state per layer.
-fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
+pub fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
     let mut joined: Vec<LayerState> = Vec::new();
     for (number, states) in parts.into_iter().enumerate() {
         for state in states {
@@ -204,7 +204,7 @@ fn join(parts: Vec<Vec<LayerState>>) -> Vec<LayerState> {
 }
 
 /// Adds the CPU time of one instance to the sum.
-fn add(sum: &mut Usage, one: Usage) {
+pub fn add(sum: &mut Usage, one: Usage) {
     sum.system_cpu_ns += one.system_cpu_ns;
     for (name, ns) in one.layer_cpu_ns {
         match sum.layer_cpu_ns.iter_mut().find(|(known, _)| *known == name) {
@@ -260,6 +260,7 @@ mod tests {
             system_cpu_ns,
             layer_cpu_ns: vec![("userland proxy".into(), proxy)],
             throttled_ns,
+            ..Usage::default()
         };
         let mut sum = Usage::default();
         add(&mut sum, one(5, 1, None));

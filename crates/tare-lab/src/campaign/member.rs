@@ -11,6 +11,7 @@ use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
 use crate::judge;
 use crate::record::EnvironmentRecord;
 use crate::system::System;
+use tare_std::cpus::CpuSet;
 
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
@@ -51,10 +52,17 @@ pub(super) fn with_output(reason: &str, printed: &str) -> String {
 }
 
 /// Returns the settings of the first instance, and the differing settings of the others.
-fn settings(system: &dyn System, at: &[Endpoint]) -> Result<Vec<(String, String)>, PartError> {
+fn settings(
+    system: &dyn System,
+    environment: &mut dyn Environment,
+    at: &[Endpoint],
+) -> Result<Vec<(String, String)>, PartError> {
+    let each = match environment.settings()? {
+        Some(each) => each,
+        None => at.iter().map(|at| system.settings(at)).collect::<Result<_, _>>()?,
+    };
     let mut all = Vec::new();
-    for (number, at) in at.iter().enumerate() {
-        let own = system.settings(at)?;
+    for (number, own) in each.into_iter().enumerate() {
         match number {
             0 => all = own,
             _ => {
@@ -122,6 +130,10 @@ impl Campaign<'_, '_> {
     /// Returns the command of each instance.
     fn launches(&self, system: &dyn System) -> Vec<Launch> {
         let count = system.instances().count.max(1);
+        if let Some(hosts) = &self.parts.hosts {
+            let launch = |number| system.launch_instance(hosts.instance_cpus, number);
+            return (0..count).map(launch).collect();
+        }
         if count == 1 {
             return vec![system.launch(self.system_cpus)];
         }
@@ -175,7 +187,7 @@ impl Campaign<'_, '_> {
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
         record.config = running.environment.config();
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
-        let settings = settings(system, &running.endpoints);
+        let settings = settings(system, &mut *running.environment, &running.endpoints);
         record.settings = settings.map_err(fail("read the settings of"))?;
         let lost = judge::not_in_force(&record.layers).next();
         if let Some(doubt) = lost {
@@ -195,9 +207,14 @@ impl Campaign<'_, '_> {
     /// Writes the doubts about an environment that has started.
     pub(super) fn put_environment_doubts(&mut self, index: usize) -> Result<(), CampaignError> {
         let record = &self.members[index].record;
+        let mut plan = self.parts.plan.clone();
+        if self.parts.hosts.as_ref().is_some_and(|hosts| !hosts.has_this) {
+            // The client's CPUs are another host's than those of the system.
+            plan.client = CpuSet::new();
+        }
         let doubts = judge::environment(
             &record.spec,
-            &self.parts.plan,
+            &plan,
             &record.layers,
             &record.settings,
             &self.members[self.baseline].record.settings,
@@ -215,6 +232,7 @@ impl Campaign<'_, '_> {
         index: usize,
         error: StartError,
     ) -> Result<(), CampaignError> {
+        self.check_hosts()?;
         let spec = &self.members[index].record.spec;
         let needed = index == self.baseline || self.members[index].record.control;
         let environment = spec.name.clone();

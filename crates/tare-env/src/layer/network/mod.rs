@@ -29,12 +29,16 @@ use tare_host::netns;
 pub use crate::client::{Client, NetworkError, free_port};
 use crate::client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use crate::client::{free_pair, must_be_free};
-use crate::instance_slot::InstanceSlot;
+use crate::instance_slot::{InstanceSlot, Peers};
 use crate::run_context::RunContext;
 use tare_lab::layer::Network;
 
 /// The default port of a system in a container, and the published port: Cassandra's.
 pub const PORT: u16 = 9042;
+
+/// The port of instances for each other where every environment has addresses of its own: that of
+/// Cassandra and Scylla.
+const NODE_PORT: u16 = 7000;
 
 /// The most instances in an environment: each has a loopback address that ends in its number.
 pub(crate) const INSTANCES_MAX: u32 = 200;
@@ -391,6 +395,11 @@ impl SystemNetwork {
                     router: Some(router),
                 })
             }
+            _ if let Some(peers) = slot.peers() => {
+                let listen = SocketAddrV4::new(peers.own, port.unwrap_or(peers.port));
+                let nodes = NodeAddresses::of_hosts(peers);
+                Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
+            }
             _ => {
                 let address =
                     context.client().link(context.journal(), context.slot().number(), None)?;
@@ -419,11 +428,19 @@ pub(crate) struct NodeAddresses {
     pub(crate) own: Ipv4Addr,
     /// The addresses of all instances in the order of their slots, including this one's.
     pub(crate) all: Vec<Ipv4Addr>,
+    /// The port of all instances for each other.
+    pub(crate) port: u16,
 }
 
 impl NodeAddresses {
     pub(crate) fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
-        Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
+        let all = (0..slot.count()).map(&address).collect();
+        Self { own: address(slot.number()), all, port: NODE_PORT }
+    }
+
+    /// Returns the addresses of instances on several hosts.
+    pub(crate) fn of_hosts(peers: &Peers) -> Self {
+        Self { own: peers.own, all: peers.all.clone(), port: peers.node_port }
     }
 
     /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments

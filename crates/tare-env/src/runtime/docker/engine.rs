@@ -227,7 +227,7 @@ impl Engine {
         Ok(bound.unwrap_or_else(|| made.mountpoint.into()))
     }
 
-    /// Creates a network with a bridge of its own, in which containers have addresses of our choice.
+    /// Creates a network with a bridge of its own, in which we choose the addresses.
     pub(super) fn create_network(
         &self,
         name: &str,

@@ -1,6 +1,7 @@
-//! The network of an environment with several instances behind an engine's bridge. Only in a network
-//! of its own the engine gives a container an address of our choice, which the other instances have
-//! to know before it starts. The path of a packet is that of the engine's default bridge.
+//! The network of an environment with several instances behind an engine's bridge. Only in a
+//! network of its own the engine gives a container an address of our choice, which the other
+//! instances have to know before it starts. The path of a packet is that of the engine's default
+//! bridge.
 
 use std::net::Ipv4Addr;
 use std::path::Path;

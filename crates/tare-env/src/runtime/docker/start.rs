@@ -51,9 +51,19 @@ impl Container {
 
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let address =
-            context.client().link(context.journal(), context.slot().number(), Some(&namespace))?;
+        let peers = context.slot().peers();
+        let address = match peers {
+            Some(peers) => peers.own,
+            None => {
+                let (journal, slot) = (context.journal(), context.slot().number());
+                context.client().link(journal, slot, Some(&namespace))?
+            }
+        };
+        let common = peers.map(|peers| peers.port);
         let port = context.slot().port(|| {
+            if let Some(port) = launch.port.or(common).filter(|_| common.is_some()) {
+                return Ok(port);
+            }
             netns::within(&namespace, || match launch.port {
                 Some(port) if !bridge => network::must_be_free(port),
                 _ => network::free_port(address),
@@ -182,7 +192,7 @@ impl Container {
             (None, DataLocation::Root) => request::Data::Root,
             (None, _) => request::Data::Bind(At { context: &context, folder: &folder }.data()),
         };
-        // A client asks one instance for the addresses of the others, which have one port in common.
+        // A client asks one instance for the addresses of the others; all have one port.
         let usual = if planned.network.is_some() { published.port() } else { PORT };
         let inner = launch.port.unwrap_or(usual);
         let listen = match self.layers.network {
@@ -191,6 +201,11 @@ impl Container {
         };
         let slot = context.slot();
         let addresses = match &planned.network {
+            _ if let Some(peers) = slot.peers() => SystemAddresses {
+                listen,
+                advertised: peers.own,
+                nodes: NodeAddresses::of_hosts(peers),
+            },
             _ if slot.count() == 1 => SystemAddresses::from(listen),
             Some(network) => SystemAddresses {
                 listen,
