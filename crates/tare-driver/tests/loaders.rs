@@ -105,6 +105,7 @@ fn workload(connections: u32, in_flight: u32) -> WorkloadSpec {
         latency_share: 0.0,
         reads_from_disk: None,
         rate_per_s: None,
+        replicas: tare_lab::study::Replicas::default(),
         options: Vec::new(),
     }
 }

@@ -15,13 +15,14 @@ use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
 use crate::client::{Client, NetworkError, ReachError};
 use crate::inside::{self, GuestEnvironment};
+use crate::instance_slot::{InstanceSlot, Peers};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::multi_instance::{self, MultiInstance};
 use crate::reach::Reach;
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
-use tare_lab::layer::Host;
+use tare_lab::layer::{Host, Network};
 
 /// The programs that every run needs, with their packages.
 pub const PROGRAMS: [(&str, &str); 2] = [("ip", "iproute2"), ("nft", "nftables")];
@@ -58,6 +59,16 @@ pub enum FactoryError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Network(#[from] NetworkError),
+}
+
+/// The instances of a system on several hosts do not reach each other in this environment.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "environment {environment:?}: network = \"{network}\" hides the instances of other hosts from each other; set network = \"host\""
+)]
+pub struct NotReached {
+    environment: String,
+    network: Network,
 }
 
 /// Creates the environments of one run. Dropping it removes everything that the run created.
@@ -141,6 +152,22 @@ impl EnvironmentFactory {
     /// Names what this host lacks to run it, and how to get it.
     pub fn environment(&self, spec: &EnvironmentSpec) -> Result<Box<dyn Environment>, PartError> {
         self.environment_of(spec, 1)
+    }
+
+    /// Creates an environment for the only instance on this host of a system on several hosts.
+    ///
+    /// # Errors
+    /// Fails when this host cannot run it, or its instance cannot be reached from other hosts.
+    pub fn environment_among(
+        &self,
+        spec: &EnvironmentSpec,
+        peers: Peers,
+    ) -> Result<Box<dyn Environment>, PartError> {
+        if spec.network != Network::Host {
+            let (environment, network) = (spec.name.clone(), spec.network);
+            return Err(NotReached { environment, network }.into());
+        }
+        runtime::make(&self.context.with_slot(InstanceSlot::among(peers)), spec)
     }
 
     /// Creates an environment for this many instances of a system.

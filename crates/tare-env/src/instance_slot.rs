@@ -2,8 +2,10 @@
 //! its own processes, cgroup, data directory and addresses. All share one port and one bridge, like
 //! containers on one host.
 
+use std::net::Ipv4Addr;
 use std::sync::{Arc, OnceLock};
 
+use serde::{Deserialize, Serialize};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 
 use tare_lab::layer::Cpu;
@@ -15,6 +17,22 @@ pub(crate) struct InstanceSlot {
     number: u32,
     count: u32,
     shared: Arc<Shared>,
+    /// Set if the other instances are on other hosts.
+    peers: Option<Arc<Peers>>,
+}
+
+/// The addresses of the instances of a system on several hosts, one on each, and the ports that all
+/// of them have.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peers {
+    /// The address of this host, at which clients and the other instances reach its instance.
+    pub own: Ipv4Addr,
+    /// The addresses of all hosts, in the order of the instances.
+    pub all: Vec<Ipv4Addr>,
+    /// The port for clients.
+    pub port: u16,
+    /// The port for the other instances.
+    pub node_port: u16,
 }
 
 /// Values that the first instance chooses for all.
@@ -23,18 +41,33 @@ struct Shared {
     port: OnceLock<u16>,
     /// The number of the start that created the router of all instances.
     router: OnceLock<u32>,
+    /// The first address of the network of all instances.
+    subnet: OnceLock<Ipv4Addr>,
 }
 
 impl InstanceSlot {
     /// Returns the slot of a single instance.
     pub(crate) fn single() -> Self {
-        Self { number: 0, count: 1, shared: Arc::default() }
+        Self { number: 0, count: 1, shared: Arc::default(), peers: None }
     }
 
     /// Returns the slots of `count` instances that start together, in order.
     pub(crate) fn slots(count: u32) -> impl Iterator<Item = Self> {
         let shared = Arc::<Shared>::default();
-        (0..count).map(move |number| Self { number, count, shared: Arc::clone(&shared) })
+        (0..count).map(move |number| {
+            let shared = Arc::clone(&shared);
+            Self { number, count, shared, peers: None }
+        })
+    }
+
+    /// Returns the slot of the only instance on this host, whose peers are on other hosts. It has
+    /// all of the host's CPUs and of the environment's limits.
+    pub(crate) fn among(peers: Peers) -> Self {
+        Self { peers: Some(Arc::new(peers)), ..Self::single() }
+    }
+
+    pub(crate) fn peers(&self) -> Option<&Peers> {
+        self.peers.as_deref()
     }
 
     pub(crate) fn number(&self) -> u32 {
@@ -52,6 +85,17 @@ impl InstanceSlot {
             _ if self.count == 1 => choose(),
             Some(port) => Ok(*port),
             None => choose().map(|port| *self.shared.port.get_or_init(|| port)),
+        }
+    }
+
+    /// Returns the first address of the network of all instances, which the first instance chooses.
+    pub(crate) fn subnet<E>(
+        &self,
+        choose: impl FnOnce() -> Result<Ipv4Addr, E>,
+    ) -> Result<Ipv4Addr, E> {
+        match self.shared.subnet.get() {
+            Some(subnet) => Ok(*subnet),
+            None => choose().map(|subnet| *self.shared.subnet.get_or_init(|| subnet)),
         }
     }
 

@@ -26,3 +26,4 @@ pub mod unavailable;
 pub mod undo;
 
 pub use factory::{EnvironmentFactory, FactoryError, FactoryOptions, PROGRAMS};
+pub use instance_slot::Peers;

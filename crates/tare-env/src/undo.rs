@@ -44,6 +44,8 @@ pub(crate) enum ContainerEntry {
     Image { engine: String, socket: PathBuf, name: String },
     /// A named volume of an engine.
     Volume { engine: String, socket: PathBuf, name: String },
+    /// A network of an engine.
+    EngineNetwork { engine: String, socket: PathBuf, name: String },
     /// A container of an OCI runtime: `COMMAND... --root ROOT delete --force ID`.
     OciContainer { command: Vec<String>, root: PathBuf, id: String },
 }
@@ -69,7 +71,7 @@ struct ContainerKinds;
 
 impl UndoKinds for ContainerKinds {
     fn kinds(&self) -> &'static [&'static str] {
-        &["container", "image", "volume", "oci_container"]
+        &["container", "image", "volume", "oci_container", "engine_network"]
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
@@ -82,6 +84,9 @@ impl UndoKinds for ContainerKinds {
             }
             ContainerEntry::Volume { engine, socket, name } => {
                 remove(run, &engine, &socket, EngineObject::Volume, &name)
+            }
+            ContainerEntry::EngineNetwork { engine, socket, name } => {
+                remove(run, &engine, &socket, EngineObject::Network, &name)
             }
             ContainerEntry::OciContainer { command, root, id } => {
                 check_name(run, &id)?;
@@ -98,6 +103,7 @@ enum EngineObject {
     Container,
     Image,
     Volume,
+    Network,
 }
 
 impl EngineObject {
@@ -106,6 +112,7 @@ impl EngineObject {
             Self::Container => "container",
             Self::Image => "image",
             Self::Volume => "volume",
+            Self::Network => "network",
         }
     }
 
@@ -123,6 +130,7 @@ impl EngineObject {
                 let options = RemoveVolumeOptionsBuilder::new().force(true).build();
                 client.remove_volume(name, Some(options)).await
             }
+            Self::Network => client.remove_network(name).await,
         }
     }
 }
@@ -314,6 +322,7 @@ mod tests {
             r#"{"kind":"image","engine":"docker","socket":"/s","name":"tare-ab12"}"#,
             r#"{"kind":"volume","engine":"podman","socket":"/s","name":"tare-ab12-1-data"}"#,
             r#"{"kind":"oci_container","command":["runc"],"root":"/r","id":"tare-ab12-1"}"#,
+            r#"{"kind":"engine_network","engine":"docker","socket":"/s","name":"tare-ab12-n1"}"#,
         ];
         for (text, kind) in texts.iter().zip(ContainerKinds.kinds()) {
             let entry: Entry = serde_json::from_str(text).unwrap();

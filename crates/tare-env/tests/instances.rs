@@ -160,3 +160,83 @@ fn instances_are_one_environment() {
     assert!(factory.close().is_empty());
     assert_eq!(traces(&format!("tare-{}", factory.run())), BTreeSet::new());
 }
+
+/// Returns the addresses that a request gives to containers.
+fn addresses_in(config: &str) -> Vec<String> {
+    let after = config.split("\"IPv4Address\": \"").skip(1);
+    after.map(|rest| rest.split('"').next().unwrap().to_string()).collect()
+}
+
+/// Checks what every runtime promises, and that the instances reach each other from `inside`.
+fn check_instances(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+    let (name, client) = (&spec.name, factory.client_namespace());
+    let mut environment = factory.environment_of(spec, 2).unwrap();
+    let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
+    });
+    let [first, second] = &endpoints[..] else { panic!("{name}: {endpoints:?}") };
+    assert_ne!(first.address.ip(), second.address.ip(), "{name}");
+    assert_eq!(first.address.port(), second.address.port(), "{name}");
+    endpoints.iter().for_each(|at| until_answered(client, at.address, name));
+    let (inside, port) = match spec.runtime.kind() {
+        "vm" => (vec!["198.19.255.2".to_string(), "198.19.255.3".into()], 9042),
+        _ => (addresses_in(&environment.config().unwrap()), first.address.port()),
+    };
+    let pids = environment.processes().system;
+    assert!(pids.len() >= 2, "{name}: {pids:?}");
+    for address in &inside {
+        let address = SocketAddr::new(address.parse().unwrap(), port);
+        for pid in &pids {
+            let from = PathBuf::from(format!("/proc/{pid}/ns/net"));
+            assert!(echo(&from, address), "{name}: process {pid} does not reach {address}");
+        }
+    }
+    let bridged = spec.network != Network::Host;
+    assert_eq!(inside.len(), if bridged { 2 } else { 0 }, "{name}: {inside:?}");
+    let layers = environment.read_back().unwrap();
+    assert!(layers.iter().all(|layer| layer.in_force), "{name}: {layers:?}");
+    environment.freeze().unwrap();
+    assert!(endpoints.iter().all(|at| !echo(client, at.address)), "{name}: not frozen");
+    environment.thaw().unwrap();
+    endpoints.iter().for_each(|at| until_answered(client, at.address, name));
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+}
+
+fn run_instances(test: &str, specs: &[EnvironmentSpec]) {
+    let _host = host();
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
+        return;
+    }
+    let state = State::new(test);
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, ..CpuPlan::default() };
+    let (root, program) = (state.0.clone(), program());
+    let options = FactoryOptions { state: root, program, cpus, destroy: Vec::new(), reach: None };
+    let factory = EnvironmentFactory::open(options).unwrap();
+    for spec in specs {
+        if !skipped_spec(&format!("{test} in {}", spec.name), spec) {
+            check_instances(&factory, spec);
+        }
+    }
+    assert!(factory.close().is_empty());
+    assert_eq!(traces(&format!("tare-{}", factory.run())), BTreeSet::new());
+}
+
+#[test]
+fn containers_of_an_engine_are_instances() {
+    let specs = ["docker", "podman"].iter().flat_map(|engine| {
+        ["host", "bridge", "bridge+proxy"].map(|network| spec(engine, network, "shared"))
+    });
+    let specs: Vec<EnvironmentSpec> = specs
+        .filter(|spec| !(spec.runtime.kind() == "podman" && spec.network.has_proxy()))
+        .collect();
+    run_instances("engine-instances", &specs);
+}
+
+#[test]
+fn guests_are_instances() {
+    let mut guests = spec("vm:qemu", "bridge", "shared");
+    guests.limits.memory_bytes = None;
+    run_instances("guest-instances", &[guests]);
+}

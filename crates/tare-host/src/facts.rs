@@ -182,6 +182,15 @@ fn cards(sys: &Path) -> Vec<String> {
     names
 }
 
+/// Returns what costs time for every packet of a native run: NAT tables and bridges in this network
+/// namespace.
+pub fn network_overheads() -> Option<String> {
+    let tables = nat_tables().into_iter().map(|table| format!("NAT table {table}"));
+    let bridges = bridges(Path::new("/sys")).into_iter().map(|name| format!("bridge {name}"));
+    let found: Vec<String> = tables.chain(bridges).collect();
+    (!found.is_empty()).then(|| found.join(", "))
+}
+
 /// Lists the bridges in the network namespace of this /sys.
 pub fn bridges(sys: &Path) -> Vec<String> {
     let entries = fs::read_dir(sys.join("class/net")).into_iter().flatten().flatten();

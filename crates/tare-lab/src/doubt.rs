@@ -30,6 +30,12 @@ pub enum Doubt {
     Throttled { share: f64 },
     /// Another share of the reads came from disk than the study asks for.
     ReadsNotFromDisk { asked_share: f64, found_share: f64 },
+    /// A node of a system on several hosts, counted from 1, used far less CPU time than the others
+    /// did on average.
+    NodeBehind { node: u32, share: f64 },
+    /// The accounts of a node, counted from 1, were read later than those of the others, as a share
+    /// of the window.
+    NodeReadLate { node: u32, share: f64 },
     /// The open loop did not reach the requested rate.
     RateNotReached { asked_per_s: f64, reached_per_s: f64 },
     /// The client sent operations more than 1 ms after they were due. `waited_share` is the share
@@ -102,6 +108,8 @@ impl Doubt {
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
             Self::ReadsNotFromDisk { .. } => "reads_not_from_disk",
+            Self::NodeBehind { .. } => "node_behind",
+            Self::NodeReadLate { .. } => "node_read_late",
             Self::RateNotReached { .. } => "rate_not_reached",
             Self::SentLate { .. } => "sent_late",
             Self::OperationErrors { .. } => "operation_errors",
@@ -142,6 +150,7 @@ impl Doubt {
             | Self::LoaderClock { .. }
             | Self::LoaderSaturated { .. }
             | Self::EmptySlices { .. } => self.load_text(),
+            Self::NodeBehind { .. } | Self::NodeReadLate { .. } => self.node_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
             }
@@ -229,6 +238,21 @@ impl Doubt {
         }
     }
 
+    /// Returns the observation about a node of a system on several hosts.
+    fn node_text(&self) -> String {
+        let percent = |share: &f64| format!("{} %", significant(share * 100.0, 2));
+        match self {
+            Self::NodeBehind { node, share } => {
+                format!("node {node} used {} of the CPU time of the other nodes", percent(share))
+            }
+            Self::NodeReadLate { node, share } => {
+                let share = percent(share);
+                format!("{share} of the window passed until the accounts of node {node} were read")
+            }
+            _ => String::new(),
+        }
+    }
+
     /// Returns the text of a doubt about the size of the load.
     fn load_text(&self) -> String {
         let percent = |share: f64| format!("{} %", significant(share * 100.0, 2));
@@ -308,6 +332,14 @@ impl Doubt {
             Self::ReadsNotFromDisk { .. } => {
                 "change the rows of the workload or the memory of the system; the share from disk is \
                  the measured one"
+            }
+            Self::NodeBehind { .. } => {
+                "the sum hides an uneven cluster: see the node's log, its host, and how the keys are \
+                 spread"
+            }
+            Self::NodeReadLate { .. } => {
+                "the nodes were read at different times; use a longer window, or a faster line to the \
+                 host"
             }
             Self::RateNotReached { .. } => {
                 "this latency is that of an overloaded system; lower latency_share or the rate"

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use crate::PartError;
 use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security};
 
+use crate::own_accounts::{BusyTime, OwnCounts};
+
 pub use crate::cpus::CpuPlan;
 
 /// One environment of a study after `extends` is resolved: every layer has a value.
@@ -192,8 +194,8 @@ impl fmt::Display for Limits {
 /// address to listen on, `{port}` by the port, `{data}` by the data directory, `{program}` by the
 /// path of `program`, and `{beside}` by the directory of that path. `{advertised}` becomes the
 /// address for clients, as far as it is known before the start; `{node}` the address for the other
-/// instances of the environment, unique in its network; and `{seeds}` the `{node}` addresses of all
-/// instances, separated by commas.
+/// instances of the environment, unique in its network; `{node_port}` the port there; and `{seeds}`
+/// the `{node}` addresses of all instances, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
@@ -266,7 +268,7 @@ pub struct LayerState {
 }
 
 /// CPU time and throttling of an environment since its start. Only differences are meaningful.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
     /// CPU time of all threads of the system in the environment, in ns.
     pub system_cpu_ns: u64,
@@ -274,16 +276,34 @@ pub struct Usage {
     pub layer_cpu_ns: Vec<(String, u64)>,
     /// Time that the CPU quota throttled the environment, in ns. `None` without a quota.
     pub throttled_ns: Option<u64>,
+    /// The accounts of each host, if the instances run on several.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub nodes: Vec<NodeUsage>,
+}
+
+/// The accounts of one host of an environment on several hosts.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeUsage {
+    /// CPU time of all threads of the instance there, in ns.
+    pub system_cpu_ns: u64,
+    /// The system's own accounts, if it has them.
+    pub busy: Option<BusyTime>,
+    pub counts: Option<OwnCounts>,
+    /// The most that this reading is later than those of the other hosts, in ns.
+    pub late_ns: u64,
 }
 
 /// The host's process ids of a running environment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processes {
     /// Processes of the system (with a sentry: of the sandbox), the first started one first.
     pub system: Vec<u32>,
     /// Processes that the layer adds, such as a userland proxy.
     pub layer: Vec<u32>,
 }
+
+/// What a system detected and chose, as (name, value).
+pub type SystemSettings = Vec<(String, String)>;
 
 /// Runs a system inside a stack of layers. `tare-env` has the implementations, one file per
 /// runtime.
@@ -333,6 +353,12 @@ pub trait Environment {
     /// Returns the current processes, for the probes. Empty if the host cannot see them.
     fn processes(&mut self) -> Processes {
         Processes::default()
+    }
+
+    /// Returns what each instance detected and chose, if the instances run on other hosts, where
+    /// only the environment can read it. Otherwise the system reads it.
+    fn settings(&mut self) -> Result<Option<Vec<SystemSettings>>, PartError> {
+        Ok(None)
     }
 
     /// Returns the runtime's configuration (OCI config.json, the engine's create request), which

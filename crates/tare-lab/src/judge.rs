@@ -21,6 +21,12 @@ pub const THROTTLED_SHARE: f64 = 0.01;
 pub const RATE_REACHED_SHARE: f64 = 0.98;
 /// Reads from disk that differ from those of the study by more than this share are a doubt.
 pub const DISK_READS_OFF: f64 = 0.1;
+/// A node of a system that uses less than this share of the CPU time of the others is a doubt.
+pub const NODE_BEHIND_SHARE: f64 = 2.0 / 3.0;
+/// With less CPU time than this in ns, the shares of nodes are noise: a few scheduler ticks.
+pub const NODE_CPU_NS_MIN: f64 = 2e7;
+/// Accounts of a host that are read later than this share of the window are a doubt.
+pub const NODE_LATE_SHARE: f64 = 0.01;
 /// Name of the setting in which a system reports its I/O engine.
 pub const IO_ENGINE: &str = "io_engine";
 
@@ -43,6 +49,8 @@ pub struct SliceContext<'a> {
     pub load_suffices: bool,
     /// The share of reads that the study wants from disk.
     pub reads_from_disk: Option<f64>,
+    /// The CPUs of all hosts of the system, if it has hosts of its own.
+    pub host_cpus: Option<usize>,
 }
 
 /// The CPUs that the client has in all, and its CPU time on this host.
@@ -78,7 +86,8 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         return doubts;
     }
     let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
-    let plan_ns = window * context.plan.all.len().max(1) as f64;
+    let cpus = context.host_cpus.unwrap_or(context.plan.all.len());
+    let plan_ns = window * cpus.max(1) as f64;
     if let Some(share) =
         counter(names::STEAL_NS).map(|ns| ns / plan_ns).filter(|s| *s > STEAL_SHARE)
     {
@@ -99,6 +108,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     }
     let cpus = SliceCpus { client: context.client.count, system: context.system_cpus };
     doubts.extend(saturation::client_saturated(slice, cpus));
+    doubts.extend(nodes(slice, window));
     let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
         doubts.push(Doubt::Throttled { share });
@@ -123,6 +133,27 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     doubts.extend(slice.errors.iter().filter(|(_, count)| *count > 0).map(|(error, count)| {
         Doubt::OperationErrors { error: error.clone(), count: *count, operations: slice.operations }
     }));
+    doubts
+}
+
+/// Returns the doubts about the hosts of a system: a node that works less than the others, and
+/// accounts that were read late.
+fn nodes(slice: &Slice, window_ns: f64) -> Vec<Doubt> {
+    let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
+    let mut doubts = Vec::new();
+    let cpu_ns: Vec<f64> = (0..).map_while(|number| counter(&names::node_cpu_ns(number))).collect();
+    let sum: f64 = cpu_ns.iter().sum();
+    for (number, ns) in cpu_ns.iter().enumerate() {
+        let node = u32::try_from(number + 1).unwrap_or(u32::MAX);
+        let others = (sum - ns) / cpu_ns.len().saturating_sub(1).max(1) as f64;
+        if cpu_ns.len() > 1 && others > NODE_CPU_NS_MIN && *ns < others * NODE_BEHIND_SHARE {
+            doubts.push(Doubt::NodeBehind { node, share: ns / others });
+        }
+        let late_ns = counter(&names::node_late_ns(number)).unwrap_or(0.0);
+        if late_ns > window_ns * NODE_LATE_SHARE {
+            doubts.push(Doubt::NodeReadLate { node, share: late_ns / window_ns });
+        }
+    }
     doubts
 }
 
@@ -247,6 +278,7 @@ mod tests {
             system_cpus: 1.0,
             load_suffices: false,
             reads_from_disk: None,
+            host_cpus: None,
         };
         slice(&one, context).iter().map(Doubt::kind).collect()
     }
@@ -266,6 +298,7 @@ mod tests {
                 system_cpus: 1.0,
                 load_suffices: false,
                 reads_from_disk: asked,
+                host_cpus: None,
             };
             let kinds: Vec<&str> = slice(&one, context).iter().map(Doubt::kind).collect();
             assert_eq!(kinds, expect, "{from_disk} of {reads}, asked {asked:?}");
@@ -295,6 +328,7 @@ mod tests {
             system_cpus: 1.0,
             load_suffices: false,
             reads_from_disk: None,
+            host_cpus: None,
         };
         let doubts = slice(&busy, context);
         assert!(matches!(doubts[..], [Doubt::Strangers { share }] if share < 1.0), "{doubts:?}");
@@ -337,6 +371,7 @@ mod tests {
             system_cpus: 32.0,
             load_suffices: false,
             reads_from_disk: None,
+            host_cpus: None,
         };
         let doubts = slice(&one, context);
         let [Doubt::ClientSaturated { share, busiest_thread_share: Some(thread) }] = doubts[..]

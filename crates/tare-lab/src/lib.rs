@@ -18,6 +18,7 @@ pub mod forecast;
 pub mod judge;
 pub mod layer;
 pub mod loader;
+mod own_accounts;
 pub mod own_view;
 pub mod probe;
 pub mod record;

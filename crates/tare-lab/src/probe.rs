@@ -82,6 +82,18 @@ pub mod names {
     pub const SYSTEM: &str = "system";
     pub const CLIENT: &str = "client";
 
+    /// Returns the name of the counter of the CPU time of the system on one of its hosts, counted
+    /// from 0, in ns: its busy time if it reports that.
+    pub fn node_cpu_ns(number: usize) -> String {
+        format!("node_{}_cpu_ns", number + 1)
+    }
+
+    /// Returns the name of the counter of the most that the accounts of a host, counted from 0,
+    /// were read later than those of the others, in ns.
+    pub fn node_late_ns(number: usize) -> String {
+        format!("node_{}_late_ns_max", number + 1)
+    }
+
     /// Returns the name of the counter that holds the share of a CPU that a part's busiest thread
     /// used.
     pub fn busiest_thread_share(part: &str) -> String {

@@ -224,6 +224,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::Throttled { .. }
         | Doubt::RateNotReached { .. }
         | Doubt::ReadsNotFromDisk { .. }
+        | Doubt::NodeBehind { .. }
         | Doubt::IoEngineDiffers { .. }
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
@@ -233,6 +234,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
         | Doubt::LatencyBeyondWindow { .. }
+        | Doubt::NodeReadLate { .. }
         | Doubt::ProbeFailed { .. }
         | Doubt::LoaderLate { .. }
         | Doubt::LoaderClock { .. }
@@ -251,6 +253,8 @@ fn size(doubt: &Doubt) -> Option<f64> {
             Some(Doubt::client_use(*share, *busiest_thread_share))
         }
         Doubt::NeitherSaturated { system_share, .. } => Some(-*system_share),
+        Doubt::NodeBehind { share, .. } => Some(-*share),
+        Doubt::NodeReadLate { share, .. } => Some(*share),
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             Some(1.0 - reached_per_s / asked_per_s)
         }
@@ -294,6 +298,12 @@ fn brief_text(doubt: &Doubt) -> String {
         }
         Doubt::ReadsNotFromDisk { asked_share, found_share } => {
             format!("{} of reads from disk, asked {}", percent(found_share), percent(asked_share))
+        }
+        Doubt::NodeBehind { node, share } => {
+            format!("node {node} used {} of the CPU time of the others", percent(share))
+        }
+        Doubt::NodeReadLate { node, share } => {
+            format!("node {node} read {} of the window late", percent(share))
         }
         Doubt::SentLate { late_share, .. } => {
             format!("client sent {} of the operations late", percent(late_share))
@@ -361,6 +371,8 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
         Doubt::ReadsNotFromDisk { .. } => "Change the rows, or the memory of the system.",
+        Doubt::NodeBehind { .. } => "The sum hides an uneven cluster; see its log.",
+        Doubt::NodeReadLate { .. } => "Use a longer window, or a faster line.",
         Doubt::SentLate { .. } => "Latency is partly the client's; give it more CPUs.",
         Doubt::OperationErrors { .. } => "See the system's log.",
         Doubt::LayerNotInForce { .. } => "These slices do not count; see `tare doctor`.",
@@ -397,6 +409,8 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Throttled { .. } => "CPU quota throttled the system",
         Doubt::RateNotReached { .. } => "Fixed rate not reached",
         Doubt::ReadsNotFromDisk { .. } => "Another share of reads from disk",
+        Doubt::NodeBehind { .. } => "A node did less than the others",
+        Doubt::NodeReadLate { .. } => "A node was read late",
         Doubt::SentLate { .. } => "Client sent operations late",
         Doubt::OperationErrors { .. } => "Operations failed",
         Doubt::LayerNotInForce { .. } => "Layer not in force",

@@ -57,6 +57,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Man(options) => command::shell::man(options),
         Command::LoadAgent(options) => command::load::agent(options),
         Command::FioServer(options) => command::fio_server::run(options),
+        Command::HostAgent => command::host_agent::run(&arguments.state),
         Command::StartSystem(options) => command::start_system::run(options),
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),

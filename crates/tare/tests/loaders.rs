@@ -90,11 +90,8 @@ fn dry_run_names_the_loaders() {
     let Some(bed) = SshBed::start("dry_run_names_the_loaders", &["load1"]) else { return };
     let here = tempfile::tempdir().unwrap();
     study(here.path(), &[bed.address("load1"), "local".into()], 3);
-    let output = tare()
-        .args(["weigh", "l.toml", "--dry-run"])
-        .current_dir(here.path())
-        .output()
-        .unwrap();
+    let output =
+        tare().args(["weigh", "l.toml", "--dry-run"]).current_dir(here.path()).output().unwrap();
     let text = stdout(&output);
     assert!(text.contains("ssh:load1, local"), "{text}{}", stderr(&output));
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tare_lab::driver::Pacing;
-use tare_lab::study::{KeyDistribution, StudyError, WorkloadSpec};
+use tare_lab::study::{KeyDistribution, Replicas, StudyError, WorkloadSpec};
 use tare_load::keys::Keys;
 use tare_load::pacing::{Arrivals, Pace, Schedule, ScheduleError, Step};
 use tare_load::rows::{KeyType, Shape, ShapeError};
@@ -18,6 +18,8 @@ use super::protocol::LoaderPart;
 pub enum StudyWorkloadError {
     #[error("no shipped workload is named {0:?}; see tare list workloads")]
     Unknown(String),
+    #[error("there is no consistency level {0:?}")]
+    Consistency(String),
     #[error(transparent)]
     Shipped(#[from] StudyError),
     #[error(transparent)]
@@ -31,6 +33,18 @@ pub enum StudyWorkloadError {
 /// # Errors
 /// If no shipped workload has the name, or rows cannot have this shape or number.
 pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
+    let mut workload = with_rows(spec)?;
+    let Replicas { replication, consistency } = &spec.replicas;
+    match spec.replicas == Replicas::default() {
+        // A workload of the shipped ones may have its own.
+        true => Ok(workload),
+        false if workload.set_replicas(*replication, consistency) => Ok(workload),
+        false => Err(StudyWorkloadError::Consistency(consistency.clone())),
+    }
+}
+
+/// Returns the workload of a study with its own number of replicas.
+fn with_rows(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
     if let Some(name) = &spec.workload {
         let shipped = shipped::find(name);
         let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;

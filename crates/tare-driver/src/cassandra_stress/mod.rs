@@ -48,6 +48,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("columns", &[], "columns of a row (5)"),
     option("column_bytes", &[], "bytes of a column (34)"),
     option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(LOCAL_ONE)"),
+    option("replication", &[], "copies of each row, in a cluster of as many nodes (1)"),
     option(
         "home",
         &[],
@@ -83,6 +84,7 @@ struct Options {
     columns: u64,
     column_bytes: u64,
     consistency: String,
+    replication: u64,
     java: Java,
 }
 
@@ -97,6 +99,7 @@ impl ToolOptions for Options {
             columns: words.whole("columns", 5, 1..=1_000)?,
             column_bytes: words.whole("column_bytes", 34, 1..=1 << 20)?,
             consistency: words.text("consistency", "LOCAL_ONE"),
+            replication: words.whole("replication", 1, 1..=100)?,
             java: HOME.read(words)?,
         })
     }
@@ -115,10 +118,14 @@ impl Options {
         let (host, port) = (address.ip(), address.port());
         // Rows of another shape go into another table.
         let keyspace = format!("stress_{columns}_{column_bytes}");
+        let factor = match self.replication {
+            1 => String::new(),
+            factor => format!(" replication(factor={factor})"),
+        };
         java.words("org.apache.cassandra.stress.Stress")
             .args(&format!("{command} no-warmup cl={consistency} {rest}"))
             .args(&format!("-col n=FIXED({columns}) size=FIXED({column_bytes})"))
-            .args(&format!("-schema keyspace={keyspace} -node {host} -port native={port}"))
+            .args(&format!("-schema{factor} keyspace={keyspace} -node {host} -port native={port}"))
             .args(&format!("-log hdrfile={LOG} interval={}ms", interval.as_millis()))
             .args(&format!("-rate threads={threads}"))
     }

@@ -31,6 +31,11 @@ const OPTIONS: &[OptionInfo] = &[
     option("threads", &[], "threads of the client (1 per CPU of it)"),
     option("concurrency", &[], "requests in flight of each thread (128)"),
     option("connections", &[], "connections to the node or shard (1)"),
+    option(
+        "consistency",
+        &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"],
+        "(LOCAL_QUORUM); the script sets the replication",
+    ),
     option("branch", &["pkolaczk", SCYLLADB], "branch of latte: pkolaczk, scylladb (pkolaczk)"),
     option("program", &[], "its file, where it is not on PATH"),
 ];
@@ -58,6 +63,7 @@ struct Options {
     threads: u64,
     concurrency: u64,
     connections: u64,
+    consistency: String,
     is_scheduled: bool,
     program: String,
 }
@@ -86,6 +92,7 @@ impl ToolOptions for Options {
             threads: words.whole("threads", 1, 1..=256)?,
             concurrency: words.whole("concurrency", 128, 1..=1 << 20)?,
             connections: words.whole("connections", 1, 1..=1_024)?,
+            consistency: words.text("consistency", "LOCAL_QUORUM"),
             is_scheduled: words.text("branch", "pkolaczk") == SCYLLADB,
             program: words.text("program", NAME),
         })
@@ -126,13 +133,14 @@ impl Tool for Latte {
     type Options = Options;
 
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
-        let Options { threads, concurrency, connections, .. } = options;
+        let Options { threads, concurrency, connections, consistency, .. } = options;
         let sample = tool::interval(run.order);
         let seconds = tool::seconds(run.order, sample);
         let words = options
             .words("run")
             .args(&format!("-q -w 0 -d {seconds}s -s {}ms -o {REPORT}", sample.as_millis()))
             .args(&format!("-t {threads} -p {concurrency} -c {connections}"))
+            .args(&format!("--consistency {consistency}"))
             .arg("-f")
             .arg(options.function.as_str());
         let words = run.with_rate(words, |rate_per_s| format!("-r {}", rate_per_s.round()));

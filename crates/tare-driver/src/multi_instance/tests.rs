@@ -87,6 +87,7 @@ fn order(pacing: Pacing) -> SliceOrder {
         load: tare_lab::study::LoadSize::default(),
         latency_share: 0.0,
         reads_from_disk: None,
+        replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,
         options: Vec::new(),
     };

@@ -34,6 +34,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("concurrency", &[], "operations in flight (64 per CPU of the system)"),
     option("connections", &[], "connections (4 per CPU of the system)"),
     option("consistency", &["one", "quorum", "all"], "one, quorum, all (one)"),
+    option("replication", &[], "copies of each row, in a cluster of as many nodes (1)"),
     option("program", &[], "its file, where it is not on PATH"),
 ];
 
@@ -65,6 +66,7 @@ struct Options {
     concurrency: u64,
     connections: u64,
     consistency: String,
+    replication: u64,
     program: String,
 }
 
@@ -79,6 +81,7 @@ impl ToolOptions for Options {
             concurrency: words.whole("concurrency", 64, 1..=1 << 16)?,
             connections: words.whole("connections", 4, 1..=1 << 16)?,
             consistency: words.text("consistency", "one"),
+            replication: words.whole("replication", 1, 1..=100)?,
             program: words.text("program", NAME),
         })
     }
@@ -92,7 +95,7 @@ impl Options {
             .args(&format!("-partition-count {partitions} -clustering-row-count 1"))
             .args(&format!("-clustering-row-size fixed:{row_bytes} -concurrency {concurrency}"))
             .args(&format!("-connection-count {connections} -consistency-level {consistency}"))
-            .args("-replication-factor 1")
+            .args(&format!("-replication-factor {}", self.replication))
     }
 }
 

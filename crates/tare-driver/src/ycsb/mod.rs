@@ -48,6 +48,7 @@ const OPTIONS: &[OptionInfo] = &[
     option("fields", &[], "fields of a row (10)"),
     option("field_bytes", &[], "bytes of a field (100)"),
     option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(ONE)"),
+    option("replication", &[], "copies of each row, in a cluster of as many nodes (1)"),
     option(
         "home",
         &[],
@@ -102,6 +103,7 @@ struct Options {
     fields: u64,
     field_bytes: u64,
     consistency: String,
+    replication: u64,
     java: Java,
 }
 
@@ -117,6 +119,7 @@ impl ToolOptions for Options {
             fields: words.whole("fields", 10, 1..=1_000)?,
             field_bytes: words.whole("field_bytes", 100, 1..=1 << 20)?,
             consistency: words.text("consistency", "ONE"),
+            replication: words.whole("replication", 1, 1..=100)?,
             java: HOME.read(words)?,
         })
     }
@@ -136,7 +139,8 @@ impl Options {
         [
             format!(
                 "CREATE KEYSPACE IF NOT EXISTS {keyspace} WITH replication = \
-                 {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+                 {{'class': 'SimpleStrategy', 'replication_factor': {}}}",
+                self.replication
             ),
             format!(
                 "CREATE TABLE IF NOT EXISTS {keyspace}.usertable \
@@ -158,7 +162,7 @@ impl Options {
     /// Returns the command line of one phase: `-load`, or `-t`, which runs the mix.
     fn words(&self, address: SocketAddr, phase: &str) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
-        let Self { mix, threads, rows, fields, field_bytes, consistency, java } = self;
+        let Self { mix, threads, rows, fields, field_bytes, consistency, java, .. } = self;
         let keyspace = self.keyspace();
         let mut words = java
             .words("site.ycsb.Client")

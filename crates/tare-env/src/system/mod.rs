@@ -150,7 +150,8 @@ impl System {
             Some(group) if self.has_quota => Some(group.throttled_ns()?),
             _ => None,
         };
-        Ok(Usage { system_cpu_ns: self.account.read(&pids), layer_cpu_ns, throttled_ns })
+        let system_cpu_ns = self.account.read(&pids);
+        Ok(Usage { system_cpu_ns, layer_cpu_ns, throttled_ns, ..Usage::default() })
     }
 
     /// Reads back the network layer: the namespace of the system.
@@ -336,6 +337,7 @@ pub(crate) fn arguments(
         ("{port}", listen.port().to_string()),
         ("{advertised}", advertised.to_string()),
         ("{node}", nodes.own.to_string()),
+        ("{node_port}", nodes.port.to_string()),
         ("{seeds}", nodes.all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
         ("{data}", data.to_string()),
         ("{program}", program.into_owned()),

@@ -85,6 +85,7 @@ pub(super) fn record() -> Record {
                 load: crate::study::LoadSize::default(),
                 latency_share: 0.5,
                 reads_from_disk: None,
+                replicas: crate::study::Replicas::default(),
                 rate_per_s: None,
                 options: Vec::new(),
             }],
@@ -93,6 +94,7 @@ pub(super) fn record() -> Record {
             budget_part: None,
             runtime_controls: Vec::new(),
             loaders: Vec::new(),
+            hosts: Vec::new(),
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {

@@ -10,7 +10,7 @@ use super::{
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
-use crate::environment::{Processes, Usage};
+use crate::environment::{NodeUsage, Processes, Usage};
 use crate::judge;
 use crate::loader;
 use crate::own_view;
@@ -68,20 +68,30 @@ fn read(
     system: &dyn System,
     clock: &dyn Clock,
 ) -> Result<AccountSample, PartError> {
-    let at = clock.now();
+    let began = clock.now();
     let usage = running.environment.usage()?;
+    // Other hosts read their accounts about in the middle of the exchange.
+    let at = match usage.nodes.is_empty() {
+        true => began,
+        false => began + (clock.now() - began) / 2,
+    };
     let mut own = Some(BusyTime::default());
     let mut counts = Some(OwnCounts::default());
-    for at in &running.endpoints {
-        let (one, counted) = match &at.data {
-            Some(data) => (system.busy_time(data)?, system.own_counts(data)?),
-            None => (None, None),
-        };
-        counts = counts.zip(counted).map(|(sum, one)| sum.plus(&one));
+    let mut add = |one: Option<BusyTime>, counted: Option<&OwnCounts>| {
+        counts = counts.take().zip(counted).map(|(sum, one)| sum.plus(one));
         own = own.zip(one).map(|(sum, one)| BusyTime {
             busy_ns: sum.busy_ns + one.busy_ns,
             idle_poll_ns: sum.idle_poll_ns + one.idle_poll_ns,
         });
+    };
+    for node in &usage.nodes {
+        add(node.busy, node.counts.as_ref());
+    }
+    for at in running.endpoints.iter().filter(|_| usage.nodes.is_empty()) {
+        match &at.data {
+            Some(data) => add(system.busy_time(data)?, system.own_counts(data)?.as_ref()),
+            None => add(None, None),
+        }
     }
     Ok(AccountSample { at, usage, own, counts })
 }
@@ -159,6 +169,7 @@ impl Campaign<'_, '_> {
                     system_cpus,
                     load_suffices: self.workloads[cell.workload].load.suffices(),
                     reads_from_disk: self.workloads[cell.workload].reads_from_disk,
+                    host_cpus: self.parts.hosts.as_ref().map(|hosts| hosts.cpus),
                 };
                 doubts.extend(judge::slice(&slice, context));
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
@@ -166,6 +177,7 @@ impl Campaign<'_, '_> {
                 slice.void = loader::void(&loaders, &slice.loaders, window_ns);
             }
             Err(error) => {
+                self.check_hosts()?;
                 // An environment that cannot be frozen would disturb all others from now on.
                 failures_max =
                     if matches!(error, SliceError::Freeze(_)) { 1 } else { failures_max };
@@ -392,6 +404,7 @@ fn fill(slice: &mut Slice, measured: Measured) {
         busy_ns: end.busy_ns.saturating_sub(begin.busy_ns),
         idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
     });
+    slice.counters.extend(node_counters(&begin.usage.nodes, &end.usage.nodes));
     if let Some((before, after)) = begin.counts.as_ref().zip(end.counts.as_ref()) {
         own_view::fill(slice, &after.since(before));
     }
@@ -418,6 +431,22 @@ fn fill(slice: &mut Slice, measured: Measured) {
             None => slice.counters.push(counter),
         }
     }
+}
+
+/// Returns the accounts of each host of a system as counters.
+fn node_counters(begin: &[NodeUsage], end: &[NodeUsage]) -> Vec<Counter> {
+    let mut counters = Vec::new();
+    for (number, (before, after)) in begin.iter().zip(end).enumerate() {
+        let cpu_ns = after.system_cpu_ns.saturating_sub(before.system_cpu_ns);
+        // A polling system uses its CPUs whether or not it works.
+        let busy = before.busy.zip(after.busy);
+        let busy_ns = busy.map(|(before, after)| after.busy_ns.saturating_sub(before.busy_ns));
+        let ns = busy_ns.unwrap_or(cpu_ns);
+        counters.push(Counter { name: names::node_cpu_ns(number), value: ns as f64 });
+        let late = before.late_ns.max(after.late_ns);
+        counters.push(Counter { name: names::node_late_ns(number), value: late as f64 });
+    }
+    counters
 }
 
 /// Converts CPU accounts, which span a little more or less time than the window, to the window.

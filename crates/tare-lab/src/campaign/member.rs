@@ -53,10 +53,17 @@ pub(super) fn with_output(reason: &str, printed: &str) -> String {
 }
 
 /// Returns the settings of the first instance, and the differing settings of the others.
-fn settings(system: &dyn System, at: &[Endpoint]) -> Result<Vec<(String, String)>, PartError> {
+fn settings(
+    system: &dyn System,
+    environment: &mut dyn Environment,
+    at: &[Endpoint],
+) -> Result<Vec<(String, String)>, PartError> {
+    let each = match environment.settings()? {
+        Some(each) => each,
+        None => at.iter().map(|at| system.settings(at)).collect::<Result<_, _>>()?,
+    };
     let mut all = Vec::new();
-    for (number, at) in at.iter().enumerate() {
-        let own = system.settings(at)?;
+    for (number, own) in each.into_iter().enumerate() {
         match number {
             0 => all = own,
             _ => {
@@ -124,6 +131,10 @@ impl Campaign<'_, '_> {
     /// Returns the command of each instance.
     fn launches(&self, system: &dyn System) -> Vec<Launch> {
         let count = system.instances().count.max(1);
+        if let Some(hosts) = &self.parts.hosts {
+            let launch = |number| system.launch_instance(hosts.instance_cpus, number);
+            return (0..count).map(launch).collect();
+        }
         if count == 1 {
             return vec![system.launch(self.system_cpus)];
         }
@@ -177,7 +188,7 @@ impl Campaign<'_, '_> {
         record.ready_ns = u64::try_from(ready.as_nanos()).ok();
         record.config = running.environment.config();
         record.layers = running.environment.read_back().map_err(fail("read back"))?;
-        let settings = settings(system, &running.endpoints);
+        let settings = settings(system, &mut *running.environment, &running.endpoints);
         record.settings = settings.map_err(fail("read the settings of"))?;
         let lost = judge::not_in_force(&record.layers).next();
         if let Some(doubt) = lost {
@@ -199,8 +210,9 @@ impl Campaign<'_, '_> {
         let record = &self.members[index].record;
         let mut plan = self.parts.plan.clone();
         let loaders = self.parts.driver.loaders();
-        if !loaders.is_empty() && loaders.iter().all(|loader| loader.host != LOCAL) {
-            // No client runs on this host.
+        let elsewhere = !loaders.is_empty() && loaders.iter().all(|loader| loader.host != LOCAL);
+        if elsewhere || self.parts.hosts.as_ref().is_some_and(|hosts| !hosts.has_this) {
+            // No client runs on the CPUs of the system's host.
             plan.client = CpuSet::new();
         }
         let doubts = judge::environment(
@@ -223,6 +235,7 @@ impl Campaign<'_, '_> {
         index: usize,
         error: StartError,
     ) -> Result<(), CampaignError> {
+        self.check_hosts()?;
         let spec = &self.members[index].record.spec;
         self.check_driver()?;
         let needed = index == self.baseline || self.members[index].record.control;

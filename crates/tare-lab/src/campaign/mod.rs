@@ -43,7 +43,9 @@ pub(crate) use measure::empty as empty_slice;
 pub use climb::CLIMB_BUDGET_SHARE;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
-pub use parts::{Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemOptions};
+pub use parts::{
+    Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemHosts, SystemOptions,
+};
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use shares::{instance_cpus, system_cpus};
 pub use tare_std::error_line;
@@ -196,11 +198,22 @@ impl<'c, 'p> Campaign<'c, 'p> {
     /// Returns how many CPUs the system can use in an environment. It is started for those of the
     /// baseline in all of them.
     fn system_cpus_in(&self, spec: &EnvironmentSpec) -> f64 {
+        if let Some(hosts) = &self.parts.hosts {
+            let count = f64::from(self.parts.system.instances().count);
+            let most = hosts.instance_cpus as f64;
+            return count * if let Cpu::Quota(quota) = spec.cpu { most.min(quota) } else { most };
+        }
         let most = spec.cpu.set(&self.parts.plan).len().min(self.system_cpus) as f64;
         match spec.cpu {
             Cpu::Quota(quota) => most.min(quota),
             Cpu::Pinned | Cpu::Shared => most,
         }
+    }
+
+    /// Returns an error if a host of the system is lost: every later slice would fail.
+    fn check_hosts(&self) -> Result<(), CampaignError> {
+        let lost = self.parts.hosts.as_ref().and_then(|hosts| (hosts.lost)());
+        lost.map_or(Ok(()), |reason| Err(CampaignError::HostLost { reason }))
     }
 
     fn stopped(&self) -> bool {

@@ -56,6 +56,10 @@ pub enum CampaignError {
         "\"{environment}\" failed {failures} times in a row, and every comparison needs it; last failure: {reason}"
     )]
     BaselineFailed { environment: String, failures: u32, reason: String },
+    #[error(
+        "{reason}; what was measured is in the record, and tare weigh --resume goes on with it"
+    )]
+    HostLost { reason: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
     Calibration { workload: String, reason: String },
     #[error("the load cannot go on: {reason}; tare weigh --resume continues the record")]

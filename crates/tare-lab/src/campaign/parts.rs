@@ -106,6 +106,7 @@ impl<'p> Parts<'p> {
             left_out: Vec::new(),
             refresh_accounts: Box::new(|| {}),
             accounts_are_exact: true,
+            hosts: None,
         }
     }
 
@@ -142,4 +143,19 @@ pub struct Parts<'p> {
     /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick
     /// old, which is too much for short slices.
     pub accounts_are_exact: bool,
+    /// Set if the instances of the system run on hosts of their own.
+    pub hosts: Option<SystemHosts<'p>>,
+}
+
+/// The hosts of a system, each with one instance.
+#[expect(missing_debug_implementations, reason = "it has a closure")]
+pub struct SystemHosts<'p> {
+    /// The CPUs of one instance: those of the host that gives it the fewest.
+    pub instance_cpus: usize,
+    /// All CPUs of the plans of the hosts.
+    pub cpus: usize,
+    /// Whether this host is one of them.
+    pub has_this: bool,
+    /// Returns why a host is lost, if one is.
+    pub lost: Box<dyn Fn() -> Option<String> + 'p>,
 }

@@ -50,6 +50,7 @@ fn study() -> Study {
             load: crate::study::LoadSize::default(),
             latency_share: 0.5,
             reads_from_disk: None,
+            replicas: crate::study::Replicas::default(),
             rate_per_s: None,
             options: Vec::new(),
         }],
@@ -66,6 +67,7 @@ fn study() -> Study {
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        hosts: Vec::new(),
     }
 }
 

@@ -62,37 +62,38 @@ pub(super) fn must_exist_as(
     Err(item.error(Problem::NoSuch { key, what, name: name.to_string(), hint }))
 }
 
-/// Reads a table that names a part under `key` and has its options. Without the key, the part is
-/// the first of `known`.
+/// Reads a table that names a part under the first of `keys` and has its options. Without that
+/// key, the part is the first of `known`. The other keys are not its options.
 pub(super) fn part(
     item: &Item<'_>,
-    key: &str,
+    keys: &[&str],
     title: &str,
     known: &[KnownPart],
 ) -> Result<(String, Vec<(String, String)>), StudyError> {
     let table = item.open_table(title)?;
     let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
+    let key = keys.first().copied().unwrap_or_default();
     let words = match table.word(key, &names)? {
         Some(name) => known.iter().find(|words| words.name == name),
         None => known.first(),
     };
     let Some(words) = words else { return Err(table.missing(key)) };
     let title = format!("{title} of {}", words.name);
-    Ok((words.name.clone(), options(item, &title, Some(key), &words.options)?))
+    Ok((words.name.clone(), options(item, &title, keys, &words.options)?))
 }
 
-/// Reads the options of a table, which are all its keys except `key`.
+/// Reads the options of a table, which are all its keys except `others`.
 pub(super) fn options(
     item: &Item<'_>,
     title: &str,
-    key: Option<&str>,
+    others: &[&str],
     known: &[KnownOption],
 ) -> Result<Vec<(String, String)>, StudyError> {
     let keys: Vec<&str> =
-        key.into_iter().chain(known.iter().map(|option| option.name.as_str())).collect();
+        others.iter().copied().chain(known.iter().map(|option| option.name.as_str())).collect();
     let table = item.table(title, &keys)?;
     let mut options = Vec::new();
-    for item in table.items().into_iter().filter(|item| Some(item.key()) != key) {
+    for item in table.items().into_iter().filter(|item| !others.contains(&item.key())) {
         let value = item.words()?;
         let option = known.iter().find(|option| option.name == item.key());
         if let Some(option) = option.filter(|option| !option.values.is_empty()) {

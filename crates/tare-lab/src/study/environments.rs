@@ -108,10 +108,10 @@ fn one(
         cgroup: word(table, Layer::Cgroup)?,
         host: host(table, vocabulary)?,
         storage: storage(table, vocabulary)?,
-        vm: table.get("vm").map(|item| options(&item, "vm", None, &vocabulary.vm)).transpose()?,
+        vm: table.get("vm").map(|item| options(&item, "vm", &[], &vocabulary.vm)).transpose()?,
         sandbox: table
             .get("sandbox")
-            .map(|item| options(&item, "sandbox", None, &vocabulary.sandbox))
+            .map(|item| options(&item, "sandbox", &[], &vocabulary.sandbox))
             .transpose()?,
         rootfs: rootfs(table)?,
         system: system_options(table, vocabulary, system)?,
@@ -125,7 +125,7 @@ fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageS
     let known = &vocabulary.storages;
     let Some(item) = table.get("storage") else { return Ok(None) };
     if item.is_table() {
-        let (kind, options) = part(&item, "kind", "storage", known)?;
+        let (kind, options) = part(&item, &["kind"], "storage", known)?;
         return Ok(Some(StorageSpec { kind, options }));
     }
     let names: Vec<String> = known.iter().map(|words| words.name.clone()).collect();
@@ -165,7 +165,7 @@ fn system_options(
     let known = known.map(|known| known.options.as_slice()).unwrap_or_default();
     let title = format!("system of {}", system.name);
     let Some(item) = table.get(Layer::System.name()) else { return Ok(None) };
-    options(&item, &title, None, known).map(Some)
+    options(&item, &title, &[], known).map(Some)
 }
 
 /// Reads `rootfs = "none"`, or a table with one source.
@@ -178,7 +178,7 @@ fn rootfs(table: &Table<'_>) -> Result<Option<Rootfs>, StudyError> {
     }
     let free = |(name, _): &(&str, &str)| KnownOption { name: (*name).into(), values: Vec::new() };
     let known: Vec<KnownOption> = Rootfs::VALUES.iter().map(free).collect();
-    let made_of = options(&item, key, None, &known)?;
+    let made_of = options(&item, key, &[], &known)?;
     match made_of.as_slice() {
         [(name, value)] if !value.is_empty() => Ok(Rootfs::new(name, value.clone())),
         _ => {

@@ -6,6 +6,7 @@
 mod checks;
 mod environments;
 mod expand;
+mod hosts;
 mod load;
 mod loaders;
 mod parse;
@@ -22,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
+pub use hosts::{HOSTS_MAX, HostsError, SystemHost, SystemHostError};
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
 pub use loaders::{LOADERS_MAX, LoaderSpec};
 pub use parse::{defaults, parse, parse_quick};
@@ -70,6 +72,9 @@ pub struct Study {
     /// The hosts that load the system together. Empty: the client of this host does.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<LoaderSpec>,
+    /// The hosts of the system, each with one instance. Empty: this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<SystemHost>,
 }
 
 impl Study {
@@ -268,10 +273,36 @@ pub struct WorkloadSpec {
     /// The share of reads that are to come from disk, 0 to 1; a doubt if it is another.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reads_from_disk: Option<f64>,
+    #[serde(default, skip_serializing_if = "Replicas::is_default")]
+    pub replicas: Replicas,
     /// Options of a driver that defines its own workloads, as (name, value). The fields for rows,
     /// keys and connections are then unused and 0.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub options: Vec<(String, String)>,
+}
+
+/// How often a row is stored, and how many of its replicas answer an operation.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Replicas {
+    /// The replication factor of the keyspace that the load creates.
+    pub replication: u32,
+    /// A consistency level of CQL in lower case, such as `quorum`.
+    pub consistency: String,
+}
+
+impl Replicas {
+    /// The consistency levels that a workload may name.
+    pub const CONSISTENCIES: [&str; 5] = ["one", "quorum", "all", "local_one", "local_quorum"];
+
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Default for Replicas {
+    fn default() -> Self {
+        Self { replication: 1, consistency: "one".into() }
+    }
 }
 
 /// The distribution of the keys of operations.

@@ -10,11 +10,13 @@ use toml::de::DeTable;
 use crate::cpus::SmtUse;
 
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
+use super::hosts::{self, SystemHost};
 use super::loaders::{self, LoaderSpec};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
-    AutoWindow, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Saturate, ScheduleKind,
-    ScheduleSpec, Study, SystemSpec, WorkloadSpec, control_name, environments, expand, published,
+    AutoWindow, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Replicas, Saturate,
+    ScheduleKind, ScheduleSpec, Study, SystemSpec, WorkloadSpec, control_name, environments,
+    expand, published,
 };
 use super::{Problem, StudyError};
 use tare_toml::{Source, Table};
@@ -102,6 +104,8 @@ const WORKLOAD_KEYS: &[&str] = &[
     "latency_share",
     "rate_per_s",
     "reads_from_disk",
+    "replication",
+    "consistency",
 ];
 
 /// Reads and checks a study, including its quick part. `file_name` is for messages only.
@@ -153,7 +157,7 @@ fn read(
     let (baseline, baseline_item) =
         root.text("baseline")?.ok_or_else(|| root.missing("baseline"))?;
     let driver = driver(&root, vocabulary)?;
-    let system = system(&root, vocabulary)?;
+    let (system, hosts) = system(&root, vocabulary)?;
     let schedule = schedule(&root)?;
     let cpus = cpus(&root)?;
     let environments = environments::read(&root, source, vocabulary, &system)?;
@@ -184,6 +188,7 @@ fn read(
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders,
+        hosts,
     })
 }
 
@@ -255,15 +260,21 @@ fn driver<'v>(root: &Table<'_>, vocabulary: &'v Vocabulary) -> Result<&'v KnownP
     driver.ok_or_else(|| root.missing("driver"))
 }
 
-fn system(root: &Table<'_>, vocabulary: &Vocabulary) -> Result<SystemSpec, StudyError> {
+fn system(
+    root: &Table<'_>,
+    vocabulary: &Vocabulary,
+) -> Result<(SystemSpec, Vec<SystemHost>), StudyError> {
     match root.get("system") {
         Some(item) => {
-            let (name, options) = part(&item, "name", "[system]", &vocabulary.systems)?;
-            Ok(SystemSpec { name, options })
+            let keys = ["name", hosts::KEY];
+            let (name, options) = part(&item, &keys, "[system]", &vocabulary.systems)?;
+            let mut system = SystemSpec { name, options };
+            let hosts = hosts::read(&item, &mut system)?;
+            Ok((system, hosts))
         }
         None => {
             let first = vocabulary.systems.first().ok_or_else(|| root.missing("system"))?;
-            Ok(SystemSpec { name: first.name.clone(), options: vec![] })
+            Ok((SystemSpec { name: first.name.clone(), options: vec![] }, Vec::new()))
         }
     }
 }
@@ -421,7 +432,7 @@ fn workloads(
             let saturate = saturates(&table)?.then(Saturate::default);
             let item = table.need(&driver.name)?;
             let options =
-                options(&item, &format!("{} of [[workload]]", driver.name), None, &driver.options)?;
+                options(&item, &format!("{} of [[workload]]", driver.name), &[], &driver.options)?;
             workloads.push(WorkloadSpec {
                 name,
                 workload: None,
@@ -436,6 +447,7 @@ fn workloads(
                 latency_share,
                 rate_per_s,
                 reads_from_disk: None,
+                replicas: Replicas::default(),
                 options,
             });
             continue;
@@ -469,12 +481,23 @@ fn workloads(
             latency_share,
             rate_per_s,
             reads_from_disk: reads_from_disk(&table)?,
+            replicas: replicas(&table)?,
             options: Vec::new(),
         };
         loaders::check_division(loaders, &workload, &table)?;
         workloads.push(workload);
     }
     Ok(workloads)
+}
+
+/// Reads how often rows are stored, and how many replicas answer.
+fn replicas(table: &Table<'_>) -> Result<Replicas, StudyError> {
+    let default = Replicas::default();
+    let words = Replicas::CONSISTENCIES.map(String::from);
+    Ok(Replicas {
+        replication: table.whole_u32("replication", 1..=100, default.replication)?,
+        consistency: table.word("consistency", &words)?.unwrap_or(default.consistency),
+    })
 }
 
 /// Returns the share of reads that are to come from disk. Refuses it for a workload without reads.

@@ -25,8 +25,8 @@ impl Statement {
         Self { text, id: prepared.id.to_vec(), result_id }
     }
 
-    /// Returns the settings of its requests: consistency ONE, without the description of rows,
-    /// which the client knows.
+    /// Returns the settings of its requests: consistency ONE until the caller sets another, without
+    /// the description of rows, which the client knows.
     #[inline]
     pub(crate) fn settings(&self) -> Settings<'_> {
         Settings {

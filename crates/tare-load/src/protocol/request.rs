@@ -197,6 +197,7 @@ impl Job {
         let (kind, statement) = self.kind_and_statement(operation);
         let Some(statement) = prepared.statements.get(statement) else { return false };
         let mut settings = statement.settings();
+        settings.consistency = self.workload.consistency;
         if let (Some(check), false) =
             (&self.check, matches!(kind, RequestKind::Read | RequestKind::Range))
         {

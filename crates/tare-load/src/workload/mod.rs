@@ -13,6 +13,7 @@ pub mod value;
 pub(crate) mod versions;
 
 use tare_cql::types::Type;
+use tare_cql::wire::Consistency;
 
 use crate::workload::column::{Column, Verdict, row_start};
 use crate::workload::keys::Keys;
@@ -44,6 +45,8 @@ pub struct Workload {
     /// The number of rows before the load, from which keys are drawn.
     pub rows: u64,
     pub queries: Vec<Query>,
+    /// How many replicas answer an operation.
+    pub consistency: Consistency,
     /// All statements of the queries; the first one fills the table.
     statements: Vec<String>,
 }
@@ -138,7 +141,8 @@ impl Workload {
         queries: Vec<Query>,
     ) -> Self {
         let statements = vec![table.insert()];
-        let mut workload = Self { name, title, table, rows, queries, statements };
+        let consistency = Consistency::One;
+        let mut workload = Self { name, title, table, rows, queries, consistency, statements };
         workload.number_statements();
         workload
     }
@@ -169,6 +173,25 @@ impl Workload {
     /// Returns the statements that operations execute, by position.
     pub fn statements(&self) -> &[String] {
         &self.statements
+    }
+
+    /// Sets how often each row is stored in a keyspace that the load creates, and how many replicas
+    /// answer: a consistency level of CQL in lower case, such as `quorum`. Returns false for an
+    /// unknown level.
+    pub fn set_replicas(&mut self, replication: u32, consistency: &str) -> bool {
+        self.table.replication = replication;
+        let level = match consistency {
+            "one" => Consistency::One,
+            "two" => Consistency::Two,
+            "three" => Consistency::Three,
+            "quorum" => Consistency::Quorum,
+            "all" => Consistency::All,
+            "local_one" => Consistency::LocalOne,
+            "local_quorum" => Consistency::LocalQuorum,
+            _ => return false,
+        };
+        self.consistency = level;
+        true
     }
 
     /// Sets the number of rows.

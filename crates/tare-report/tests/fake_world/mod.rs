@@ -52,6 +52,7 @@ pub(crate) fn measure(
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.5,
             reads_from_disk: None,
+            replicas: tare_lab::study::Replicas::default(),
             rate_per_s: None,
             options: Vec::new(),
         }],
@@ -60,6 +61,7 @@ pub(crate) fn measure(
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        hosts: Vec::new(),
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =
@@ -92,6 +94,7 @@ pub(crate) fn measure(
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
         accounts_are_exact: true,
+        hosts: None,
     };
     let never = AtomicBool::new(false);
     campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();

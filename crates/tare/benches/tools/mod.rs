@@ -118,6 +118,7 @@ impl Tool {
             load: tare_lab::study::LoadSize::default(),
             latency_share: 0.0,
             reads_from_disk: None,
+            replicas: tare_lab::study::Replicas::default(),
             rate_per_s: None,
             options: options.chain([(verb.into(), operation.into())]).collect(),
         };

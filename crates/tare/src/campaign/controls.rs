@@ -21,7 +21,8 @@ pub(crate) fn without_room(
     cpus: &CpuPlan,
     state: &Path,
 ) -> Result<Vec<(String, String)>> {
-    if config.study.runtime_controls.is_empty() || config.is_fake()? {
+    let elsewhere = !config.study.hosts.is_empty();
+    if config.study.runtime_controls.is_empty() || elsewhere || config.is_fake()? {
         return Ok(Vec::new());
     }
     let memory = run::memory_available_bytes().map(|available_bytes| Memory {

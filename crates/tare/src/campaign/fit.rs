@@ -7,7 +7,7 @@ use tare_lab::campaign::{self, SystemOptions};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
-use tare_lab::system::{MemoryNeed, System};
+use tare_lab::system::{Instances, MemoryNeed, System};
 use tare_system::{ClientRoute, SystemInfo};
 
 use crate::exit::{Exit, ExitWith};
@@ -22,10 +22,15 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
     let system =
         without_route(study, info).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     systems_with_options(study, info, &ClientRoute::default())?;
-    let count = system.instances().count;
+    replicas(study, &*system)?;
+    // On hosts of their own each instance has an environment.
+    let count = if study.hosts.is_empty() { system.instances().count } else { 1 };
     // An optional environment that does not fit is left out, with its reason, when it starts.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
+    }
+    if !study.hosts.is_empty() {
+        return Ok(());
     }
     let Some(need) = system.memory(cpus_of_one(&*system, study, plan)) else { return Ok(()) };
     study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
@@ -118,6 +123,26 @@ fn known_system(study: &Study) -> Option<Box<dyn System>> {
 /// Returns the system of a study without a route to it, to read its needs.
 fn without_route(study: &Study, info: &SystemInfo) -> Result<Box<dyn System>, PartError> {
     info.make(&study.system, &ClientRoute::default())
+}
+
+/// Checks that a system has as many nodes as the rows of each workload have replicas.
+fn replicas(study: &Study, system: &dyn System) -> anyhow::Result<()> {
+    let Instances { count, cluster } = system.instances();
+    let nodes = if cluster { count } else { 1 };
+    let many = study.workloads.iter().find(|one| one.replicas.replication > nodes);
+    let Some(workload) = many else { return Ok(()) };
+    let why = match cluster {
+        true => format!("it has {nodes}"),
+        false => "its instances replicate nothing".into(),
+    };
+    Err(anyhow!(
+        "workload {:?}: replication = {} needs a cluster of as many nodes, and {}: {why}; set it to \
+         {nodes}, or cluster = true and as many instances of a system that has clusters",
+        workload.name,
+        workload.replicas.replication,
+        system.name()
+    ))
+    .exit_with(Exit::Input)
 }
 
 /// Checks that only a system that uses block devices gets one.

@@ -5,6 +5,7 @@ mod choice;
 pub(crate) mod controls;
 pub(crate) mod derived;
 pub(crate) mod fit;
+mod hosts;
 pub(crate) mod interrupts;
 mod loaders;
 pub(crate) mod run;

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
+use tare_cluster::Cluster;
 use tare_driver as drivers;
 use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
 use tare_host::{UndoError, facts};
@@ -25,7 +26,7 @@ use tare_tune::idle;
 
 use super::loaders::ConnectedLoaders;
 use super::tuning::{self, StudyTuning};
-use super::{CampaignConfig, controls, fit, interrupts, samplers};
+use super::{CampaignConfig, controls, fit, hosts, interrupts, samplers};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
@@ -41,6 +42,7 @@ pub(crate) fn measure(
     if config.is_fake()? {
         return Ok((measure_fake(config, plan, stop)?, Vec::new()));
     }
+    hosts::check(config)?;
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let tuning = host_tuning(config, state)?;
@@ -98,7 +100,7 @@ fn notes(topology: &cpus::CpuTopology, plan: &CpuPlan, study: &Study) -> Vec<Str
                 .into(),
         );
     }
-    let instances = fit::instances(study);
+    let instances = if study.hosts.is_empty() { fit::instances(study) } else { 1 };
     let cores = plan.cores_of(&plan.system).len();
     if instances as usize > cores {
         let cores = if cores == 1 { "core".into() } else { format!("{cores} cores") };
@@ -124,6 +126,10 @@ fn host_tuning(config: &CampaignConfig, state: &Path) -> anyhow::Result<Option<S
 
 /// Checks that this host can run every environment that is not optional.
 fn check_runtimes(study: &Study, state: &Path) -> anyhow::Result<()> {
+    if !study.hosts.is_empty() {
+        // Their agents check it.
+        return Ok(());
+    }
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::runtime::check(spec)
             .and_then(|()| tare_env::runtime::check_boot(spec, state))
@@ -156,7 +162,10 @@ pub(crate) fn measure_on_host(
     if let Some(tuning) = tuning {
         tuning.apply_to(&mut factory, state)?;
     }
-    let route = tare_system::ClientRoute { namespace: Some(factory.client_namespace().into()) };
+    let cluster = hosts::open(config, &plan, &factory, state)?;
+    // Other hosts are reached from this host's network, not from the client's link to it.
+    let namespace = cluster.is_none().then(|| factory.client_namespace());
+    let route = tare_system::ClientRoute { namespace: namespace.map(Into::into) };
     let system =
         info.make(&study.system, &route).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     let with_options = fit::systems_with_options(study, info, &route)?;
@@ -168,7 +177,7 @@ pub(crate) fn measure_on_host(
     let client = drivers::Client {
         program: &program,
         cpus: &plan.client,
-        namespace: Some(factory.client_namespace()),
+        namespace,
         scratch: factory.context().work(),
         run: factory.run(),
     };
@@ -179,14 +188,7 @@ pub(crate) fn measure_on_host(
     };
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
-    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
-    host.extend(probe_costs(&mut probes));
-    let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
-        probe: probe.into(),
-        reason: tare_host::error_line(&error),
-    };
-    let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
-    doubts.extend(baseline_overheads().map(|found| Doubt::BaselineNotClean { found }));
+    let (probes, mut doubts) = open_probes(cluster.as_ref(), &cpus, &mut host);
     let mut extra = ExtraRounds::default();
     if let Some(options) = &config.samples {
         let (found, missing) = samplers::extra_rounds(options, factory.run(), &cpus);
@@ -196,14 +198,21 @@ pub(crate) fn measure_on_host(
     let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
-    let study = config.sized(&plan, instances, &driver.loaders());
+    let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
+    let study = config.sized(sizing.as_ref().unwrap_or(&plan), instances, &driver.loaders());
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
     let per_environment_bytes = config.memory_per_environment(&plan);
-    let left_out =
-        controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?;
+    let left_out = match &cluster {
+        Some(cluster) => hosts::left_out(cluster, &study)?,
+        None => controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?,
+    };
+    let available = available.filter(|_| cluster.is_none());
     let parts = Parts {
-        factory: &mut |spec| factory.environment_of(spec, instances.count),
+        factory: &mut |spec| match &cluster {
+            Some(cluster) => cluster.environment(spec),
+            None => factory.environment_of(spec, instances.count),
+        },
         system: &*system,
         systems_with_options: with_options
             .iter()
@@ -218,9 +227,18 @@ pub(crate) fn measure_on_host(
         doubts,
         left_out,
         refresh_accounts: Box::new(move || refresh.refresh()),
-        accounts_are_exact: refreshed > 0,
+        accounts_are_exact: match &cluster {
+            Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
+            None => refreshed > 0,
+        },
+        hosts: cluster.as_ref().map(|cluster| hosts::parts(cluster, &config.study)),
     };
-    let ending = run_observed(config, &study, parts, writer, stop, extra)?;
+    let ending = run_observed(config, &study, parts, writer, stop, extra);
+    for left in cluster.iter().flat_map(Cluster::close) {
+        warn(&format!("left behind: {left}"));
+    }
+    drop(cluster);
+    let ending = ending?;
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
     }
@@ -354,6 +372,28 @@ fn interrupt_cpus(cpus: &ProbeCpus) -> Option<HostFact> {
     })
 }
 
+/// Opens the probes of this host or of those of the system. Adds facts about them, and returns the
+/// doubts that they cause.
+fn open_probes(
+    cluster: Option<&Cluster>,
+    cpus: &ProbeCpus,
+    host: &mut Vec<HostFact>,
+) -> (Vec<Box<dyn Probe>>, Vec<Doubt>) {
+    if let Some(cluster) = cluster {
+        host.extend(hosts::facts(cluster));
+        return (vec![cluster.probe()], hosts::doubts(cluster));
+    }
+    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), cpus);
+    host.extend(probe_costs(&mut probes));
+    let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
+        probe: probe.into(),
+        reason: tare_host::error_line(&error),
+    };
+    let mut doubts: Vec<Doubt> = missing.into_iter().map(unread).collect();
+    doubts.extend(facts::network_overheads().map(|found| Doubt::BaselineNotClean { found }));
+    (probes, doubts)
+}
+
 /// Returns how long each probe takes to read, as facts of this host.
 fn probe_costs(probes: &mut [Box<dyn Probe>]) -> Vec<HostFact> {
     let fact = |probe: &mut Box<dyn Probe>| {
@@ -380,16 +420,6 @@ fn limit_idle_states() -> Option<idle::IdleLimit> {
         warn(&tare_host::error_line(&error));
         None
     })
-}
-
-/// Returns what costs time for every packet of the native run: NAT tables and bridges in this
-/// network namespace.
-fn baseline_overheads() -> Option<String> {
-    let tables = facts::nat_tables().into_iter().map(|table| format!("NAT table {table}"));
-    let bridges =
-        facts::bridges(Path::new("/sys")).into_iter().map(|name| format!("bridge {name}"));
-    let found: Vec<String> = tables.chain(bridges).collect();
-    (!found.is_empty()).then(|| found.join(", "))
 }
 
 /// Returns `MemAvailable` of the host.

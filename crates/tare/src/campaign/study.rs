@@ -5,8 +5,10 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
-use tare_lab::study::{self, Study};
+use tare_lab::study::{self, LoaderSpec, Study};
+use tare_std::host_address::HostAddress;
 
+use crate::cli::Elsewhere;
 use crate::exit::{Exit, ExitWith};
 use crate::{registry, studies};
 
@@ -42,6 +44,21 @@ pub(crate) fn limit(study: &mut Study, rounds: Option<u32>, budget: Option<Durat
     schedule.rounds = rounds.unwrap_or(schedule.rounds);
     schedule.rounds_min = schedule.rounds_min.min(schedule.rounds);
     schedule.budget = budget.unwrap_or(schedule.budget);
+}
+
+/// Replaces the hosts of a study by those of the command line.
+pub(crate) fn place(study: &mut Study, elsewhere: &Elsewhere) -> anyhow::Result<()> {
+    if !elsewhere.hosts.is_empty() {
+        study.system.options.retain(|(name, _)| study.hosts.is_empty() || name != "instances");
+        study.system.on_hosts(&elsewhere.hosts).exit_with(Exit::Input)?;
+        study.hosts.clone_from(&elsewhere.hosts);
+    }
+    if !elsewhere.loaders.is_empty() {
+        let loader =
+            |host: &HostAddress| LoaderSpec { host: host.clone(), ..LoaderSpec::default() };
+        study.loaders = elsewhere.loaders.iter().map(loader).collect();
+    }
+    Ok(())
 }
 
 /// Returns the seed of the command line, else that of the study, else a random one.

@@ -21,6 +21,7 @@ mod ci_guide_tests;
 mod compare;
 mod db;
 mod disk;
+mod elsewhere;
 mod explain;
 mod flags;
 mod history;
@@ -37,6 +38,7 @@ pub use check::*;
 pub use compare::*;
 pub use db::*;
 pub use disk::*;
+pub use elsewhere::Elsewhere;
 pub use explain::*;
 pub use flags::*;
 pub use history::*;
@@ -106,6 +108,9 @@ pub enum Command {
     /// Run fio on request (started by `weigh`)
     #[command(hide = true)]
     FioServer(FioServer),
+    /// Run an instance of a system on this host, as ordered on standard input (started by `weigh`)
+    #[command(hide = true)]
+    HostAgent,
     /// Prepare the data of a system and execute its program (started by `weigh`)
     #[command(hide = true)]
     StartSystem(StartSystem),
@@ -152,6 +157,8 @@ pub struct Weigh {
     /// Run the quick part of the study, as defined by its table "quick"
     #[arg(long, conflicts_with = "resume")]
     pub quick: bool,
+    #[command(flatten)]
+    pub elsewhere: Elsewhere,
     /// At most this many rounds
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,

@@ -14,6 +14,7 @@ pub(crate) mod fio_server;
 pub(crate) mod guest;
 pub(crate) mod history;
 pub(crate) mod host;
+pub(crate) mod host_agent;
 pub(crate) mod list;
 pub(crate) mod load;
 pub(crate) mod proxy;

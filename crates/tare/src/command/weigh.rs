@@ -87,6 +87,7 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
         }
         None => {
             let (mut study, text) = study::read(&options.study, options.quick)?;
+            study::place(&mut study, &options.elsewhere)?;
             study.add_runtime_controls();
             let seed = study::seed(options.seed, &study);
             (study, text, seed, Options::default())

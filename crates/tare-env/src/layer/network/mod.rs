@@ -32,7 +32,7 @@ use tare_host::netns;
 pub use crate::client::{Client, NetworkError, ReachError, free_port};
 use crate::client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use crate::client::{free_pair, must_be_free};
-use crate::instance_slot::InstanceSlot;
+use crate::instance_slot::{InstanceSlot, Peers};
 use crate::reach::Reach;
 use crate::run_context::RunContext;
 use tare_lab::layer::Network;
@@ -44,6 +44,10 @@ use published::{Behind, HostBridge};
 
 /// The default port of a system in a container, and the published port: Cassandra's.
 pub const PORT: u16 = 9042;
+
+/// The port of instances for each other where every environment has addresses of its own: that of
+/// Cassandra and Scylla.
+const NODE_PORT: u16 = 7000;
 
 /// The most instances in an environment: each has a loopback address that ends in its number.
 pub(crate) const INSTANCES_MAX: u32 = 200;
@@ -102,11 +106,21 @@ impl Router {
             return system.into_iter().chain(bridge.entries()).collect();
         }
         let names = match (self.tap, self.is_first()) {
-            (true, _) => vec![&self.router],
+            (true, true) => vec![&self.router],
+            (true, false) => Vec::new(),
             (false, true) => vec![&self.router, &self.system],
             (false, false) => vec![&self.system],
         };
         names.into_iter().map(|name| Entry::network_namespace(name.clone())).collect()
+    }
+
+    /// Returns the addresses for the arguments of the system behind the bridge.
+    pub(crate) fn addresses(&self, slot: &InstanceSlot) -> SystemAddresses {
+        SystemAddresses {
+            listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.port),
+            advertised: *self.published().ip(),
+            nodes: NodeAddresses::of(slot, behind_bridge),
+        }
     }
 
     fn is_first(&self) -> bool {
@@ -123,9 +137,11 @@ impl Router {
         self.on_host.as_ref().map_or((BRIDGE_ADDRESS, 24), |bridge| (bridge.gateway, 30))
     }
 
-    /// Returns the name of a guest's tap device.
-    pub(crate) fn tap(&self) -> &str {
-        self.on_host.as_ref().map_or(TAP, |bridge| &bridge.port_device)
+    /// Returns the device of the bridge behind which the system is: of a guest the tap device.
+    pub(crate) fn bridge_port(&self) -> String {
+        self.on_host
+            .as_ref()
+            .map_or_else(|| bridge_port(self.slot), |bridge| bridge.port_device.clone())
     }
 
     /// Returns the namespace in which the system or its guest's monitor runs; `None`: the host's.
@@ -187,18 +203,21 @@ impl Router {
     /// Adds a namespace to the router of another instance.
     fn join(&self, context: &RunContext, proxy: bool) -> Result<PathBuf, NetworkError> {
         let router = netns::path(&self.router);
-        let system = netns::make(&self.system)?;
-        without_ipv6(&system)?;
-        let (name, port) = (&self.system, format!("{TAP}{}", self.slot));
+        let system = (!self.tap).then(|| netns::make(&self.system)).transpose()?;
+        system.as_deref().map_or(Ok(()), without_ipv6)?;
+        let port = self.bridge_port();
+        let device = self.device(&port);
         let (near, far) = (self.link_address(1), self.link_address(2));
         let text = format!(
-            "link add {port} type veth peer name eth0 netns {name}\n\
+            "{device}\n\
              link set {port} master tare0\n\
              link set {port} up\n\
              addr add {far}/30 dev tare-c\n"
         );
         batch(context.run(), Some(&router), &text)?;
-        batch(context.run(), Some(&system), &self.inside())?;
+        if let Some(system) = &system {
+            batch(context.run(), Some(system), &self.inside())?;
+        }
         let text = format!("addr add {near}/30 dev tare-r{}\n", self.of);
         batch(context.run(), Some(context.client().namespace()), &text)?;
         let system = SocketAddrV4::new(self.system_address(), self.port);
@@ -206,6 +225,14 @@ impl Router {
         let rules = Command::new("nft").args(["-f", "-"]).input(rules);
         rules.variable(RUN_VARIABLE, context.run()).in_namespace(&router).run()?;
         Ok(router)
+    }
+
+    /// Returns the line of `ip` that creates the device of the bridge behind which the system is.
+    fn device(&self, port: &str) -> String {
+        match self.tap {
+            true => format!("tuntap add dev {port} mode tap vnet_hdr"),
+            false => format!("link add {port} type veth peer name eth0 netns {}", self.system),
+        }
     }
 
     /// Returns the lines of `ip` for the system's namespace.
@@ -227,10 +254,7 @@ impl Router {
         });
         let (router, system) = (router?, system?);
         system.as_deref().map_or(Ok(()), without_ipv6)?;
-        let port = match self.tap {
-            true => format!("tuntap add dev {TAP} mode tap vnet_hdr"),
-            false => format!("link add {TAP} type veth peer name eth0 netns {}", self.system),
-        };
+        let port = self.device(TAP);
         let (near, far) = (self.link_address(1), self.link_address(2));
         let (number, client) = (self.number, &context.client().name);
         // One command creates both veth pairs, with their far ends in the other namespaces.
@@ -360,6 +384,12 @@ add rule ip tare publish ip daddr {address} iifname != \"tare0\" oifname \"tare0
     )
 }
 
+/// Returns the name of an instance's device in the router's namespace: the near end of a veth pair,
+/// or the tap device of a guest.
+fn bridge_port(slot: u32) -> String {
+    if slot == 0 { TAP.to_string() } else { format!("{TAP}{slot}") }
+}
+
 /// Returns the address of an instance behind the bridge.
 fn behind_bridge(slot: u32) -> Ipv4Addr {
     Ipv4Addr::from(u32::from(SYSTEM_ADDRESS) + slot)
@@ -426,6 +456,11 @@ impl SystemNetwork {
                 network.publish(context)?;
                 Ok(network)
             }
+            _ if let Some(peers) = slot.peers() => {
+                let listen = SocketAddrV4::new(peers.own, port.unwrap_or(peers.port));
+                let nodes = NodeAddresses::of_hosts(peers);
+                Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
+            }
             _ => {
                 let linked =
                     context.client().link(context.journal(), context.slot().number(), None)?;
@@ -440,8 +475,8 @@ impl SystemNetwork {
     }
 
     /// Returns the name of a guest's tap device.
-    pub(crate) fn tap(&self) -> &str {
-        self.router.as_ref().map_or(TAP, Router::tap)
+    pub(crate) fn tap(&self) -> String {
+        self.router.as_ref().map_or_else(|| TAP.to_string(), Router::bridge_port)
     }
 
     /// Returns the address of a guest, its gateway, and the length of their network's prefix.
@@ -467,11 +502,19 @@ pub(crate) struct NodeAddresses {
     pub(crate) own: Ipv4Addr,
     /// The addresses of all instances in the order of their slots, including this one's.
     pub(crate) all: Vec<Ipv4Addr>,
+    /// The port of all instances for each other.
+    pub(crate) port: u16,
 }
 
 impl NodeAddresses {
-    fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
-        Self { own: address(slot.number()), all: (0..slot.count()).map(address).collect() }
+    pub(crate) fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
+        let all = (0..slot.count()).map(&address).collect();
+        Self { own: address(slot.number()), all, port: NODE_PORT }
+    }
+
+    /// Returns the addresses of instances on several hosts.
+    pub(crate) fn of_hosts(peers: &Peers) -> Self {
+        Self { own: peers.own, all: peers.all.clone(), port: peers.node_port }
     }
 
     /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments

@@ -7,6 +7,7 @@
 use std::fs::{self, File};
 use std::future::Future;
 use std::io::{self, Read};
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,8 +15,8 @@ use std::time::Duration;
 use bollard::Docker;
 use bollard::exec::{StartExecOptions, StartExecResults};
 use bollard::models::{
-    ContainerCreateBody, ContainerInspectResponse, ExecConfig, SystemInfoCgroupDriverEnum,
-    VolumeCreateRequest,
+    ContainerCreateBody, ContainerInspectResponse, ExecConfig, Ipam, IpamConfig,
+    NetworkCreateRequest, SystemInfoCgroupDriverEnum, VolumeCreateRequest,
 };
 use bollard::query_parameters::{
     CreateContainerOptionsBuilder, CreateImageOptionsBuilder, InspectContainerOptions,
@@ -226,6 +227,25 @@ impl Engine {
         Ok(bound.unwrap_or_else(|| made.mountpoint.into()))
     }
 
+    /// Creates a network with a bridge of its own, in which we choose the addresses.
+    pub(super) fn create_network(
+        &self,
+        name: &str,
+        subnet: &str,
+        gateway: Ipv4Addr,
+    ) -> Result<(), EngineError> {
+        let gateway = Some(gateway.to_string());
+        let config = IpamConfig { subnet: Some(subnet.into()), gateway, ..IpamConfig::default() };
+        let request = NetworkCreateRequest {
+            name: name.into(),
+            driver: Some("bridge".into()),
+            ipam: Some(Ipam { config: Some(vec![config]), ..Ipam::default() }),
+            ..NetworkCreateRequest::default()
+        };
+        let made = self.client.create_network(request);
+        self.call(&format!("create the network {name}"), made).map(drop)
+    }
+
     /// Imports an image that holds only the program and mount points.
     pub(super) fn import(&self, name: &str, program: &Path) -> Result<(), EngineError> {
         let chunks = image::tar(program)
@@ -350,15 +370,16 @@ impl Engine {
     }
 }
 
-/// Returns the engine's userland proxy for a port that is published on one address, if it runs one.
-pub(super) fn userland_proxy(namespace: &Path, port: u16) -> Option<u32> {
+/// Returns the engine's userland proxy for a published address, if it runs one.
+pub(super) fn userland_proxy(namespace: &Path, published: SocketAddrV4) -> Option<u32> {
     let wanted = fs::read_link(namespace).ok()?;
-    let port = port.to_string();
+    let (address, port) = (published.ip().to_string(), published.port().to_string());
     let is_proxy = |pid: &u32| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
         let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
         let program = words.first().copied().unwrap_or_default();
         program.ends_with(b"docker-proxy")
+            && words.windows(2).any(|w| w[0] == b"-host-ip" && w[1] == address.as_bytes())
             && words.windows(2).any(|w| w[0] == b"-host-port" && w[1] == port.as_bytes())
             && fs::read_link(format!("/proc/{pid}/ns/net")).is_ok_and(|found| found == wanted)
     };

@@ -49,6 +49,7 @@ mod base;
 mod engine;
 mod environment;
 mod image;
+mod network;
 mod read_back;
 mod request;
 mod start;

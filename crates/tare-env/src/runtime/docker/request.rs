@@ -1,11 +1,12 @@
 //! The create request: an environment's layers as options of an engine.
 
 use std::collections::HashMap;
-use std::net::SocketAddrV4;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 
 use bollard::models::{
-    ContainerCreateBody, HostConfig, Mount, MountType, PortBinding, ResourcesUlimits,
+    ContainerCreateBody, EndpointIpamConfig, EndpointSettings, HostConfig, Mount, MountType,
+    NetworkingConfig, PortBinding, ResourcesUlimits,
 };
 
 use super::engine::Kind;
@@ -49,6 +50,8 @@ pub(super) struct Request<'a> {
     /// The address that the client dials: the port to publish, unless the network is the engine's
     /// own.
     pub(super) published: SocketAddrV4,
+    /// The network of the engine and the address in it, if the environment has its own.
+    pub(super) network: Option<(&'a str, Ipv4Addr)>,
     pub(super) data: &'a Data<'a>,
     pub(super) arguments: Vec<String>,
     /// Files of the host to mount at the same paths.
@@ -71,7 +74,11 @@ impl Request<'_> {
         };
         let host = HostConfig {
             runtime: self.runtime.map(str::to_owned),
-            network_mode: Some(if bridge { "bridge" } else { "host" }.into()),
+            network_mode: Some(match self.network {
+                Some((name, _)) => name.to_string(),
+                None if bridge => "bridge".into(),
+                None => "host".into(),
+            }),
             port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
             cpuset_cpus: self.cpuset.clone(),
             cpuset_mems: self.nodes.clone(),
@@ -105,6 +112,7 @@ impl Request<'_> {
             ])),
             exposed_ports: bridge.then(|| vec![port]),
             host_config: Some(host),
+            networking_config: self.network.map(|(name, address)| with_address(name, address)),
             ..ContainerCreateBody::default()
         }
     }
@@ -120,6 +128,14 @@ impl Data<'_> {
         let (typ, source, target) = (Some(typ), Some(source), Some(DATA.into()));
         Some(Mount { typ, source, target, ..Mount::default() })
     }
+}
+
+/// Returns the options that give a container an address in a network of the engine.
+fn with_address(name: &str, address: Ipv4Addr) -> NetworkingConfig {
+    let ipv4_address = Some(address.to_string());
+    let address = EndpointIpamConfig { ipv4_address, ..EndpointIpamConfig::default() };
+    let settings = EndpointSettings { ipam_config: Some(address), ..EndpointSettings::default() };
+    NetworkingConfig { endpoints_config: Some(HashMap::from([(name.to_string(), settings)])) }
 }
 
 /// Mounts a file of the host at the same path, read-only.
@@ -199,6 +215,7 @@ mod tests {
             cgroup_parent: "/tare-ab12/e1".into(),
             nodes: None,
             published: "198.18.0.2:9999".parse().unwrap(),
+            network: None,
             data: &Data::Bind(PathBuf::from("/data-here")),
             arguments: vec!["db".into()],
             files: &[],

@@ -15,10 +15,11 @@ use tare_lab::layer::Network;
 
 use super::base::Base;
 use super::environment::pid_of;
+use super::network::InstanceNetwork;
 use super::request::{self, Request};
 use super::{Container, DockerError, Running, engine};
 use crate::groups::Groups;
-use crate::layer::network::{self, PORT};
+use crate::layer::network::{self, NodeAddresses, PORT, SystemAddresses};
 use crate::layer::rootfs;
 use crate::runtime::gvisor;
 use crate::storage::{self, At, DataLocation, MountView};
@@ -34,6 +35,8 @@ struct Planned {
     /// The name of the volume that holds the data.
     volume: Option<String>,
     groups: Groups,
+    /// The environment's own network, if it has one.
+    network: Option<InstanceNetwork>,
 }
 
 impl Container {
@@ -48,14 +51,29 @@ impl Container {
 
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let linked =
-            context.client().link(context.journal(), context.slot().number(), Some(&namespace))?;
-        let address = self.reached_at(linked, &namespace)?;
-        let port = netns::within(&namespace, || match launch.port {
-            Some(port) if !bridge => network::must_be_free(port),
-            _ => network::free_port(address),
-        })??;
+        let peers = context.slot().peers();
+        let address = match peers {
+            Some(peers) => peers.own,
+            None => {
+                let (journal, slot) = (context.journal(), context.slot().number());
+                let linked = context.client().link(journal, slot, Some(&namespace))?;
+                self.reached_at(linked, &namespace)?
+            }
+        };
+        let common = peers.map(|peers| peers.port);
+        let port = context.slot().port(|| {
+            if let Some(port) = launch.port.or(common).filter(|_| common.is_some()) {
+                return Ok(port);
+            }
+            netns::within(&namespace, || match launch.port {
+                Some(port) if !bridge => network::must_be_free(port),
+                _ => network::free_port(address),
+            })?
+        })?;
         let published = SocketAddrV4::new(address, port);
+        if let Some(network) = &planned.network {
+            network.make(&self.engine)?;
+        }
         let (cpuset, security_opt) =
             self.create_container(launch, &program, &planned, published)?;
         self.engine.start(&self.name)?;
@@ -122,6 +140,12 @@ impl Container {
             let namespace = elsewhere.then(|| self.engine.namespace());
             entries.push(Entry::nft_table("ip", table.clone(), namespace));
         }
+        let bridge = matches!(self.layers.network, Network::Bridge { .. });
+        let network = match bridge && context.slot().count() > 1 {
+            true => Some(InstanceNetwork::plan(context, self.number, &self.engine)?),
+            false => None,
+        };
+        entries.extend(network.iter().filter_map(|network| network.entry(&self.engine)));
         let made = self.storage.entries(at);
         let mounted = made.contains(&Entry::mount(at.data()));
         // An engine in another mount namespace does not see Tare's mounts.
@@ -146,7 +170,7 @@ impl Container {
             name: self.name.clone(),
         };
         self.entries.extend(context.journal().write(vec![container.into()])?);
-        Ok(Planned { proxy_table, mount_elsewhere, volume, groups })
+        Ok(Planned { proxy_table, mount_elsewhere, volume, groups, network })
     }
 
     /// Creates the directory of the start and the storage. Returns the host's path of the volume if
@@ -190,10 +214,31 @@ impl Container {
             (None, DataLocation::Root) => request::Data::Root,
             (None, _) => request::Data::Bind(At { context: &context, folder: &folder }.data()),
         };
-        let inner = launch.port.unwrap_or(PORT);
+        // A client asks one instance for the addresses of the others; all have one port.
+        let usual = if planned.network.is_some() { published.port() } else { PORT };
+        let inner = launch.port.unwrap_or(usual);
         let listen = match self.layers.network {
             Network::Bridge { .. } => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, inner),
             Network::Host => published,
+        };
+        let slot = context.slot();
+        let addresses = match &planned.network {
+            _ if let Some(peers) = slot.peers() => SystemAddresses {
+                listen,
+                advertised: peers.own,
+                nodes: NodeAddresses::of_hosts(peers),
+            },
+            _ if slot.count() == 1 => SystemAddresses::from(listen),
+            Some(network) => SystemAddresses {
+                listen,
+                advertised: *published.ip(),
+                nodes: NodeAddresses::of(slot, |number| network.address(number)),
+            },
+            None => SystemAddresses {
+                listen,
+                advertised: *published.ip(),
+                nodes: NodeAddresses::on_loopback(published.port(), slot),
+            },
         };
         let cgroup_parent = match self.engine.has_systemd_cgroups()? {
             true => context.slice(),
@@ -218,8 +263,9 @@ impl Container {
             cgroup_parent,
             nodes: context.memory_nodes(self.layers.cpu).map(|nodes| nodes.to_string()),
             published,
+            network: planned.network.as_ref().map(|own| (own.name(), own.address(slot.number()))),
             data: &data,
-            arguments: system::arguments(launch, listen, rootfs::DATA, program, image_config),
+            arguments: system::arguments(launch, addresses, rootfs::DATA, program, image_config),
             files: &program.files,
             seccomp: self.seccomp(&folder)?,
         };
@@ -239,7 +285,7 @@ impl Container {
         namespace: &Path,
     ) -> Result<Option<u32>, PartError> {
         let proxy = match self.layers.network {
-            Network::Bridge { .. } => engine::userland_proxy(namespace, published.port()),
+            Network::Bridge { .. } => engine::userland_proxy(namespace, published),
             Network::Host => None,
         };
         if let Some(table) = &planned.proxy_table {

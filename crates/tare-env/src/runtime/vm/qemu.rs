@@ -154,12 +154,16 @@ pub(crate) struct Memory {
     pub(crate) shared: bool,
 }
 
-/// Returns the arguments for the network device behind the tap. With `vhost` the host's kernel
-/// carries the packets.
-pub(crate) fn network_words(tap: &str, vhost: bool) -> Vec<String> {
+/// Returns the arguments for the network device behind the tap of an instance. With `vhost` the
+/// host's kernel carries the packets.
+pub(crate) fn network_words(vhost: bool, tap: &str, instance: u32) -> Vec<String> {
     let vhost = if vhost { "on" } else { "off" };
     let tap = format!("tap,id=net,ifname={tap},script=no,downscript=no,vhost={vhost}");
-    ["-netdev", &tap, "-device", "virtio-net-pci,netdev=net,romfile="].map(String::from).to_vec()
+    // QEMU's own address is the same in every guest, and guests may share a bridge.
+    let [.., last] = instance.to_be_bytes();
+    let mac = format!("52:54:00:12:34:{:02x}", 0x56_u8.wrapping_add(last));
+    let card = format!("virtio-net-pci,netdev=net,mac={mac},romfile=");
+    ["-netdev", &tap, "-device", &card].map(String::from).to_vec()
 }
 
 impl Machine<'_> {

@@ -2,7 +2,6 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::Arc;
@@ -32,7 +31,7 @@ use super::running::Running;
 use super::{Vm, accelerator, initramfs, uml, virtiofsd};
 use crate::groups::Groups;
 use crate::guest::protocol::{Answer, DATA, Module, Order};
-use crate::layer::network::{PORT, Router, SystemNetwork};
+use crate::layer::network::{Router, SystemAddresses, SystemNetwork};
 use crate::layer::rootfs;
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
@@ -105,7 +104,9 @@ impl Vm {
         let shown = files.shown();
         let file = |path: PathBuf| move |source| VmError::File { path, source };
         fs::create_dir_all(&shown).map_err(file(shown.clone()))?;
-        let Prepared { kernel, later, container } = self.prepare(launch, &program, &files)?;
+        let addresses = router.addresses(context.slot());
+        let Prepared { kernel, later, container } =
+            self.prepare(launch, addresses, &program, &files)?;
         self.data.make(&context, &files, &self.options)?;
         let network = SystemNetwork::make(&context, self.layers.network, Some(router), None)?;
         groups.make()?;
@@ -154,6 +155,7 @@ impl Vm {
     fn prepare(
         &self,
         launch: &Launch,
+        addresses: SystemAddresses,
         program: &Program,
         files: &Files,
     ) -> Result<Prepared, PartError> {
@@ -168,10 +170,9 @@ impl Vm {
             modules.choose(boot)?.into_iter().map(|module| module.name).collect();
         needs.extend(self.data.needs());
         let later = modules.choose(&needs)?;
-        let listen = SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, PORT);
         let container = match &self.options.container {
             Some(runtime) => {
-                let arguments = system::arguments(launch, listen, rootfs::DATA, program, None);
+                let arguments = system::arguments(launch, addresses, rootfs::DATA, program, None);
                 let release = &kernel.release;
                 let contents = ContainerContents { arguments, files: &program.files, release };
                 Some(Container::new(runtime, &self.context, &self.layers, contents)?)
@@ -220,7 +221,7 @@ impl Vm {
             accelerator::choose(context.identity(), self.options.accelerator, kernel, files)?;
         let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
-        let mut devices = network_words(placement.network.tap(), vhost);
+        let mut devices = network_words(vhost, &placement.network.tap(), context.slot().number());
         devices.extend(self.data.words(files, &self.options));
         let machine = Machine {
             name: format!("{}-e{}", context.prefix(), self.number),
@@ -272,7 +273,7 @@ impl Vm {
         deadline: Instant,
     ) -> Result<Started, PartError> {
         uml::check_memory(self.options.memory_bytes)?;
-        let network = uml::network_word(placement.network.tap());
+        let network = uml::network_word(&placement.network.tap());
         let devices = std::iter::once(network).chain(self.data.user_mode_word(&self.options));
         let words = uml::arguments(self.options.memory_bytes, devices);
         let program: &Path = &placement.kernel.image;
@@ -300,7 +301,7 @@ impl Running {
             Err(source) => return Err(VmError::Boot { limit: BOOT_LIMIT, source }.into()),
         }
         let Orders { later, mount, container } = orders;
-        let arguments = system::arguments(launch, self.network.listen, DATA, program, None);
+        let arguments = system::arguments(launch, self.network.addresses(), DATA, program, None);
         self.done("load", &Order::Load { modules: later })?;
         let (address, gateway, prefix) = self.network.in_guest();
         self.done("network", &Order::Network { address, prefix, gateway })?;

@@ -44,6 +44,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         load: crate::study::LoadSize::default(),
         latency_share: 0.5,
         reads_from_disk: None,
+        replicas: crate::study::Replicas::default(),
         rate_per_s: None,
         options: Vec::new(),
     };
@@ -74,6 +75,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         budget_part: None,
         runtime_controls: Vec::new(),
         loaders: Vec::new(),
+        hosts: Vec::new(),
     }
 }
 

@@ -56,6 +56,7 @@ pub(super) fn derive(study: &Study, plan: &Plan, specs: Vec<EnvironmentSpec>) ->
     let at_capacity = |workload: &WorkloadSpec| WorkloadSpec {
         latency_share: 0.0,
         reads_from_disk: None,
+        replicas: tare_lab::study::Replicas::default(),
         rate_per_s: None,
         ..workload.clone()
     };

@@ -1,0 +1,17 @@
+//! The options that name other hosts.
+
+use clap::Args;
+use tare_lab::study::SystemHost;
+use tare_std::host_address::HostAddress;
+
+/// The hosts of a study that names none, or others.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Elsewhere {
+    /// Hosts of the system, in place of those of the study: an instance on each, such as
+    /// ssh:db1,ssh:db2=10.0.0.5 with the address at which the others reach it
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "resume")]
+    pub hosts: Vec<SystemHost>,
+    /// Hosts that load the system, in place of those of the study, such as ssh:load1,ssh:load2
+    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "resume")]
+    pub loaders: Vec<HostAddress>,
+}
