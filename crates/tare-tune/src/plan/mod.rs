@@ -10,6 +10,7 @@ pub mod spread;
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
+use crate::knobs;
 use crate::machine::disks::DiskError;
 use crate::machine::nics::NicError;
 use crate::machine::{Owner, TopologyError};
@@ -58,6 +59,9 @@ pub struct Options {
     pub only: Vec<String>,
     /// Knobs or groups to leave out.
     pub except: Vec<String>,
+    /// Knobs that are planned only on request and are wanted in addition to the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub request: Vec<String>,
 }
 
 /// Knobs that are proven, applied and reverted together.
@@ -129,6 +133,12 @@ pub enum Action {
 }
 
 impl Item {
+    /// Returns whether a name selects the item: the name of its group or of its knob. A group does
+    /// not select knobs that are planned only on request.
+    pub fn is_of(&self, name: &str) -> bool {
+        self.knob == name || self.group.name() == name && !knobs::is_on_request(&self.knob)
+    }
+
     /// Returns the change; `None` for any other action.
     pub fn change(&self) -> Option<&Change> {
         match &self.action {

@@ -8,7 +8,7 @@ use tare_lab::layer::Host;
 use tare_lab::study::Study;
 use tare_std::cpus::CpuSet;
 use tare_tune::plan::{Group, Options};
-use tare_tune::{LiveHost, SettingStore, planner};
+use tare_tune::{LiveHost, SettingStore, knobs, planner};
 
 use super::CampaignConfig;
 use super::tuning::tunes_host;
@@ -68,7 +68,10 @@ fn tunes_interrupts(host: &Host) -> bool {
     match host {
         Host::AsIs => false,
         Host::Tuned => true,
-        Host::TunedGroups(groups) => groups.iter().any(|group| group == Group::Interrupts.name()),
+        Host::TunedGroups(names) => names.iter().any(|name| {
+            let group = knobs::find(name).map(|knob| knob.group());
+            name == Group::Interrupts.name() || group == Some(Group::Interrupts)
+        }),
     }
 }
 

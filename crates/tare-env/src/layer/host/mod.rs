@@ -19,7 +19,8 @@ use tare_lab::environment::{
     DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
     RestoreStats, Usage,
 };
-use tare_tune::plan::{Change, Item, Key};
+use tare_tune::knobs;
+use tare_tune::plan::{Change, EthtoolSetting, Item, Key};
 
 use tare_lab::layer::{Host, Layer};
 
@@ -32,9 +33,19 @@ const DEVIATIONS_SHOWN: usize = 3;
 fn wants(host: &Host, item: &Item) -> bool {
     match host {
         Host::AsIs => false,
-        Host::Tuned => true,
-        Host::TunedGroups(names) => names.iter().any(|name| name == item.group.name()),
+        Host::Tuned => !knobs::is_on_request(&item.knob),
+        Host::TunedGroups(names) => names.iter().any(|name| item.is_of(name)),
     }
+}
+
+/// Returns whether a wanted change decides the value of a setting that the layer leaves alone:
+/// another knob writes the same setting, or the driver adapts it.
+fn is_decided_by(wanted: &Change, other: &Key) -> bool {
+    let Key::Ethtool { nic, setting: EthtoolSetting::CoalesceRxUs } = other else {
+        return wanted.key == *other;
+    };
+    let adaptive = EthtoolSetting::CoalesceAdaptiveRx;
+    wanted.key == *other || wanted.key == Key::Ethtool { nic: nic.clone(), setting: adaptive }
 }
 
 /// Makes changes on a host and puts them back. It writes a journal from which `clean` can put them
@@ -151,6 +162,10 @@ impl State {
         for (item, change) in changes(&self.items) {
             let want = wants(layer, item);
             tuned += usize::from(want);
+            let mut wanted = changes(&self.items).filter(|(other, _)| wants(layer, other));
+            if !want && wanted.any(|(_, wanted)| is_decided_by(wanted, &change.key)) {
+                continue;
+            }
             let value = if want { &change.wanted } else { &change.now };
             match self.tuner.read(&change.key) {
                 Ok(found) if change.form.same(&found, value) => {}
