@@ -34,7 +34,8 @@ impl Host {
         *self == Self::AsIs
     }
 
-    /// Returns the groups of knobs, and single knobs, to which the tuning is limited. Empty: no limit, or no tuning.
+    /// Returns the groups of knobs, and single knobs, to which the tuning is limited. Empty: no
+    /// limit, or no tuning.
     pub fn groups(&self) -> &[String] {
         match self {
             Self::AsIs | Self::Tuned => &[],

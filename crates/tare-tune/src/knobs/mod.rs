@@ -125,6 +125,12 @@ pub fn is_on_request(name: &str) -> bool {
     find(name).is_some_and(|knob| knob.on_request())
 }
 
+/// Returns whether a name selects an item: the name of its group or of its knob. A group does not
+/// select knobs that are planned only on request.
+pub fn selects(name: &str, item: &Item) -> bool {
+    item.knob == name || item.group.name() == name && !is_on_request(&item.knob)
+}
+
 /// Returns the names that select knobs: those of the groups, then those of the knobs.
 pub fn names() -> Vec<&'static str> {
     let groups: Vec<&str> = Group::ALL.iter().map(|group| group.name()).collect();

@@ -10,7 +10,6 @@ pub mod spread;
 use serde::{Deserialize, Serialize};
 use tare_std::cpus::CpuSet;
 
-use crate::knobs;
 use crate::machine::disks::DiskError;
 use crate::machine::nics::NicError;
 use crate::machine::{Owner, TopologyError};
@@ -133,12 +132,6 @@ pub enum Action {
 }
 
 impl Item {
-    /// Returns whether a name selects the item: the name of its group or of its knob. A group does
-    /// not select knobs that are planned only on request.
-    pub fn is_of(&self, name: &str) -> bool {
-        self.knob == name || self.group.name() == name && !knobs::is_on_request(&self.knob)
-    }
-
     /// Returns the change; `None` for any other action.
     pub fn change(&self) -> Option<&Change> {
         match &self.action {

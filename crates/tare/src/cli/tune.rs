@@ -90,10 +90,10 @@ pub struct PlanOptions {
     #[arg(long, value_name = "TOOL")]
     pub like: Option<ImitatedTool>,
     /// Only this knob or group (see `tare list knobs`)
-    #[arg(long, value_name = "KNOB")]
+    #[arg(long, value_name = "KNOB", value_delimiter = ',')]
     pub only: Vec<String>,
     /// All except this knob or group
-    #[arg(long, value_name = "KNOB")]
+    #[arg(long, value_name = "KNOB", value_delimiter = ',')]
     pub except: Vec<String>,
     /// Receive queues of each network device [default: one per CPU for interrupts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]

@@ -34,7 +34,7 @@ fn wants(host: &Host, item: &Item) -> bool {
     match host {
         Host::AsIs => false,
         Host::Tuned => !knobs::is_on_request(&item.knob),
-        Host::TunedGroups(names) => names.iter().any(|name| item.is_of(name)),
+        Host::TunedGroups(names) => names.iter().any(|name| knobs::selects(name, item)),
     }
 }
 
