@@ -6,8 +6,8 @@ use std::path::PathBuf;
 /// Why something on another host failed.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    #[error("cannot connect to {host}; try: ssh {destination} true")]
-    Connect { host: String, destination: String, source: openssh::Error },
+    #[error("cannot connect to {host}: {why}")]
+    Connect { host: String, why: String },
     #[error("the connection to {host} is lost")]
     Lost { host: String, source: openssh::Error },
     #[error("cannot run {program} on {host}")]
@@ -20,10 +20,38 @@ pub enum RemoteError {
     Program { path: PathBuf, source: io::Error },
     #[error("{host} is a machine of {theirs}, and this program is for {ours}")]
     Architecture { host: String, theirs: String, ours: &'static str },
+    #[error("cannot copy this program to {path} on {host}: {why}")]
+    Store { host: String, path: String, why: String },
+    #[error("{host} forbids programs in {directory} ({why}); mount it there with the option exec")]
+    NoExec { host: String, directory: &'static str, why: String },
     #[error("the copy of Tare on {host} at {path} differs from this program; remove it there")]
     Copy { host: String, path: String },
     #[error("cannot set up connections through ssh")]
     Runtime { source: io::Error },
+}
+
+/// Returns in one line why ssh did not connect, with what to do. `destination` is what a user
+/// passes to `ssh` for the host.
+pub(crate) fn refusal(error: &openssh::Error, destination: &str) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        text = format!("{text}\n{cause}");
+        source = cause.source();
+    }
+    // ssh explains a changed key in twelve lines.
+    if text.contains("IDENTIFICATION HAS CHANGED") {
+        return "its host key is not the known one: if the host was installed again, remove the old \
+                key with ssh-keygen -R; if not, another host answers"
+            .into();
+    }
+    if text.contains("Host key verification failed") {
+        return format!(
+            "its host key is not known; run ssh {destination} once and compare the key"
+        );
+    }
+    let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    format!("{said}; try: ssh {destination} true")
 }
 
 fn said(stderr: &str) -> String {

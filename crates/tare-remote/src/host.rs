@@ -11,7 +11,7 @@ use openssh::{ControlPersist, KnownHosts, Session, SessionBuilder};
 use tare_std::host_address::SshAddress;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::error::RemoteError;
+use crate::error::{RemoteError, refusal};
 use crate::process::RemoteProcess;
 
 /// Time limit for the connection to be made.
@@ -56,6 +56,19 @@ impl RemoteHost {
     /// `Connect` with what ssh said, when the host cannot be reached, its key is unknown or has
     /// changed, or it refuses the user's key.
     pub fn connect(address: &SshAddress, directory: &Path) -> Result<Self, RemoteError> {
+        let config = std::env::var_os(CONFIG_VARIABLE).map(PathBuf::from);
+        Self::connect_with(address, directory, config.as_deref())
+    }
+
+    /// As [`Self::connect`], with another configuration file of ssh than the user's.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub fn connect_with(
+        address: &SshAddress,
+        directory: &Path,
+        config: Option<&Path>,
+    ) -> Result<Self, RemoteError> {
         let runtime = Builder::new_current_thread()
             .enable_all()
             .build()
@@ -73,14 +86,13 @@ impl RemoteHost {
         if let Some(port) = address.port() {
             builder.port(port);
         }
-        if let Some(file) = std::env::var_os(CONFIG_VARIABLE) {
-            builder.config_file(PathBuf::from(file));
+        if let Some(file) = config {
+            builder.config_file(file);
         }
         let connected = runtime.block_on(builder.connect(address.host()));
-        let session = connected.map_err(|source| RemoteError::Connect {
+        let session = connected.map_err(|error| RemoteError::Connect {
             host: address.to_string(),
-            destination: destination(address),
-            source,
+            why: refusal(&error, &destination(address)),
         })?;
         let (session, runtime) = (Arc::new(session), Arc::new(runtime));
         Ok(Self { address: address.clone(), session, runtime })

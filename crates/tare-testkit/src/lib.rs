@@ -10,6 +10,7 @@ mod golden;
 pub mod harness;
 pub mod host_state;
 pub mod skip;
+pub mod ssh_bed;
 pub mod tiny;
 
 pub use environment::EnvironmentBuilder;

@@ -92,6 +92,7 @@ pub(super) fn record() -> Record {
             quick: None,
             budget_part: None,
             runtime_controls: Vec::new(),
+            loaders: Vec::new(),
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {

@@ -65,6 +65,7 @@ fn study() -> Study {
         quick: None,
         budget_part: None,
         runtime_controls: Vec::new(),
+        loaders: Vec::new(),
     }
 }
 
