@@ -17,6 +17,8 @@ mod driver;
 mod guard;
 #[path = "nics/property.rs"]
 mod property;
+#[path = "nics/recorded.rs"]
+mod recorded;
 #[path = "nics/threads.rs"]
 mod threads;
 
