@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use tare_lab::cpus;
 use tare_lab::environment::CpuPlan;
 use tare_lab::layer::Host;
 use tare_lab::study::Study;
@@ -36,6 +37,21 @@ pub(super) fn of_tuner(
     }
     let applied = tare_tune::interrupt_cpus(&store, state);
     applied.context("cannot read whether this host is tuned; [cpus] interrupts = 0 ignores it")
+}
+
+/// Returns the options of the planner for a study. Interrupts move to the CPUs that the study keeps
+/// for them, unless the options name others.
+///
+/// # Errors
+/// If the study's CPUs cannot be divided.
+pub(super) fn plan_options(study: &Study, options: &Options) -> anyhow::Result<Options> {
+    let mut options = options.clone();
+    if options.irq_cpus.is_none() && study.cpus.says_interrupts() {
+        let topology = crate::topology::allowed_here()?;
+        let kept = cpus::plan(&topology, &study.cpus).exit_with(Exit::Input)?.interrupts;
+        options.irq_cpus = Some(kept).filter(|cpus| !cpus.is_empty());
+    }
+    Ok(options)
 }
 
 /// Refuses `--interrupt-cpus` if `[cpus] interrupts` of the study keeps other CPUs: the option

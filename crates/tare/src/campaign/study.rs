@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
 use tare_lab::study::{self, Study};
+use tare_std::host_address::HostAddress;
 
 use crate::exit::{Exit, ExitWith};
 use crate::{registry, studies};
@@ -13,7 +14,20 @@ use crate::{registry, studies};
 /// Reads and checks a study by its name or path, and returns it with its text. `quick`: only the
 /// study's quick part.
 pub(crate) fn read(name_or_path: &str, quick: bool) -> anyhow::Result<(Study, String)> {
-    let text = text(name_or_path)?;
+    read_with(name_or_path, quick, &[])
+}
+
+/// Reads a study like [`read`], with more loaders.
+pub(crate) fn read_with(
+    name_or_path: &str,
+    quick: bool,
+    loaders: &[HostAddress],
+) -> anyhow::Result<(Study, String)> {
+    let mut text = text(name_or_path)?;
+    for loader in loaders {
+        // An address has no control characters, so Rust's quoting is TOML's.
+        text += &format!("\n# --loader {loader}\n[[loader]]\nhost = {:?}\n", loader.to_string());
+    }
     let parse = if quick { study::parse_quick } else { study::parse };
     let study = parse(&text, name_or_path, &registry::vocabulary()).exit_with(Exit::Input)?;
     Ok((study, text))

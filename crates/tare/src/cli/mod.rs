@@ -27,6 +27,7 @@ mod history;
 mod inside;
 mod load_pace;
 mod load_workload;
+mod loaders;
 mod progress;
 mod stacks;
 mod tune;
@@ -42,6 +43,7 @@ pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
+pub use loaders::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -158,6 +160,8 @@ pub struct Weigh {
     /// Print the plan and start nothing: CPUs, environments, memory, disk, rounds and time
     #[arg(long, conflicts_with_all = ["resume", "inside", "html", "serve"])]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub loaders: AddLoaders,
     #[command(flatten)]
     pub stacks: SampleStacks,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tare_std::cpus::CpuSet;
 
-use super::{DestroyData, ShowProgress, TuneFlags, duration, share};
+use super::{AddLoaders, DestroyData, ShowProgress, TuneFlags, duration, share};
 
 #[derive(Debug, Args)]
 pub struct Tune {
@@ -213,6 +213,11 @@ pub struct TuneProve {
     /// Keep the changes that were proven to help; otherwise the host is left as it was found
     #[arg(long)]
     pub keep_only_proven: bool,
+    /// Weigh each knob alone, not each group of knobs
+    #[arg(long)]
+    pub each_knob: bool,
+    #[command(flatten)]
+    pub loaders: AddLoaders,
     #[command(flatten)]
     pub destroy: DestroyData,
     #[command(flatten)]

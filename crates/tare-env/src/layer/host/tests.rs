@@ -345,6 +345,12 @@ fn groups_without_changes_change_nothing() {
     check("tuned", true);
     check("tuned=disk", true);
     check("tuned=irqbalance", false);
+    let why = |host: &TunedHost, layer: &str| host.why_nothing(&layer.parse().unwrap());
+    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
+    let host = host.leaving_out(vec![("xps".into(), "no card".into())]);
+    assert_eq!(why(&host, "tuned=xps"), "no card");
+    assert_eq!(why(&host, "tuned=network"), "no card");
+    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
     let tuner = MemoryTuner { host_state: state, written: Vec::new() };
     assert!(!TunedHost::new(&[], Box::new(tuner)).changes_for(&Host::Tuned));
 }
