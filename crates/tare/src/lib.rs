@@ -10,12 +10,14 @@ pub mod exit;
 mod inside;
 mod live;
 mod registry;
+mod remote_run;
 mod serve;
 mod signals;
 pub mod stream;
 mod studies;
 mod study_plan;
 mod terminal;
+mod there;
 mod topology;
 
 use std::io::Write;
@@ -30,6 +32,9 @@ use exit::Exit;
 /// # Errors
 /// Any error that stops the command; `exit::of` prints it and returns its exit code.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if let Some(on) = remote_run::asked(&arguments.command) {
+        return remote_run::run(&arguments.command, on, &arguments.state, out);
+    }
     match &arguments.command {
         Command::Weigh(options) => command::weigh::run(options, &arguments.state, out),
         Command::Explain(options) => command::explain::run(options, &arguments.state, out),
@@ -41,6 +46,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::List(options) => command::list::run(options, &arguments.state, out),
         Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),
         Command::Clean(options) => command::clean::run(options, &arguments.state, out),
+        Command::Attach(options) => remote_run::attach(options, &arguments.state, out),
         Command::Tune(options) => command::tune::run(options, &arguments.state, out),
         Command::Cpus(options) => command::cpus::run(options, out),
         Command::Host(options) => command::host::run(options, out),
@@ -54,6 +60,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::StartSystem(options) => command::start_system::run(options),
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
+        Command::There(options) => there::run(options, out),
         Command::Facts => command::facts::run(out),
     }
 }

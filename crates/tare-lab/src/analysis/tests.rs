@@ -104,6 +104,7 @@ pub(super) fn record() -> Record {
         host: vec![],
         environments,
         slices: vec![],
+        loaders: Vec::new(),
         doubts: vec![],
     }
 }
@@ -147,6 +148,7 @@ pub(super) fn slice<'r>(
         start: 0,
         account_ns: None,
         server: Vec::new(),
+        loaders: Vec::new(),
     });
     record.slices.last_mut().unwrap()
 }

@@ -1,22 +1,18 @@
 //! The network cards that the load of a study crosses, found before it runs: the devices of this
 //! host at whose addresses the loaders on other hosts see it.
 
-use std::fs;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
 use tare_host::exec::Command;
-use tare_host::journal::{Entry, Journal};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::study::{LoaderSpec, Study};
-use tare_remote::RemoteHost;
-use tare_std::host_address::HostAddress;
 use tare_tune::machine::{Interrupts, nics};
 use tare_tune::snapshot::Snapshot;
 
 use crate::exit::{Exit, ExitWith};
-use crate::{cleanup, registry};
+use crate::remote_run::Connections;
 
 /// How the packets of a study reach the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,7 +33,7 @@ impl CardPath {
     /// If a loader cannot be reached.
     pub(crate) fn find(study: &Study, snapshot: &Snapshot, state: &Path) -> anyhow::Result<Self> {
         let elsewhere: Vec<&LoaderSpec> =
-            study.loaders.iter().filter(|one| one.host != HostAddress::Local).collect();
+            study.loaders.iter().filter(|one| one.host.ssh().is_some()).collect();
         if elsewhere.is_empty() {
             return Ok(Self::without_loaders(study));
         }
@@ -48,7 +44,7 @@ impl CardPath {
         let mut path = Self::default();
         let mut others = Vec::new();
         for loader in elsewhere {
-            let seen = connections.address_of_this_host(loader)?;
+            let seen = address_of_this_host(&connections, loader)?;
             let device = devices.iter().find(|(_, addresses)| addresses.contains(&seen));
             let Some((device, _)) = device else {
                 others.push(format!(
@@ -118,46 +114,20 @@ fn devices(text: &str) -> Result<Vec<(String, Vec<IpAddr>)>, serde_json::Error> 
     Ok(devices.iter().map(device).collect())
 }
 
-/// Connections to loaders, whose sockets are in a journalled directory. Dropping it closes them.
-struct Connections {
-    journal: Journal,
-    directory: std::path::PathBuf,
-}
-
-impl Connections {
-    fn open(state: &Path) -> anyhow::Result<Self> {
-        let journal = Journal::create(state, registry::KINDS).exit_with(Exit::Host)?;
-        let directory = std::path::absolute(state.join(journal.prefix()))?;
-        journal.write(vec![Entry::directory(directory.clone())])?;
-        let made = Self { journal, directory };
-        fs::create_dir(&made.directory)
-            .with_context(|| format!("cannot create {}", made.directory.display()))?;
-        Ok(made)
+/// Returns the address of this host as a loader sees it.
+fn address_of_this_host(connections: &Connections, loader: &LoaderSpec) -> anyhow::Result<IpAddr> {
+    if let Some(address) = loader.address {
+        return Ok(address);
     }
-
-    /// Returns the address of this host as a loader sees it.
-    fn address_of_this_host(&self, loader: &LoaderSpec) -> anyhow::Result<IpAddr> {
-        if let Some(address) = loader.address {
-            return Ok(address);
-        }
-        let HostAddress::Ssh(address) = &loader.host else { return Ok([127, 0, 0, 1].into()) };
-        let host = RemoteHost::connect(address, &self.directory).exit_with(Exit::Host)?;
-        let seen = host.basics().exit_with(Exit::Host)?.seen_from;
-        let name = loader.name();
-        let unknown = || {
-            anyhow!(
-                "{name} does not tell the address of this host; write address = \"...\" in its \
-                 [[loader]]"
-            )
-        };
-        seen.ok_or_else(unknown).exit_with(Exit::Host)
-    }
-}
-
-impl Drop for Connections {
-    fn drop(&mut self) {
-        cleanup::warn_left(&self.journal.close());
-    }
+    let Some(address) = loader.host.ssh() else { return Ok(Ipv4Addr::LOCALHOST.into()) };
+    let seen = connections.reach(address)?.basics().exit_with(Exit::Host)?.seen_from;
+    let unknown = || {
+        anyhow!(
+            "{} does not tell the address of this host; write address = \"...\" in its [[loader]]",
+            loader.name()
+        )
+    };
+    seen.ok_or_else(unknown).exit_with(Exit::Host)
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{RunInside, bytes, duration};
+use super::{RunInside, RunOn, bytes, duration};
 
 #[derive(Debug, Args)]
 pub struct Disk {
@@ -23,6 +23,8 @@ pub struct Disk {
     pub destroy_data_on: Option<PathBuf>,
     #[command(flatten)]
     pub inside: RunInside,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Write Seastar's io_properties.yaml to this file (`-` for standard output)
     #[arg(long, value_name = "FILE")]
     pub io_properties: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{AllowWrites, DestroyData, RunInside, ShowProgress, duration};
+use super::{AllowWrites, DestroyData, RunInside, RunOn, ShowProgress, duration};
 
 #[derive(Debug, Args)]
 pub struct Explain {
@@ -44,6 +44,8 @@ pub struct Explain {
     pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print the result as JSON
     #[arg(long, conflicts_with = "csv")]
     pub json: bool,

@@ -28,6 +28,7 @@ mod inside;
 mod load_pace;
 mod load_workload;
 mod loaders;
+mod on;
 mod progress;
 mod stacks;
 mod tune;
@@ -44,6 +45,7 @@ pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
 pub use loaders::*;
+pub use on::*;
 pub use progress::*;
 pub use stacks::*;
 pub use tune::*;
@@ -81,6 +83,8 @@ pub enum Command {
     Doctor(Doctor),
     /// Remove what ended runs left on the host
     Clean(Clean),
+    /// Show a run on another host, and bring its files when it ends
+    Attach(Attach),
     /// Plan, apply, prove and revert host settings for a database
     Tune(Tune),
     /// Convert sets of CPUs, and calculate with them
@@ -113,6 +117,9 @@ pub enum Command {
     /// Run as the first process of a virtual machine (started by its kernel)
     #[command(hide = true)]
     Guest,
+    /// Do a part of a command that another host started here with `--on`
+    #[command(hide = true)]
+    There(There),
     /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,
@@ -172,6 +179,8 @@ pub struct Weigh {
     pub inside: RunInside,
     #[command(flatten)]
     pub show: ShowProgress,
+    #[command(flatten)]
+    pub on: RunOn,
     /// HTML page to write [default: next to the record]
     #[arg(long, value_name = "PATH")]
     pub html: Option<PathBuf>,
@@ -266,6 +275,8 @@ pub enum ListKind {
 pub struct List {
     /// Only this kind
     pub kind: Option<ListKind>,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -273,6 +284,8 @@ pub struct List {
 
 #[derive(Debug, Args)]
 pub struct Doctor {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -280,6 +293,11 @@ pub struct Doctor {
 
 #[derive(Debug, Args)]
 pub struct Clean {
+    #[command(flatten)]
+    pub on: RunOn,
+    /// With --on, also remove the copies of this program there
+    #[arg(long, requires = "on")]
+    pub programs: bool,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -436,8 +454,15 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct LoadAgent {
+    /// CPUs of the load threads; all that it may use without this.
     #[arg(long, value_name = "LIST")]
-    pub cpus: CpuSet,
+    pub cpus: Option<CpuSet>,
+    /// End after so many seconds without a line of the driver.
+    #[arg(long, value_name = "SECONDS")]
+    pub silence: Option<u64>,
+    /// Only find out whether this address can be connected to.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub reach: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tare_std::cpus::CpuSet;
 
-use super::{AddLoaders, DestroyData, ShowProgress, TuneFlags, duration, share};
+use super::{AddLoaders, DestroyData, RunOn, ShowProgress, TuneFlags, duration, share};
 
 #[derive(Debug, Args)]
 pub struct Tune {
@@ -122,6 +122,8 @@ pub struct PlanOptions {
 pub struct TunePlan {
     #[command(flatten)]
     pub plan: PlanOptions,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Plan for a host that `tare host record` saved
     #[arg(long, value_name = "DIR")]
     pub snapshot: Option<PathBuf>,
@@ -137,6 +139,8 @@ pub struct TunePlan {
 pub struct TuneApply {
     #[command(flatten)]
     pub plan: PlanOptions,
+    #[command(flatten)]
+    pub on: RunOn,
     /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
@@ -150,6 +154,8 @@ pub struct TuneApply {
 
 #[derive(Debug, Args)]
 pub struct TuneVerify {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Check again after this time, and where interrupts arrived in between; best under load
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub after: Option<Duration>,
@@ -160,6 +166,8 @@ pub struct TuneVerify {
 
 #[derive(Debug, Args)]
 pub struct TuneRevert {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Restore only what was applied after this tuning
     #[arg(long, value_name = "ID")]
     pub to: Option<String>,
@@ -173,6 +181,8 @@ pub struct TuneRevert {
 
 #[derive(Debug, Args)]
 pub struct TuneStatus {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -223,6 +233,8 @@ pub struct TuneProve {
     #[command(flatten)]
     pub show: ShowProgress,
     #[command(flatten)]
+    pub on: RunOn,
+    #[command(flatten)]
     pub plan: PlanOptions,
     /// Print JSON
     #[arg(long)]
@@ -272,6 +284,8 @@ pub enum HostCommand {
 
 #[derive(Debug, Args)]
 pub struct HostRecord {
+    #[command(flatten)]
+    pub on: RunOn,
     /// Directory to write; it must not exist
     #[arg(value_name = "DIR")]
     pub directory: PathBuf,

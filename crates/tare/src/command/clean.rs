@@ -10,9 +10,13 @@ use crate::cleanup;
 use crate::cli::Clean;
 use crate::exit::Exit;
 use crate::registry::KINDS;
+use crate::remote_run;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let report = clean(state, KINDS)?;
+    let mut report = clean(state, KINDS)?;
+    if let Some(own) = remote_run::user_state(state).filter(|own| own.exists()) {
+        report.runs.extend(clean(&own, KINDS)?.runs);
+    }
     let others = cleanup::remove_unjournalled(state);
     if options.json {
         let runs: Vec<_> = report.runs.iter().map(|(run, outcome)| as_json(run, outcome)).collect();

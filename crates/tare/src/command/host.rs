@@ -10,7 +10,7 @@ use crate::cli::{Host, HostCommand, HostRecord};
 use crate::exit::{Exit, ExitWith};
 
 pub(crate) fn run(options: &Host, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let HostCommand::Record(HostRecord { directory }) = &options.command;
+    let HostCommand::Record(HostRecord { directory, .. }) = &options.command;
     if directory.exists() {
         return Err(anyhow!("{} exists already; name a new directory", directory.display()))
             .exit_with(Exit::Usage);

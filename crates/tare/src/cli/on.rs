@@ -1,0 +1,79 @@
+//! `--on`, the same for all commands that look at a host, and the commands of runs on other hosts.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use tare_std::host_address::{HostAddress, HostAddressError, SshAddress};
+
+/// Runs a command on other hosts.
+#[derive(Clone, Debug, Default, Args)]
+pub struct RunOn {
+    /// Run the command on this host, through ssh: HOST, USER@HOST, HOST:PORT or a name of
+    /// ~/.ssh/config. With several hosts, all run at once
+    #[arg(long, value_name = "HOST", value_delimiter = ',', value_parser = ssh_address)]
+    pub on: Vec<SshAddress>,
+    /// Start the command there and return; `tare attach` shows it and brings its files
+    #[arg(long, requires = "on")]
+    pub detach: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Attach {
+    /// The host
+    #[arg(value_name = "HOST", value_parser = ssh_address)]
+    pub host: SshAddress,
+    /// The run, if there are several
+    #[arg(value_name = "ID")]
+    pub id: Option<String>,
+}
+
+#[derive(Debug, Args)]
+pub struct There {
+    #[command(subcommand)]
+    pub task: ThereTask,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ThereTask {
+    /// Start a run from the files on standard input, and print its directory
+    Start,
+    /// Watch over a run
+    Supervise { directory: PathBuf },
+    /// Become the command of a run
+    Run {
+        directory: PathBuf,
+        #[arg(long)]
+        parent: u32,
+    },
+    /// Relay between standard input and output and a run
+    Attach {
+        directory: PathBuf,
+        #[arg(long, default_value_t = 0)]
+        after: u64,
+        #[arg(long)]
+        again: bool,
+    },
+    /// Print the runs
+    List,
+    /// Print the files of a run
+    Fetch { directory: PathBuf },
+    /// Remove a run that has ended
+    Remove { directory: PathBuf },
+    /// Print the copies of the program
+    Programs {
+        #[arg(long)]
+        remove: bool,
+    },
+}
+
+/// Reads the address of another host, with or without `ssh:`.
+fn ssh_address(text: &str) -> Result<SshAddress, HostAddressError> {
+    let whole = match text.starts_with("ssh:") {
+        true => text.to_string(),
+        false => format!("ssh:{text}"),
+    };
+    match whole.parse()? {
+        HostAddress::Ssh(address) => Ok(address),
+        HostAddress::Local => unreachable!("the text starts with ssh:"),
+    }
+}

@@ -1,0 +1,57 @@
+//! `tare attach`: shows a run of another host that was started with `--detach` or whose line broke,
+//! and brings its files.
+
+use std::io::{Write, empty};
+use std::path::Path;
+
+use anyhow::{Context, anyhow};
+
+use super::connections::{Connected, Connections, of_program};
+use super::watch::{self, View};
+use super::{finish, restore, terminal};
+use crate::cli::Attach;
+use crate::exit::{Exit, ExitWith};
+use crate::signals;
+use crate::there::Session;
+
+/// Returns the runs on a host.
+pub(super) fn sessions(connected: &Connected) -> anyhow::Result<Vec<Session>> {
+    let text = connected.host.output(&connected.program, &["there", "list"], empty());
+    let text = text.map_err(of_program)?;
+    serde_json::from_slice(&text)
+        .with_context(|| format!("cannot understand the list of runs on {}", connected.host.name()))
+}
+
+pub(crate) fn run(options: &Attach, state: &Path, _out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag_with(restore)?;
+    let connections = Connections::open(state)?;
+    let connected = connections.connect(&options.host)?;
+    let session = choose(sessions(&connected)?, options, &connected.host.name())?;
+    let directory = session.directory;
+    let view = match session.spec.terminal.and(terminal::spec()) {
+        Some(_) => View::Terminal,
+        None => View::Streams { prefix: "" },
+    };
+    let ending = watch::follow(&connections, &connected, &directory, &view, &stop)?;
+    finish(&connections, &connected, &directory, &ending, None).map(|(exit, _)| exit)
+}
+
+/// Returns the run that the user means.
+fn choose(sessions: Vec<Session>, options: &Attach, name: &str) -> anyhow::Result<Session> {
+    let line = |session: &Session| {
+        let state = if session.alive { "runs" } else { "ended" };
+        format!("{} ({state}: tare {})", session.id(), session.spec.arguments.join(" "))
+    };
+    let all = sessions.iter().map(line).collect::<Vec<_>>().join(", ");
+    let is_meant = |session: &Session| options.id.as_ref().is_none_or(|id| *id == session.id());
+    let mut meant: Vec<Session> = sessions.into_iter().filter(is_meant).collect();
+    match (meant.pop(), meant.is_empty(), &options.id) {
+        (Some(session), true, _) => Ok(session),
+        (Some(_), false, _) => Err(anyhow!("{name} has several runs; name one: {all}")),
+        (None, _, Some(id)) if !all.is_empty() => {
+            Err(anyhow!("{name} has no run {id}; it has {all}"))
+        }
+        (None, ..) => Err(anyhow!("{name} has no run of this user")),
+    }
+    .exit_with(Exit::Usage)
+}

@@ -1,0 +1,89 @@
+//! `tare clean --on`: removes what ended runs left on other hosts, after their files were brought.
+
+use std::io::{Write, empty};
+use std::path::Path;
+
+use anyhow::Context;
+use tare_std::host_address::SshAddress;
+
+use super::attach::sessions;
+use super::connections::{Connected, Connections, of_program};
+use super::results;
+use crate::cli::Clean;
+use crate::exit::{Exit, ExitWith};
+use crate::there::ProgramCopy;
+
+pub(super) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let connections = Connections::open(state)?;
+    let mut exit = Exit::Success;
+    if options.json && options.on.on.len() > 1 {
+        return Err(anyhow::anyhow!("--json prints the result of one host")).exit_with(Exit::Usage);
+    }
+    for host in &options.on.on {
+        let code = clean(&connections, host, options, out)?;
+        exit = if exit == Exit::Success { code } else { exit };
+    }
+    Ok(exit)
+}
+
+fn clean(
+    connections: &Connections,
+    host: &SshAddress,
+    options: &Clean,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let connected = connections.connect(host)?;
+    let name = connected.host.name();
+    let run = |words: &[&str]| {
+        connected.host.output(&connected.program, words, empty()).map_err(of_program)
+    };
+    let mut lines = Vec::new();
+    for session in sessions(&connected)? {
+        let id = session.id();
+        if session.alive {
+            lines.push(format!("run {id}: alive; tare attach {name} shows it"));
+            continue;
+        }
+        results::bring(connections, &connected, &session.directory, None)?;
+        let directory = session.directory.to_str().context("the name of a run is no text")?;
+        run(&["there", "remove", directory])?;
+        lines.push(format!("run {id}: ended; its files were brought here"));
+    }
+    let code = journals(&connected, options, &mut lines, out)?;
+    let mut words = vec!["there", "programs"];
+    words.extend(options.programs.then_some("--remove"));
+    let copies: Vec<ProgramCopy> = serde_json::from_slice(&run(&words)?)?;
+    for ProgramCopy { path, bytes } in copies {
+        let megabytes = bytes as f64 / 1e6;
+        let what = if options.programs { "removed" } else { "kept" };
+        let how = if options.programs { "" } else { "; --programs removes it" };
+        lines.push(format!("{what} {}, a copy of Tare ({megabytes:.0} MB){how}", path.display()));
+    }
+    if !options.json {
+        for line in lines {
+            writeln!(out, "{name}: {line}")?;
+        }
+    }
+    Ok(code)
+}
+
+/// Undoes the journals there.
+fn journals(
+    connected: &Connected,
+    options: &Clean,
+    lines: &mut Vec<String>,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let words: &[&str] = if options.json { &["clean", "--json"] } else { &["clean"] };
+    match connected.host.output(&connected.program, words, empty()) {
+        Ok(text) if options.json => out.write_all(&text)?,
+        Ok(text) => {
+            lines.extend(String::from_utf8_lossy(&text).lines().map(Into::into));
+        }
+        Err(error) => {
+            lines.push(format!("{:#}", of_program(error)));
+            return Ok(Exit::Failure);
+        }
+    }
+    Ok(Exit::Success)
+}

@@ -1,0 +1,108 @@
+//! The connections of one command to other hosts, and the directory of their sockets.
+
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, anyhow};
+use tare_host::journal::{Entry, Journal, JournalError};
+use tare_remote::{RemoteError, RemoteHost};
+use tare_std::host_address::SshAddress;
+
+use crate::cleanup;
+use crate::exit::{Exit, ExitWith};
+use crate::registry::KINDS;
+
+/// The state directory unless the user names another.
+const STATE: &str = "/var/lib/tare";
+/// A socket of ssh has a path of at most 107 bytes, of which its own name needs 45.
+const PATH_MAX: usize = 60;
+
+/// The sockets of this command, in a journalled directory. Dropping it closes and removes them.
+#[derive(Debug)]
+pub(crate) struct Connections {
+    journal: Journal,
+    directory: PathBuf,
+}
+
+/// A host with the program in place.
+#[derive(Debug)]
+pub(crate) struct Connected {
+    pub(crate) host: RemoteHost,
+    /// The path of the program there.
+    pub(crate) program: String,
+    pub(crate) connecting: Duration,
+    pub(crate) copying: Duration,
+}
+
+/// Returns the state directory of a user without root's rights, where `state` is the default one.
+pub(crate) fn user_state(state: &Path) -> Option<PathBuf> {
+    let home = std::env::var_os("HOME").map(PathBuf::from)?;
+    let own = home.is_absolute().then(|| home.join(".local/state/tare"));
+    own.filter(|_| state == Path::new(STATE))
+}
+
+impl Connections {
+    /// Makes the directory of the sockets, journalled first. Without root's rights, the user's own
+    /// state directory takes the place of the default one.
+    pub(crate) fn open(state: &Path) -> anyhow::Result<Self> {
+        let (journal, state) = match Journal::create(state, KINDS) {
+            Err(error @ JournalError::Open { .. }) => {
+                let Some(own) = user_state(state) else { return Err(error).exit_with(Exit::Host) };
+                (Journal::create(&own, KINDS).exit_with(Exit::Host)?, own)
+            }
+            created => (created.exit_with(Exit::Host)?, state.to_path_buf()),
+        };
+        let directory = std::path::absolute(state.join(journal.prefix()))?;
+        if directory.as_os_str().as_bytes().len() > PATH_MAX {
+            journal.close();
+            return Err(anyhow!(
+                "{} is too long for the sockets of ssh; choose a shorter directory with --state",
+                directory.display()
+            ))
+            .exit_with(Exit::Host);
+        }
+        journal.write(vec![Entry::directory(directory.clone())])?;
+        let made = Self { journal, directory };
+        fs::create_dir(&made.directory)
+            .with_context(|| format!("cannot create {}", made.directory.display()))?;
+        Ok(made)
+    }
+
+    /// Connects to a host.
+    pub(crate) fn reach(&self, address: &SshAddress) -> anyhow::Result<RemoteHost> {
+        RemoteHost::connect(address, &self.directory).exit_with(Exit::Host)
+    }
+
+    /// Connects to a host and copies the program there, unless it is there.
+    pub(crate) fn connect(&self, address: &SshAddress) -> anyhow::Result<Connected> {
+        let begun = Instant::now();
+        let host = self.reach(address)?;
+        let connecting = begun.elapsed();
+        let program = host.install(&crate::own_program()?).exit_with(Exit::Host)?;
+        Ok(Connected { host, program, connecting, copying: begun.elapsed() - connecting })
+    }
+
+    /// Returns a directory for files, which is removed with the sockets.
+    pub(crate) fn directory(&self) -> &Path {
+        &self.directory
+    }
+}
+
+impl Drop for Connections {
+    fn drop(&mut self) {
+        cleanup::warn_left(&self.journal.close());
+    }
+}
+
+/// Returns the error of a `there` task as the program there said it.
+pub(crate) fn of_program(error: RemoteError) -> anyhow::Error {
+    match error {
+        RemoteError::Failed { host, stderr, .. } if stderr.starts_with("tare: ") => {
+            let said = stderr.trim_start_matches("tare: ").trim().to_string();
+            anyhow!("{said}, on {host}")
+        }
+        other => other.into(),
+    }
+}

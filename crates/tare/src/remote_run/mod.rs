@@ -1,0 +1,191 @@
+//! `--on`: runs this command on other hosts, shows it here, and brings its files back.
+//!
+//! Method: the program is copied to the host, and gets the same arguments; files that they name
+//! travel with them. The `there` tasks of the copy do everything on the other host. The command
+//! there runs to its end even if this process is killed, or is interrupted, as `--detach` says.
+
+mod attach;
+mod clean;
+mod command_line;
+mod connections;
+mod results;
+mod several;
+mod terminal;
+mod watch;
+
+use std::io::{Write, empty};
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context, anyhow};
+use tare_std::host_address::SshAddress;
+
+use crate::cli::{Command, HostCommand, RunOn, TuneCommand};
+use crate::exit::{Exit, ExitWith};
+use crate::stream::warn;
+use crate::there::{Packer, SessionSpec, TerminalSpec};
+use crate::{live, signals};
+
+pub(crate) use attach::run as attach;
+pub(crate) use connections::{Connections, user_state};
+
+use command_line::CommandLine;
+use connections::Connected;
+use watch::{Ending, View};
+
+/// Returns the hosts that a command runs on; `None` for this host.
+pub(crate) fn asked(command: &Command) -> Option<&RunOn> {
+    let on = match command {
+        Command::Weigh(options) => &options.on,
+        Command::Explain(options) => &options.on,
+        Command::List(options) => &options.on,
+        Command::Doctor(options) => &options.on,
+        Command::Clean(options) => &options.on,
+        Command::Disk(options) => &options.on,
+        Command::Host(host) => match &host.command {
+            HostCommand::Record(options) => &options.on,
+        },
+        Command::Tune(tune) => match &tune.command {
+            TuneCommand::Plan(options) => &options.on,
+            TuneCommand::Apply(options) => &options.on,
+            TuneCommand::Verify(options) => &options.on,
+            TuneCommand::Revert(options) => &options.on,
+            TuneCommand::Status(options) => &options.on,
+            TuneCommand::Prove(options) => &options.on,
+            TuneCommand::Flags(_) | TuneCommand::Persist(_) => return None,
+        },
+        _ => return None,
+    };
+    (!on.on.is_empty()).then_some(on)
+}
+
+/// Runs the command of this process on other hosts.
+pub(crate) fn run(
+    command: &Command,
+    on: &RunOn,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    if let Command::Clean(options) = command {
+        return clean::run(options, state, out);
+    }
+    let line = command_line::of_this_process()?;
+    match &on.on[..] {
+        [host] => on_one(host, &line, on.detach, state, out),
+        hosts => several::run(command, hosts, &line, on.detach, state, out),
+    }
+}
+
+fn on_one(
+    host: &SshAddress,
+    line: &CommandLine,
+    detach: bool,
+    state: &Path,
+    out: &mut dyn Write,
+) -> anyhow::Result<Exit> {
+    let stop = signals::stop_flag_with(restore)?;
+    let connections = Connections::open(state)?;
+    let connected = connections.connect(host)?;
+    let terminal = terminal::spec();
+    let directory = start(&connected, line, terminal.clone(), detach)?;
+    if detach {
+        let id = crate::there::id(&directory);
+        let name = connected.host.name();
+        writeln!(out, "run {id} goes on at {name}; tare attach {name} shows it")?;
+        return Ok(Exit::Success);
+    }
+    let view = if terminal.is_some() { View::Terminal } else { View::Streams { prefix: "" } };
+    let ending = watch::follow(&connections, &connected, &directory, &view, &stop)?;
+    finish(&connections, &connected, &directory, &ending, None).map(|(exit, _)| exit)
+}
+
+/// Leaves the user's terminal as it was, at a second signal.
+fn restore() {
+    live::restore();
+    terminal::restore();
+}
+
+/// Starts a command on a host. Returns its directory there.
+fn start(
+    connected: &Connected,
+    line: &CommandLine,
+    terminal: Option<TerminalSpec>,
+    detach: bool,
+) -> anyhow::Result<std::path::PathBuf> {
+    let begun = Instant::now();
+    let seconds = |time: std::time::Duration| format!("{:.2} s", time.as_secs_f64());
+    let (connect, copy) = (seconds(connected.connecting), seconds(connected.copying));
+    let spec = SessionSpec {
+        arguments: line.words.clone(),
+        detach,
+        terminal,
+        facts: vec![
+            ("connected in".into(), connect.clone()),
+            ("program in place in".into(), copy.clone()),
+        ],
+        replace: line.replace.clone(),
+        outputs: line.outputs.clone(),
+    };
+    let mut packer = Packer::new(&spec)?;
+    line.pack(&mut packer)?;
+    let archive = packer.finish()?;
+    let answer = connected.host.output(&connected.program, &["there", "start"], &archive[..]);
+    let answer = answer.map_err(connections::of_program)?;
+    let directory = String::from_utf8(answer).ok().map(|text| text.trim().to_string());
+    let directory = directory.filter(|text| text.starts_with('/'));
+    let directory =
+        directory.with_context(|| format!("{} did not answer", connected.host.name()))?;
+    warn(&format!(
+        "on {}: connected in {connect}, program in place in {copy}, started in {}",
+        connected.host.name(),
+        seconds(begun.elapsed())
+    ));
+    Ok(directory.into())
+}
+
+/// Brings the files of a run back, removes it there, and returns its exit code and records.
+fn finish(
+    connections: &Connections,
+    connected: &Connected,
+    directory: &Path,
+    ending: &Ending,
+    suffix: Option<&str>,
+) -> anyhow::Result<(Exit, Vec<std::path::PathBuf>)> {
+    let name = connected.host.name();
+    let Ending::Ended(ended) = ending else {
+        return Err(anyhow!("{}", lost(&name, ending)));
+    };
+    let records = results::bring(connections, connected, directory, suffix)?;
+    let directory = directory.to_str().context("the name of a run is no text")?;
+    let removed =
+        connected.host.output(&connected.program, &["there", "remove", directory], empty());
+    if let Err(error) = removed {
+        warn(&format!("{}; tare clean --on {name} removes it", tare_host::error_line(&error)));
+    }
+    match (ended.code, ended.signal) {
+        (Some(code), _) => Ok((Exit::of_code(code), records)),
+        (None, signal) => Err(anyhow!(
+            "signal {} killed the command on {name}; tare clean --on {name} removes what it left",
+            signal.unwrap_or_default()
+        ))
+        .exit_with(Exit::Failure),
+    }
+}
+
+/// Says what becomes of a run whose end was not seen.
+fn lost(name: &str, ending: &Ending) -> String {
+    match ending {
+        Ending::Lost { detached: true } => {
+            format!("the connection to {name} is lost; the run goes on: tare attach {name}")
+        }
+        Ending::Busy => format!("the run on {name} is shown elsewhere already"),
+        Ending::Killed => format!(
+            "what watches over the run on {name} was killed, and the run ends; \
+             tare clean --on {name} brings its files and removes it"
+        ),
+        Ending::Lost { .. } | Ending::Ended(_) => format!(
+            "the connection to {name} is lost; the run there ends cleanly, and \
+             tare attach {name} brings its files"
+        ),
+    }
+}
