@@ -195,7 +195,8 @@ impl EnvironmentFactory {
         };
         match (&self.host, spec.host.clone()) {
             (Some(host), value) if !value.is_as_is() && !host.changes_for(&value) => {
-                Err(HostError::NothingToChange { value }.into())
+                let why = host.why_nothing(&value);
+                Err(HostError::NothingToChange { value, why }.into())
             }
             (Some(host), layer) => {
                 Ok(Box::new(TunedEnvironment::new(environment, layer, host.clone())))

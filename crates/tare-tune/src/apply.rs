@@ -132,10 +132,13 @@ fn prepare<'a>(
         let old = change.form.to_restore(&now);
         let newest = journal.newest_of(&key);
         let known = |write: &Write| write.old == old && write.new == change.wanted;
+        // A revert goes back through the numbers, so they follow the order of the writes.
+        let after = journal.live().into_iter().chain(steps.iter().map(|step| step.number)).max();
         // This tuning has written and restored it before, so the journal has the values.
         let number = match newest {
             Some(entry)
                 if before.is_none()
+                    && after.is_none_or(|after| entry.write.number > after)
                     && !entry.live
                     && entry.write.companions.is_empty()
                     && known(&entry.write) =>

@@ -3,7 +3,7 @@
 use crate::knobs::{self, Context, Knob};
 use crate::machine::nics::NicError;
 use crate::machine::{self, Machine, TopologyError};
-use crate::plan::{Group, Mode, Options, Plan, PlanError, cpus, guard};
+use crate::plan::{Mode, Options, Plan, PlanError, cpus, guard};
 use crate::snapshot::Snapshot;
 
 /// Makes the plan of a host.
@@ -61,18 +61,21 @@ pub fn read_machine(snapshot: &Snapshot, options: &Options) -> Result<Machine, P
 
 /// Returns the knobs that `only` and `except` select.
 fn chosen(options: &Options) -> Result<Vec<&'static dyn Knob>, PlanError> {
+    let by_name = |knob: &dyn Knob, list: &[String]| list.iter().any(|name| name == knob.name());
     let names = |knob: &dyn Knob, list: &[String]| {
-        list.iter().any(|name| name == knob.name() || name == knob.group().name())
+        list.iter().any(|name| name == knob.group().name()) || by_name(knob, list)
     };
-    for name in options.only.iter().chain(&options.except) {
-        if !knobs::ALL.iter().any(|knob| names(*knob, std::slice::from_ref(name))) {
-            let groups = Group::ALL.iter().map(|group| group.name());
-            let known: Vec<&str> = groups.chain(knobs::ALL.iter().map(|k| k.name())).collect();
+    let known = knobs::names();
+    for name in options.only.iter().chain(&options.except).chain(&options.request) {
+        if !known.contains(&name.as_str()) {
             return Err(PlanError::UnknownKnob { name: name.clone(), known: known.join(", ") });
         }
     }
-    let wanted = |knob: &dyn Knob| {
-        (options.only.is_empty() || names(knob, &options.only)) && !names(knob, &options.except)
+    let wanted = |knob: &dyn Knob| match knob.on_request() {
+        true => by_name(knob, &options.only) || by_name(knob, &options.request),
+        false => {
+            (options.only.is_empty() || names(knob, &options.only)) && !names(knob, &options.except)
+        }
     };
     let of_perftune = |knob: &dyn Knob| !options.like_perftune || knob.in_perftune();
     Ok(knobs::ALL.iter().copied().filter(|k| wanted(*k) && of_perftune(*k)).collect())

@@ -6,7 +6,7 @@ use super::identity::SettingLocator;
 use super::journal::{Journal, Write};
 use super::outcome::{OnDrift, RevertOutcome, Reverted, RevertedSetting};
 use super::{SettingError, SettingErrorClass, SettingStore};
-use crate::plan::Key;
+use crate::plan::{Identity, Key};
 
 /// Restores what is not restored yet and records it.
 pub(super) fn revert(
@@ -32,6 +32,9 @@ pub(super) fn revert(
             RevertOutcome::Failed { .. } => {
                 *outcome = restore_with_companions(journal, store, &mut finder, *number);
             }
+            // A setting that was changed earlier has restored it as its companion, to a value from
+            // before this one's.
+            RevertOutcome::Restored { .. } if is_companion(journal, &numbers, *number) => {}
             RevertOutcome::Restored { .. } => {
                 let write = &journal.entries[number].write;
                 if let Some(key) = finder.locate(store, &write.key, &write.identity)
@@ -63,6 +66,20 @@ pub(super) fn revert(
     let reverted = Reverted { id: journal.header.id.clone(), settings: settings.collect() };
     journal.done(done);
     reverted
+}
+
+/// Returns whether an earlier write of the tuning has this setting as a companion.
+fn is_companion(journal: &Journal, numbers: &[u64], number: u64) -> bool {
+    let write = &journal.entries[&number].write;
+    let named = |identity: &Identity| identity.irq_name.is_some();
+    let earlier = numbers.iter().filter(|other| **other < number);
+    earlier.flat_map(|other| &journal.entries[other].write.companions).any(|companion| {
+        match named(&write.identity) && named(&companion.identity) {
+            // The number of an interrupt may have changed since.
+            true => write.identity == companion.identity,
+            false => write.key == companion.key,
+        }
+    })
 }
 
 /// Restores one setting and its companions.

@@ -29,6 +29,8 @@ pub enum EthtoolSetting {
     RingTx,
     /// Receive interrupt delay, µs.
     CoalesceRxUs,
+    /// Whether the driver adapts the receive interrupt delay to the traffic.
+    CoalesceAdaptiveRx,
     /// A feature by its name in ethtool, which can differ from the kernel's: `ntuple` is
     /// `rx-ntuple-filter` there.
     Feature(String),
@@ -44,6 +46,7 @@ impl EthtoolSetting {
             Self::RingRx => ("rings", "rx"),
             Self::RingTx => ("rings", "tx"),
             Self::CoalesceRxUs => ("coalesce", "rx-usecs"),
+            Self::CoalesceAdaptiveRx => ("coalesce", "adaptive-rx"),
             Self::Feature(name) => ("features", name),
         }
     }

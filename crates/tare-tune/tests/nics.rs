@@ -17,6 +17,8 @@ mod driver;
 mod guard;
 #[path = "nics/property.rs"]
 mod property;
+#[path = "nics/recorded.rs"]
+mod recorded;
 #[path = "nics/threads.rs"]
 mod threads;
 
@@ -231,6 +233,22 @@ fn plans_requested_values() {
         panic!()
     };
     assert!(wanted == "8" && how.contains("ethtool -C eth0 adaptive-rx off"), "{how}");
+    // The two alternatives are planned only by name.
+    let alternatives = ["coalescing_off", "coalescing_adaptive"];
+    assert!(alternatives.iter().all(|knob| items(&plan, knob).is_empty()));
+    let only = Options { only: vec!["network".into()], ..requested.clone() };
+    assert!(items(&planned(&snapshot, &only), "coalescing_off").is_empty());
+    let off = Options { request: vec!["coalescing_off".into()], ..options() };
+    let off = planned(&snapshot, &off);
+    let settings =
+        ["eth0 adaptive receive interrupt delay = off", "eth0 receive interrupt delay, µs = 0"];
+    assert_eq!(changes(&off, "coalescing_off"), settings);
+    assert!(!changes(&off, "nic_irqs").is_empty(), "the rest of the plan is there");
+    let adaptive = Options { only: vec!["coalescing_adaptive".into()], ..options() };
+    let adaptive = planned(&snapshot, &adaptive);
+    assert!(adaptive.items.iter().all(|item| item.knob == "coalescing_adaptive"));
+    let now = &items(&adaptive, "coalescing_adaptive")[0].action;
+    assert!(matches!(now, Action::AlreadySet { .. }), "{now:?}");
     let stages: Vec<u8> = plan.changes().map(|(_, change)| change.stage).collect();
     assert!(stages.is_sorted(), "{stages:?}");
 }

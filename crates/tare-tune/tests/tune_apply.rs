@@ -255,12 +255,15 @@ fn revert_of_channels_restores_their_queues() {
     let Action::Change(change) = &mut channels.action else { panic!() };
     change.stage = 0;
     let rps = item(&format!("{queues}/rx-0/rps_cpus"), ValueFormat::Mask, "3", Requirement::Wanted);
+    // The driver has changed its value with the channels, so that its own old value is not the
+    // host's.
+    let xps = item(&format!("{queues}/tx-0/xps_cpus"), ValueFormat::Mask, "3", Requirement::Wanted);
     let mut tuning = begin(&tree);
     for _ in 0..2 {
         tuning.apply(&mut tree, std::slice::from_ref(&channels)).unwrap();
-        tuning.apply(&mut tree, std::slice::from_ref(&rps)).unwrap();
-        assert_eq!(tree.get(&format!("{queues}/rx-3/rps_cpus")), "");
         assert_eq!(tree.get(&format!("{queues}/tx-0/xps_cpus")), "0");
+        tuning.apply(&mut tree, &[rps.clone(), xps.clone()]).unwrap();
+        assert_eq!(tree.get(&format!("{queues}/rx-3/rps_cpus")), "");
         let reverted = tuning.revert(&mut tree);
         assert!(reverted.is_whole(), "{reverted:?}");
         assert_eq!(tree.all(), before);

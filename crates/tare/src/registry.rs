@@ -5,7 +5,6 @@ use tare_host::housekeeping::Housekeeping;
 use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
-use tare_tune::plan::Group;
 
 /// What `tare doctor` and `tare clean` run, in the order of the output.
 pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
@@ -45,7 +44,7 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),
-        host_groups: Group::ALL.iter().map(|group| group.name().to_string()).collect(),
+        host_groups: tare_tune::knobs::names().into_iter().map(String::from).collect(),
         storages: tare_env::storage::ALL
             .iter()
             .map(|kind| KnownPart { name: kind.name.into(), options: options(kind.options) })

@@ -112,7 +112,10 @@ impl Guest {
             Ok(started) => {
                 let (monitor, lines, files, kernel, accelerator) = started;
                 let export = machine::export(&work_of(state, &journal));
-                Ok(Self { monitor, lines, files, export, kernel, accelerator, journal })
+                let mut guest =
+                    Self { monitor, lines, files, export, kernel, accelerator, journal };
+                guest.set_address(options)?;
+                Ok(guest)
             }
             Err(error) => {
                 journal.close();
@@ -170,7 +173,7 @@ impl Guest {
         let root = Root {
             share,
             modules: kernel.modules,
-            load: machine::LOAD.iter().map(|name| (*name).to_string()).collect(),
+            load: machine::load(options),
             disk: DISK.into(),
             export: EXPORT.into(),
             devices: machine::serials(&files, options),
@@ -178,6 +181,25 @@ impl Guest {
         };
         done(&mut lines, "take root", &Order::TakeRoot(root))?;
         Ok((monitor, lines, files, release, accelerator))
+    }
+
+    /// Gives the guest's card its address.
+    fn set_address(&mut self, options: &Options) -> Result<(), InsideError> {
+        let card = options.card.as_ref();
+        let Some((address, length)) = card.and_then(|card| card.address) else { return Ok(()) };
+        let address = format!("{address}/{length}");
+        let up = ["ip", "link", "set", "dev", machine::CARD, "up"];
+        let add = ["ip", "address", "add", &address, "dev", machine::CARD];
+        for words in [&up[..], &add[..]] {
+            let command = Command::new(words.iter().copied()).limit(ORDER_LIMIT);
+            match self.output(&command)? {
+                (Status::Code(0), ..) => {}
+                (_, _, error) => {
+                    return Err(InsideError::Refused { program: "ip".into(), error });
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Returns the release of the guest's kernel.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use tare_host::RUN_VARIABLE;
 use tare_host::exec::Command;
 
+use super::options::{Card, CardModel};
 use super::{InsideError, Options};
 use crate::guest::protocol::{DATA_SERIAL, EXPORT_TAG, ROOT_TAG};
 use crate::runtime::vm::{DISK_FILE, Files, Kernel, Need, escaped, uml};
@@ -32,7 +33,16 @@ pub(super) const NEEDS: &[Need] = &[
 pub(super) const NEEDS_UML: &[Need] = &[need("overlay", true)];
 
 /// The modules that storage needs and that the kernel does not request automatically.
-pub(super) const LOAD: &[&str] = &["configfs", "dm_thin_pool"];
+const LOAD: &[&str] = &["configfs", "dm_thin_pool"];
+
+/// The name of the guest's network card. Nothing renames it in the guest.
+pub(super) const CARD: &str = "eth0";
+
+/// Returns the modules that the guest loads once it has the host's root.
+pub(super) fn load(options: &Options) -> Vec<String> {
+    let card = options.card.iter().map(|card| card.model.module());
+    LOAD.iter().copied().chain(card).map(String::from).collect()
+}
 
 /// Serial numbers of the overwritable disks.
 pub(super) const RAW_SERIAL: &str = "tare-raw";
@@ -130,5 +140,25 @@ pub(super) fn devices(files: &Files, options: &Options) -> Vec<String> {
         let device = if serial == NVME_SERIAL { "nvme" } else { "virtio-blk-pci" };
         disk(device, serial, &file);
     }
+    words.extend(options.card.iter().flat_map(card));
     words
+}
+
+/// Returns QEMU's arguments for a network card. The tap device exists and belongs to the user, so
+/// QEMU runs no script for it.
+fn card(card: &Card) -> [String; 4] {
+    let Card { tap, model, queues, .. } = card;
+    let backend = format!("tap,id=network,ifname={tap},script=no,downscript=no,vhost=off");
+    let device = "netdev=network,mac=52:54:00:74:61:72";
+    let (backend, device) = match (model, queues) {
+        (CardModel::VirtioNet, 2..) => {
+            // A vector for each queue of each pair, one for changes of the device, one for control.
+            let vectors = 2 * queues + 2;
+            let queued = format!("{backend},queues={queues}");
+            (queued, format!("virtio-net-pci,mq=on,vectors={vectors},{device}"))
+        }
+        (CardModel::VirtioNet, _) => (backend, format!("virtio-net-pci,{device}")),
+        (CardModel::E1000e, _) => (backend, format!("e1000e,{device}")),
+    };
+    ["-netdev".into(), backend, "-device".into(), device]
 }

@@ -11,7 +11,8 @@
 //! `current_guest` returns whether a program runs in such a guest; `EnvironmentFactory` then adds
 //! the accelerator to every environment's layers.
 //!
-//! Limits: no network but the loopback; changes to the root do not reach the host; x86-64.
+//! Limits: no network but the loopback and, with `tap=NAME`, one card; changes to the root do not
+//! reach the host; x86-64.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +34,7 @@ pub(crate) use crate::guest::info::SCRATCH;
 pub use crate::guest::info::{DISK, GuestInfo, RESULTS, current_guest};
 pub(crate) use environment::GuestEnvironment;
 pub use guest::{Command, Guest, Status};
-pub use options::{Options, OptionsError};
+pub use options::{Card, CardModel, Options, OptionsError};
 
 /// Why a guest or a command in it failed.
 #[derive(Debug, thiserror::Error)]

@@ -2,7 +2,7 @@
 
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Security};
-use tare_tune::plan::Group;
+use tare_tune::knobs;
 
 /// The layers of one environment, checked against each other.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,7 +19,9 @@ pub struct Layers {
 /// Why the layers of an environment exclude each other or are unknown.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum LayerError {
-    #[error("environment {environment:?}: unknown group of knobs {group:?}; use one of {known}")]
+    #[error(
+        "environment {environment:?}: unknown group of knobs or knob {group:?}; use one of {known}"
+    )]
     Group { environment: String, group: String, known: String },
     #[error("environment {environment:?}: {what} needs a cgroup of its own; set cgroup = \"own\"")]
     NeedsCgroup { environment: String, what: String },
@@ -53,10 +55,8 @@ impl Layers {
     pub fn checked(spec: &EnvironmentSpec) -> Result<Self, LayerError> {
         let environment = || spec.name.clone();
         let EnvironmentSpec { network, cpu, security, cgroup, host, inject, .. } = spec;
-        let is_known =
-            |name: &&String| Group::ALL.iter().any(|group| group.name() == name.as_str());
-        if let Some(group) = host.groups().iter().find(|name| !is_known(name)) {
-            let known: Vec<&str> = Group::ALL.iter().map(|group| group.name()).collect();
+        let known = knobs::names();
+        if let Some(group) = host.groups().iter().find(|name| !known.contains(&name.as_str())) {
             let (group, known) = (group.clone(), known.join(", "));
             return Err(LayerError::Group { environment: environment(), group, known });
         }

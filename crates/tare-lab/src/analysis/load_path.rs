@@ -1,6 +1,8 @@
-//! Finds out whether the load of a record crossed a network card, from the bytes that were counted.
+//! Finds out whether the load of a record crossed a network card.
 //!
-//! Method: environments in the host's network namespace count the bytes of each of its devices. A
+//! Method: facts about the path of loaders on other hosts name the device of this host. Without
+//! them the counted bytes decide: environments in the host's network namespace count the bytes of
+//! each of its devices. A
 //! load that crosses a card leaves most of its bytes there; one behind a veth pair leaves them on
 //! that.
 //!
@@ -9,20 +11,36 @@
 
 use crate::layer::Network;
 use crate::probe::Counter;
-use crate::record::{Phase, Record, Slice};
+use crate::record::{Phase, Record, Slice, TUNING_FACTS};
 
 /// The section and key of the host fact that lists the host's network cards.
 pub const CARDS_FACT: (&str, &str) = ("network", "cards");
+/// The section and key of the host fact that lists the cards that the load crosses, which the study
+/// found before it ran.
+pub const CARDS_OF_LOAD_FACT: (&str, &str) = (TUNING_FACTS, "cards of the load");
+/// The section of the facts about the path of each loader. The key ends with what it is.
+const PATH_FACTS: &str = "path";
+const PATH_DEVICE: &str = " device";
 /// The share of the bytes on cards from which a load crosses one. Other programs of the host cause
 /// the rest.
 const CARD_SHARE: f64 = 0.25;
 
-/// Returns whether the load of a record crossed a network card: whether cards carried a quarter of
+/// Returns whether the load of a record crossed a network card: whether a loader on another host
+/// reached this one through a card, or cards carried a quarter of
 /// the bytes in most slices at capacity of an environment in the host's network.
 pub fn crosses_network_card(record: &Record) -> bool {
-    let mut facts = record.host.iter();
-    let fact = facts.find(|fact| (fact.section.as_str(), fact.key.as_str()) == CARDS_FACT);
-    let Some(fact) = fact else { return false };
+    let fact = |(section, key): (&str, &str)| {
+        record.host.iter().find(|fact| fact.section == section && fact.key == key)
+    };
+    if fact(CARDS_OF_LOAD_FACT).is_some() {
+        return true;
+    }
+    let Some(fact) = fact(CARDS_FACT) else { return false };
+    let of_loaders = record.host.iter().filter(|fact| fact.section == PATH_FACTS);
+    let mut devices = of_loaders.filter(|fact| fact.key.ends_with(PATH_DEVICE));
+    if devices.any(|device| fact.value.split_whitespace().any(|card| card == device.value)) {
+        return true;
+    }
     let cards: Vec<String> = fact.value.split_whitespace().map(counter_part).collect();
     let on_host = record.environments.iter().filter(|one| one.spec.network == Network::Host);
     on_host.into_iter().any(|environment| {
@@ -81,6 +99,23 @@ mod tests {
             }
         }
         crosses_network_card(&record)
+    }
+
+    #[test]
+    fn facts_of_the_path_decide() {
+        let crosses = |facts: &[(&str, &str, &str)]| {
+            let mut record = record();
+            for (section, key, value) in facts {
+                let (section, key) = ((*section).into(), (*key).into());
+                record.host.push(HostFact { section, key, value: (*value).into() });
+            }
+            crosses_network_card(&record)
+        };
+        let cards = ("network", "cards", "eth0 eth1");
+        assert!(crosses(&[cards, ("path", "ssh:load1 device", "eth1")]));
+        assert!(!crosses(&[cards, ("path", "ssh:load1 device", "veth1")]));
+        assert!(!crosses(&[cards, ("path", "ssh:load1 driver", "eth1")]));
+        assert!(crosses(&[("tune", "cards of the load", "eth1")]));
     }
 
     #[test]

@@ -34,7 +34,7 @@ use latency::Latencies;
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
 pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
-pub use load_path::{CARDS_FACT, crosses_network_card};
+pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};
 pub use relations::{
     Relation, Untestable, Verdict, WITHIN_POINTS, WITHIN_RATIO_PERCENT, relations,

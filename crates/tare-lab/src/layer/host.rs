@@ -14,7 +14,8 @@ pub enum Host {
     AsIs,
     /// The host with all changes of the tuning plan that affect a running system.
     Tuned,
-    /// The host with the changes of some groups of knobs. The tuner defines the names.
+    /// The host with the changes of some groups of knobs or single knobs. The tuner defines the
+    /// names.
     TunedGroups(Vec<String>),
 }
 
@@ -22,7 +23,10 @@ impl Host {
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
         ("as-is", "the host as found"),
         ("tuned", "every change of the tuning plan that affects a running system"),
-        ("tuned=*", "the changes of some groups of knobs only, such as tuned=disk+network"),
+        (
+            "tuned=*",
+            "the changes of some groups of knobs or knobs only, such as tuned=disk+network or tuned=rps+rfs",
+        ),
     ];
 
     /// Returns whether the host is left as found.
@@ -30,7 +34,8 @@ impl Host {
         *self == Self::AsIs
     }
 
-    /// Returns the groups of knobs to which the tuning is limited. Empty: no limit, or no tuning.
+    /// Returns the groups of knobs, and single knobs, to which the tuning is limited. Empty: no
+    /// limit, or no tuning.
     pub fn groups(&self) -> &[String] {
         match self {
             Self::AsIs | Self::Tuned => &[],

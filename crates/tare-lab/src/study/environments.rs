@@ -146,7 +146,8 @@ where
     }
 }
 
-/// Reads `host`, such as `"tuned=disk+network"`. The vocabulary has the groups of knobs.
+/// Reads `host`, such as `"tuned=disk+network"`. The vocabulary has the groups of knobs and the
+/// knobs.
 fn host(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<Host>, StudyError> {
     let host: Option<Host> = word(table, Layer::Host)?;
     for group in host.iter().flat_map(Host::groups) {

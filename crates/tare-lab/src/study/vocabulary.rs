@@ -6,7 +6,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Vocabulary {
     pub runtimes: Vec<String>,
-    /// Groups of knobs that `host = "tuned=..."` can name.
+    /// Groups of knobs, and knobs, that `host = "tuned=..."` can name.
     pub host_groups: Vec<String>,
     /// Kinds of storage.
     pub storages: Vec<KnownPart>,

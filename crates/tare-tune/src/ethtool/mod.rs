@@ -340,8 +340,11 @@ mod tests {
 
     #[test]
     fn every_setting_has_a_field() {
-        use EthtoolSetting::{ChannelsCombined, ChannelsRx, CoalesceRxUs, RingRx, RingTx};
-        for setting in [ChannelsRx, ChannelsCombined, RingRx, RingTx, CoalesceRxUs] {
+        use EthtoolSetting::{ChannelsCombined, ChannelsRx, RingRx, RingTx};
+        use EthtoolSetting::{CoalesceAdaptiveRx, CoalesceRxUs};
+        let channels = [ChannelsRx, ChannelsCombined];
+        let rest = [RingRx, RingTx, CoalesceRxUs, CoalesceAdaptiveRx];
+        for setting in channels.into_iter().chain(rest) {
             let (file, name) = setting.pseudo();
             let table = TABLES.iter().find(|table| table.file == file).unwrap();
             assert!(table.fields.iter().any(|field| field.name == name), "{file} {name}");

@@ -6,6 +6,8 @@
 
 mod clock_source;
 mod coalescing;
+mod coalescing_adaptive;
+mod coalescing_off;
 mod context;
 mod cpu_governor;
 mod disk_irqs;
@@ -72,6 +74,12 @@ pub trait Knob: Sync + std::fmt::Debug {
         false
     }
 
+    /// Whether a plan has it only if the options name it (`--only`, `tuned=KNOB`), because it is an
+    /// alternative to another knob.
+    fn on_request(&self) -> bool {
+        false
+    }
+
     /// Returns its items of the plan. Empty where the host does not have the setting.
     fn plan(&self, context: &Context<'_>) -> Vec<Item>;
 }
@@ -88,6 +96,8 @@ pub const ALL: &[&dyn Knob] = &[
     &ntuple::Ntuple,
     &rings::Rings,
     &coalescing::Coalescing,
+    &coalescing_off::CoalescingOff,
+    &coalescing_adaptive::CoalescingAdaptive,
     &disk_irqs::DiskIrqs,
     &disk_scheduler::DiskScheduler,
     &disk_nomerges::DiskNomerges,
@@ -104,3 +114,26 @@ pub const ALL: &[&dyn Knob] = &[
     &tcp_memory::TcpMemory,
     &limits::Limits,
 ];
+
+/// Returns the knob of this name.
+pub fn find(name: &str) -> Option<&'static dyn Knob> {
+    ALL.iter().copied().find(|knob| knob.name() == name)
+}
+
+/// Returns whether a plan has the knob of this name only on request.
+pub fn is_on_request(name: &str) -> bool {
+    find(name).is_some_and(|knob| knob.on_request())
+}
+
+/// Returns whether a name selects an item: the name of its group or of its knob. A group does not
+/// select knobs that are planned only on request.
+pub fn selects(name: &str, item: &Item) -> bool {
+    item.knob == name || item.group.name() == name && !is_on_request(&item.knob)
+}
+
+/// Returns the names that select knobs: those of the groups, then those of the knobs.
+pub fn names() -> Vec<&'static str> {
+    let groups: Vec<&str> = Group::ALL.iter().map(|group| group.name()).collect();
+    let own = ALL.iter().map(|knob| knob.name()).filter(|name| !groups.contains(name));
+    groups.iter().copied().chain(own).collect()
+}

@@ -23,10 +23,14 @@ fn page() -> String {
                 true => "- **Takes effect** when the database is restarted.\n",
                 false => "",
             };
+            let request = match knob.on_request() {
+                true => "- **On request:** only with `--only` or `host = \"tuned=KNOB\"`.\n",
+                false => "",
+            };
             let perftune = if knob.in_perftune() { "yes" } else { "no" };
             let _ = write!(
                 page,
-                "\n### `{}`\n{}.\n\n- **Why:** {}\n- **Cost or risk:** {}\n- **Source:** {}\n{start}- **In perftune.py:** {perftune}\n",
+                "\n### `{}`\n{}.\n\n- **Why:** {}\n- **Cost or risk:** {}\n- **Source:** {}\n{start}{request}- **In perftune.py:** {perftune}\n",
                 knob.name(),
                 sentence(knob.help()),
                 sentence(knob.why()),

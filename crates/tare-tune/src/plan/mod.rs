@@ -58,6 +58,9 @@ pub struct Options {
     pub only: Vec<String>,
     /// Knobs or groups to leave out.
     pub except: Vec<String>,
+    /// Knobs that are planned only on request and are wanted in addition to the others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub request: Vec<String>,
 }
 
 /// Knobs that are proven, applied and reverted together.

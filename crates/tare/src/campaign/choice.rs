@@ -1,12 +1,13 @@
 //! Selects the changes of a plan that a study can weigh. Pure.
 
-use tare_lab::environment::EnvironmentSpec;
 use tare_lab::study::{ScheduleKind, Study};
 use tare_std::cpus::CpuSet;
 use tare_tune::knobs;
 use tare_tune::plan::{Action, Group, Item, Options, PlanError};
 use tare_tune::planner::plan;
 use tare_tune::snapshot::Snapshot;
+
+use super::card_path::CardPath;
 
 /// The changes of a plan that a study weighs, and the others.
 #[derive(Debug, Default)]
@@ -22,8 +23,28 @@ pub(crate) struct Choice {
 impl Choice {
     /// Returns the groups of the weighed changes, in the order of the knobs.
     pub(crate) fn groups(&self) -> Vec<Group> {
-        let has = |group: &Group| self.items.iter().any(|item| item.group == *group);
+        let has = |group: &Group| self.items.iter().any(|item| knobs::selects(group.name(), item));
         Group::ALL.iter().copied().filter(has).collect()
+    }
+
+    /// Returns the names that are weighed alone: of the knobs of the weighed changes, or of their
+    /// groups and the knobs that are planned only by name.
+    pub(crate) fn names(&self, each_knob: bool) -> Vec<String> {
+        let groups = self.groups().into_iter().filter(|_| !each_knob);
+        let mut names: Vec<String> = groups.map(|group| group.name().to_string()).collect();
+        for item in &self.items {
+            let alone = each_knob || knobs::is_on_request(&item.knob);
+            if alone && !names.contains(&item.knob) {
+                names.push(item.knob.clone());
+            }
+        }
+        names
+    }
+
+    /// Returns the knobs of changes that are not weighed, with the reason of each.
+    pub(crate) fn left_out_by_knob(&self) -> Vec<(String, String)> {
+        let knob = |what: &str| what.split(':').next().unwrap_or_default().to_string();
+        self.not_weighed.iter().map(|(what, reason)| (knob(what), reason.clone())).collect()
     }
 
     /// Drops the changes that the host refused in the rehearsal.
@@ -40,27 +61,32 @@ impl Choice {
 ///
 /// Channels of network devices keep their number: changing it takes the device down. The rest is
 /// planned for the existing queues. Knobs of network cards are weighed only if a packet of the
-/// study crosses one.
+/// study crosses one, and those of the cards that it crosses. Knobs that are planned only by name
+/// are planned if an environment names them.
 pub(crate) fn choose(
     snapshot: &Snapshot,
     options: &Options,
     study: &Study,
+    path: &CardPath,
 ) -> Result<Choice, PlanError> {
     let schedule = study.schedule.kind;
-    let crosses_card = crosses_network_card(study);
-    let mut plan_of_all = plan(snapshot, options)?;
     let mut not_weighed = Vec::new();
     let mut options = options.clone();
+    if options.nics.is_empty() {
+        options.nics.clone_from(&path.cards);
+    }
+    let named = study.environments.iter().flat_map(|spec| spec.host.groups());
+    options.request.extend(named.filter(|name| knobs::is_on_request(name)).cloned());
+    let mut plan_of_all = plan(snapshot, &options)?;
     for (item, change) in plan_of_all.changes() {
         if change.stage == 0 {
-            let reason = match crosses_card {
-                true => {
-                    "changing it takes the device down for a moment; apply it with tare tune \
-                     apply, then prove the rest"
-                }
-                false => NO_CARD,
+            let reason = match path.crosses {
+                true => "changing it takes the device down for a moment; apply it with tare tune \
+                         apply, then prove the rest"
+                    .to_string(),
+                false => path.no_card(),
             };
-            not_weighed.push((description(item), reason.to_string()));
+            not_weighed.push((description(item), reason));
             options.except.push(item.knob.clone());
         }
     }
@@ -73,8 +99,12 @@ pub(crate) fn choose(
     let mut items = Vec::new();
     for item in &plan_of_all.items {
         match &item.action {
-            Action::Change(_) | Action::Advise { .. } if !crosses_card && of_cards(item) => {
-                not_weighed.push((description(item), NO_CARD.to_string()));
+            Action::Change(_) | Action::Advise { .. } if !path.crosses && of_cards(item) => {
+                not_weighed.push((description(item), path.no_card()));
+            }
+            Action::Change(_) if of_cards(item) && path.leaves_out(&item.subject).is_some() => {
+                not_weighed
+                    .extend(path.leaves_out(&item.subject).map(|why| (description(item), why)));
             }
             Action::Change(_) if schedule == ScheduleKind::Slices && at_start(item) => {
                 let reason = "it affects only databases that start after the change";
@@ -87,18 +117,6 @@ pub(crate) fn choose(
     }
     let interrupt_cpus = plan_of_all.cpus.interrupts_alone();
     Ok(Choice { items, not_weighed, interrupt_cpus })
-}
-
-/// Why knobs of network cards are not weighed.
-const NO_CARD: &str = "the load crosses no network card: a veth pair connects client and system";
-
-/// Returns whether packets of a study may cross a network card. The client runs on the host of the
-/// system, behind a veth pair, so that only storage on another host does.
-fn crosses_network_card(study: &Study) -> bool {
-    let has = |spec: &EnvironmentSpec, wanted: &str| {
-        spec.storage.options.iter().any(|(name, value)| name == wanted && value != "loop")
-    };
-    study.environments.iter().any(|spec| spec.storage.kind == "nvme-of" && has(spec, "nqn"))
 }
 
 fn description(item: &Item) -> String {
@@ -130,6 +148,8 @@ pub(crate) fn merge_reasons(list: &[(String, String)]) -> Vec<(String, String)> 
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     #[test]
@@ -148,12 +168,13 @@ mod tests {
 
     #[test]
     fn cards_are_weighed_only_if_packets_cross_them() {
-        let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts");
         let snapshot = Snapshot::load(&root.join("recorded/i3.8xlarge")).unwrap();
         let chosen = |change: &dyn Fn(&mut Study)| {
             let mut study = super::super::study::read("quick", false).unwrap().0;
             change(&mut study);
-            choose(&snapshot, &Options::default(), &study).unwrap()
+            let path = CardPath::find(&study, &snapshot, Path::new("/nowhere")).unwrap();
+            choose(&snapshot, &Options::default(), &study, &path).unwrap()
         };
         let knobs = |choice: &Choice| -> Vec<String> {
             choice.items.iter().map(|item| item.knob.clone()).collect()
@@ -162,7 +183,10 @@ mod tests {
         assert!(!knobs(&veth).iter().any(|knob| knob == "rps"), "{:?}", knobs(&veth));
         assert!(!veth.items.is_empty(), "the rest is weighed");
         let reasons = merge_reasons(&veth.not_weighed);
-        let of_cards = reasons.iter().filter(|(_, why)| why == NO_CARD).count();
+        let of_cards = reasons
+            .iter()
+            .filter(|(_, why)| why.starts_with("the load crosses no network card"))
+            .count();
         assert!(of_cards > 1, "{reasons:?}");
         let remote = chosen(&|study: &mut Study| {
             let storage = &mut study.environments[1].storage;
@@ -170,6 +194,11 @@ mod tests {
             storage.options = vec![("nqn".into(), "nqn.2014-08.org.example:disk".into())];
         });
         assert!(knobs(&remote).iter().any(|knob| knob == "rps"), "{:?}", knobs(&remote));
-        assert!(remote.not_weighed.iter().all(|(_, why)| why != NO_CARD));
+        assert!(
+            remote
+                .not_weighed
+                .iter()
+                .all(|(_, why)| !why.starts_with("the load crosses no network card"))
+        );
     }
 }

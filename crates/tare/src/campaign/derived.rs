@@ -8,6 +8,15 @@ use tare_lab::study::Study;
 /// comments below them: what the record keeps can be run again.
 pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -> String {
     let mut text = format!("# Derived by {command} from the study {source}, which is below.\n");
+    for loader in &study.loaders {
+        let _ = writeln!(text, "\n[[loader]]\nhost = {:?}", loader.name());
+        if let Some(cpus) = &loader.cpus {
+            let _ = writeln!(text, "cpus = \"{cpus}\"");
+        }
+        if let Some(address) = &loader.address {
+            let _ = writeln!(text, "address = \"{address}\"");
+        }
+    }
     for spec in &study.environments {
         let mut line = |key: &str, value: &str| {
             // A name has no control characters, so Rust's quoting is TOML's.

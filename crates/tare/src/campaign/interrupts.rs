@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use anyhow::{Context, anyhow};
+use tare_lab::cpus;
 use tare_lab::environment::CpuPlan;
 use tare_lab::layer::Host;
 use tare_lab::study::Study;
 use tare_std::cpus::CpuSet;
 use tare_tune::plan::{Group, Options};
-use tare_tune::{LiveHost, SettingStore, planner};
+use tare_tune::{LiveHost, SettingStore, knobs, planner};
 
 use super::CampaignConfig;
 use super::tuning::tunes_host;
@@ -36,6 +37,21 @@ pub(super) fn of_tuner(
     }
     let applied = tare_tune::interrupt_cpus(&store, state);
     applied.context("cannot read whether this host is tuned; [cpus] interrupts = 0 ignores it")
+}
+
+/// Returns the options of the planner for a study. Interrupts move to the CPUs that the study keeps
+/// for them, unless the options name others.
+///
+/// # Errors
+/// If the study's CPUs cannot be divided.
+pub(super) fn plan_options(study: &Study, options: &Options) -> anyhow::Result<Options> {
+    let mut options = options.clone();
+    if options.irq_cpus.is_none() && study.cpus.says_interrupts() {
+        let topology = crate::topology::allowed_here()?;
+        let kept = cpus::plan(&topology, &study.cpus).exit_with(Exit::Input)?.interrupts;
+        options.irq_cpus = Some(kept).filter(|cpus| !cpus.is_empty());
+    }
+    Ok(options)
 }
 
 /// Refuses `--interrupt-cpus` if `[cpus] interrupts` of the study keeps other CPUs: the option
@@ -68,7 +84,10 @@ fn tunes_interrupts(host: &Host) -> bool {
     match host {
         Host::AsIs => false,
         Host::Tuned => true,
-        Host::TunedGroups(groups) => groups.iter().any(|group| group == Group::Interrupts.name()),
+        Host::TunedGroups(names) => names.iter().any(|name| {
+            let group = knobs::find(name).map(|knob| knob.group());
+            name == Group::Interrupts.name() || group == Some(Group::Interrupts)
+        }),
     }
 }
 

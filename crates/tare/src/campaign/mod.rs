@@ -1,6 +1,7 @@
 //! A campaign as the commands run it: `tare weigh`, `tare explain` and `tare tune prove` fill a
 //! [`CampaignConfig`] and start it with [`run::measure`].
 
+pub(crate) mod card_path;
 mod choice;
 pub(crate) mod controls;
 pub(crate) mod derived;

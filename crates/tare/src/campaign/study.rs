@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::anyhow;
-use tare_lab::study::{self, LoaderSpec, Study};
+use tare_lab::study::{self, Study};
 use tare_std::host_address::HostAddress;
 
 use crate::cli::Elsewhere;
@@ -15,7 +15,20 @@ use crate::{registry, studies};
 /// Reads and checks a study by its name or path, and returns it with its text. `quick`: only the
 /// study's quick part.
 pub(crate) fn read(name_or_path: &str, quick: bool) -> anyhow::Result<(Study, String)> {
-    let text = text(name_or_path)?;
+    read_with(name_or_path, quick, &[])
+}
+
+/// Reads a study like [`read`], with more loaders.
+pub(crate) fn read_with(
+    name_or_path: &str,
+    quick: bool,
+    loaders: &[HostAddress],
+) -> anyhow::Result<(Study, String)> {
+    let mut text = text(name_or_path)?;
+    for loader in loaders {
+        // An address has no control characters, so Rust's quoting is TOML's.
+        text += &format!("\n# --loader {loader}\n[[loader]]\nhost = {:?}\n", loader.to_string());
+    }
     let parse = if quick { study::parse_quick } else { study::parse };
     let study = parse(&text, name_or_path, &registry::vocabulary()).exit_with(Exit::Input)?;
     Ok((study, text))
@@ -46,17 +59,12 @@ pub(crate) fn limit(study: &mut Study, rounds: Option<u32>, budget: Option<Durat
     schedule.budget = budget.unwrap_or(schedule.budget);
 }
 
-/// Replaces the hosts of a study by those of the command line.
+/// Replaces the hosts of a study's system by those of the command line.
 pub(crate) fn place(study: &mut Study, elsewhere: &Elsewhere) -> anyhow::Result<()> {
     if !elsewhere.hosts.is_empty() {
         study.system.options.retain(|(name, _)| study.hosts.is_empty() || name != "instances");
         study.system.on_hosts(&elsewhere.hosts).exit_with(Exit::Input)?;
         study.hosts.clone_from(&elsewhere.hosts);
-    }
-    if !elsewhere.loaders.is_empty() {
-        let loader =
-            |host: &HostAddress| LoaderSpec { host: host.clone(), ..LoaderSpec::default() };
-        study.loaders = elsewhere.loaders.iter().map(loader).collect();
     }
     Ok(())
 }

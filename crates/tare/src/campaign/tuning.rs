@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use tare_env::EnvironmentFactory;
 use tare_env::layer::host::{HostError, Journalled, TunedHost};
+use tare_lab::analysis::CARDS_OF_LOAD_FACT;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::record::HostFact;
 use tare_lab::study::Study;
@@ -12,7 +13,9 @@ use tare_report::prove::{FACT_NOT_WEIGHED, FACT_OF, FACT_TUNED_ALREADY, FACTS};
 use tare_tune::plan::Options;
 use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 
+use super::card_path::CardPath;
 use super::choice::{Choice, choose, merge_reasons};
+use super::interrupts;
 use crate::exit::{Exit, ExitWith, plan_error};
 
 /// Key of the fact that holds the options of the planner.
@@ -23,6 +26,8 @@ const FACT_OPTIONS: &str = "options";
 pub(crate) struct StudyTuning {
     pub(crate) choice: Choice,
     options: Options,
+    /// The network cards that the load crosses.
+    cards: Vec<String>,
     /// The environment that `tare tune prove` proves the tuning of.
     pub(crate) proof_of: Option<String>,
     /// The tunings that are in force on this host already, so that nothing is planned.
@@ -72,6 +77,7 @@ impl StudyTuning {
         Ok(Self {
             choice: Choice::default(),
             options: options.clone(),
+            cards: Vec::new(),
             proof_of: None,
             tuned_already: Some(tunings),
         })
@@ -85,8 +91,10 @@ impl StudyTuning {
     pub(crate) fn prepare(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
         let store = LiveHost::new("/");
         refuse_if_tuned(&store, state)?;
+        let options = &interrupts::plan_options(study, options)?;
         let snapshot = store.snapshot();
-        let mut choice = choose(&snapshot, options, study).map_err(plan_error)?;
+        let path = CardPath::find(study, &snapshot, state)?;
+        let mut choice = choose(&snapshot, options, study, &path).map_err(plan_error)?;
         if !choice.items.is_empty() {
             let refused = Journalled::begin(state, store, "rehearsal")
                 .and_then(|mut tuner| tuner.rehearse(&choice.items))
@@ -94,7 +102,13 @@ impl StudyTuning {
                 .exit_with(Exit::Host)?;
             choice.drop_refused(refused);
         }
-        Ok(Self { choice, options: options.clone(), proof_of: None, tuned_already: None })
+        Ok(Self {
+            choice,
+            options: options.clone(),
+            cards: path.cards,
+            proof_of: None,
+            tuned_already: None,
+        })
     }
 
     /// Lets the factory tune the host for its tuned environments.
@@ -108,7 +122,8 @@ impl StudyTuning {
             return Ok(());
         }
         let tuner = Journalled::begin(state, LiveHost::new("/"), factory.run())?;
-        factory.tune(TunedHost::new(&self.choice.items, Box::new(tuner)));
+        let left_out = self.choice.left_out_by_knob();
+        factory.tune(TunedHost::new(&self.choice.items, Box::new(tuner)).leaving_out(left_out));
         Ok(())
     }
 
@@ -121,6 +136,9 @@ impl StudyTuning {
         add(FACT_OPTIONS.into(), serde_json::to_string(&self.options).unwrap_or_default());
         if let Some(tunings) = &self.tuned_already {
             add(FACT_TUNED_ALREADY.into(), tunings.clone());
+        }
+        if !self.cards.is_empty() {
+            add(CARDS_OF_LOAD_FACT.1.into(), self.cards.join(" "));
         }
         if let Some(environment) = &self.proof_of {
             add(FACT_OF.into(), environment.clone());

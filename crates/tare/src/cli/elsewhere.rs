@@ -2,7 +2,6 @@
 
 use clap::Args;
 use tare_lab::study::SystemHost;
-use tare_std::host_address::HostAddress;
 
 /// The hosts of a study that names none, or others.
 #[derive(Clone, Debug, Default, Args)]
@@ -11,7 +10,4 @@ pub struct Elsewhere {
     /// ssh:db1,ssh:db2=10.0.0.5 with the address at which the others reach it
     #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "resume")]
     pub hosts: Vec<SystemHost>,
-    /// Hosts that load the system, in place of those of the study, such as ssh:load1,ssh:load2
-    #[arg(long, value_name = "HOST,...", value_delimiter = ',', conflicts_with = "resume")]
-    pub loaders: Vec<HostAddress>,
 }

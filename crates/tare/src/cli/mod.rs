@@ -28,6 +28,7 @@ mod history;
 mod inside;
 mod load_pace;
 mod load_workload;
+mod loaders;
 mod on;
 mod progress;
 mod stacks;
@@ -45,6 +46,7 @@ pub use history::*;
 pub use inside::*;
 pub use load_pace::*;
 pub use load_workload::*;
+pub use loaders::*;
 pub use on::*;
 pub use progress::*;
 pub use stacks::*;
@@ -152,7 +154,7 @@ pub struct Weigh {
     #[arg(short, long, value_name = "FILE.tare", conflicts_with = "resume")]
     pub output: Option<PathBuf>,
     /// Continue an interrupted record, with the same seed and order
-    #[arg(long, value_name = "FILE.tare")]
+    #[arg(long, value_name = "FILE.tare", conflicts_with = "AddLoaders")]
     pub resume: Option<PathBuf>,
     /// Run the quick part of the study, as defined by its table "quick"
     #[arg(long, conflicts_with = "resume")]
@@ -172,6 +174,8 @@ pub struct Weigh {
     /// Print the plan and start nothing: CPUs, environments, memory, disk, rounds and time
     #[arg(long, conflicts_with_all = ["resume", "inside", "html", "serve"])]
     pub dry_run: bool,
+    #[command(flatten)]
+    pub loaders: AddLoaders,
     #[command(flatten)]
     pub stacks: SampleStacks,
     #[command(flatten)]

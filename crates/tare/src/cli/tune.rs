@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::{Args, Subcommand, ValueEnum};
 use tare_std::cpus::CpuSet;
 
-use super::{DestroyData, RunOn, ShowProgress, TuneFlags, duration, share};
+use super::{AddLoaders, DestroyData, RunOn, ShowProgress, TuneFlags, duration, share};
 
 #[derive(Debug, Args)]
 pub struct Tune {
@@ -90,10 +90,10 @@ pub struct PlanOptions {
     #[arg(long, value_name = "TOOL")]
     pub like: Option<ImitatedTool>,
     /// Only this knob or group (see `tare list knobs`)
-    #[arg(long, value_name = "KNOB")]
+    #[arg(long, value_name = "KNOB", value_delimiter = ',')]
     pub only: Vec<String>,
     /// All except this knob or group
-    #[arg(long, value_name = "KNOB")]
+    #[arg(long, value_name = "KNOB", value_delimiter = ',')]
     pub except: Vec<String>,
     /// Receive queues of each network device [default: one per CPU for interrupts]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -223,6 +223,11 @@ pub struct TuneProve {
     /// Keep the changes that were proven to help; otherwise the host is left as it was found
     #[arg(long)]
     pub keep_only_proven: bool,
+    /// Weigh each knob alone, not each group of knobs
+    #[arg(long)]
+    pub each_knob: bool,
+    #[command(flatten)]
+    pub loaders: AddLoaders,
     #[command(flatten)]
     pub destroy: DestroyData,
     #[command(flatten)]

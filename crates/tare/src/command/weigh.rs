@@ -86,7 +86,8 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
             (record.study, record.study_text, record.header.seed, plan_options)
         }
         None => {
-            let (mut study, text) = study::read(&options.study, options.quick)?;
+            let loaders = &options.loaders.loaders;
+            let (mut study, text) = study::read_with(&options.study, options.quick, loaders)?;
             study::place(&mut study, &options.elsewhere)?;
             study.add_runtime_controls();
             let seed = study::seed(options.seed, &study);

@@ -19,7 +19,8 @@ use tare_lab::environment::{
     DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
     RestoreStats, Usage,
 };
-use tare_tune::plan::{Change, Item, Key};
+use tare_tune::knobs;
+use tare_tune::plan::{Change, EthtoolSetting, Item, Key};
 
 use tare_lab::layer::{Host, Layer};
 
@@ -32,9 +33,19 @@ const DEVIATIONS_SHOWN: usize = 3;
 fn wants(host: &Host, item: &Item) -> bool {
     match host {
         Host::AsIs => false,
-        Host::Tuned => true,
-        Host::TunedGroups(names) => names.iter().any(|name| name == item.group.name()),
+        Host::Tuned => !knobs::is_on_request(&item.knob),
+        Host::TunedGroups(names) => names.iter().any(|name| knobs::selects(name, item)),
     }
+}
+
+/// Returns whether a wanted change decides the value of a setting that the layer leaves alone:
+/// another knob writes the same setting, or the driver adapts it.
+fn is_decided_by(wanted: &Change, other: &Key) -> bool {
+    let Key::Ethtool { nic, setting: EthtoolSetting::CoalesceRxUs } = other else {
+        return wanted.key == *other;
+    };
+    let adaptive = EthtoolSetting::CoalesceAdaptiveRx;
+    wanted.key == *other || wanted.key == Key::Ethtool { nic: nic.clone(), setting: adaptive }
 }
 
 /// Makes changes on a host and puts them back. It writes a journal from which `clean` can put them
@@ -72,10 +83,9 @@ pub enum HostError {
     )]
     TunedAlready { value: Host, tunings: String },
     #[error(
-        "host = \"{value}\" would change nothing: the tuning plan of this host has no change that a \
-         study can make (tare tune plan); optional = true leaves the environment out"
+        "host = \"{value}\" would change nothing: {why}; optional = true leaves the environment out"
     )]
-    NothingToChange { value: Host },
+    NothingToChange { value: Host, why: String },
 }
 
 /// The host of a run, shared by all environments: the possible changes, and whether they are made.
@@ -86,15 +96,42 @@ pub struct TunedHost(Arc<Mutex<State>>);
 struct State {
     /// Items with a change.
     items: Vec<Item>,
+    /// Changes that the plan has and a study does not make: the knob and the reason.
+    left_out: Vec<(String, String)>,
     tuner: Box<dyn Tuner>,
     tuned: bool,
 }
+
+/// Why a layer changes nothing where the plan has no change for it.
+const NO_CHANGE: &str =
+    "the tuning plan of this host has no change that a study can make (tare tune plan)";
 
 impl TunedHost {
     /// Creates it for these items. Those without a change are left out.
     pub fn new(items: &[Item], tuner: Box<dyn Tuner>) -> Self {
         let items = items.iter().filter(|item| item.change().is_some()).cloned().collect();
-        Self(Arc::new(Mutex::new(State { items, tuner, tuned: false })))
+        Self(Arc::new(Mutex::new(State { items, left_out: Vec::new(), tuner, tuned: false })))
+    }
+
+    /// Names changes that the plan has and a study does not make, each by its knob and the reason.
+    #[must_use]
+    pub fn leaving_out(self, changes: Vec<(String, String)>) -> Self {
+        self.state().left_out = changes;
+        self
+    }
+
+    /// Returns why this value of the layer changes nothing.
+    pub fn why_nothing(&self, layer: &Host) -> String {
+        let group = |knob: &str| knobs::find(knob).map_or("", |knob| knob.group().name());
+        let state = self.state();
+        let mut left_out = state.left_out.iter().filter(|(knob, _)| match layer {
+            Host::AsIs => false,
+            Host::Tuned => !knobs::is_on_request(knob),
+            Host::TunedGroups(names) => {
+                names.iter().any(|name| name == knob || name == group(knob))
+            }
+        });
+        left_out.next().map_or(NO_CHANGE.into(), |(_, reason)| reason.clone())
     }
 
     /// Puts all changes back. Idempotent.
@@ -151,6 +188,10 @@ impl State {
         for (item, change) in changes(&self.items) {
             let want = wants(layer, item);
             tuned += usize::from(want);
+            let mut wanted = changes(&self.items).filter(|(other, _)| wants(layer, other));
+            if !want && wanted.any(|(_, wanted)| is_decided_by(wanted, &change.key)) {
+                continue;
+            }
             let value = if want { &change.wanted } else { &change.now };
             match self.tuner.read(&change.key) {
                 Ok(found) if change.form.same(&found, value) => {}

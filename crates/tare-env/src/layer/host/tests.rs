@@ -345,6 +345,58 @@ fn groups_without_changes_change_nothing() {
     check("tuned", true);
     check("tuned=disk", true);
     check("tuned=irqbalance", false);
+    let why = |host: &TunedHost, layer: &str| host.why_nothing(&layer.parse().unwrap());
+    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
+    let host = host.leaving_out(vec![("xps".into(), "no card".into())]);
+    assert_eq!(why(&host, "tuned=xps"), "no card");
+    assert_eq!(why(&host, "tuned=network"), "no card");
+    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
     let tuner = MemoryTuner { host_state: state, written: Vec::new() };
     assert!(!TunedHost::new(&[], Box::new(tuner)).changes_for(&Host::Tuned));
+}
+
+#[test]
+fn knob_names_select_and_alternatives_do_not_void_each_other() {
+    let nic = |setting| Key::Ethtool { nic: "eth0".into(), setting };
+    let delay = || nic(EthtoolSetting::CoalesceRxUs);
+    let adaptive = || nic(EthtoolSetting::CoalesceAdaptiveRx);
+    let knob = |name: &str, key: Key, now: &str, wanted: &str| {
+        let mut item = item(Group::Network, name, now, wanted);
+        item.knob = name.into();
+        let Action::Change(change) = &mut item.action else { panic!("{item:?}") };
+        (change.key, change.form) = (key, ValueFormat::Text);
+        item
+    };
+    let items = [
+        knob("rps", Key::file("/rps"), "0", "3"),
+        knob("coalescing_off", delay(), "3", "0"),
+        knob("coalescing_adaptive", adaptive(), "off", "on"),
+    ];
+    let host_state = Shared::default();
+    let mut snapshot = Snapshot::default();
+    snapshot.write("/rps", "0");
+    snapshot.write("/tare/ethtool/eth0/coalesce", "rx-usecs 3\nadaptive-rx off");
+    host_state.lock().unwrap().host = snapshot;
+    let tuner = MemoryTuner { host_state: Arc::clone(&host_state), written: Vec::new() };
+    let host = TunedHost::new(&items, Box::new(tuner));
+    let found = |layer: &str, adapted: Option<&str>| {
+        let mut one = environment(&host_state, &host, "one", layer);
+        one.thaw().unwrap();
+        if let Some(value) = adapted {
+            // The driver changes the delay while it adapts it.
+            delay().write_to(&mut host_state.lock().unwrap().host, value);
+        }
+        let state = one.read_back().unwrap().pop().unwrap();
+        delay().write_to(&mut host_state.lock().unwrap().host, "3");
+        one.freeze().unwrap();
+        (state.in_force, state.found)
+    };
+    let one = (true, "1 of 3 settings changed, the others as found".to_string());
+    assert_eq!(found("tuned=rps", None), one);
+    assert_eq!(found("tuned=coalescing_adaptive", Some("30")), one);
+    assert!(!found("tuned=rps", Some("30")).0, "nobody adapts it");
+    // Neither the whole plan nor the group has the alternatives.
+    assert_eq!(found("tuned", None), one);
+    assert_eq!(found("tuned=network", None), one);
+    assert_eq!(found("tuned=rps+coalescing_off", None).1.split(' ').next(), Some("2"));
 }

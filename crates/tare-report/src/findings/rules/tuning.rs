@@ -30,7 +30,7 @@ pub(super) const RULES: &[Rule] = &[
         condition: "it loses in one figure, as a claim",
         sentence: "Host tuning ({groups}): {change}. Leave these groups out.",
         details: "costs {gain}.",
-        advice: "tare tune apply --except {groups} leaves them out.",
+        advice: "tare tune apply --except {listed} leaves them out.",
         expected: "",
         expected_from: "",
         apply: hurts,
@@ -97,7 +97,8 @@ fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<
     }
     let figure = first?;
     let values = [
-        ("groups", groups),
+        ("groups", groups.clone()),
+        ("listed", groups.replace('+', ",")),
         ("gain", words::list(&parts)),
         ("change", brief.join(", ")),
         ("only", only),

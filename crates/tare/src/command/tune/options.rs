@@ -35,6 +35,7 @@ impl From<&PlanOptions> for Options {
             clock: arguments.clock,
             only: arguments.only.clone(),
             except: arguments.except.clone(),
+            request: Vec::new(),
         }
     }
 }

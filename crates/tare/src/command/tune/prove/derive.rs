@@ -6,7 +6,7 @@ use anyhow::{anyhow, bail};
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cpu, Host, Network, Security};
 use tare_lab::study::{Hint, Study, control_name};
-use tare_tune::plan::Group;
+use tare_tune::knobs;
 
 use crate::campaign::derived;
 
@@ -14,11 +14,13 @@ use crate::campaign::derived;
 pub(super) const WITH_FLAGS: &str = "with flags";
 pub(super) const WITH_EVERYTHING: &str = "with flags + host tuning";
 
-/// Returns the study of a proof. `groups`: those of the plan whose changes affect a running system.
+/// Returns the study of a proof. `names_alone`: groups of knobs, or knobs, of the plan whose
+/// changes affect a running system. Knobs that are planned only by name are alternatives, so that
+/// no environment has all of them.
 pub(super) fn derive(
     study: &Study,
     environment: Option<&str>,
-    groups: &[Group],
+    names_alone: &[String],
 ) -> anyhow::Result<Study> {
     let (baseline, chosen) = choose(study, environment)?;
     let mut names = vec![baseline.name.clone(), control_name(&baseline.name), chosen.name.clone()];
@@ -36,15 +38,13 @@ pub(super) fn derive(
     let mut tuned = |wanted: String, host: Host| {
         environments.push(EnvironmentSpec { name: name(wanted), host, ..with_flags.clone() });
     };
-    if !groups.is_empty() {
+    let together = names_alone.iter().any(|name| !knobs::is_on_request(name));
+    if together {
         tuned(WITH_EVERYTHING.into(), Host::Tuned);
     }
-    if groups.len() > 1 {
-        for group in groups {
-            tuned(
-                format!("{WITH_FLAGS} + {}", group.name()),
-                Host::TunedGroups(vec![group.name().to_string()]),
-            );
+    if names_alone.len() > 1 || !together {
+        for name in names_alone {
+            tuned(format!("{WITH_FLAGS} + {name}"), Host::TunedGroups(vec![name.clone()]));
         }
     }
     let against_baseline = |name: &String| *name == study.baseline;
@@ -117,6 +117,10 @@ mod tests {
         tare_lab::study::parse(text, "quick", &registry::vocabulary()).unwrap()
     }
 
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    }
+
     fn names(study: &Study) -> Vec<&str> {
         study.environments.iter().map(|spec| spec.name.as_str()).collect()
     }
@@ -131,7 +135,7 @@ mod tests {
     #[test]
     fn proof_has_flags_tuning_and_each_group() {
         let study = quick();
-        let proof = derive(&study, None, &[Group::Network, Group::Disk]).unwrap();
+        let proof = derive(&study, None, &list(&["network", "disk"])).unwrap();
         assert_eq!(
             names(&proof),
             [
@@ -160,8 +164,14 @@ mod tests {
 
     #[test]
     fn single_group_is_not_weighed_twice() {
-        let one = derive(&quick(), None, &[Group::Disk]).unwrap();
+        let one = derive(&quick(), None, &list(&["disk"])).unwrap();
         assert_eq!(names(&one).len(), 4);
+        let alternative = derive(&quick(), None, &list(&["coalescing_off"])).unwrap();
+        assert_eq!(names(&alternative)[3..], ["with flags + coalescing_off"]);
+        let both = list(&["rps", "coalescing_off"]);
+        let both = derive(&quick(), None, &both).unwrap();
+        let expect = [WITH_EVERYTHING, "with flags + rps", "with flags + coalescing_off"];
+        assert_eq!(names(&both)[3..], expect);
         let none = derive(&quick(), Some("docker default"), &[]).unwrap();
         assert_eq!(names(&none), ["native", "docker default", "with flags"]);
         // A proof needs all of its environments.
@@ -188,7 +198,7 @@ mod tests {
     fn taken_names_get_a_suffix() {
         let mut study = quick();
         study.environments[1].name = WITH_FLAGS.into();
-        let proof = derive(&study, None, &[Group::Disk]).unwrap();
+        let proof = derive(&study, None, &list(&["disk"])).unwrap();
         assert_eq!(names(&proof)[2], "with flags (proof)");
         let text = text(&proof, "quick", "name = \"quick\"\n\nx = 1\n");
         assert!(text.contains("\n[[environment]]\nname = \"with flags (proof)\"\n"), "{text}");

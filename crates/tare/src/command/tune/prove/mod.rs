@@ -12,7 +12,8 @@ use tare_env::FactoryError;
 use tare_lab::analysis::{self, analyse};
 use tare_lab::campaign::Ending;
 use tare_lab::record::{Record, free_path};
-use tare_tune::plan::{Group, Item, Options};
+use tare_tune::knobs;
+use tare_tune::plan::{Item, Options};
 use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
 use crate::campaign::tuning::StudyTuning;
@@ -31,15 +32,16 @@ pub(crate) fn run(
         return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let (study, original) = study::read(&arguments.study, false)?;
+    let loaders = &arguments.loaders.loaders;
+    let (study, original) = study::read_with(&arguments.study, false, loaders)?;
     let seed = study::seed(arguments.seed, &study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
     let mut tuning = StudyTuning::prepare(state, &options, &study)?;
-    let groups = tuning.choice.groups();
+    let names = tuning.choice.names(arguments.each_knob);
     let mut derived =
-        derive::derive(&study, arguments.environment.as_deref(), &groups).exit_with(Exit::Input)?;
+        derive::derive(&study, arguments.environment.as_deref(), &names).exit_with(Exit::Input)?;
     // The first environment is the baseline, the second the one to tune.
     tuning.proof_of = derived.environments.get(1).map(|spec| spec.name.clone());
     study::limit(&mut derived, arguments.rounds, arguments.budget);
@@ -73,10 +75,10 @@ pub(crate) fn run(
     cleanup::warn_left(&left);
     let kept = match ending {
         Ending::Interrupted => Vec::new(),
-        _ if arguments.keep_only_proven => keep_proven(&config.record, &tuning, state)?,
+        _ if arguments.keep_only_proven => keep_proven(&config.record, &tuning, &names, state)?,
         _ => Vec::new(),
     };
-    print(arguments, &config.record, &tuning, &kept, out)?;
+    print(arguments, &config.record, &names, &kept, out)?;
     Ok(match ending {
         Ending::Interrupted => Exit::Interrupted,
         _ if !left.is_empty() => Exit::Failure,
@@ -84,18 +86,18 @@ pub(crate) fn run(
     })
 }
 
-/// Applies the changes of the groups that were proven to help, to stay. Returns the groups with
-/// their numbers of settings.
+/// Applies the changes of the groups or knobs that were proven to help, to stay. Returns their
+/// names with their numbers of settings.
 fn keep_proven(
     record: &Path,
     tuning: &StudyTuning,
+    names: &[String],
     state: &Path,
 ) -> anyhow::Result<Vec<(String, usize)>> {
     let record = Record::read(record)?;
     let analysed = analyse(&record);
     let proven = analysis::tuning::proven(&analysis::tuning::gains(&record, &analysed));
-    let groups = tuning.choice.groups();
-    let items = to_keep(&tuning.choice.items, &groups, &proven);
+    let items = to_keep(&tuning.choice.items, names, &proven);
     if items.is_empty() {
         return Ok(Vec::new());
     }
@@ -109,33 +111,32 @@ fn keep_proven(
         .filter(|one| matches!(one.outcome, Outcome::Written { .. } | Outcome::Already))
         .map(|one| &one.item)
         .collect();
-    let count = |group: &Group| {
-        let count = in_force.iter().filter(|item| item.group == *group).count();
-        (count > 0).then(|| (group.name().to_string(), count))
+    let count = |name: &String| {
+        let count = in_force.iter().filter(|item| knobs::selects(name, item)).count();
+        (count > 0).then(|| (name.clone(), count))
     };
-    Ok(groups.iter().filter_map(count).collect())
+    Ok(names.iter().filter_map(count).collect())
 }
 
-/// Returns the items of the proven groups. A proof of all groups together proves none of them,
+/// Returns the items of the proven groups or knobs. A proof of all together proves none of them,
 /// unless there is only one.
-fn to_keep(items: &[Item], groups: &[Group], proven: &[String]) -> Vec<Item> {
-    let named = |name: &str| proven.iter().any(|proven| proven == name);
-    let whole = groups.len() == 1 && named("all");
-    items.iter().filter(|item| whole || named(item.group.name())).cloned().collect()
+fn to_keep(items: &[Item], names: &[String], proven: &[String]) -> Vec<Item> {
+    let whole = names.len() == 1 && proven.iter().any(|proven| proven == "all");
+    let named = |item: &Item| proven.iter().any(|name| knobs::selects(name, item));
+    items.iter().filter(|item| whole || named(item)).cloned().collect()
 }
 
 /// Prints the result, and which changes were kept and restored.
 fn print(
     arguments: &TuneProve,
     record: &Path,
-    tuning: &StudyTuning,
+    names: &[String],
     kept: &[(String, usize)],
     out: &mut dyn Write,
 ) -> anyhow::Result<()> {
-    let groups = tuning.choice.groups();
-    let restored: Vec<&str> = groups
+    let restored: Vec<&str> = names
         .iter()
-        .map(|group| group.name())
+        .map(String::as_str)
         .filter(|name| kept.iter().all(|(kept, _)| kept != name))
         .collect();
     let mut printed = Vec::new();
@@ -165,7 +166,7 @@ fn print(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_tune::plan::Action;
+    use tare_tune::plan::{Action, Group};
 
     #[test]
     fn only_groups_proven_alone_are_kept() {
@@ -182,15 +183,13 @@ mod tests {
         };
         let (disk, network) = (item(Group::Disk), item(Group::Network));
         let both = [disk.clone(), network.clone()];
-        let keep = |groups: &[Group], proven: &[&str]| {
-            let proven: Vec<String> = proven.iter().map(ToString::to_string).collect();
-            to_keep(&both, groups, &proven)
-        };
-        let groups = [Group::Network, Group::Disk];
+        let list = |names: &[&str]| names.iter().map(ToString::to_string).collect::<Vec<String>>();
+        let keep = |names: &[String], proven: &[&str]| to_keep(&both, names, &list(proven));
+        let groups = list(&["network", "disk"]);
         assert_eq!(keep(&groups, &["all", "disk"]), std::slice::from_ref(&disk));
         assert!(keep(&groups, &["all"]).is_empty());
         assert!(keep(&groups, &[]).is_empty());
-        let one = to_keep(std::slice::from_ref(&disk), &[Group::Disk], &["all".into()]);
+        let one = to_keep(std::slice::from_ref(&disk), &list(&["disk"]), &["all".into()]);
         assert_eq!(one, [disk]);
         assert_eq!(keep(&groups, &["network", "disk"]).len(), 2);
     }

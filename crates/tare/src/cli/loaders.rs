@@ -1,0 +1,12 @@
+//! `--loader`, the same for all commands that load a system.
+
+use clap::Args;
+use tare_std::host_address::HostAddress;
+
+#[derive(Clone, Debug, Default, Args)]
+pub struct AddLoaders {
+    /// Load the system from this host too (ssh:[USER@]HOST[:PORT]), besides the study's own
+    /// loaders. Repeatable, or a list with commas
+    #[arg(long = "loader", value_name = "HOST", value_delimiter = ',')]
+    pub loaders: Vec<HostAddress>,
+}
