@@ -1,4 +1,5 @@
-# Shared by ./quickstart and ./test: what is printed, who we are, packages, the built program.
+# Shared by ./quickstart and ./test: what is printed, who we are, the built program,
+# what both need.
 # POSIX shell; sourced, never run. Needs nothing but a shell and coreutils.
 
 # A plain shell of root may not look where the network tools are.
@@ -12,87 +13,14 @@ fail() {
     exit 1
 }
 
+have() { command -v "$1"; }
+
 # Both scripts make namespaces and cgroups, so both run as root; sudo is used where it is there.
 become_root() {
     [ "$(id -u)" -eq 0 ] && return
     command -v sudo >/dev/null 2>&1 || fail "needs root; run it as root"
     say "$script: needs root for namespaces, cgroups and packages; going on through sudo"
     exec sudo --preserve-env=CARGO_TARGET_DIR,RUSTUP_TOOLCHAIN,DOCKER_HOST,CONTAINER_HOST "$0" "$@"
-}
-
-# --- packages ---------------------------------------------------------------------------------
-
-wanted=""      # packages to install, separated by spaces
-wanted_why=""  # the same with reasons, one a line
-
-# want PACKAGE REASON TEST...: asks for a package unless the test command says that it is there.
-want() {
-    package=$1 reason=$2
-    shift 2
-    if "$@" >/dev/null 2>&1; then return; fi
-    wanted="$wanted $package"
-    wanted_why="$wanted_why  $package: $reason
-"
-}
-
-have() { command -v "$1"; }
-
-# Linking is static, so the archive of the C library is needed beside its headers.
-have_static_libc() {
-    archive=$(cc -print-file-name=libc.a 2>/dev/null) && [ -f "$archive" ]
-}
-
-# The lists are stale if there are none or if they are more than a week old.
-lists_are_stale() {
-    [ -z "$(find /var/lib/apt/lists -maxdepth 1 -name '*Packages*' -mtime -7 2>/dev/null | head -n 1)" ]
-}
-
-policy=/usr/sbin/policy-rc.d
-policy_made=""
-
-# Keeps packages from starting their daemons. A policy that is already there is left alone.
-forbid_daemons() {
-    [ -e "$policy" ] && return
-    printf '#!/bin/sh\n# made by tare %s for the time of one installation\nexit 101\n' "$script" >"$policy"
-    policy_made=yes
-    chmod 755 "$policy"
-}
-
-allow_daemons() {
-    [ -n "$policy_made" ] || return 0
-    rm -f "$policy"
-    policy_made=""
-}
-
-apt_install() {
-    DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends \
-        -o DPkg::Lock::Timeout=300 -o Dpkg::Use-Pty=0 "$@" >&2
-}
-
-# Installs what `want` collected, and nothing more. Call `allow_daemons` from the exit trap.
-install_wanted() {
-    [ -n "$wanted" ] || return 0
-    if ! command -v apt-get >/dev/null 2>&1; then
-        say "$script: this is neither Debian nor Ubuntu. Install these by hand (named as Debian names them):"
-        printf '%s' "$wanted_why" >&2
-        exit 1
-    fi
-    say "$script: installing from the distribution:"
-    printf '%s' "$wanted_why" >&2
-    updated=""
-    if lists_are_stale; then
-        apt-get -o DPkg::Lock::Timeout=300 update >&2 || fail "apt-get update failed"
-        updated=yes
-    fi
-    forbid_daemons
-    # shellcheck disable=SC2086 # a list of packages, split on purpose
-    if ! apt_install $wanted; then
-        [ -z "$updated" ] || fail "apt-get could not install:$wanted"
-        apt-get -o DPkg::Lock::Timeout=300 update >&2 || fail "apt-get update failed"
-        apt_install $wanted || fail "apt-get could not install:$wanted"
-    fi
-    allow_daemons
-    wanted="" wanted_why=""
 }
 
 # --- the program --------------------------------------------------------------------------------
@@ -198,10 +126,22 @@ runsc_stop() {
 
 # --- what both scripts need ---------------------------------------------------------------------
 
+# Linking is static, so the archive of the C library is needed beside its headers.
+have_static_libc() {
+    archive=$(cc -print-file-name=libc.a 2>/dev/null) && [ -f "$archive" ]
+}
+
+have_certificates() {
+    for file in /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-bundle.crt /etc/ssl/ca-bundle.pem; do
+        if [ -e "$file" ]; then return; fi
+    done
+    return 1
+}
+
 want_build() {
     want gcc "the C compiler that builds SQLite and links" have cc
     want libc6-dev "the C library, static archive and headers" have_static_libc
-    want ca-certificates "so that cargo can fetch the crates" test -e /etc/ssl/certs/ca-certificates.crt
+    want ca-certificates "so that cargo can fetch the crates" have_certificates
     want git "so that cargo and the chores can read the repository" have git
 }
 

@@ -1,5 +1,5 @@
 # The Rust toolchain: finds one, or installs the pinned one below the checkout. Sourced by ./quickstart
-# and ./test after common.sh.
+# and ./test after common.sh and packages.sh.
 #
 # Order: cargo on the PATH, in the caller's home, in $root/.toolchain; else the pinned version is
 # installed into $root/.toolchain, by the rustup of the distribution where there is a package, else by
@@ -62,14 +62,16 @@ find_rust() {
         fi
     fi
     # A cargo of the distribution and its rustup exclude each other.
-    if ! command -v cargo >/dev/null 2>&1 && ! command -v rustup >/dev/null 2>&1 &&
-        apt-cache show rustup >/dev/null 2>&1; then
+    if ! command -v cargo >/dev/null 2>&1 && ! command -v rustup >/dev/null 2>&1 && has_rustup_package; then
         rust_package=yes
         want rustup "the installer of Rust toolchains" have rustup
-    elif ! command -v rustup >/dev/null 2>&1 && ! command -v wget >/dev/null 2>&1; then
+    elif ! command -v rustup >/dev/null 2>&1 && ! has_gnu_wget; then
         want curl "fetches the installer of Rust" have curl
     fi
 }
+
+# BusyBox has a wget that does not refuse plain HTTP.
+has_gnu_wget() { wget --help 2>/dev/null | grep -q -e --https-only; }
 
 # Prints the official installer of Rust.
 fetch_rustup() {

@@ -2,6 +2,7 @@
 //! and `kill`.
 #![forbid(unsafe_code)]
 
+mod built;
 mod calibrate;
 mod ci;
 mod covariates;

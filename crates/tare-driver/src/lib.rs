@@ -17,6 +17,7 @@ pub mod doctor;
 pub mod fio;
 mod java;
 mod latte;
+pub mod loaders;
 mod multi_instance;
 mod option_reader;
 mod pgbench;

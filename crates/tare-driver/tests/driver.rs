@@ -25,6 +25,7 @@ fn main() -> ExitCode {
     {
         let ended = tare_driver::agent(
             &cpus.parse().unwrap(),
+            None,
             BufReader::new(std::io::stdin()),
             std::io::stdout(),
         );

@@ -174,6 +174,7 @@ fn storage_harness(
         program,
         cpus,
         destroy: Vec::new(),
+        reach: None,
     })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
@@ -225,6 +226,8 @@ fn harness(state: &str, runtimes: &[&str]) -> Result<(), Box<dyn Error + Send + 
         program,
         cpus,
         destroy: Vec::new(),
+        // The address at which a test reaches the systems from outside.
+        reach: std::env::var("STAND_IN_REACH").ok().and_then(|text| text.parse().ok()),
     })?;
     let words = ["serve", "{listen}", "{port}", "{data}"];
     let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };

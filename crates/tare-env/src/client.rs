@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, SocketAddrV4, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -25,6 +25,8 @@ pub enum NetworkError {
     )]
     Taken { port: u16, source: io::Error },
     #[error(transparent)]
+    Reach(#[from] ReachError),
+    #[error(transparent)]
     Netns(#[from] NetnsError),
     #[error("cannot set up the network")]
     Command(#[from] ExecError),
@@ -40,6 +42,30 @@ pub enum NetworkError {
     NoPort { address: Ipv4Addr, source: io::Error },
     #[error("a run can start at most {ROUTERS_MAX} environments behind a bridge")]
     TooManyRouters,
+}
+
+/// Why loaders on other hosts cannot reach a system.
+#[derive(Debug, thiserror::Error)]
+pub enum ReachError {
+    #[error(
+        "loaders cannot reach this host at {address}: systems listen on IPv4 only; set address in \
+         [[loader]] to an IPv4 address of this host"
+    )]
+    Ipv6 { address: IpAddr },
+    #[error(
+        "loaders cannot reach this host at {address}, which is no address of its network devices \
+         ({known}); set address in [[loader]] to one of them"
+    )]
+    NotHere { address: Ipv4Addr, known: String },
+    #[error("cannot list the addresses of this host")]
+    Addresses { source: serde_json::Error },
+    #[error("cannot hold port {address} of this host")]
+    Guard { address: SocketAddrV4, source: io::Error },
+    #[error(
+        "{instances} instances share one port, and loaders elsewhere reach one address of this host, \
+         {address}; use instances = 1, or local loaders"
+    )]
+    Instances { instances: u32, address: Ipv4Addr },
 }
 
 /// The client's network namespace and its links to other namespaces.
@@ -104,6 +130,25 @@ impl Client {
             known.push(far);
         }
         Ok(link.addresses[slot])
+    }
+
+    /// Routes the client to an address of another network namespace (`None`: that of this process),
+    /// and returns the device there of the client's link.
+    ///
+    /// # Errors
+    /// When the link cannot be created.
+    pub(crate) fn route_to(
+        &self,
+        journal: &Journal,
+        address: Ipv4Addr,
+        to: Option<&Path>,
+    ) -> Result<String, NetworkError> {
+        let via = self.link(journal, 0, to)?;
+        let text = format!("route replace {address}/32 via {via}\n");
+        batch(journal.run(), Some(&self.namespace), &text)?;
+        let links = self.links.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let link = links.values().find(|link| link.addresses.contains(&via));
+        Ok(format!("{}-h{}", journal.prefix(), link.map_or(0, |link| link.number)))
     }
 
     /// Adds a pair of addresses to a link, and creates the link before the first pair.

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU32;
@@ -12,10 +13,11 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
-use crate::client::{Client, NetworkError};
+use crate::client::{Client, NetworkError, ReachError};
 use crate::inside::{self, GuestEnvironment};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::multi_instance::{self, MultiInstance};
+use crate::reach::Reach;
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
@@ -34,6 +36,9 @@ pub struct FactoryOptions {
     pub cpus: CpuPlan,
     /// Block devices that the user allows Tare to overwrite. Storage layers overwrite no others.
     pub destroy: Vec<PathBuf>,
+    /// The address of this host at which loaders on other hosts reach the systems. `None`: only the
+    /// client of this host loads them.
+    pub reach: Option<IpAddr>,
 }
 
 /// Why a run could not start.
@@ -81,12 +86,12 @@ impl EnvironmentFactory {
                 return Err(FactoryError::Missing { program, package });
             }
         }
-        let FactoryOptions { state, program, cpus, destroy } = options;
+        let FactoryOptions { state, program, cpus, destroy, reach } = options;
         let program = fs::canonicalize(&program)
             .map_err(|source| FactoryError::Program { path: program, source })?;
         let journal = Journal::create(&state, crate::undo::KINDS)?;
-        match Self::make_shared_parts(&journal, &state) {
-            Ok((work, cgroups, client)) => {
+        match Self::make_shared_parts(&journal, &state, reach) {
+            Ok((work, cgroups, client, reach)) => {
                 let environments = AtomicU32::new(0);
                 let common = SharedContext {
                     journal,
@@ -95,6 +100,7 @@ impl EnvironmentFactory {
                     destroy,
                     cgroups,
                     client,
+                    reach,
                     roots: Roots::default(),
                     environments,
                 };
@@ -111,7 +117,8 @@ impl EnvironmentFactory {
     fn make_shared_parts(
         journal: &Journal,
         state: &Path,
-    ) -> Result<(PathBuf, Layout, Client), FactoryError> {
+        reach: Option<IpAddr>,
+    ) -> Result<(PathBuf, Layout, Client, Option<Reach>), FactoryError> {
         let state = fs::canonicalize(state)
             .map_err(|source| FactoryError::Work { path: state.into(), source })?;
         let work = state.join(journal.prefix());
@@ -124,7 +131,8 @@ impl EnvironmentFactory {
         let cgroups = Layout::read(Path::new("/proc"))?;
         cgroups.make_root(journal)?;
         let client = Client::make(journal)?;
-        Ok((work, cgroups, client))
+        let reach = reach.map(|address| Reach::open(address, journal, &client)).transpose()?;
+        Ok((work, cgroups, client, reach))
     }
 
     /// Creates an environment without starting it.
@@ -147,6 +155,9 @@ impl EnvironmentFactory {
         // Created for any number of instances, because its errors name what the host lacks.
         let one = runtime::make(&self.context, spec)?;
         multi_instance::check(spec, instances)?;
+        if let (Some(reach), 2..) = (self.context.reach(), instances) {
+            return Err(ReachError::Instances { instances, address: reach.address() }.into());
+        }
         let environment = match instances {
             0 | 1 => one,
             _ => Box::new(MultiInstance::new(&self.context, spec)),

@@ -16,6 +16,7 @@ pub mod layer;
 pub mod multi_instance;
 mod outcome_cache;
 pub mod proxy;
+mod reach;
 pub mod rootfs;
 pub mod run_context;
 pub mod runtime;

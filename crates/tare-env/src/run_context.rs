@@ -13,6 +13,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::client::Client;
 use crate::instance_slot::InstanceSlot;
+use crate::reach::Reach;
 use crate::rootfs::Roots;
 
 /// The id of a run and its CPUs.
@@ -42,6 +43,8 @@ pub(crate) struct SharedContext {
     pub(crate) destroy: Vec<PathBuf>,
     pub(crate) cgroups: Layout,
     pub(crate) client: Client,
+    /// The address at which loaders on other hosts reach the systems.
+    pub(crate) reach: Option<Reach>,
     pub(crate) roots: Roots,
     pub(crate) environments: AtomicU32,
 }
@@ -116,6 +119,11 @@ impl RunContext {
 
     pub fn client(&self) -> &Client {
         &self.common.client
+    }
+
+    /// Returns the address at which loaders on other hosts reach the systems, if there are such.
+    pub(crate) fn reach(&self) -> Option<&Reach> {
+        self.common.reach.as_ref()
     }
 
     /// Returns the unpacked root file systems of this run's containers.

@@ -19,6 +19,8 @@ use tare_host::journal::Entry;
 use tare_host::undo::{KnownKinds, UndoKinds, check_name, check_path};
 use tokio::runtime::Builder;
 
+use crate::reach::ForwardingKinds;
+
 /// How long a container engine may take to remove something.
 const ENGINE_LIMIT: Duration = Duration::from_secs(30);
 
@@ -30,7 +32,7 @@ const ENGINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The kinds of journal entries of this crate. Pass them to every journal that environments write
 /// to, and to its clean.
-pub const KINDS: KnownKinds = &[&ContainerKinds];
+pub const KINDS: KnownKinds = &[&ContainerKinds, &ForwardingKinds];
 
 /// An entry of this crate, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

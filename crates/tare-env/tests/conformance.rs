@@ -38,6 +38,7 @@ fn open(state: &State) -> EnvironmentFactory {
         program: program(),
         cpus: plan(),
         destroy: Vec::new(),
+        reach: None,
     })
     .unwrap()
 }
@@ -370,6 +371,7 @@ fn failed_start_leaves_nothing() {
         program: "/bin/true".into(),
         cpus: plan(),
         destroy: Vec::new(),
+        reach: None,
     };
     let factory = EnvironmentFactory::open(options).unwrap();
     // This runtime fails after the network is set up.

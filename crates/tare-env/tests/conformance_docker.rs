@@ -86,6 +86,7 @@ fn open(state: &Path) -> EnvironmentFactory {
         program,
         cpus,
         destroy: Vec::new(),
+        reach: None,
     })
     .unwrap()
 }

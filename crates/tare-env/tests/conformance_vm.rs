@@ -41,6 +41,7 @@ fn open(state: &State, program: PathBuf) -> EnvironmentFactory {
         program,
         cpus,
         destroy: Vec::new(),
+        reach: None,
     })
     .unwrap()
 }

@@ -139,6 +139,7 @@ fn instances_are_one_environment() {
         program,
         cpus,
         destroy: Vec::new(),
+        reach: None,
     })
     .unwrap();
     let specs = [

@@ -61,7 +61,7 @@ fn open_with(state: &State, destroy: Vec<PathBuf>) -> EnvironmentFactory {
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { client: all.clone(), system: all.clone(), all, ..CpuPlan::default() };
     let (state, program) = (state.0.clone(), program());
-    EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy }).unwrap()
+    EnvironmentFactory::open(FactoryOptions { state, program, cpus, destroy, reach: None }).unwrap()
 }
 
 /// Returns mount points, files behind loop devices, and mappings with a test run's name.

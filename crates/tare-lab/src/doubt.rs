@@ -69,6 +69,17 @@ pub enum Doubt {
     /// The study has a control of this environment's runtime, which did not run. So nothing shows
     /// what the runtime changes for everything under it.
     NoRuntimeControl { runtime: String, reason: String },
+    /// The window of a loader was away from that of the accounts by this share of it.
+    LoaderLate { loader: String, share: f64 },
+    /// The clock of a loader may be wrong by this share of the window.
+    LoaderClock { loader: String, share: f64 },
+    /// A loader used most of its CPUs or of one of them, or its threads waited for a CPU.
+    LoaderSaturated {
+        loader: String,
+        share: f64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        waited_share: Option<f64>,
+    },
     /// No operation ended in some slices. They are void, so that the others look better than all.
     EmptySlices { slices: u32, of: u32 },
 }
@@ -107,6 +118,9 @@ impl Doubt {
             Self::FewRounds { .. } => "few_blocks",
             Self::EnvironmentLeftOut { .. } => "environment_left_out",
             Self::NoRuntimeControl { .. } => "no_runtime_control",
+            Self::LoaderLate { .. } => "loader_late",
+            Self::LoaderClock { .. } => "loader_clock",
+            Self::LoaderSaturated { .. } => "loader_saturated",
             Self::EmptySlices { .. } => "empty_slices",
         }
     }
@@ -124,6 +138,9 @@ impl Doubt {
             Self::ClientSaturated { .. }
             | Self::NeitherSaturated { .. }
             | Self::RateNotReached { .. }
+            | Self::LoaderLate { .. }
+            | Self::LoaderClock { .. }
+            | Self::LoaderSaturated { .. }
             | Self::EmptySlices { .. } => self.load_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
@@ -216,6 +233,20 @@ impl Doubt {
     fn load_text(&self) -> String {
         let percent = |share: f64| format!("{} %", significant(share * 100.0, 2));
         match *self {
+            Self::LoaderLate { ref loader, share } => format!(
+                "{} of the window is how far that of {loader} was from that of the accounts",
+                percent(share)
+            ),
+            Self::LoaderClock { ref loader, share } => {
+                format!("{} of the window is the error of the clock of {loader}", percent(share))
+            }
+            Self::LoaderSaturated { ref loader, waited_share: Some(waited), .. } => {
+                format!("{} of the time the threads of {loader} waited for a CPU", percent(waited))
+            }
+            Self::LoaderSaturated { ref loader, share, .. } => format!(
+                "{} of its CPUs, or of one of them, {loader} used: it may be the bottleneck",
+                percent(share)
+            ),
             Self::ClientSaturated { share, busiest_thread_share: Some(thread) } => format!(
                 "{} of a CPU went to the client's busiest thread, {} of its CPUs to all of it: that \
                  thread may be the bottleneck",
@@ -326,6 +357,17 @@ impl Doubt {
             Self::NoRuntimeControl { .. } => {
                 "small differences from the baseline may come from the runtime's set-up and not from \
                  a layer; make room for the control (fewer rows or environments) and repeat"
+            }
+            Self::LoaderLate { .. } => {
+                "operations and CPU time are of slightly different times; use a longer \
+                 schedule.window, and leave a loader nothing else to do"
+            }
+            Self::LoaderClock { .. } => {
+                "a longer schedule.window or a shorter path to the loader makes this share smaller"
+            }
+            Self::LoaderSaturated { .. } => {
+                "read this throughput as a lower bound; give the loader more CPUs, leave it nothing \
+                 else to do, or add another [[loader]]"
             }
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 use crate::doubt::Doubt;
+use crate::loader::{Loader, LoaderSlice};
 use crate::study::WorkloadSpec;
 
 /// A system to which the driver is connected: an index returned by `open`.
@@ -68,6 +69,9 @@ pub struct SliceLoad {
     pub response: Vec<u8>,
     /// Service time, from the send. HdrHistogram V2 (compressed), ns.
     pub service: Vec<u8>,
+    /// What each loader did, where the study has loaders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaders: Vec<LoaderSlice>,
 }
 
 /// `open_all` received no address.
@@ -123,6 +127,17 @@ pub trait Driver {
 
     /// Returns the client's process ids, so that its CPU time counts as the client's.
     fn pids(&self) -> Vec<u32>;
+
+    /// Returns the loaders, where the study has them.
+    fn loaders(&self) -> Vec<Loader> {
+        Vec::new()
+    }
+
+    /// Returns why the driver cannot load any system any more, if that is so. The campaign then
+    /// ends, and can be resumed.
+    fn given_up(&self) -> Option<String> {
+        None
+    }
 
     /// Ends the driver. Idempotent.
     fn stop(&mut self) -> Result<(), PartError>;

@@ -5,6 +5,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
+use crate::loader::{LOCAL, Loader};
 use crate::own_view;
 use crate::probe::names;
 use crate::record::Slice;
@@ -35,12 +36,38 @@ pub struct SliceContext<'a> {
     pub plan: &'a CpuPlan,
     /// The client's threads belong to the harness process, whose CPU time contains theirs.
     pub client_in_harness: bool,
+    pub client: ClientCpus,
     /// CPUs that the system can use in this environment.
     pub system_cpus: f64,
     /// A climb before the rounds has shown that more load does not help.
     pub load_suffices: bool,
     /// The share of reads that the study wants from disk.
     pub reads_from_disk: Option<f64>,
+}
+
+/// The CPUs that the client has in all, and its CPU time on this host.
+#[derive(Clone, Copy, Debug)]
+pub struct ClientCpus {
+    pub count: usize,
+    pub here_ns: u64,
+}
+
+impl ClientCpus {
+    /// Returns those of the plan; of a study with loaders those of all that had a part of the
+    /// slice.
+    pub fn of(slice: &Slice, plan: &CpuPlan, loaders: &[Loader]) -> Self {
+        if slice.loaders.is_empty() {
+            return Self { count: plan.client.len(), here_ns: slice.client_cpu_ns };
+        }
+        let (mut count, mut here_ns) = (0, 0);
+        for one in &slice.loaders {
+            let known = usize::try_from(one.loader).ok().and_then(|at| loaders.get(at));
+            let Some(loader) = known else { continue };
+            count += loader.cpus.len();
+            here_ns += if loader.host == LOCAL { one.cpu_ns } else { 0 };
+        }
+        Self { count, here_ns }
+    }
 }
 
 /// Returns the doubts about one slice.
@@ -59,7 +86,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     }
     if let Some(host) = counter(names::HOST_CPU_NS) {
         let harness = counter(names::HARNESS_CPU_NS).unwrap_or(0.0);
-        let client = slice.client_cpu_ns as f64;
+        let client = context.client.here_ns as f64;
         let own = if context.client_in_harness { harness.max(client) } else { harness + client };
         let layer: u64 = slice.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
         let outside = host - own - slice.system_cpu_ns as f64 - layer as f64;
@@ -70,7 +97,7 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
             doubts.push(Doubt::Strangers { share });
         }
     }
-    let cpus = SliceCpus { client: context.plan.client.len(), system: context.system_cpus };
+    let cpus = SliceCpus { client: context.client.count, system: context.system_cpus };
     doubts.extend(saturation::client_saturated(slice, cpus));
     let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
@@ -156,6 +183,8 @@ pub fn not_in_force(layers: &[LayerState]) -> impl Iterator<Item = Doubt> + '_ {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const CLIENT: ClientCpus = ClientCpus { count: 1, here_ns: 50_000_000 };
     use crate::layer::Cpu;
     use crate::probe::Counter;
     use crate::record::Phase;
@@ -203,6 +232,7 @@ mod tests {
             start: 0,
             account_ns: None,
             server: Vec::new(),
+            loaders: Vec::new(),
         }
     }
 
@@ -213,6 +243,7 @@ mod tests {
         let context = SliceContext {
             plan: &plan,
             client_in_harness: true,
+            client: CLIENT,
             system_cpus: 1.0,
             load_suffices: false,
             reads_from_disk: None,
@@ -231,6 +262,7 @@ mod tests {
             let context = SliceContext {
                 plan: &plan,
                 client_in_harness: true,
+                client: CLIENT,
                 system_cpus: 1.0,
                 load_suffices: false,
                 reads_from_disk: asked,
@@ -259,6 +291,7 @@ mod tests {
         let context = SliceContext {
             plan: &plan,
             client_in_harness: true,
+            client: CLIENT,
             system_cpus: 1.0,
             load_suffices: false,
             reads_from_disk: None,
@@ -300,6 +333,7 @@ mod tests {
         let context = SliceContext {
             plan: &plan,
             client_in_harness: false,
+            client: ClientCpus { count: 32, here_ns: one.client_cpu_ns },
             system_cpus: 32.0,
             load_suffices: false,
             reads_from_disk: None,
@@ -379,5 +413,24 @@ mod tests {
             Doubt::ControlBeyondClaim { control_percent: -3.16, smallest_percent: 15.0 },
             "-3.2 % between two copies of the baseline: chance does not explain it (smallest cost found: 15 %)",
         );
+    }
+
+    #[test]
+    fn clients_elsewhere_use_no_cpu_of_this_host() {
+        let loader = |host: &str| Loader {
+            host: host.into(),
+            cpus: "0-3".parse().unwrap(),
+            kernel: String::new(),
+            architecture: String::new(),
+        };
+        let loaders = [loader("local"), loader("ssh:a"), loader("ssh:b")];
+        let mut one = quiet();
+        let part = |loader, cpu_ns| crate::loader::LoaderSlice { loader, cpu_ns, ..<_>::default() };
+        one.loaders = vec![part(0, 7), part(1, 40)];
+        let ClientCpus { count, here_ns } = ClientCpus::of(&one, &plan("1", "0"), &loaders);
+        assert_eq!((count, here_ns), (8, 7));
+        one.loaders.clear();
+        let ClientCpus { count, here_ns } = ClientCpus::of(&one, &plan("1", "0"), &[]);
+        assert_eq!((count, here_ns), (1, one.client_cpu_ns));
     }
 }

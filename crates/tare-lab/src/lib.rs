@@ -17,6 +17,7 @@ pub mod fake;
 pub mod forecast;
 pub mod judge;
 pub mod layer;
+pub mod loader;
 pub mod own_view;
 pub mod probe;
 pub mod record;

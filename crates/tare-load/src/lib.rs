@@ -59,6 +59,7 @@ pub use error::LoadError;
 pub use protocol::dial::execute;
 pub use report::stats::{Recovered, Stats};
 pub use report::{LoadDoubt, LoadReport, histogram, log};
+pub use run::clock_ns;
 pub use run::engine::{self, LoadSpec};
 pub use run::load::{self, LoadConfig, run};
 pub use run::search;

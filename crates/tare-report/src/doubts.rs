@@ -228,11 +228,14 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
         | Doubt::EmptySlices { .. }
+        | Doubt::LoaderSaturated { .. }
         | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
         | Doubt::Strangers { .. }
         | Doubt::LatencyBeyondWindow { .. }
         | Doubt::ProbeFailed { .. }
+        | Doubt::LoaderLate { .. }
+        | Doubt::LoaderClock { .. }
         | Doubt::EnvironmentLeftOut { .. }
         | Doubt::NoRuntimeControl { .. } => 1,
     }
@@ -319,6 +322,18 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
+        Doubt::LoaderLate { loader, share } => {
+            format!("window of {loader} away by {}", percent(share))
+        }
+        Doubt::LoaderClock { loader, share } => {
+            format!("clock of {loader} known to {} of the window", percent(share))
+        }
+        Doubt::LoaderSaturated { loader, waited_share: Some(waited), .. } => {
+            format!("loader {loader} waited for a CPU {} of the time", percent(waited))
+        }
+        Doubt::LoaderSaturated { loader, share, .. } => {
+            format!("loader {loader} saturated, {} of its CPUs or of one", percent(share))
+        }
         Doubt::EmptySlices { slices, of } => {
             format!("no operation ended in {slices} of {of} slices")
         }
@@ -362,6 +377,9 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewRounds { .. } => "Use a larger budget or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
+        Doubt::LoaderLate { .. } => "Use a longer window.",
+        Doubt::LoaderClock { .. } => "Use a longer window or a shorter line.",
+        Doubt::LoaderSaturated { .. } => "Throughput is a lower bound; add a [[loader]].",
         Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
         Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }
@@ -393,6 +411,9 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewRounds { .. } => "Too few rounds",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
+        Doubt::LoaderLate { .. } => "A loader's window was off",
+        Doubt::LoaderClock { .. } => "A loader's clock is not known well",
+        Doubt::LoaderSaturated { .. } => "A loader was saturated",
         Doubt::EmptySlices { .. } => "Slices without an operation",
         Doubt::NoRuntimeControl { .. } => "No control of the runtime",
     }

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
 /// Where a part of a run happens.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum HostAddress {
@@ -24,10 +26,17 @@ pub struct SshAddress {
 
 /// Text is not the address of a host.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a host: {why}; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT")]
+#[error("{text:?} is not a host: {}", self.reason())]
 pub struct HostAddressError {
     text: String,
     why: &'static str,
+}
+
+impl HostAddressError {
+    /// Returns why, and what to write, without the text.
+    pub fn reason(&self) -> String {
+        format!("{}; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT", self.why)
+    }
 }
 
 impl SshAddress {
@@ -117,6 +126,18 @@ impl fmt::Display for HostAddress {
             Self::Local => f.write_str("local"),
             Self::Ssh(address) => address.fmt(f),
         }
+    }
+}
+
+impl Serialize for HostAddress {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for HostAddress {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
     }
 }
 

@@ -113,8 +113,13 @@ fn main() -> Result<()> {
     let scratch = tempfile::tempdir()?;
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let state = scratch.path().to_path_buf();
-    let options =
-        FactoryOptions { state, program: program.clone(), cpus: cpus.clone(), destroy: Vec::new() };
+    let options = FactoryOptions {
+        state,
+        program: program.clone(),
+        cpus: cpus.clone(),
+        destroy: Vec::new(),
+        reach: None,
+    };
     let factory = EnvironmentFactory::open(options)?;
     let mut environment = factory.environment(&spec())?;
     let measured = measure(&factory, &mut *environment, &program, &cpus, slices);

@@ -7,53 +7,83 @@ use tare_tune::plan::PlanError;
 
 use crate::stream;
 
-/// The exit codes of the program. Documented in docs/reference/exit-codes.md.
+/// How the program ends. Documented in docs/reference/exit-codes.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
     /// The command succeeded.
-    Success = 0,
+    Success,
     /// The command failed. The message says what failed, on what, why, and what to do.
-    Failure = 1,
+    Failure,
     /// The command line is invalid.
-    Usage = 2,
+    Usage,
     /// An input file (study, record) cannot be used.
-    Input = 3,
+    Input,
     /// This host lacks something that the command needs: root, a runtime, a tool, a free port.
-    Host = 4,
+    Host,
     /// The system cannot meet the objective of `tare load --find-max` at any rate.
-    ObjectiveMissed = 5,
-    /// A claimed cost is beyond the budget of `tare check`, or a claimed difference is one that
-    /// `--fail-on` names.
-    Exceeded = 6,
+    ObjectiveMissed,
+    /// A claimed difference is one that `--fail-on` names.
+    Differs,
+    /// A claimed cost is beyond the budget of `tare check`.
+    BeyondBudget,
     /// `tare check` could not tell whether a cost is within its budget.
-    Undecided = 7,
+    Undecided,
     /// Ctrl-C or SIGTERM stopped the command. The record holds what was measured before.
-    Interrupted = 130,
+    Interrupted,
     /// The reader of standard output or standard error closed it (`tare report | head`). Shells
     /// report the same code for a program that SIGPIPE ended.
-    OutputClosed = 141,
+    OutputClosed,
 }
 
 impl Exit {
-    pub(crate) const ALL: [Self; 10] = [
+    /// The ways in which any command can end.
+    const COMMON: [Self; 8] = [
         Self::Success,
         Self::Failure,
         Self::Usage,
         Self::Input,
         Self::Host,
         Self::ObjectiveMissed,
-        Self::Exceeded,
-        Self::Undecided,
         Self::Interrupted,
         Self::OutputClosed,
     ];
+
+    /// Returns the exit code. The outcomes of `tare check` have the codes of failures, which that
+    /// command does not use ([`Self::of_check`]).
+    pub fn code(self) -> u8 {
+        match self {
+            Self::Success => 0,
+            Self::Failure | Self::BeyondBudget => 1,
+            Self::Usage | Self::Undecided => 2,
+            Self::Input => 3,
+            Self::Host => 4,
+            Self::ObjectiveMissed => 5,
+            Self::Differs => 6,
+            Self::Interrupted => 130,
+            Self::OutputClosed => 141,
+        }
+    }
+
+    /// Returns how a command ended that is not `tare check`; a failure for an unknown code.
+    pub(crate) fn of_code(code: i32) -> Self {
+        let known = Self::COMMON.into_iter().find(|exit| i32::from(exit.code()) == code);
+        known.unwrap_or(Self::Failure)
+    }
+
+    /// Returns the end of `tare check` for this one, so that nothing that fails looks like an
+    /// outcome.
+    pub(crate) fn of_check(self) -> Self {
+        match self {
+            Self::Failure => Self::Host,
+            Self::Usage => Self::Input,
+            other => other,
+        }
+    }
 }
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> Self {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 141")]
-        let code = exit as isize as u8;
-        ExitCode::from(code)
+        ExitCode::from(exit.code())
     }
 }
 
@@ -113,6 +143,11 @@ pub fn of(result: anyhow::Result<Exit>) -> Exit {
 /// Prints the error chain as one line on stderr and returns its exit code.
 fn report(error: &anyhow::Error) -> Exit {
     stream::say(&format!("tare: {error:#}"));
+    of_error(error)
+}
+
+/// Returns the exit code of an error.
+pub(crate) fn of_error(error: &anyhow::Error) -> Exit {
     let exit_error = error.chain().find_map(|cause| cause.downcast_ref::<ExitError>());
     exit_error.map_or(Exit::Failure, |error| error.exit)
 }

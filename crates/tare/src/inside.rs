@@ -112,9 +112,7 @@ fn guest_error<T>(error: InsideError) -> anyhow::Result<T> {
 /// Returns the exit code of the process in the guest, for the process on the host.
 fn exit_of(status: Status) -> anyhow::Result<Exit> {
     match status {
-        Status::Code(code) => {
-            Ok(Exit::ALL.into_iter().find(|exit| *exit as i32 == code).unwrap_or(Exit::Failure))
-        }
+        Status::Code(code) => Ok(Exit::of_code(code)),
         Status::Signal(signal) => Err(anyhow!("signal {signal} ended the command in the guest")),
     }
 }

@@ -29,7 +29,7 @@ fn a_study_runs_and_its_costs_are_checked() {
     let files = ["--junit", "junit.xml", "--code-quality", "quality.json", "--annotate", "github"];
     let (code, text, _) =
         check(here.path(), &[&["good.tare", "--budget", low.as_str()], &files[..]].concat());
-    assert_eq!(code, Some(6), "{text}");
+    assert_eq!(code, Some(1), "{text}");
     assert!(text.starts_with("BEYOND") && text.contains("\n::error title="), "{text}");
     let junit = fs::read_to_string(here.path().join("junit.xml")).unwrap();
     assert!(junit.contains("failures=\"1\""), "{junit}");
@@ -39,7 +39,7 @@ fn a_study_runs_and_its_costs_are_checked() {
 
     let at_the_limit = format!("{THIRTY}: cpu <= 31 %");
     let (code, text, _) = check(here.path(), &["good.tare", "--budget", &at_the_limit]);
-    assert_eq!(code, Some(7), "{text}");
+    assert_eq!(code, Some(2), "{text}");
     assert!(text.contains("the limit is inside the interval"), "{text}");
 
     // A later run against the first: nothing rose.
@@ -53,12 +53,12 @@ fn a_study_runs_and_its_costs_are_checked() {
 fn wrong_budgets_and_records_are_refused_before_the_study() {
     let here = tempfile::tempdir().unwrap();
     for (arguments, exit, part) in [
-        (&["fake"][..], 2, "--budget"),
-        (&["fake", "--budget", "all: cpu < 3"], 2, "is no limit"),
+        (&["fake"][..], 3, "--budget"),
+        (&["fake", "--budget", "all: cpu < 3"], 3, "is no limit"),
         (&["absent.tare", "--budget", "all: cpu <= 3 %"], 3, "no record at absent.tare"),
         (&["fake", "--against", "absent.tare"], 3, "no record at absent.tare"),
         (&["absent", "--budget", "all: cpu <= 3 %"], 3, "cannot read the study absent"),
-        (&["fake", "--budget", "nobody: cpu <= 3 %"], 2, "nobody"),
+        (&["fake", "--budget", "nobody: cpu <= 3 %"], 3, "nobody"),
     ] {
         let (code, _, errors) = check(here.path(), arguments);
         assert_eq!(code, Some(exit), "{arguments:?}: {errors}");

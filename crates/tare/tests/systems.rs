@@ -79,7 +79,7 @@ fn assert_runs(
     let cpus = CpuPlan { all: all.clone(), system: all.clone(), client: all, ..CpuPlan::default() };
     let program = PathBuf::from(env!("CARGO_BIN_EXE_tare"));
     let options_of_factory =
-        FactoryOptions { state: state.0.clone(), program, cpus, destroy: Vec::new() };
+        FactoryOptions { state: state.0.clone(), program, cpus, destroy: Vec::new(), reach: None };
     let factory = EnvironmentFactory::open(options_of_factory).unwrap();
     let options = options.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
     let spec = SystemSpec { name: name.into(), options };

@@ -71,7 +71,7 @@ fn campaigns(root: &Path, options: &Options) -> anyhow::Result<()> {
     }
     let program = match &options.program {
         Some(program) => program.clone(),
-        None => crate::ci::program(root)?,
+        None => crate::built::program(root)?,
     };
     let program = fs::canonicalize(&program)
         .with_context(|| format!("{} is not there; cargo build --release", program.display()))?;

@@ -35,7 +35,7 @@ pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Res
         ("control.tar.gz", gzip(&control.finish()?)?),
         ("data.tar.gz", gzip(&data.finish()?)?),
     ];
-    let name = format!("tare_{}_{}.deb", release.version, release.architecture());
+    let name = format!("tare_{}_{}.deb", release.version, release.machine.architecture());
     let path = out.join(name);
     fs::write(&path, ar(&members)).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
@@ -56,7 +56,7 @@ fn fields(release: &Release, bytes: usize) -> String {
          Runs one database natively and in containers or virtual machines whose layers\n \
          differ one at a time, and reports what each layer costs, with intervals.\n",
         release.version,
-        release.architecture(),
+        release.machine.architecture(),
         bytes.div_ceil(1024)
     )
 }

@@ -23,11 +23,16 @@ pub(super) struct Files {
 
 impl Files {
     /// Asks the program for its completions and man pages, and reads the rest from the checkout.
-    pub(super) fn collect(root: &Path, program: &Path) -> anyhow::Result<Files> {
-        let shell = |name: &str| printed(program, &["completions", name]);
+    pub(super) fn collect(
+        root: &Path,
+        program: &Path,
+        emulator: Option<&Path>,
+    ) -> anyhow::Result<Files> {
+        let printed = |words: &[&str]| printed(program, emulator, words);
+        let shell = |name: &str| printed(&["completions", name]);
         let folder = tempfile::tempdir().context("cannot make a temporary folder")?;
         let man = folder.path().to_str().context("the temporary folder's name is not UTF-8")?;
-        printed(program, &["man", man])?;
+        printed(&["man", man])?;
         Ok(Files {
             program: read(program)?,
             bash: shell("bash")?,
@@ -37,7 +42,7 @@ impl Files {
             studies: read_all(&root.join("studies"))?,
             license: read(&root.join("LICENSE"))?,
             readme: read(&root.join("README.md"))?,
-            printed_version: String::from_utf8(printed(program, &["--version"])?)?,
+            printed_version: String::from_utf8(printed(&["--version"])?)?,
         })
     }
 
@@ -48,8 +53,12 @@ impl Files {
     }
 }
 
-fn printed(program: &Path, words: &[&str]) -> anyhow::Result<Vec<u8>> {
-    let output = Command::new(program).args(words).output();
+fn printed(program: &Path, emulator: Option<&Path>, words: &[&str]) -> anyhow::Result<Vec<u8>> {
+    let mut command = Command::new(emulator.unwrap_or(program));
+    if emulator.is_some() {
+        command.arg(program);
+    }
+    let output = command.args(words).output();
     let output = output.with_context(|| format!("cannot start {}", program.display()))?;
     ensure!(output.status.success(), "{} {words:?}: {}", program.display(), output.status);
     Ok(output.stdout)

@@ -30,7 +30,7 @@ pub(super) fn write(files: &Files, release: &Release, out: &Path) -> anyhow::Res
     let plain = layer.finish()?;
     let packed = gzip(&plain)?;
     let config = serde_json::to_vec(&json!({
-        "architecture": release.architecture(),
+        "architecture": release.machine.architecture(),
         "os": "linux",
         "config": { "Entrypoint": ["/tare"], "Cmd": ["--help"], "WorkingDir": "/" },
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", sha256(&plain))] },

@@ -10,42 +10,35 @@ mod compare;
 mod debian;
 mod files;
 mod image;
+mod machine;
 mod tarball;
 mod trial;
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, bail};
 
 use crate::say;
 use files::Files;
+use machine::Machine;
 
 const USAGE: &str = "\
-usage: cargo xtask dist [--program PATH] [--out FOLDER] [--try]
+usage: cargo xtask dist [--machine aarch64] [--program PATH] [--out FOLDER] [--try]
        cargo xtask dist --compare PROGRAM OTHER [ROUNDS [SECONDS]]";
 
 /// What names every package.
 pub(crate) struct Release {
     pub(crate) version: String,
-    /// As Rust and the kernel name it: `x86_64`, `aarch64`.
-    pub(crate) machine: &'static str,
+    pub(crate) machine: Machine,
+    /// What runs the machine's programs, if it is not this one.
+    pub(crate) emulator: Option<PathBuf>,
 }
 
 impl Release {
-    /// The machine's name in Debian and in images.
-    pub(crate) fn architecture(&self) -> &'static str {
-        match self.machine {
-            "x86_64" => "amd64",
-            "aarch64" => "arm64",
-            other => other,
-        }
-    }
-
     /// Name of the tarball's folder and the begin of every file's name.
     pub(crate) fn name(&self) -> String {
-        format!("tare-{}-{}-linux", self.version, self.machine)
+        format!("tare-{}-{}-linux", self.version, self.machine.name())
     }
 }
 
@@ -54,11 +47,13 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
         return compare::run(Path::new(first), Path::new(second), rest);
     }
     let (mut program, mut out, mut try_them) = (None, root.join("target/dist"), false);
+    let mut machine = Machine::OWN;
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match (*word, words.as_slice().first()) {
             ("--try", _) => try_them = true,
             ("--program", Some(path)) => program = Some(PathBuf::from(path)),
+            ("--machine", Some(name)) => machine = Machine::parse(name)?,
             ("--out", Some(path)) => out = PathBuf::from(path),
             _ => bail!("{USAGE}"),
         }
@@ -66,13 +61,15 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
             words.next();
         }
     }
+    // What it takes to run the program is missing before the long build, not after it.
+    let emulator = machine.emulator()?;
     let program = match program {
         Some(program) => program,
-        None => build(root)?,
+        None => machine.build(root)?,
     };
     fs::create_dir_all(&out).with_context(|| format!("cannot make {}", out.display()))?;
-    let files = Files::collect(root, &program)?;
-    let release = Release { version: files.version()?, machine: std::env::consts::ARCH };
+    let files = Files::collect(root, &program, emulator.as_deref())?;
+    let release = Release { version: files.version()?, machine, emulator };
     let made = [
         tarball::write(&files, &release, &out)?,
         debian::write(&files, &release, &out)?,
@@ -84,17 +81,4 @@ pub(crate) fn run(root: &Path, words: &[&str]) -> anyhow::Result<()> {
     }
     let [tarball, package, image] = &made;
     if try_them { trial::run(&release, tarball, package, image) } else { Ok(()) }
-}
-
-/// Builds the program with the profile `dist`; returns its path.
-fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let status = Command::new(env!("CARGO"))
-        .args(["build", "--profile", "dist", "--locked", "--package", "tare"])
-        .current_dir(root)
-        .status()
-        .context("cannot start cargo")?;
-    ensure!(status.success(), "the program could not be built: {status}");
-    let release = crate::ci::program(root)?;
-    let target = release.parent().and_then(Path::parent).context("the target has no folder")?;
-    Ok(target.join("dist/tare"))
 }

@@ -18,6 +18,9 @@ use crate::say;
 /// CAP_SYS_RESOURCE of capabilities(7): `docker run --privileged` asks for every capability.
 const SYS_RESOURCE: u32 = 24;
 
+/// The name of the emulator in the root of a trial.
+const EMULATOR: &str = "emulator";
+
 /// Runs one package in a folder of its own; returns what was skipped and why, if anything was.
 type Trial<'a> = dyn Fn(&Path) -> anyhow::Result<Option<&'static str>> + 'a;
 
@@ -32,6 +35,10 @@ pub(super) fn run(release: &Release, tar: &Path, deb: &Path, oci: &Path) -> anyh
     ];
     let mut failed = Vec::new();
     for (at, (name, program, trial)) in trials.into_iter().enumerate() {
+        if release.emulator.is_some() && matches!(program, "runc" | "docker") {
+            say(&format!("skipped: {name}: its programs run only on {}", release.machine.name()));
+            continue;
+        }
         if !runs(program) {
             say(&format!("skipped: {name}: needs {program} on the PATH"));
             continue;
@@ -56,9 +63,9 @@ fn tarball(release: &Release, archive: &Path, root: &Path) -> anyhow::Result<()>
     unpack(File::open(archive).with_context(|| format!("{}", archive.display()))?, root)?;
     let program = format!("/{}/tare", release.name());
     let study = format!("/{}/studies/fake.toml", release.name());
-    expect(Command::new("chroot").arg(root).args([&program, "--version"]), &release.version)?;
-    let mut weigh = Command::new("chroot");
-    weigh.arg(root).args([&program, "weigh", &study, "--progress", "lines", "-o", "/fake.tare"]);
+    expect(in_root(release, root)?.args([&program, "--version"]), &release.version)?;
+    let mut weigh = in_root(release, root)?;
+    weigh.args([&program, "weigh", &study, "--progress", "lines", "-o", "/fake.tare"]);
     expect(&mut weigh, "A/A")?;
     ensure!(root.join("fake.tare").is_file(), "the study left no record");
     Ok(())
@@ -77,9 +84,16 @@ fn package(release: &Release, archive: &Path, root: &Path) -> anyhow::Result<()>
         command.arg(format!("--log={}", root.join("var/lib/dpkg/log").display()));
         command
     };
-    expect(dpkg().arg("--install").arg(archive), "")?;
-    let mut program = Command::new("chroot");
-    expect(program.arg(root).args(["/usr/bin/tare", "--version"]), &release.version)?;
+    let mut install = dpkg();
+    if release.emulator.is_some() {
+        install.arg("--force-architecture");
+    }
+    expect(install.arg("--install").arg(archive), "")?;
+    let mut program = in_root(release, root)?;
+    expect(program.args(["/usr/bin/tare", "--version"]), &release.version)?;
+    if release.emulator.is_some() {
+        fs::remove_file(root.join(EMULATOR)).context("cannot remove the emulator")?;
+    }
     ensure!(root.join("usr/share/man/man1/tare.1.gz").is_file(), "there is no man page");
     expect(dpkg().args(["--purge", "tare"]), "")?;
     let left: Vec<_> =
@@ -137,6 +151,17 @@ fn under_docker(release: &Release, archive: &Path) -> anyhow::Result<Option<&'st
     });
     expect(Command::new("docker").args(["image", "rm", &tag]), "")?;
     result
+}
+
+/// Returns a command that runs a program of the release with another root.
+fn in_root(release: &Release, root: &Path) -> anyhow::Result<Command> {
+    let mut command = Command::new("chroot");
+    command.arg(root);
+    if let Some(emulator) = &release.emulator {
+        fs::copy(emulator, root.join(EMULATOR)).context("cannot copy the emulator")?;
+        command.arg(Path::new("/").join(EMULATOR));
+    }
+    Ok(command)
 }
 
 fn unpack(file: File, folder: &Path) -> anyhow::Result<()> {

@@ -2,6 +2,7 @@
 
 mod benches;
 mod deny;
+mod packages;
 mod scripts;
 
 use std::path::Path;
@@ -11,8 +12,12 @@ use crate::say;
 /// What a step does in the checkout.
 pub(crate) type Check = fn(&Path) -> anyhow::Result<()>;
 
-pub(crate) const ALL: [(&str, Check); 3] =
-    [("scripts", scripts::run), ("cargo deny", deny::run), ("benches", benches::run)];
+pub(crate) const ALL: [(&str, Check); 4] = [
+    ("scripts", scripts::run),
+    ("cargo deny", deny::run),
+    ("packages", packages::run),
+    ("benches", benches::run),
+];
 
 /// Runs one step; prints why it failed.
 pub(crate) fn run(root: &Path, check: Check) -> bool {

@@ -22,7 +22,7 @@ use tare_std::cpus::CpuSet;
 use crate::{Client, DriverInfo, PlacementError, Saturation, placement};
 
 mod agent;
-mod protocol;
+pub(crate) mod protocol;
 #[cfg(test)]
 mod tests;
 mod workload;
@@ -98,6 +98,32 @@ struct Agent {
     stderr: Option<JoinHandle<String>>,
 }
 
+/// Starts `program` with these arguments, bound to `cpus`, in a network namespace, marked with
+/// `run`. Its standard streams are pipes.
+pub(crate) fn spawn_agent(
+    program: &Path,
+    arguments: &[String],
+    cpus: &CpuSet,
+    network_namespace: Option<&Path>,
+    run: &str,
+) -> Result<Child, DriverError> {
+    let mut command = Command::new(program);
+    command
+        .args(arguments)
+        .env(RUN_VARIABLE, run)
+        // The terminal's interrupt goes to the harness, which stops the agent cleanly.
+        .process_group(0)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    // A child inherits namespace and affinity from the thread that starts it, here a new one, so
+    // that no other thread moves.
+    placement::within(network_namespace, || {
+        placement::bind(cpus)?;
+        command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
+    })?
+}
+
 impl TareLoad {
     /// Starts `program` with the arguments `load-agent --cpus CPUS`, bound to `cpus`, in the
     /// network namespace at `network_namespace` (such as `/run/netns/NAME`), marked with `run`.
@@ -107,22 +133,8 @@ impl TareLoad {
         network_namespace: Option<&Path>,
         run: &str,
     ) -> Result<Self, DriverError> {
-        let mut command = Command::new(program);
-        command
-            .args(["load-agent", "--cpus"])
-            .arg(cpus.to_string())
-            .env(RUN_VARIABLE, run)
-            // The terminal's interrupt goes to the harness, which stops the agent cleanly.
-            .process_group(0)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        // A child inherits namespace and affinity from the thread that starts it, here a new one,
-        // so that no other thread moves.
-        let mut child = placement::within(network_namespace, || {
-            placement::bind(cpus)?;
-            command.spawn().map_err(|source| DriverError::Spawn { program: program.into(), source })
-        })??;
+        let arguments = ["load-agent".to_string(), "--cpus".into(), cpus.to_string()];
+        let mut child = spawn_agent(program, &arguments, cpus, network_namespace, run)?;
         let (sender, answers) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             std::thread::spawn(move || {
@@ -254,7 +266,7 @@ impl Driver for TareLoad {
         seed: u64,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
-        let order = Order::Populate { target, workload: workload.clone(), seed };
+        let order = Order::Populate { target, workload: workload.clone(), seed, part: None };
         self.request("populate", &order, PROGRESS, |answer| match answer {
             Answer::Progress { done, all } => {
                 progress(done, all);
@@ -273,7 +285,7 @@ impl Driver for TareLoad {
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
-        let order = Order::Run { target, order: order.clone() };
+        let order = Order::Run { target, order: order.clone(), shared: None };
         let ran: SliceResult = self.converse("run", &order, patience, |answer, orders| {
             match answer {
                 Answer::Begin => {
@@ -286,7 +298,7 @@ impl Driver for TareLoad {
                     let _ = writeln!(orders, "{ACCOUNTS_READ}");
                     Ok(None)
                 }
-                Answer::Ran(ran) => Ok(Some(ran)),
+                Answer::Ran(ran) => Ok(Some(*ran)),
                 other => Err(other),
             }
         })?;

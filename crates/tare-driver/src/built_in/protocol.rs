@@ -11,6 +11,18 @@
 //! | `{"close":{"target":0}}` | `"closed"` |
 //! | `"quit"` | none: the process ends |
 //!
+//! A driver of several loaders (`crate::loaders`) also sends these:
+//!
+//! | order | answers |
+//! |---|---|
+//! | `"host"` | `{"host":{"cpus":"0-3","kernel":"6.1.0","architecture":"x86_64"}}` |
+//! | `"clock"` | `{"clock":{"ns":123}}`: CLOCK_MONOTONIC of the agent's host |
+//! | `{"rows":{"target":0,"workload":{..},"seed":1}}`: others wrote them | `"populated"` |
+//! | `{"prepare":{"target":0,"workload":{..},"part":{"index":0,"count":2}}}` | `"prepared"` |
+//! | `{"run":{..,"shared":{..}}}`: one part of a load, at a time of the agent's clock | `{"accepted":{"ns":123}}` at once, `{"ran":{..}}` |
+//! | `"stop"`: the load is void | none: the load ends |
+//! | `"alive"`, every few seconds | none |
+//!
 //! Any order may be answered by `{"failed":{"error":".."}}` instead. Orders are executed
 //! one after the other; the end of standard input ends a running load. Histograms are base64 of
 //! HdrHistogram's V2 compressed form.
@@ -23,9 +35,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
+use tare_std::cpus::CpuSet;
 
 /// The line with which the driver answers the end of a window, once it has read its accounts.
 pub(crate) const ACCOUNTS_READ: &str = r#""read""#;
+/// The line with which the driver ends a running load whose result nobody needs.
+pub(crate) const STOP: &str = r#""stop""#;
+/// The line that shows that the driver is there.
+pub(crate) const ALIVE: &str = r#""alive""#;
 
 /// A message from the driver to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -40,15 +57,50 @@ pub(crate) enum Order {
         target: TargetId,
         workload: WorkloadSpec,
         seed: u64,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        part: Option<LoaderPart>,
+    },
+    /// The rows were written by an agent before this one.
+    Rows {
+        target: TargetId,
+        workload: WorkloadSpec,
+        seed: u64,
+    },
+    Prepare {
+        target: TargetId,
+        workload: WorkloadSpec,
+        part: LoaderPart,
     },
     Run {
         target: TargetId,
         order: SliceOrder,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        shared: Option<SharedRun>,
     },
+    Host,
+    Clock,
     Close {
         target: TargetId,
     },
     Quit,
+}
+
+/// Which of several loaders an agent is, counted from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct LoaderPart {
+    pub(crate) index: u32,
+    pub(crate) count: u32,
+}
+
+/// One loader's part of a slice. The order of such a run has this loader's connections, requests in
+/// flight and rate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedRun {
+    pub(crate) part: LoaderPart,
+    /// When the lead-in begins, on the agent's own CLOCK_MONOTONIC.
+    pub(crate) at_ns: u64,
+    /// Open loop: the first operation is due this much later.
+    pub(crate) phase_ns: u64,
 }
 
 /// A message from the agent to the driver.
@@ -58,9 +110,13 @@ pub(crate) enum Answer {
     Opened { target: TargetId },
     Progress { done: u64, all: u64 },
     Populated,
+    Prepared,
+    Host { cpus: CpuSet, kernel: String, architecture: String },
+    Clock { ns: u64 },
+    Accepted { ns: u64 },
     Begin,
     End,
-    Ran(SliceResult),
+    Ran(Box<SliceResult>),
     Closed,
     Failed { error: String },
 }
@@ -75,6 +131,21 @@ pub(crate) struct SliceResult {
     client_cpu_ns: u64,
     response: String,
     service: String,
+    /// Set in a run with others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) shared: Option<SharedResult>,
+}
+
+/// What a driver of several loaders needs in addition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SharedResult {
+    /// When the window really opened and closed, on the agent's own CLOCK_MONOTONIC.
+    pub(crate) begin_ns: u64,
+    pub(crate) end_ns: u64,
+    /// CPU time of the busiest load thread.
+    pub(crate) busiest_thread_ns: u64,
+    /// How long the load threads waited for a CPU; `None` if the kernel does not tell.
+    pub(crate) waited_ns: Option<u64>,
 }
 
 impl From<&SliceLoad> for SliceResult {
@@ -87,6 +158,7 @@ impl From<&SliceLoad> for SliceResult {
             client_cpu_ns: load.client_cpu_ns,
             response: STANDARD.encode(&load.response),
             service: STANDARD.encode(&load.service),
+            shared: None,
         }
     }
 }
@@ -105,6 +177,7 @@ impl TryFrom<SliceResult> for SliceLoad {
             busiest_thread_ns: 0,
             response: STANDARD.decode(ran.response)?,
             service: STANDARD.decode(ran.service)?,
+            loaders: Vec::new(),
         })
     }
 }
@@ -148,6 +221,7 @@ mod tests {
             busiest_thread_ns: 0,
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
+            loaders: Vec::new(),
         };
         assert_eq!(SliceLoad::try_from(SliceResult::from(&load)).unwrap(), load);
     }

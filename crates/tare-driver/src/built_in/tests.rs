@@ -27,7 +27,7 @@ impl Agent {
         let (theirs, _) = listener.accept().unwrap();
         let answers = BufReader::new(orders.try_clone().unwrap());
         let input = BufReader::new(theirs.try_clone().unwrap());
-        let thread = std::thread::spawn(move || agent(&cpus(2), input, theirs));
+        let thread = std::thread::spawn(move || agent(&cpus(2), None, input, theirs));
         Self { orders: Some(orders), answers, thread: Some(thread) }
     }
 
@@ -78,16 +78,16 @@ fn agent_loads_several_systems_and_reports_edges() {
     }
     for number in [0, 1] {
         let target = TargetId(number);
-        let populate = Order::Populate { target, workload: workload(), seed: 1 };
+        let populate = Order::Populate { target, workload: workload(), seed: 1, part: None };
         assert_eq!(agent.ask(&populate), Answer::Populated);
     }
     for number in [0, 1, 1, 0] {
         let order = slice(Pacing::Open { rate_per_s: 1_000.0 });
-        let answer = agent.ask(&Order::Run { target: TargetId(number), order });
+        let answer = agent.ask(&Order::Run { target: TargetId(number), order, shared: None });
         assert_eq!(answer, Answer::Begin);
         assert_eq!(agent.answer(), Answer::End);
         let Answer::Ran(ran) = agent.answer() else { panic!() };
-        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        let load = tare_lab::driver::SliceLoad::try_from(*ran).unwrap();
         assert!(load.operations > 0 && load.errors.is_empty(), "{load:?}");
         assert!(load.window_ns > 0 && load.client_cpu_ns > 0, "{load:?}");
         let response = histogram::decode(&load.response).unwrap();
@@ -95,7 +95,9 @@ fn agent_loads_several_systems_and_reports_edges() {
     }
     assert_eq!(agent.ask(&Order::Close { target: TargetId(0) }), Answer::Closed);
     let order = slice(Pacing::Closed);
-    let Answer::Failed { error } = agent.ask(&Order::Run { target: TargetId(0), order }) else {
+    let Answer::Failed { error } =
+        agent.ask(&Order::Run { target: TargetId(0), order, shared: None })
+    else {
         panic!()
     };
     assert_eq!(error, "there is no target 0; it was never opened or has been closed");
@@ -110,12 +112,12 @@ fn broken_connection_is_replaced_in_a_slice() {
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let target = TargetId(0);
-    agent.ask(&Order::Populate { target, workload: workload(), seed: 1 });
+    agent.ask(&Order::Populate { target, workload: workload(), seed: 1, part: None });
     for broken in [true, false] {
-        agent.order(&Order::Run { target, order: slice(Pacing::Closed) });
+        agent.order(&Order::Run { target, order: slice(Pacing::Closed), shared: None });
         assert_eq!((agent.answer(), agent.answer()), (Answer::Begin, Answer::End));
         let Answer::Ran(ran) = agent.answer() else { panic!() };
-        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        let load = tare_lab::driver::SliceLoad::try_from(*ran).unwrap();
         let kinds: Vec<&str> = load.errors.iter().map(|(kind, _)| kind.as_str()).collect();
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");
@@ -131,7 +133,7 @@ fn agent_ends_with_its_input_under_load() {
     let mut agent = Agent::start();
     agent.ask(&open(&server));
     let order = SliceOrder { window: Duration::from_secs(3_600), ..slice(Pacing::Closed) };
-    agent.order(&Order::Run { target: TargetId(0), order });
+    agent.order(&Order::Run { target: TargetId(0), order, shared: None });
     assert_eq!(agent.answer(), Answer::Begin);
     agent.orders.take().unwrap().shutdown(std::net::Shutdown::Write).unwrap();
     agent.thread.take().unwrap().join().unwrap().unwrap();

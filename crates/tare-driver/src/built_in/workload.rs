@@ -11,6 +11,8 @@ use tare_load::rows::{KeyType, Shape, ShapeError};
 use tare_load::workload::{RowsError, Workload, shipped};
 use tare_load::{LoadSpec, Part};
 
+use super::protocol::LoaderPart;
+
 /// Why the generator cannot run a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StudyWorkloadError {
@@ -41,11 +43,15 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
     Ok(Workload::plain(shape, rows, write_share, keys(spec.keys))?)
 }
 
-/// Returns a study's workload with its number of connections.
-pub(super) fn load_spec(spec: &WorkloadSpec) -> Result<LoadSpec, StudyWorkloadError> {
+/// Returns a study's workload with its number of connections, and which part of it to run.
+pub(super) fn load_spec(
+    spec: &WorkloadSpec,
+    part: Option<LoaderPart>,
+) -> Result<LoadSpec, StudyWorkloadError> {
     let WorkloadSpec { connections, in_flight, .. } = *spec;
     let workload = Arc::new(of_study(spec)?);
-    Ok(LoadSpec { workload, part: Part::ALL, connections, in_flight })
+    let part = part.map_or(Part::ALL, |part| Part::of_one_load(part.index, part.count));
+    Ok(LoadSpec { workload, part, connections, in_flight })
 }
 
 /// Returns the pace of a slice over its window.

@@ -323,6 +323,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         busiest_thread_ns: 0,
         response: Vec::new(),
         service: histogram::encode(&totals.latency),
+        loaders: Vec::new(),
     }
 }
 

@@ -198,7 +198,7 @@ impl Driver for MultiInstance {
 }
 
 /// Adds up the results of all drivers.
-fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
+pub(super) fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> {
     let mut sum = SliceLoad::default();
     let windows: u64 = loads.iter().map(|load| load.window_ns).sum();
     sum.window_ns = windows / u64::try_from(loads.len()).unwrap_or(1).max(1);

@@ -69,6 +69,7 @@ fn load(operations: u64, service: &[u64]) -> SliceLoad {
         busiest_thread_ns: 0,
         response: Vec::new(),
         service: times(service),
+        loaders: Vec::new(),
     }
 }
 

@@ -212,6 +212,7 @@ impl<T: Tool> ToolDriver<T> {
             busiest_thread_ns,
             response: encoded(response),
             service: encoded(outcome.service),
+            loaders: Vec::new(),
         })
     }
 }

@@ -40,8 +40,10 @@ impl LayerInfo {
             ),
             Layer::Network => (
                 "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel",
-                "its namespaces are removed, and with them links, bridge and nft table",
-                "the inode of the network namespace of /proc/PID/ns/net",
+                "its namespaces are removed, and with them links, bridge and nft table; with loaders elsewhere \
+                 bridge, nft table and forwarding of the host go when the environment is frozen or ends",
+                "the inode of the network namespace of /proc/PID/ns/net; with loaders elsewhere also a \
+                 connection from outside, the nft tables and the forwarding of the host",
             ),
             Layer::Cpu => (
                 "the cpuset and cpu cgroup controllers where cgroup = \"own\"",

@@ -14,6 +14,7 @@ use tare_lab::environment::{
 
 use super::contract;
 use crate::layer::Layers;
+use crate::layer::network::SystemNetwork;
 use crate::run_context::RunContext;
 use crate::storage::{self, InitialData, Storage};
 use crate::system::{self, System};
@@ -89,6 +90,16 @@ pub(super) trait HostRuntime {
     /// Returns the running system, if there is one.
     fn system(&mut self) -> Option<&mut System>;
 
+    /// Returns the network of the running system, if there is one.
+    fn network(&mut self) -> Option<&mut SystemNetwork>;
+
+    /// Reads back the network layer of the running system.
+    fn read_network(&mut self) -> Result<LayerState, PartError> {
+        let (context, layers) = (Arc::clone(&self.common().context), self.common().layers.clone());
+        let state = self.started()?.read_network(&layers);
+        Ok(self.network().map_or(state.clone(), |network| network.read_reach(&context, state)))
+    }
+
     /// Starts the system. After an error `end` and the journal remove what was created.
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError>;
 
@@ -150,10 +161,14 @@ impl<R: HostRuntime> Environment for HostEnvironment<R> {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.0.freeze()
+        self.0.freeze()?;
+        let context = Arc::clone(&self.0.common().context);
+        Ok(self.0.network().map_or(Ok(()), |network| network.withdraw(&context))?)
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
+        let context = Arc::clone(&self.0.common().context);
+        self.0.network().map_or(Ok(()), |network| network.publish(&context))?;
         self.0.thaw()
     }
 

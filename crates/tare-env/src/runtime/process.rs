@@ -87,6 +87,10 @@ impl HostRuntime for Process {
         self.running.as_mut().map(|running| &mut running.system)
     }
 
+    fn network(&mut self) -> Option<&mut SystemNetwork> {
+        self.running.as_mut().map(|running| &mut running.network)
+    }
+
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let context = Arc::clone(&self.common.context);
         let program = system::program(launch)?;
@@ -174,6 +178,7 @@ impl HostRuntime for Process {
         let at = At { context: &self.common.context, folder: &self.common.folder() };
         let seen = MountView::of(pid, &at.data(), &at.data());
         let storage = storage::state(&spec, self.common.storage.read_back(&at, &seen));
+        let network = self.read_network()?;
         let system = self.started()?;
         let parent = process::status_field(pid, "PPid").unwrap_or_default();
         let inside = process::namespace_inode(pid, "pid");
@@ -186,7 +191,7 @@ impl HostRuntime for Process {
         let filtered = if layers.inject.filter.is_some() { 2 } else { 0 };
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, in_force),
-            system.read_network(&layers),
+            network,
             system.read_cpu(&layers, &plan),
             system::state("security", spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers),
@@ -201,6 +206,9 @@ impl HostRuntime for Process {
     fn end(&mut self) -> Result<(), PartError> {
         let environment = || self.common.spec.name.clone();
         if let Some(mut running) = self.running.take() {
+            // The rules let the clients see the end of their connections, which the kernel would
+            // keep in its table for days.
+            let _ = running.network.publish(&self.common.context);
             // On cgroup v1 a frozen process cannot be killed. Thawing an ended process fails.
             let _ = running.system.thaw();
             let alive = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
@@ -210,6 +218,7 @@ impl HostRuntime for Process {
             }
             running.child.kill()?;
             running.child.wait()?;
+            running.network.withdraw(&self.common.context)?;
             if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }

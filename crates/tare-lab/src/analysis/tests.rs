@@ -92,6 +92,7 @@ pub(super) fn record() -> Record {
             quick: None,
             budget_part: None,
             runtime_controls: Vec::new(),
+            loaders: Vec::new(),
         },
         study_text: String::new(),
         cpu_plan: CpuPlan {
@@ -103,6 +104,7 @@ pub(super) fn record() -> Record {
         host: vec![],
         environments,
         slices: vec![],
+        loaders: Vec::new(),
         doubts: vec![],
     }
 }
@@ -146,6 +148,7 @@ pub(super) fn slice<'r>(
         start: 0,
         account_ns: None,
         server: Vec::new(),
+        loaders: Vec::new(),
     });
     record.slices.last_mut().unwrap()
 }

@@ -12,6 +12,7 @@ use crate::doubt::Doubt;
 use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{Processes, Usage};
 use crate::judge;
+use crate::loader;
 use crate::own_view;
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
@@ -148,16 +149,21 @@ impl Campaign<'_, '_> {
                 doubts.extend(measured.probe_doubts.iter().cloned());
                 fill(&mut slice, measured);
                 let plan = &self.parts.plan;
-                let client_in_harness = self.parts.driver.pids().contains(&std::process::id());
+                let pids = self.parts.driver.pids();
+                let loaders = self.parts.driver.loaders();
                 let system_cpus = self.system_cpus_in(&self.members[index].record.spec);
                 let context = judge::SliceContext {
                     plan,
-                    client_in_harness,
+                    client_in_harness: pids.contains(&std::process::id()),
+                    client: judge::ClientCpus::of(&slice, plan, &loaders),
                     system_cpus,
                     load_suffices: self.workloads[cell.workload].load.suffices(),
                     reads_from_disk: self.workloads[cell.workload].reads_from_disk,
                 };
                 doubts.extend(judge::slice(&slice, context));
+                let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
+                doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
+                slice.void = loader::void(&loaders, &slice.loaders, window_ns);
             }
             Err(error) => {
                 // An environment that cannot be frozen would disturb all others from now on.
@@ -166,7 +172,7 @@ impl Campaign<'_, '_> {
                 failure = Some(error_line(&error));
             }
         }
-        slice.void.clone_from(&failure);
+        slice.void = failure.clone().or(slice.void);
         // A failed slice is void anyway, so its layers are not read back.
         let due = round.is_multiple_of(READ_BACK_ROUNDS) || self.members[index].suspect;
         if freezes && round > 0 && due && failure.is_none() {
@@ -176,7 +182,14 @@ impl Campaign<'_, '_> {
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
+        self.check_driver()?;
         self.count_failure(index, failure.as_deref(), failures_max)
+    }
+
+    /// Ends the campaign if the driver cannot go on.
+    pub(super) fn check_driver(&self) -> Result<(), CampaignError> {
+        let reason = self.parts.driver.given_up();
+        reason.map_or(Ok(()), |reason| Err(CampaignError::DriverLost { reason }))
     }
 
     /// Reads the layers back, and returns a doubt for each one that is lost. A failed read-back is
@@ -348,6 +361,7 @@ pub(crate) fn empty(phase: Phase) -> Slice {
         start: 0,
         account_ns: None,
         server: Vec::new(),
+        loaders: Vec::new(),
     }
 }
 
@@ -397,6 +411,7 @@ fn fill(slice: &mut Slice, measured: Measured) {
     }
     slice.response = load.response;
     slice.service = load.service;
+    slice.loaders = load.loaders;
     for counter in counters {
         match probe::layer_part(&counter.name) {
             Some(part) => slice.layer_cpu_ns.push((part, whole_ns(counter.value))),

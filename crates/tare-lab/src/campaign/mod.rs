@@ -224,6 +224,8 @@ impl<'c, 'p> Campaign<'c, 'p> {
             }
         }
         self.check_memory()?;
+        let loaders = self.parts.driver.loaders();
+        self.writer().put_loaders(&loaders)?;
         for doubt in std::mem::take(&mut self.parts.doubts) {
             self.put_doubt(None, doubt)?;
         }

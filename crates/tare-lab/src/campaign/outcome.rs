@@ -58,6 +58,8 @@ pub enum CampaignError {
     BaselineFailed { environment: String, failures: u32, reason: String },
     #[error("cannot find the baseline's capacity under \"{workload}\": {reason}")]
     Calibration { workload: String, reason: String },
+    #[error("the load cannot go on: {reason}; tare weigh --resume continues the record")]
+    DriverLost { reason: String },
     #[error("cannot write the record")]
     Record(#[from] RecordError),
 }

@@ -276,6 +276,7 @@ impl Driver for FakeDriver {
                 busiest_thread_ns: 0,
                 response: if due.is_finite() { service.clone() } else { vec![] },
                 service,
+                loaders: Vec::new(),
             }
         };
         self.world.pass(order.window);

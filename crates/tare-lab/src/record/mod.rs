@@ -4,6 +4,7 @@
 //! `schema.sql` has the tables, for sqlite3, pandas or DuckDB.
 
 mod error;
+mod loaders;
 mod opening;
 mod read;
 mod rows;
@@ -17,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::doubt::Doubt;
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
+use crate::loader::{Loader, LoaderSlice};
 use crate::probe::Counter;
 use crate::study::Study;
 use crate::system::BusyTime;
@@ -61,6 +63,9 @@ pub struct Record {
     pub environments: Vec<EnvironmentRecord>,
     /// In the order in which they ran.
     pub slices: Vec<Slice>,
+    /// The hosts that loaded the system together; empty: the client of this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaders: Vec<Loader>,
     pub doubts: Vec<DoubtRecord>,
 }
 
@@ -191,6 +196,9 @@ pub struct Slice {
     /// the system has none.
     #[serde(default)]
     pub server: Vec<u8>,
+    /// What each loader did, where the study has loaders.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaders: Vec<LoaderSlice>,
 }
 
 impl Slice {

@@ -38,6 +38,7 @@ impl Opening {
             host: self.host.clone(),
             environments: Vec::new(),
             slices: Vec::new(),
+            loaders: Vec::new(),
             doubts: Vec::new(),
         }
     }

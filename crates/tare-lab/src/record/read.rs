@@ -8,6 +8,7 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
+use super::loaders;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STARTS, VERSION_WITH_STORAGE, phase_of,
@@ -120,11 +121,11 @@ pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     Ok(optional(row, index)?.unwrap_or(0))
 }
 
-fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+pub(super) fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(index)?.map(|value| u64::try_from(value).unwrap_or(0)))
 }
 
-fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>
+pub(super) fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>
 where
     T: FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -215,6 +216,7 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
         host,
         environments,
         slices: slices(connection, parts)?,
+        loaders: loaders::read(connection)?,
         doubts,
     })
 }
@@ -316,6 +318,10 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
     };
     let (mut response, mut service) = (histograms("response")?, histograms("service")?);
     let mut server = server_histograms(connection)?;
+    let mut loaders = match parts {
+        Parts::All => loaders::by_slice(connection)?,
+        Parts::Costs => HashMap::new(),
+    };
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
     let starts = if version < VERSION_WITH_STARTS { "0, NULL" } else { "s.start, s.account_ns" };
     let sql = format!(
@@ -352,6 +358,7 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
             start: row.get(17)?,
             account_ns: optional(row, 18)?,
             server: server.remove(&id).unwrap_or_default(),
+            loaders: loaders.remove(&id).unwrap_or_default(),
         })
     })
 }

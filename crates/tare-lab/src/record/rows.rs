@@ -2,6 +2,7 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
+use super::loaders;
 use super::opening::Opening;
 use super::{EnvironmentRecord, Slice, as_json, phase_name};
 use crate::doubt::Doubt;
@@ -143,6 +144,7 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
         let sql = "INSERT INTO server_histograms VALUES (?, ?)";
         transaction.prepare_cached(sql)?.execute(params![id, slice.server])?;
     }
+    loaders::insert(transaction, id, &slice.loaders)?;
     Ok(id)
 }
 

@@ -65,6 +65,7 @@ fn study() -> Study {
         quick: None,
         budget_part: None,
         runtime_controls: Vec::new(),
+        loaders: Vec::new(),
     }
 }
 
@@ -143,6 +144,7 @@ pub(super) fn slice(round: u32, position: u32, environment: &str) -> Slice {
         start: 0,
         account_ns: None,
         server: Vec::new(),
+        loaders: Vec::new(),
     }
 }
 
@@ -594,4 +596,47 @@ fn names_unknown_layer_value() {
     let chain = std::iter::successors(Some(&error as &dyn std::error::Error), |one| one.source());
     let text: Vec<String> = chain.map(ToString::to_string).collect();
     assert!(text.join(": ").contains("network has no value \"tunnel\""), "{text:?}");
+}
+
+#[test]
+fn loaders_of_a_slice_read_back() {
+    let folder = RecordFolder::new();
+    let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    let loader = |host: &str| Loader {
+        host: host.into(),
+        cpus: "2-15".parse().unwrap(),
+        kernel: "6.1".into(),
+        architecture: "x86_64".into(),
+    };
+    writer.put_loaders(&[loader("ssh:old")]).unwrap();
+    let loaders = vec![loader("ssh:load1"), loader("local")];
+    writer.put_loaders(&loaders).unwrap();
+    let part = |loader| LoaderSlice {
+        loader,
+        window_ns: 400_000_100,
+        operations: 2000,
+        cpu_ns: 7,
+        busiest_thread_ns: 5,
+        waited_ns: None,
+        begin_offset_ns: -12,
+        end_offset_ns: 34,
+        clock_error_ns: 56,
+    };
+    let one = Slice { loaders: vec![part(0), part(1)], ..slice(0, 0, "native") };
+    writer.put_slice(&one, &[]).unwrap();
+    writer.finish("rounds done", 1).unwrap();
+    let record = Record::read(&folder.path()).unwrap();
+    assert_eq!(record.loaders, loaders);
+    assert_eq!(record.slices[0].loaders, one.loaders);
+    // Records from before these tables can be read and continued.
+    let connection = Connection::open(folder.path()).unwrap();
+    connection.execute_batch("DROP TABLE slice_loaders; DROP TABLE loaders").unwrap();
+    drop(connection);
+    let record = Record::read(&folder.path()).unwrap();
+    assert!(record.loaders.is_empty() && record.slices[0].loaders.is_empty());
+    let mut writer = RecordWriter::resume(&folder.path()).unwrap();
+    writer.put_loaders(&loaders).unwrap();
+    writer.finish("rounds done", 2).unwrap();
+    assert_eq!(Record::read(&folder.path()).unwrap().loaders, loaders);
 }

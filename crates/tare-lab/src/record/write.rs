@@ -20,10 +20,11 @@ use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STARTS, VERSION_WITH_STORAGE,
-    VERSION_WITH_TRACED, stacks,
+    VERSION_WITH_TRACED, loaders, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
+use crate::loader::Loader;
 use crate::stacks::{StackKind, StackSlice};
 use crate::study::{AutoWindow, Study, WorkloadSpec};
 
@@ -78,6 +79,7 @@ impl RecordWriter {
             writer.transact("create", |transaction| {
                 transaction.execute_batch(include_str!("schema.sql"))?;
                 transaction.execute_batch(stacks::TABLES)?;
+                transaction.execute_batch(loaders::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
                 insert_opening(transaction, opening)
@@ -198,6 +200,13 @@ impl RecordWriter {
             Some(one) => *one = environment.clone(),
             None => known.push(environment.clone()),
         }
+        Ok(())
+    }
+
+    /// Writes the loaders of the run, in place of those from before a resume.
+    pub fn put_loaders(&mut self, loaders: &[Loader]) -> Result<(), RecordError> {
+        self.transact("write", |transaction| loaders::put(transaction, loaders))?;
+        self.record.loaders = loaders.to_vec();
         Ok(())
     }
 
@@ -401,6 +410,7 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
         "CREATE TABLE IF NOT EXISTS server_histograms (\
          slice INTEGER PRIMARY KEY REFERENCES slices (id) ON DELETE CASCADE, data BLOB NOT NULL)",
     )?;
+    transaction.execute_batch(loaders::TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

@@ -7,6 +7,7 @@ mod checks;
 mod environments;
 mod expand;
 mod load;
+mod loaders;
 mod parse;
 mod published;
 mod runtimes;
@@ -22,6 +23,7 @@ use crate::environment::EnvironmentSpec;
 
 pub use crate::cpus::CpuSpec;
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
+pub use loaders::{LOADERS_MAX, LoaderSpec};
 pub use parse::{defaults, parse, parse_quick};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;
@@ -65,6 +67,9 @@ pub struct Study {
     /// where the host has no room for them.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub runtime_controls: Vec<String>,
+    /// The hosts that load the system together. Empty: the client of this host does.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub loaders: Vec<LoaderSpec>,
 }
 
 impl Study {

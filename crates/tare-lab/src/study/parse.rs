@@ -10,6 +10,7 @@ use toml::de::DeTable;
 use crate::cpus::SmtUse;
 
 use super::checks::{Names, must_exist, must_exist_as, name_of, options, part};
+use super::loaders::{self, LoaderSpec};
 use super::vocabulary::{KnownPart, KnownWorkload, Vocabulary};
 use super::{
     AutoWindow, CpuSpec, DataStart, KeyDistribution, LoadSize, QuickPart, Saturate, ScheduleKind,
@@ -68,6 +69,7 @@ const ROOT_KEYS: &[&str] = &[
     "system",
     "schedule",
     "cpus",
+    "loader",
     "environment",
     "workload",
     "sweep",
@@ -106,7 +108,7 @@ const WORKLOAD_KEYS: &[&str] = &[
 ///
 /// # Errors
 /// The first error, in the order: TOML, sweeps, top level, system, schedule,
-/// environments, workloads, published relations, the quick part.
+/// environments, loaders, workloads, published relations, the quick part.
 pub fn parse(text: &str, file_name: &str, vocabulary: &Vocabulary) -> Result<Study, StudyError> {
     let source = Source { file: file_name, text };
     let document = open(source)?;
@@ -163,7 +165,8 @@ fn read(
         let item = tables[position].need("name")?;
         return Err(item.bad_value("the baseline's second copy (A/A control) has this name"));
     }
-    let workloads = workloads(&root, source, driver, vocabulary)?;
+    let loaders = loaders::read(&root, source)?;
+    let workloads = workloads(&root, source, driver, vocabulary, &loaders)?;
     let workload_names: Vec<String> = workloads.iter().map(|one| one.name.clone()).collect();
     let published = published::read(&root, &names, &workload_names)?;
     Ok(Study {
@@ -180,6 +183,7 @@ fn read(
         quick: None,
         budget_part: None,
         runtime_controls: Vec::new(),
+        loaders,
     })
 }
 
@@ -392,6 +396,7 @@ fn workloads(
     source: Source<'_>,
     driver: &KnownPart,
     vocabulary: &Vocabulary,
+    loaders: &[LoaderSpec],
 ) -> Result<Vec<WorkloadSpec>, StudyError> {
     let own_words = !driver.options.is_empty();
     let own_keys = ["name", driver.name.as_str(), "load", "latency_share", "rate_per_s"];
@@ -446,7 +451,7 @@ fn workloads(
                 table.whole_u32("column_bytes", 1..=1 << 20, defaults::COLUMN_BYTES)?,
             ),
         };
-        workloads.push(WorkloadSpec {
+        let workload = WorkloadSpec {
             name,
             workload: named.map(|words| words.name.clone()),
             write_share,
@@ -465,7 +470,9 @@ fn workloads(
             rate_per_s,
             reads_from_disk: reads_from_disk(&table)?,
             options: Vec::new(),
-        });
+        };
+        loaders::check_division(loaders, &workload, &table)?;
+        workloads.push(workload);
     }
     Ok(workloads)
 }

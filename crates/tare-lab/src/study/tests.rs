@@ -884,3 +884,79 @@ s.toml:11:12: unknown key "durabilty" in system of tare-db; did you mean "durabi
 "#,
     );
 }
+
+#[test]
+fn reads_loaders() {
+    let loaders = "[[loader]]\nhost = \"ssh:load1\"\ncpus = \"2-15\"\naddress = \"10.0.0.5\"\n\
+                   [[loader]]\nhost = \"ssh:bench@10.0.0.12:2222\"\n[[loader]]\n";
+    let study = read(&GOOD.replace("[schedule]", &format!("{loaders}[schedule]")));
+    let names: Vec<String> = study.loaders.iter().map(LoaderSpec::name).collect();
+    assert_eq!(names, ["ssh:load1", "ssh:bench@10.0.0.12:2222", "local"]);
+    assert_eq!(study.loaders[0].cpus, Some("2-15".parse().unwrap()));
+    assert_eq!(study.loaders[0].address, Some("10.0.0.5".parse().unwrap()));
+    assert_eq!((&study.loaders[1].cpus, &study.loaders[1].address), (&None, &None));
+    let text = serde_json::to_string(&study).unwrap();
+    assert_eq!(serde_json::from_str::<Study>(&text).unwrap(), study);
+    assert!(read(GOOD).loaders.is_empty());
+    assert!(!serde_json::to_string(&read(GOOD)).unwrap().contains("loader"));
+}
+
+#[test]
+fn refuses_invalid_loaders() {
+    let one = |lines: &str| format!("[[loader]]\n{lines}\n[schedule]");
+    check(
+        "[schedule]",
+        &one("host = \"load1\""),
+        r#"
+s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT
+  |
+4 | host = "load1"
+  |        ^^^^^^^
+"#,
+    );
+    check(
+        "[schedule]",
+        &one("host = \"ssh:a\"\n[[loader]]\nhost = \"ssh:a\""),
+        r#"
+s.toml:6:8: there are two loaders named "ssh:a"; the first is on line 4
+  |
+6 | host = "ssh:a"
+  |        ^^^^^^^
+"#,
+    );
+    check(
+        "[schedule]",
+        &one("host = \"ssh:a\"\ncpus = \"2-\""),
+        r#"
+s.toml:5:8: "2-" is no valid value for "cpus": "2-" is not a CPU list: "2-" is not a number or range
+  |
+5 | cpus = "2-"
+  |        ^^^^
+"#,
+    );
+    check(
+        "[schedule]",
+        &one("host = \"ssh:a\"\naddress = \"here\""),
+        r#"
+s.toml:5:11: "address" must be an IP address such as "10.0.0.5", not a text
+  |
+5 | address = "here"
+  |           ^^^^^^
+"#,
+    );
+    let text = GOOD.replace("[schedule]", &one("[[loader]]"));
+    let error = parse(&text, "s.toml", &vocabulary()).unwrap_err().to_string();
+    assert!(error.contains("\"host\""), "{error}");
+}
+
+#[test]
+fn every_loader_gets_a_part_of_the_workload() {
+    let loaders = "[[loader]]\nhost = \"ssh:a\"\n[[loader]]\nhost = \"ssh:b\"\n[schedule]";
+    let two = GOOD.replace("[schedule]", loaders);
+    for key in ["connections", "in_flight", "rows"] {
+        let text = |number: u32| two.replace("write_share = 1", &format!("{key} = {number}"));
+        let error = parse(&text(1), "s.toml", &vocabulary()).unwrap_err().to_string();
+        assert!(error.contains("is 1; it must be at least 2, one for each loader"), "{error}");
+        read(&text(2));
+    }
+}

@@ -144,8 +144,10 @@ pub struct Stats {
     pub dropped: u64,
     /// CPU time of the load threads between begin and end.
     pub cpu_ns: u64,
+    /// CPU time of the busiest load thread in one stretch.
+    pub busiest_thread_ns: u64,
     /// How long the load threads were ready to run and waited for a CPU, if the kernel reports it.
-    pub(crate) run_delay_ns: Option<u64>,
+    pub run_delay_ns: Option<u64>,
     /// Latencies by kind of operation.
     pub(crate) latencies: Vec<Latency>,
     /// Open loop only: how much later than intended operations were sent.
@@ -229,6 +231,11 @@ impl Stats {
         errors.map(|(_, errors)| errors.count).sum()
     }
 
+    /// Returns when the stretch really began and ended, on the clock of [`crate::clock_ns`].
+    pub fn edges_ns(&self) -> (u64, u64) {
+        (self.begin_ns, self.end_ns)
+    }
+
     /// Returns the length of the stretch in ns.
     pub fn window_ns(&self) -> u64 {
         self.end_ns.saturating_sub(self.begin_ns)
@@ -253,6 +260,7 @@ impl Stats {
         self.not_found += other.not_found;
         self.dropped += other.dropped;
         self.cpu_ns += other.cpu_ns;
+        self.busiest_thread_ns = self.busiest_thread_ns.max(other.busiest_thread_ns);
         if let Some(run_delay_ns) = other.run_delay_ns {
             *self.run_delay_ns.get_or_insert(0) += run_delay_ns;
         }

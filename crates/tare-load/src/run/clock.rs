@@ -5,9 +5,10 @@ use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Returns the time of CLOCK_MONOTONIC in ns, from the vDSO, without a system call.
+/// Returns the time of CLOCK_MONOTONIC in ns, from the vDSO, without a system call. Steps of the
+/// wall clock do not change it.
 #[inline]
-pub(crate) fn now_ns() -> u64 {
+pub fn now_ns() -> u64 {
     read(ClockId::Monotonic)
 }
 

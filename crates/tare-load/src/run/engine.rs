@@ -109,6 +109,18 @@ pub struct LoadOrder<'a> {
     pub stretch: Duration,
     pub seed: u64,
     pub verify: bool,
+    /// When the lead-in begins. `None`: at once.
+    pub start: Option<StartTime>,
+}
+
+/// When a load begins that other loaders share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StartTime {
+    /// Beginning of the lead-in, on the clock of [`crate::clock_ns`]. A load that is late begins at
+    /// once, and its window stays.
+    pub at_ns: u64,
+    /// Open loop: this much later, so that the operations of several loaders do not coincide.
+    pub phase_ns: u64,
 }
 
 /// How the caller observes and stops a load.
@@ -155,6 +167,14 @@ impl Target {
             row_seeds: Vec::new(),
             known: Vec::new(),
         })
+    }
+
+    /// Notes that the rows of a workload's table were written with this seed, through other
+    /// connections.
+    pub fn assume_rows(&mut self, workload: &Workload, seed: u64) {
+        let table = workload.table.full_name();
+        self.row_seeds.retain(|(other, _)| *other != table);
+        self.row_seeds.push((table, seed));
     }
 
     /// Refuses a missing table, or one that does not match the workload.
@@ -293,10 +313,23 @@ impl Engine {
         if stop.load(Ordering::Relaxed) {
             return Err(LoadError::PopulateInterrupted { table });
         }
-        target.row_seeds.retain(|(other, _)| *other != table);
-        target.row_seeds.push((table, seed));
+        target.assume_rows(&spec.workload, seed);
         progress(rows, rows);
         Ok(())
+    }
+
+    /// Opens the connections of a load and prepares its statements, so that it begins at once.
+    pub fn prepare(
+        &self,
+        target: &mut Target,
+        spec: &LoadSpec,
+        seed: u64,
+    ) -> Result<(), LoadError> {
+        check(spec)?;
+        target.check_table(&spec.workload)?;
+        let operations = Operations::new(&spec.workload, seed, spec.part);
+        let job = Job::load(Arc::clone(&spec.workload), seed, operations, None);
+        self.connect(target, &job.statements(), spec.connections)
     }
 
     /// Runs one load and returns what was counted in its window.
@@ -325,7 +358,10 @@ impl Engine {
         };
         self.connect(target, &job.statements(), connections)?;
         // Threads need a moment to start; an operation due before that would be late.
-        let start_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
+        let soon_ns = clock::now_ns() + 1_000_000 + 100_000 * self.cpus.len() as u64;
+        let (start_ns, phase_ns) =
+            order.start.map_or((soon_ns, 0), |start| (start.at_ns, start.phase_ns));
+        wait_for_start(order.start, follow.stop);
         let begin_ns = start_ns + nanoseconds(order.lead_in);
         let boundaries = boundaries(order.pace, begin_ns, nanoseconds(order.stretch).max(1));
         let end_ns = boundaries.last().copied().unwrap_or(begin_ns);
@@ -340,6 +376,7 @@ impl Engine {
             Pace::Closed(_) => Source::Closed { next: part, step: parts },
             Pace::Open(schedule) => {
                 let part = (part, parts);
+                let start_ns = start_ns + phase_ns;
                 Source::Open(Pacer::new(schedule, order.lead_in, start_ns, part, order.seed))
             }
         };
@@ -462,6 +499,20 @@ impl Engine {
             return Err(LoadError::NoConnection { address: target.address, reason });
         }
         Ok(total)
+    }
+}
+
+/// Sleeps until a load that has a time for it begins, less what its threads need to start.
+fn wait_for_start(start: Option<StartTime>, stop: &AtomicBool) {
+    const BEFORE_NS: u64 = 1_000_000;
+    const NAP_NS: u64 = 100_000_000;
+    let Some(start) = start else { return };
+    while !stop.load(Ordering::Relaxed) {
+        let left_ns = start.at_ns.saturating_sub(BEFORE_NS + clock::now_ns());
+        if left_ns == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(left_ns.min(NAP_NS)));
     }
 }
 

@@ -133,6 +133,7 @@ impl<'a> Session<'a> {
             stretch: Duration::from_secs(1),
             seed: config.seed,
             verify: config.verify,
+            start: None,
         };
         let cpus = self.engine.cpus();
         let is_open = matches!(pace, Pace::Open(_));

@@ -2,6 +2,7 @@
 //! the highest rate.
 
 mod clock;
+pub use clock::now_ns as clock_ns;
 pub mod engine;
 mod gather;
 pub mod load;

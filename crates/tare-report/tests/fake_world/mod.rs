@@ -59,6 +59,7 @@ pub(crate) fn measure(
         quick: None,
         budget_part: None,
         runtime_controls: Vec::new(),
+        loaders: Vec::new(),
     };
     let list = |text: &str| CpuSet::parse_list(text).unwrap();
     let plan =

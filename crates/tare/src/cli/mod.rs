@@ -1,5 +1,6 @@
 //! The definition of the command line.
 
+use std::ffi::OsString;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -449,8 +450,15 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct LoadAgent {
+    /// CPUs of the load threads; all that it may use without this.
     #[arg(long, value_name = "LIST")]
-    pub cpus: CpuSet,
+    pub cpus: Option<CpuSet>,
+    /// End after so many seconds without a line of the driver.
+    #[arg(long, value_name = "SECONDS")]
+    pub silence: Option<u64>,
+    /// Only find out whether this address can be connected to.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub reach: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]
@@ -490,10 +498,26 @@ pub struct Proxy {
 
 /// Prints the message of clap (an error, help or version) and returns the exit code.
 pub fn usage_error(error: &clap::Error) -> ExitCode {
-    let exit = if error.use_stderr() { Exit::Usage } else { Exit::Success };
+    let exit = match error.use_stderr() {
+        true if is_check(std::env::args_os().skip(1)) => Exit::Usage.of_check(),
+        true => Exit::Usage,
+        false => Exit::Success,
+    };
     // If the message cannot be printed, an error cannot be either.
     let _printed = stream::check_closed(error.print());
     exit::of(Ok(exit)).into()
+}
+
+/// Whether a command line is one of `tare check`, whose outcomes have codes of other errors.
+fn is_check(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut words = arguments.peekable();
+    while let Some(option) = words.next_if(|word| word.to_string_lossy().starts_with('-')) {
+        // The only option with a value that may stand before a command.
+        if option == "--state" {
+            words.next();
+        }
+    }
+    words.next().is_some_and(|word| word == "check")
 }
 
 fn duration(text: &str) -> Result<Duration, UnitError> {

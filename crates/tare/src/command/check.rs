@@ -14,7 +14,7 @@ use tare_tune::plan::Options;
 use super::report;
 use crate::campaign::{CampaignConfig, run, study};
 use crate::cli::{Annotate, Check};
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{self, Exit, ExitWith};
 use crate::terminal::style;
 use crate::{cleanup, live, signals, study_plan};
 
@@ -22,6 +22,17 @@ use crate::{cleanup, live, signals, study_plan};
 const SQLITE: &[u8; 16] = b"SQLite format 3\0";
 
 pub(crate) fn run(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    match checked(options, state, out) {
+        Ok(exit) => Ok(exit.of_check()),
+        Err(error) => {
+            let exit = exit::of_error(&error).of_check();
+            Err(error).exit_with(exit)
+        }
+    }
+}
+
+/// Checks the costs. Its errors have the exit codes of other commands.
+fn checked(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // A wrong record or file must not be noticed only after the study.
     let against = match &options.against {
         Some(path) => Some((path.display().to_string(), analyse(&report::read(path)?))),
@@ -59,7 +70,7 @@ pub(crate) fn run(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow:
     Ok(match ending {
         Measured::Interrupted => Exit::Interrupted,
         Measured::Leaving => Exit::Failure,
-        _ if found.is_exceeded() => Exit::Exceeded,
+        _ if found.is_exceeded() => Exit::BeyondBudget,
         _ if found.is_undecided() => Exit::Undecided,
         _ => Exit::Success,
     })

@@ -21,7 +21,7 @@ pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit
     let comparison = Comparison::new(&records, &options.prices).exit_with(Exit::Usage)?;
     let differs =
         options.fail_on.is_some_and(|what| comparison.has_claimed_difference(what == FailOn::Rise));
-    let code = if differs { Exit::Exceeded } else { Exit::Success };
+    let code = if differs { Exit::Differs } else { Exit::Success };
     if let Some(path) = &options.html {
         let page = tare_report::html::comparison(&comparison);
         if write_file(path, &page, out)? == Written::Printed {

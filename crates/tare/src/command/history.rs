@@ -53,7 +53,7 @@ fn code(options: &History, history: &history::History) -> Exit {
     let changed =
         options.fail_on.is_some_and(|what| history.has_claimed_change(what == FailOn::Rise));
     match changed {
-        true => Exit::Exceeded,
+        true => Exit::Differs,
         false if !history.unreadable.is_empty() => Exit::Input,
         false => Exit::Success,
     }

@@ -11,6 +11,9 @@
 //! Several instances of a system have one port and different addresses: with `host` more addresses
 //! of the link, with `bridge` namespaces behind one bridge, each published on its own address.
 //!
+//! With loaders on other hosts, systems listen on, or are published at, an address of this host:
+//! `published` explains how.
+//!
 //! Addresses are from 198.18.0.0/15, which RFC 2544 reserves for benchmarks: 198.18/16 for links to
 //! namespaces that Tare did not create, 198.19/16 inside its own.
 
@@ -26,12 +29,18 @@ use tare_host::exec::Command;
 use tare_host::journal::Entry;
 use tare_host::netns;
 
-pub use crate::client::{Client, NetworkError, free_port};
+pub use crate::client::{Client, NetworkError, ReachError, free_port};
 use crate::client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use crate::client::{free_pair, must_be_free};
 use crate::instance_slot::InstanceSlot;
+use crate::reach::Reach;
 use crate::run_context::RunContext;
 use tare_lab::layer::Network;
+
+mod published;
+
+pub(crate) use published::read_reach;
+use published::{Behind, HostBridge};
 
 /// The default port of a system in a container, and the published port: Cassandra's.
 pub const PORT: u16 = 9042;
@@ -58,6 +67,8 @@ pub struct Router {
     /// Whether the system is a guest, with a tap device on the bridge instead of a namespace.
     tap: bool,
     proxy: Option<Child>,
+    /// The bridge in the host's namespace that replaces the router's, for loaders on other hosts.
+    on_host: Option<HostBridge>,
 }
 
 /// The tap device of a guest, in its router's namespace.
@@ -73,7 +84,10 @@ impl Router {
         let (of, slot) = (context.slot().router(number), context.slot().number());
         let router = format!("{prefix}-r{of}");
         let system = format!("{prefix}-s{number}");
-        Ok(Self { number, of, slot, router, system, port: PORT, tap: false, proxy: None })
+        let on_host =
+            context.reach().map(|reach| HostBridge::plan(context, reach, number)).transpose()?;
+        let (port, tap, proxy) = (PORT, false, None);
+        Ok(Self { number, of, slot, router, system, port, tap, proxy, on_host })
     }
 
     /// Returns the router for a virtual machine, whose monitor runs in the router's namespace.
@@ -83,6 +97,10 @@ impl Router {
 
     /// Returns the entries that must be in the journal before `make`.
     pub fn entries(&self) -> Vec<Entry> {
+        if let Some(bridge) = &self.on_host {
+            let system = (!self.tap).then(|| Entry::network_namespace(self.system.clone()));
+            return system.into_iter().chain(bridge.entries()).collect();
+        }
         let names = match (self.tap, self.is_first()) {
             (true, _) => vec![&self.router],
             (false, true) => vec![&self.router, &self.system],
@@ -96,18 +114,35 @@ impl Router {
     }
 
     /// Returns the address of the system behind the bridge.
-    fn system_address(&self) -> Ipv4Addr {
-        behind_bridge(self.slot)
+    pub(crate) fn system_address(&self) -> Ipv4Addr {
+        self.on_host.as_ref().map_or_else(|| behind_bridge(self.slot), |bridge| bridge.system)
     }
 
-    /// Returns the namespace in which the system or its guest's monitor runs.
-    pub fn system_namespace(&self) -> PathBuf {
-        netns::path(if self.tap { &self.router } else { &self.system })
+    /// Returns the address of the bridge and the length of its network's prefix.
+    pub(crate) fn gateway(&self) -> (Ipv4Addr, u8) {
+        self.on_host.as_ref().map_or((BRIDGE_ADDRESS, 24), |bridge| (bridge.gateway, 30))
+    }
+
+    /// Returns the name of a guest's tap device.
+    pub(crate) fn tap(&self) -> &str {
+        self.on_host.as_ref().map_or(TAP, |bridge| &bridge.port_device)
+    }
+
+    /// Returns the namespace in which the system or its guest's monitor runs; `None`: the host's.
+    pub fn system_namespace(&self) -> Option<PathBuf> {
+        match (self.tap, &self.on_host) {
+            (true, Some(_)) => None,
+            (true, None) => Some(netns::path(&self.router)),
+            (false, _) => Some(netns::path(&self.system)),
+        }
     }
 
     /// Returns the address to which the client connects.
     pub fn published(&self) -> SocketAddrV4 {
-        SocketAddrV4::new(self.link_address(2), PORT)
+        match &self.on_host {
+            Some(bridge) => bridge.published,
+            None => SocketAddrV4::new(self.link_address(2), PORT),
+        }
     }
 
     /// Returns address `last` of the /30 between client and router.
@@ -120,14 +155,33 @@ impl Router {
     /// # Errors
     /// When a step fails; undoing the journal removes what was created.
     pub fn make(&mut self, context: &RunContext, proxy: bool) -> Result<(), NetworkError> {
-        let router = match self.is_first() {
-            true => self.make_router(context, proxy)?,
-            false => self.join(context, proxy)?,
+        let router = match (self.on_host.is_some(), self.is_first()) {
+            (true, _) => self.make_on_host(context, proxy)?,
+            (_, true) => Some(self.make_router(context, proxy)?),
+            (_, false) => Some(self.join(context, proxy)?),
         };
         if proxy {
-            self.proxy = Some(self.start_proxy(context, &router)?);
+            self.proxy = Some(self.start_proxy(context, router.as_deref())?);
         }
         Ok(())
+    }
+
+    /// Creates the bridge in the host's namespace. Returns the namespace of the router: none.
+    fn make_on_host(
+        &mut self,
+        context: &RunContext,
+        proxy: bool,
+    ) -> Result<Option<PathBuf>, NetworkError> {
+        let (tap, port) = (self.tap, self.port);
+        let Some(bridge) = &mut self.on_host else { return Ok(None) };
+        let system = (!tap).then(|| netns::make(&self.system)).transpose()?;
+        system.as_deref().map_or(Ok(()), without_ipv6)?;
+        let namespace = system.is_some().then_some(self.system.as_str());
+        bridge.make(context, Behind { namespace, port, proxy })?;
+        if let Some(system) = &system {
+            batch(context.run(), Some(system), &bridge.inside())?;
+        }
+        Ok(None)
     }
 
     /// Adds a namespace to the router of another instance.
@@ -220,13 +274,20 @@ impl Router {
         Ok(router)
     }
 
-    fn start_proxy(&self, context: &RunContext, router: &Path) -> Result<Child, NetworkError> {
+    fn start_proxy(
+        &self,
+        context: &RunContext,
+        router: Option<&Path>,
+    ) -> Result<Child, NetworkError> {
         let to = SocketAddrV4::new(self.system_address(), self.port);
         let command = Command::new(context.program())
             .args(["proxy", "--listen", &self.published().to_string(), "--to", &to.to_string()])
             .variable(RUN_VARIABLE, context.run())
-            .in_namespace(router)
             .on_cpus(&context.cpus().all);
+        let command = match router {
+            Some(router) => command.in_namespace(router),
+            None => command,
+        };
         Ok(command.spawn(Stdio::null(), Stdio::null(), Stdio::null())?)
     }
 
@@ -354,17 +415,21 @@ impl SystemNetwork {
             (Network::Bridge { proxy }, Some(mut router)) => {
                 router.port = port.unwrap_or(PORT);
                 router.make(context, proxy)?;
-                Ok(Self {
+                let own = router.on_host.is_some().then(|| router.system_address());
+                let mut network = Self {
                     address: router.published().into(),
                     listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
-                    nodes: NodeAddresses::of(slot, behind_bridge),
-                    namespace: Some(router.system_namespace()),
+                    nodes: NodeAddresses::of(slot, |n| own.unwrap_or_else(|| behind_bridge(n))),
+                    namespace: router.system_namespace(),
                     router: Some(router),
-                })
+                };
+                network.publish(context)?;
+                Ok(network)
             }
             _ => {
-                let address =
+                let linked =
                     context.client().link(context.journal(), context.slot().number(), None)?;
+                let address = context.reach().map_or(linked, Reach::address);
                 let free = || port.map_or_else(|| free_port(address), must_be_free);
                 let port = context.slot().port(free)?;
                 let listen = SocketAddrV4::new(address, port);
@@ -372,6 +437,18 @@ impl SystemNetwork {
                 Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
+    }
+
+    /// Returns the name of a guest's tap device.
+    pub(crate) fn tap(&self) -> &str {
+        self.router.as_ref().map_or(TAP, Router::tap)
+    }
+
+    /// Returns the address of a guest, its gateway, and the length of their network's prefix.
+    pub(crate) fn in_guest(&self) -> (Ipv4Addr, Ipv4Addr, u8) {
+        let address = self.router.as_ref().map_or(SYSTEM_ADDRESS, Router::system_address);
+        let (gateway, prefix) = self.router.as_ref().map_or((BRIDGE_ADDRESS, 24), Router::gateway);
+        (address, gateway, prefix)
     }
 
     /// Returns the addresses for the system's arguments.

@@ -11,6 +11,8 @@
 //!   connection to its own destination. The engine's DNAT then skips it, and it arrives at the
 //!   userland proxy, which Docker runs for every published port.
 //!
+//! With loaders on other hosts the address is this host's. The engine's rules stand all the time.
+//!
 //! Freezing is by signal (SIGSTOP), not by cgroup: on cgroup v1 a frozen process cannot be killed,
 //! and after a crash the engine would wait for it forever. Only gVisor is paused by the engine,
 //! because its processes trace each other and would see the signal.
@@ -21,6 +23,7 @@
 
 use std::fs;
 use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -101,6 +104,12 @@ pub enum DockerError {
          take network = \"bridge\", or switch the engine's userland-proxy on"
     )]
     NoProxy { environment: String, engine: &'static str },
+    #[error(
+        "environment {environment:?}: {engine} runs in a network namespace without the address \
+         {address}, at which loaders reach this host; use runtime = \"oci:runc\", or an engine of \
+         this host"
+    )]
+    Elsewhere { environment: String, engine: &'static str, address: Ipv4Addr },
     #[error("cannot create {}", .path.display())]
     File { path: PathBuf, source: io::Error },
     #[error("cannot redirect connections to the userland proxy")]
@@ -218,6 +227,8 @@ struct Container {
 
 struct Running {
     system: System,
+    /// The address that clients dial.
+    published: SocketAddrV4,
     /// `cpuset_cpus` of the request.
     cpuset: String,
     /// `security_opt` of the request.

@@ -12,6 +12,7 @@ use tare_lab::layer::{Network, Security};
 use super::Container;
 use super::base::Base;
 use super::engine::Kind;
+use crate::layer::network::read_reach;
 use crate::layer::{rootfs, security};
 use crate::runtime::gvisor::{self, SandboxView};
 use crate::runtime::kata;
@@ -134,7 +135,8 @@ impl Container {
         let found = format!("{engine}, process {pid} ({name})");
         let in_force = inspected.same_process && inspected.runtime_as_requested && !name.is_empty();
         let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
-        states.push(inspected.network_state(layers.network, system, engine_ns));
+        let network = inspected.network_state(layers.network, system, engine_ns);
+        states.push(read_reach(&context, running.published.into(), None, network));
 
         let mut cpu = system.read_cpu(&layers, &plan);
         cpu.in_force &= inspected.cpuset == running.cpuset;

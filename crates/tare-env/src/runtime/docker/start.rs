@@ -48,8 +48,9 @@ impl Container {
 
         let namespace = self.engine.namespace();
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let address =
+        let linked =
             context.client().link(context.journal(), context.slot().number(), Some(&namespace))?;
+        let address = self.reached_at(linked, &namespace)?;
         let port = netns::within(&namespace, || match launch.port {
             Some(port) if !bridge => network::must_be_free(port),
             _ => network::free_port(address),
@@ -68,8 +69,14 @@ impl Container {
         };
         let proxy = self.wire_proxy(&planned, published, &namespace)?;
         let system = self.system(pid, &inspected.id.unwrap_or_default(), proxy)?;
-        self.running =
-            Some(Running { system, cpuset, security_opt, inspected: None, inside: None });
+        self.running = Some(Running {
+            system,
+            published,
+            cpuset,
+            security_opt,
+            inspected: None,
+            inside: None,
+        });
         let data = match self.storage.location() {
             DataLocation::Directory => at.data(),
             DataLocation::Volume => volume.unwrap_or_default(),
@@ -83,6 +90,21 @@ impl Container {
         };
         self.data.clone_from(&data);
         Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    /// Returns the address at which clients reach the engine's namespace: the one that loaders on
+    /// other hosts reach, if there are such.
+    fn reached_at(&self, linked: Ipv4Addr, namespace: &Path) -> Result<Ipv4Addr, PartError> {
+        let Some(reach) = self.context.reach() else { return Ok(linked) };
+        let address = reach.address();
+        let is_there = netns::within(namespace, || network::free_port(address))?;
+        match is_there {
+            Ok(_) => Ok(address),
+            Err(_) => {
+                let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
+                Err(DockerError::Elsewhere { environment, engine, address }.into())
+            }
+        }
     }
 
     /// Journals what this start creates, and imports the image. The container's entry comes last,

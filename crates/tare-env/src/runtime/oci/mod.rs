@@ -315,6 +315,10 @@ impl HostRuntime for Oci {
         self.running.as_mut().map(|running| &mut running.system)
     }
 
+    fn network(&mut self) -> Option<&mut SystemNetwork> {
+        self.running.as_mut().map(|running| &mut running.network)
+    }
+
     fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
         let context = Arc::clone(&self.common.context);
         let program = system::program_in(launch, self.root.as_ref())?;
@@ -424,6 +428,7 @@ impl HostRuntime for Oci {
                 (running.state, running.inside) = (Some(state), inside);
             }
         }
+        let network = self.read_network()?;
         let (layers, spec, plan) =
             (&self.common.layers, &self.common.spec, self.common.context.cpus());
         let Some(running) = &self.running else { return Err(self.common.not_started().into()) };
@@ -439,7 +444,7 @@ impl HostRuntime for Oci {
         let runs = status == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
             system::state("runtime", &spec.runtime, found, apart && runs),
-            system.read_network(layers),
+            network,
             system.read_cpu(layers, plan),
             self.read_security(system),
             system.read_cgroup(layers),
@@ -483,6 +488,9 @@ impl HostRuntime for Oci {
 
     fn end(&mut self) -> Result<(), PartError> {
         if let Some(mut running) = self.running.take() {
+            // The rules let the clients see the end of their connections, which the kernel would
+            // keep in its table for days.
+            let _ = running.network.publish(&self.common.context);
             // On cgroup v1 a frozen process cannot be killed. Thawing an ended process fails.
             let _ = running.system.thaw();
             let pids = process::kill(&running.system.pids(), contract::KILL_LIMIT)?;
@@ -490,6 +498,7 @@ impl HostRuntime for Oci {
                 let environment = self.common.spec.name.clone();
                 return Err(OciError::Unkillable { environment, pids }.into());
             }
+            running.network.withdraw(&self.common.context)?;
             if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }

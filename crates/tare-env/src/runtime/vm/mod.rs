@@ -276,11 +276,17 @@ impl Environment for Vm {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.running()?.freeze()
+        let context = Arc::clone(&self.context);
+        let running = self.running()?;
+        running.freeze()?;
+        Ok(running.network.withdraw(&context)?)
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
-        self.running()?.thaw()
+        let context = Arc::clone(&self.context);
+        let running = self.running()?;
+        running.network.publish(&context)?;
+        running.thaw()
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {
@@ -315,12 +321,14 @@ impl Environment for Vm {
     fn stop(&mut self) -> Result<(), PartError> {
         self.log = self.log_tail();
         if let Some(mut running) = self.running.take() {
+            let withdrawn = running.network.withdraw(&self.context);
             let killed = running.kill();
             running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
             if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;
             }
             killed?;
+            withdrawn?;
         }
         Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 
 use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
-use crate::layer::network::TAP;
 
 /// The monitor program.
 pub(crate) const PROGRAM: &str = "qemu-system-x86_64";
@@ -157,9 +156,9 @@ pub(crate) struct Memory {
 
 /// Returns the arguments for the network device behind the tap. With `vhost` the host's kernel
 /// carries the packets.
-pub(crate) fn network_words(vhost: bool) -> Vec<String> {
+pub(crate) fn network_words(tap: &str, vhost: bool) -> Vec<String> {
     let vhost = if vhost { "on" } else { "off" };
-    let tap = format!("tap,id=net,ifname={TAP},script=no,downscript=no,vhost={vhost}");
+    let tap = format!("tap,id=net,ifname={tap},script=no,downscript=no,vhost={vhost}");
     ["-netdev", &tap, "-device", "virtio-net-pci,netdev=net,romfile="].map(String::from).to_vec()
 }
 

@@ -14,7 +14,6 @@ use super::running::Running;
 use super::uml;
 use crate::guest::protocol::{Answer, Facts, Order};
 use crate::layer::Layers;
-use crate::layer::network::SYSTEM_ADDRESS;
 use crate::layer::security::status_mode;
 use crate::run_context::RunContext;
 use crate::system::state;
@@ -42,7 +41,7 @@ pub(super) fn read(
     let mut states = vec![
         state("runtime", &spec.runtime, found, in_force),
         accelerator,
-        network(running, &facts, layers),
+        running.network.read_reach(context, network(running, &facts, layers)),
         cpu(running, context, layers),
         security(running, spec.security),
         running.system.read_cgroup(layers),
@@ -90,9 +89,13 @@ fn accelerator(running: &mut Running, options: &Options) -> Result<LayerState, P
 }
 
 fn network(running: &Running, facts: &Facts, layers: &Layers) -> LayerState {
-    // The monitor is in the router's namespace, because the tap is.
-    let host = running.system.read_network(layers);
-    let address = SYSTEM_ADDRESS.to_string();
+    // The monitor is where the tap is: in the router's namespace, or for loaders on other hosts in
+    // the host's.
+    let mut host = running.system.read_network(layers);
+    if let Some(bridge) = running.network.host_bridge() {
+        host.in_force = bridge.has_port();
+    }
+    let address = running.network.in_guest().0.to_string();
     let inside = facts.network.iter().any(|nic| nic.contains(&address));
     let vhost = match &running.engine {
         Engine::Qemu(qemu) if qemu.vhost => "; vhost",

@@ -32,7 +32,7 @@ use super::running::Running;
 use super::{Vm, accelerator, initramfs, uml, virtiofsd};
 use crate::groups::Groups;
 use crate::guest::protocol::{Answer, DATA, Module, Order};
-use crate::layer::network::{BRIDGE_ADDRESS, PORT, Router, SYSTEM_ADDRESS, SystemNetwork};
+use crate::layer::network::{PORT, Router, SystemNetwork};
 use crate::layer::rootfs;
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
@@ -220,7 +220,7 @@ impl Vm {
             accelerator::choose(context.identity(), self.options.accelerator, kernel, files)?;
         let own_cpus = u32::try_from(cpus.len()).unwrap_or(u32::MAX);
         let vhost = fs::exists("/dev/vhost-net").unwrap_or(false);
-        let mut devices = network_words(vhost);
+        let mut devices = network_words(placement.network.tap(), vhost);
         devices.extend(self.data.words(files, &self.options));
         let machine = Machine {
             name: format!("{}-e{}", context.prefix(), self.number),
@@ -272,8 +272,8 @@ impl Vm {
         deadline: Instant,
     ) -> Result<Started, PartError> {
         uml::check_memory(self.options.memory_bytes)?;
-        let devices =
-            std::iter::once(uml::network_word()).chain(self.data.user_mode_word(&self.options));
+        let network = uml::network_word(placement.network.tap());
+        let devices = std::iter::once(network).chain(self.data.user_mode_word(&self.options));
         let words = uml::arguments(self.options.memory_bytes, devices);
         let program: &Path = &placement.kernel.image;
         self.config = Some(format!("{}\n{}\n", program.display(), words.join("\n")));
@@ -302,8 +302,8 @@ impl Running {
         let Orders { later, mount, container } = orders;
         let arguments = system::arguments(launch, self.network.listen, DATA, program, None);
         self.done("load", &Order::Load { modules: later })?;
-        let (address, gateway) = (SYSTEM_ADDRESS, BRIDGE_ADDRESS);
-        self.done("network", &Order::Network { address, prefix: 24, gateway })?;
+        let (address, gateway, prefix) = self.network.in_guest();
+        self.done("network", &Order::Network { address, prefix, gateway })?;
         self.done("mount", &mount)?;
         match self.order("start", &Order::Start { arguments, container })? {
             Answer::Started { .. } => Ok(()),

@@ -73,6 +73,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
         quick: None,
         budget_part: None,
         runtime_controls: Vec::new(),
+        loaders: Vec::new(),
     }
 }
 

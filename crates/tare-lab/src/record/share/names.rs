@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use rusqlite::Transaction;
 
 use super::words::keep_words;
-use crate::study::{Study, control_name};
+use crate::study::{LoaderSpec, Study, control_name};
+use tare_std::host_address::HostAddress;
 
 /// Old names and the new ones. A name of known words stays.
 #[derive(Debug, Default)]
@@ -38,6 +39,9 @@ impl Names {
         names.add("study", &text("SELECT study_name FROM record")?);
         names.add("environment", &environments);
         names.add("workload", &workloads);
+        for loader in study.iter().flat_map(|study| &study.loaders) {
+            names.add_loader(loader);
+        }
         Ok(names)
     }
 
@@ -61,6 +65,18 @@ impl Names {
             };
             used.insert(new.clone());
             self.0.insert(name.clone(), new);
+        }
+    }
+
+    /// Adds the host and the address of a loader. The study must still be one with the new ones:
+    /// 192.0.2.0/24 is for documentation (RFC 5737).
+    fn add_loader(&mut self, loader: &LoaderSpec) {
+        let number = 1 + self.0.values().filter(|name| name.starts_with("ssh:loader")).count();
+        if loader.host != HostAddress::Local {
+            self.0.entry(loader.name()).or_insert_with(|| format!("ssh:loader{number}"));
+        }
+        if let Some(address) = loader.address {
+            self.0.entry(address.to_string()).or_insert_with(|| format!("192.0.2.{number}"));
         }
     }
 

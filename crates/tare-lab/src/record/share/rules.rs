@@ -125,6 +125,31 @@ pub(super) const TABLES: &[Table] = &[
     ("errors", &[("slice", Number), ("kind", Words), ("count", Number)]),
     ("counters", &[("slice", Number), ("name", Words), ("value", Number)]),
     ("histograms", &[("slice", Number), ("kind", Words), ("data", Histogram)]),
+    (
+        "loaders",
+        &[
+            ("id", Number),
+            ("host", Words),
+            ("cpus", Words),
+            ("kernel", Words),
+            ("architecture", Words),
+        ],
+    ),
+    (
+        "slice_loaders",
+        &[
+            ("slice", Number),
+            ("loader", Number),
+            ("window_ns", Number),
+            ("operations", Number),
+            ("cpu_ns", Number),
+            ("busiest_thread_ns", Number),
+            ("waited_ns", Number),
+            ("begin_offset_ns", Number),
+            ("end_offset_ns", Number),
+            ("clock_error_ns", Number),
+        ],
+    ),
     ("server_histograms", &[("slice", Number), ("data", Histogram)]),
     (
         "doubts",

@@ -7,8 +7,10 @@ use crate::analysis::{Analysis, analyse};
 use crate::doubt::Doubt;
 use crate::environment::StorageSpec;
 use crate::layer::Rootfs;
+use crate::loader::Loader;
 use crate::record::tests::{environment, make_old, opening, slice, stack_slice};
 use crate::record::{DoubtRecord, HostFact, Record, RecordWriter, read_stacks};
+use crate::study::LoaderSpec;
 
 /// What must not be in a shared record: names, addresses, paths, serial numbers.
 const MARKS: [&str; 8] = [
@@ -262,4 +264,46 @@ fn old_records_can_be_shared() {
         assert_eq!(names, ["native"]);
         let _ = (fs::remove_file(from), fs::remove_file(to));
     }
+}
+
+#[test]
+fn hosts_of_loaders_get_new_names() {
+    let folder = Folder::new();
+    let from = folder.path("loaders.tare");
+    let host = "ssh:jqdoe@db7.zorgcorp.example:2222";
+    let mut opening = opening();
+    opening.study.loaders = vec![
+        LoaderSpec { host: host.parse().unwrap(), address: Some([10, 9, 8, 7].into()), cpus: None },
+        LoaderSpec { host: "ssh:10.9.8.6".parse().unwrap(), ..LoaderSpec::default() },
+        LoaderSpec::default(),
+    ];
+    let loaders: Vec<Loader> = opening
+        .study
+        .loaders
+        .iter()
+        .map(|loader| Loader {
+            host: loader.name(),
+            cpus: "0-1".parse().unwrap(),
+            kernel: "6.1.0-zorgcorp".into(),
+            architecture: "x86_64".into(),
+        })
+        .collect();
+    let mut writer = RecordWriter::create(&from, &opening).unwrap();
+    writer.put_environment(0, &environment("native", false)).unwrap();
+    writer.put_loaders(&loaders).unwrap();
+    let late = Doubt::LoaderLate { loader: host.into(), share: 0.5 };
+    writer.put_slice(&slice(0, 0, "native"), &[late]).unwrap();
+    writer.finish("rounds done", 9).unwrap();
+    let to = folder.path("shared.tare");
+    share(&from, &to, &Keep::default()).unwrap();
+    let copied = fs::read(&to).unwrap();
+    for mark in ["zorgcorp", "jqdoe", "10.9.8"] {
+        assert!(has(&fs::read(&from).unwrap(), mark) && !has(&copied, mark), "{mark}");
+    }
+    let record = Record::read(&to).unwrap();
+    let hosts: Vec<&str> = record.loaders.iter().map(|loader| loader.host.as_str()).collect();
+    assert_eq!(hosts, ["ssh:loader1", "ssh:loader2", "local"]);
+    assert_eq!(record.study.loaders[0].name(), "ssh:loader1");
+    let late = Doubt::LoaderLate { loader: "ssh:loader1".into(), share: 0.5 };
+    assert_eq!(record.doubts[0].doubt, late);
 }

@@ -331,6 +331,7 @@ impl<'a> Worker<'a> {
         } else {
             self.stats.end_ns = now_ns;
             self.stats.cpu_ns = cpu_ns - self.cpu_ns;
+            self.stats.busiest_thread_ns = self.stats.cpu_ns;
             let delays = run_delay_ns.zip(self.run_delay_ns);
             self.stats.run_delay_ns = delays.map(|(now, before)| now.saturating_sub(before));
             if is_last {

@@ -7,7 +7,7 @@
 
 use tare_std::rng::{Rng, mix64};
 
-use crate::workload::keys::Sampler;
+use crate::workload::keys::{Keys, Sampler};
 use crate::workload::value::Distribution;
 use crate::workload::versions::ExpectedVersion;
 use crate::workload::{QueryKind, Workload};
@@ -38,6 +38,8 @@ pub struct Part {
     /// Counted from 0.
     index: u64,
     count: u64,
+    /// Keys that are drawn at random come from the rows of all loaders.
+    draws_from_all: bool,
 }
 
 /// A text that does not name a part.
@@ -46,7 +48,18 @@ pub struct Part {
 pub struct PartError;
 
 impl Part {
-    pub const ALL: Self = Self { index: 0, count: 1 };
+    pub const ALL: Self = Self { index: 0, count: 1, draws_from_all: false };
+
+    /// Returns a part of a load that is to have the keys of one loader: sequential keys, rows to
+    /// populate and inserted rows are divided among `count` loaders, and keys that are drawn at
+    /// random come from all rows. Loaders count from 0.
+    ///
+    /// # Panics
+    /// If `index` is not below `count`.
+    pub fn of_one_load(index: u32, count: u32) -> Self {
+        assert!(index < count, "loader {index} of {count}");
+        Self { index: index.into(), count: count.into(), draws_from_all: true }
+    }
 
     /// Returns the first of its rows and how many there are.
     pub(crate) fn of(self, rows: u64) -> (u64, u64) {
@@ -66,7 +79,7 @@ impl std::str::FromStr for Part {
         let number = |text: &str| text.trim().parse::<u64>().map_err(|_| PartError);
         let (index, count) = (number(index)?, number(count)?);
         let good = (1..=count).contains(&index) && count <= 1 << 20;
-        good.then(|| Self { index: index - 1, count }).ok_or(PartError)
+        good.then(|| Self { index: index - 1, count, draws_from_all: false }).ok_or(PartError)
     }
 }
 
@@ -84,10 +97,8 @@ const BLOCK_BITS: u32 = 14;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Operations {
     seed: u64,
-    /// The rows of all loaders, and the first and the number of this one's.
+    /// The rows of all loaders.
     rows: u64,
-    first: u64,
-    count: u64,
     part: Part,
     queries: Vec<Share>,
     /// How many rows a block inserts.
@@ -101,6 +112,9 @@ struct Share {
     end: u64,
     query: u8,
     kind: QueryKind,
+    /// The first of the existing rows that it touches, and their number.
+    first: u64,
+    count: u64,
     sampler: Sampler,
     misses: f64,
     limit: Distribution,
@@ -113,8 +127,8 @@ impl Operations {
     /// # Panics
     /// If the part has no row.
     pub fn new(workload: &Workload, seed: u64, part: Part) -> Self {
-        let (first, count) = part.of(workload.rows);
-        assert!(count > 0, "a workload needs at least one row to draw keys from");
+        let own = part.of(workload.rows);
+        assert!(own.1 > 0, "a workload needs at least one row to draw keys from");
         let total: f64 = workload.queries.iter().map(|query| query.weight).sum();
         let (mut queries, mut weight, mut begin, mut inserts) = (Vec::new(), 0.0, 0, 0);
         for (position, query) in (0u8..).zip(&workload.queries) {
@@ -127,7 +141,11 @@ impl Operations {
             if query.kind == QueryKind::Insert {
                 inserts += end - begin;
             }
+            let draws = part.draws_from_all && query.keys != Keys::Sequential;
+            let (first, count) = if draws { (0, workload.rows) } else { own };
             queries.push(Share {
+                first,
+                count,
                 begin,
                 end,
                 query: position,
@@ -141,7 +159,7 @@ impl Operations {
         }
         // Loaders draw different operations over the same rows.
         let seed = seed ^ part.index.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        Self { seed, rows: workload.rows, first, count, part, queries, inserts }
+        Self { seed, rows: workload.rows, part, queries, inserts }
     }
 
     /// Returns the operation with this index.
@@ -165,7 +183,10 @@ impl Operations {
             // Inserts of the block before may still be in flight.
             let newest = self.inserts * block.saturating_sub(1);
             let drawn = share.sampler.draw(index, &mut rng, newest);
-            if drawn < self.count { self.first + drawn } else { self.inserted(drawn - self.count) }
+            match drawn.checked_sub(share.count) {
+                None => share.first + drawn,
+                Some(ordinal) => self.inserted(ordinal),
+            }
         };
         let choice = match share.kind {
             QueryKind::Slice | QueryKind::Scan => share.limit.draw(rng.next_u64()),

@@ -111,7 +111,7 @@ proptest! {
     fn parts_divide_the_rows(rows in 1u64..=1 << 62, count in 1u64..2_000) {
         let mut next = 0;
         for index in 0..count {
-            let (first, length) = Part { index, count }.of(rows);
+            let (first, length) = Part { index, count, draws_from_all: false }.of(rows);
             prop_assert_eq!(first, next);
             next += length;
         }
@@ -130,4 +130,32 @@ proptest! {
             prop_assert_eq!(all.derive(index), all.derive(index));
         }
     }
+}
+
+#[test]
+fn parts_of_one_load_keep_its_distribution() {
+    let (rows, draws) = (1_000, 40_000);
+    let gaussian = Keys::Gaussian { mean: 0.5, deviation: 0.1 };
+    let mean_distance = |keys, part: Part| {
+        let workload = workload(vec![Query::new(QueryKind::Read, 1.0, keys)], rows);
+        let operations = Operations::new(&workload, 7, part);
+        (0..draws).map(|index| operations.row(index).abs_diff(rows / 2) as f64).sum::<f64>()
+            / draws as f64
+    };
+    let whole = mean_distance(gaussian, Part::ALL);
+    for index in 0..3 {
+        let part = mean_distance(gaussian, Part::of_one_load(index, 3));
+        assert!((part / whole - 1.0).abs() < 0.05, "{part} {whole}");
+    }
+    // Sequential keys are divided: each loader passes over its own rows.
+    let workload = workload(vec![Query::new(QueryKind::Read, 1.0, Keys::Sequential)], rows);
+    let mut all: Vec<u64> = (0..3)
+        .flat_map(|index| {
+            let part = Part::of_one_load(index, 3);
+            let operations = Operations::new(&workload, 7, part);
+            (0..part.of(rows).1).map(move |index| operations.row(index)).collect::<Vec<_>>()
+        })
+        .collect();
+    all.sort_unstable();
+    assert_eq!(all, (0..rows).collect::<Vec<_>>());
 }

@@ -132,8 +132,28 @@ fn first_cpu() -> anyhow::Result<CpuSet> {
         .unwrap_or_else(|| anyhow::bail!("this process may use no CPU; check its cpuset"))
 }
 
+/// Returns the CPUs of a load agent. Refuses those that this process may not use.
+fn agent_cpus(wanted: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
+    let allowed =
+        tare_host::process::cpus_of_this_thread().context("cannot read the allowed CPUs")?;
+    let Some(wanted) = wanted else { return Ok(allowed) };
+    let missing = wanted.difference(&allowed);
+    if !missing.is_empty() {
+        anyhow::bail!("CPU {missing} cannot be used here; this host lets it use CPU {allowed}");
+    }
+    Ok(wanted.clone())
+}
+
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
+    if let Some(address) = options.reach {
+        let limit = Duration::from_secs(5);
+        std::net::TcpStream::connect_timeout(&address, limit)
+            .with_context(|| format!("cannot connect to {address}"))?;
+        return Ok(Exit::Success);
+    }
     let orders = BufReader::new(std::io::stdin());
-    tare_driver::agent(&options.cpus, orders, Output).context("the load agent failed")?;
+    let cpus = agent_cpus(options.cpus.as_ref())?;
+    let silence = options.silence.map(Duration::from_secs);
+    tare_driver::agent(&cpus, silence, orders, Output).context("the load agent failed")?;
     Ok(Exit::Success)
 }

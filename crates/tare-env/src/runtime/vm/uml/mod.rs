@@ -35,7 +35,6 @@ use super::lines::Lines;
 use super::monitor::Monitor;
 use super::qemu::{DISK_FILE, Files};
 use crate::guest::protocol::{LOG_PORT, ORDERS_PORT};
-use crate::layer::network::TAP;
 use crate::system::System;
 
 pub(super) mod trial;
@@ -66,8 +65,8 @@ pub(crate) const ACCELERATOR: &str =
     "uml: a kernel in user mode, which intercepts every system call";
 
 /// Returns the argument for the network device behind the tap.
-pub(super) fn network_word() -> String {
-    format!("vec0:transport=tap,ifname={TAP},depth={QUEUE_DEPTH}")
+pub(super) fn network_word(tap: &str) -> String {
+    format!("vec0:transport=tap,ifname={tap},depth={QUEUE_DEPTH}")
 }
 
 /// Returns the argument for a disk behind a file of the guest's directory, with a serial number.

@@ -1,0 +1,287 @@
+//! One slice of several loaders, and the rows that they write.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tare_lab::driver::{Edge, SliceLoad, SliceOrder, TargetId};
+use tare_lab::loader::LoaderSlice;
+use tare_lab::study::WorkloadSpec;
+use tare_load::clock_ns;
+
+use super::conversation::{Received, ns};
+use super::division::{self, LoaderShare};
+use super::{CLOCK_AGE, EXCHANGES, GRACE, LoaderError, MultiLoader, PROGRESS};
+use crate::built_in::protocol::{ACCOUNTS_READ, Answer, Order, STOP, SharedRun, SliceResult};
+use crate::multi_instance;
+
+/// Time between the arrival of an order and the lead-in, for the agent to start its threads.
+const START: Duration = Duration::from_millis(3);
+
+/// A slice that runs.
+struct RunningSlice {
+    /// When the order of each loader was sent. Those without a result yet are waiting.
+    sent_ns: BTreeMap<usize, u64>,
+    waiting: BTreeMap<usize, ()>,
+    results: BTreeMap<usize, SliceResult>,
+    failure: Option<LoaderError>,
+}
+
+/// The harness's own edges, on its clock.
+#[derive(Clone, Copy, Debug)]
+struct Edges {
+    begin_ns: u64,
+    end_ns: u64,
+}
+
+impl MultiLoader {
+    /// Runs a slice on all loaders that have a part of it.
+    pub(super) fn run_slice(
+        &mut self,
+        target: TargetId,
+        order: &SliceOrder,
+        edge: &mut dyn FnMut(Edge),
+    ) -> Result<SliceLoad, LoaderError> {
+        let shares = division::divide(order, self.count());
+        let shares: Vec<(usize, LoaderShare)> =
+            (0..).zip(shares).filter_map(|(index, share)| Some((index, share?))).collect();
+        if shares.is_empty() {
+            return Err(LoaderError::NoShare { loaders: self.loaders.len() });
+        }
+        self.refresh_clocks(&shares)?;
+        self.prepare(target, &shares)?;
+        let at_ns = clock_ns() + ns(START) + self.longest_round_trip_ns(&shares);
+        let mut slice = self.send_orders(target, &shares, at_ns)?;
+        let planned_begin_ns = at_ns + ns(order.lead_in);
+        self.wait(&mut slice, planned_begin_ns);
+        if slice.failure.is_some() {
+            return Err(self.abandon(slice));
+        }
+        let begin_ns = clock_ns();
+        edge(Edge::Begin);
+        self.wait(&mut slice, planned_begin_ns + ns(order.window));
+        if slice.failure.is_some() {
+            return Err(self.abandon(slice));
+        }
+        let end_ns = clock_ns();
+        edge(Edge::End);
+        self.signal(&slice, ACCOUNTS_READ);
+        self.wait(&mut slice, clock_ns() + ns(GRACE));
+        if slice.failure.is_some() || !slice.waiting.is_empty() {
+            return Err(self.abandon(slice));
+        }
+        self.merge(slice, Edges { begin_ns, end_ns })
+    }
+
+    /// Compares the clocks of loaders that have not been asked for a while.
+    fn refresh_clocks(&mut self, shares: &[(usize, LoaderShare)]) -> Result<(), LoaderError> {
+        let now_ns = clock_ns();
+        let is_old = |index: &usize| {
+            let last_ns = self.loaders[*index].clock.last_ns();
+            last_ns.is_none_or(|last_ns| now_ns.saturating_sub(last_ns) > ns(CLOCK_AGE))
+        };
+        let old: Vec<usize> = shares.iter().map(|(index, _)| *index).filter(is_old).collect();
+        if old.is_empty() { Ok(()) } else { self.compare_clocks(&old, EXCHANGES) }
+    }
+
+    fn longest_round_trip_ns(&self, shares: &[(usize, LoaderShare)]) -> u64 {
+        let trips =
+            shares.iter().map(|(index, _)| self.loaders[*index].clock.longest_round_trip_ns());
+        trips.max().unwrap_or(0)
+    }
+
+    /// Has connections opened and statements prepared where the last slice of this system had
+    /// another workload.
+    fn prepare(
+        &mut self,
+        target: TargetId,
+        shares: &[(usize, LoaderShare)],
+    ) -> Result<(), LoaderError> {
+        let mut orders = Vec::new();
+        for (index, share) in shares {
+            let workload = &share.order.workload;
+            let loader = &self.loaders[*index];
+            if loader.prepared.get(&target) == Some(workload) {
+                continue;
+            }
+            let Some(theirs) = loader.opened.get(&target).copied() else { continue };
+            let (workload, part) = (workload.clone(), self.part(*index));
+            orders.push((*index, Order::Prepare { target: theirs, workload, part }));
+        }
+        self.ask(&orders, "prepare", GRACE, |_, answer| match answer {
+            Answer::Prepared => Ok(true),
+            other => Err(other),
+        })?;
+        for (index, share) in shares {
+            self.loaders[*index].prepared.insert(target, share.order.workload.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells every loader when to begin, on its own clock.
+    fn send_orders(
+        &mut self,
+        target: TargetId,
+        shares: &[(usize, LoaderShare)],
+        at_ns: u64,
+    ) -> Result<RunningSlice, LoaderError> {
+        let mut slice = RunningSlice {
+            sent_ns: BTreeMap::new(),
+            waiting: BTreeMap::new(),
+            results: BTreeMap::new(),
+            failure: None,
+        };
+        for (index, share) in shares {
+            let part = self.part(*index);
+            let loader = &self.loaders[*index];
+            let known = loader.link.as_ref().zip(loader.opened.get(&target).copied());
+            let clock = loader.clock.best(at_ns);
+            let (Some((link, target)), Some(clock)) = (known, clock) else {
+                slice.failure = Some(self.lose(*index));
+                break;
+            };
+            let phase_ns = share.phase_ns;
+            let shared = Some(SharedRun { part, at_ns: clock.to_there(at_ns), phase_ns });
+            slice.sent_ns.insert(*index, clock_ns());
+            slice.waiting.insert(*index, ());
+            link.send(&Order::Run { target, order: share.order.clone(), shared });
+        }
+        if slice.failure.is_some() {
+            return Err(self.abandon(slice));
+        }
+        Ok(slice)
+    }
+
+    /// Takes what the loaders answer until this time, until all have ended, or until one fails.
+    fn wait(&mut self, slice: &mut RunningSlice, until_ns: u64) {
+        while slice.failure.is_none() && clock_ns() < until_ns {
+            if slice.waiting.is_empty() {
+                return;
+            }
+            match self.receive("run", until_ns) {
+                Received::Nothing => return,
+                Received::Failed(index, error) => {
+                    slice.waiting.remove(&index);
+                    slice.failure = Some(error);
+                }
+                Received::Answer(arrival, Answer::Accepted { ns }) => {
+                    if let Some(sent_ns) = slice.sent_ns.get(&arrival.loader) {
+                        self.loaders[arrival.loader].clock.add(*sent_ns, ns, arrival.at_ns);
+                    }
+                }
+                Received::Answer(arrival, Answer::Ran(result)) => {
+                    slice.waiting.remove(&arrival.loader);
+                    slice.results.insert(arrival.loader, *result);
+                }
+                Received::Answer(arrival, other) => {
+                    slice.waiting.remove(&arrival.loader);
+                    slice.failure = Some(self.unexpected(arrival.loader, "run", &other));
+                }
+            }
+        }
+    }
+
+    fn signal(&self, slice: &RunningSlice, line: &str) {
+        let links = slice.waiting.keys().filter_map(|index| self.loaders[*index].link.as_ref());
+        links.for_each(|link| link.signal(line));
+    }
+
+    /// Ends a slice that failed: no loader may go on with it, and no answer may be left over.
+    fn abandon(&mut self, mut slice: RunningSlice) -> LoaderError {
+        let failure = slice.failure.take();
+        let began_ns = clock_ns();
+        self.signal(&slice, STOP);
+        // Loaders that were late with their result had their time already.
+        let limit = if failure.is_some() { GRACE } else { Duration::ZERO };
+        let until_ns = began_ns + ns(limit);
+        while !slice.waiting.is_empty() && clock_ns() < until_ns {
+            self.wait(&mut slice, until_ns);
+            slice.failure = None;
+        }
+        for loader in &mut self.loaders {
+            // Its connections may be gone.
+            loader.prepared.clear();
+        }
+        let mut silent = None;
+        for index in std::mem::take(&mut slice.waiting).into_keys() {
+            silent.get_or_insert(self.silent(index, "run", began_ns));
+        }
+        failure.or(silent).unwrap_or(LoaderError::NoShare { loaders: self.loaders.len() })
+    }
+
+    /// Merges the results of all loaders.
+    fn merge(&mut self, slice: RunningSlice, edges: Edges) -> Result<SliceLoad, LoaderError> {
+        let (mut loads, mut loaders) = (Vec::new(), Vec::new());
+        for (index, result) in slice.results {
+            let shared = result.shared;
+            let loader = &mut self.loaders[index];
+            let host = &loader.record.host;
+            let load = SliceLoad::try_from(result)
+                .map_err(|source| LoaderError::Result { host: host.clone(), source })?;
+            if !load.errors.is_empty() {
+                // Connections may have been replaced, so the next slice has them checked first.
+                loader.prepared.clear();
+            }
+            let clock = loader.clock.best(edges.end_ns);
+            if let Some((shared, clock)) = shared.zip(clock) {
+                let apart = |there_ns, here_ns: u64| {
+                    let there = i128::from(clock.to_here(there_ns)) - i128::from(here_ns);
+                    i64::try_from(there).unwrap_or(i64::MAX)
+                };
+                loaders.push(LoaderSlice {
+                    loader: u32::try_from(index).unwrap_or(u32::MAX),
+                    window_ns: load.window_ns,
+                    operations: load.operations,
+                    cpu_ns: load.client_cpu_ns,
+                    busiest_thread_ns: shared.busiest_thread_ns,
+                    waited_ns: shared.waited_ns,
+                    begin_offset_ns: apart(shared.begin_ns, edges.begin_ns),
+                    end_offset_ns: apart(shared.end_ns, edges.end_ns),
+                    clock_error_ns: clock.error_ns,
+                });
+            }
+            loads.push(load);
+        }
+        let mut sum = multi_instance::sum(&loads)?;
+        let busiest = loaders.iter().map(|one| one.busiest_thread_ns).max();
+        sum.busiest_thread_ns = busiest.unwrap_or(0);
+        sum.loaders = loaders;
+        Ok(sum)
+    }
+
+    /// Has every loader write its part of the rows. The first one creates the table, because some
+    /// databases do not survive several that do so at once.
+    pub(super) fn write_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        seed: u64,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), LoaderError> {
+        let mut orders = Vec::new();
+        for (index, own) in (0..).zip(division::workloads(workload, self.count())) {
+            let loader = &self.loaders[index];
+            let Some(theirs) = loader.opened.get(&target).copied() else { continue };
+            // Every part of the rows has to be written, also by a loader that has no part of the
+            // load itself.
+            let (connections, in_flight) = (own.connections.max(1), own.in_flight.max(1));
+            let workload = WorkloadSpec { connections, in_flight, ..own };
+            let part = Some(self.part(index));
+            orders.push((index, Order::Populate { target: theirs, workload, seed, part }));
+        }
+        let mut written: BTreeMap<usize, u64> = BTreeMap::new();
+        let all = workload.rows;
+        let (first, others) = orders.split_at(orders.len().min(1));
+        for orders in [first, others] {
+            self.ask(orders, "populate", PROGRESS, |arrival, answer| match answer {
+                Answer::Progress { done, .. } => {
+                    written.insert(arrival.loader, done);
+                    progress(written.values().sum::<u64>().min(all), all);
+                    Ok(false)
+                }
+                Answer::Populated => Ok(true),
+                other => Err(other),
+            })?;
+        }
+        Ok(())
+    }
+}
