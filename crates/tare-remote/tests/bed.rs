@@ -4,9 +4,9 @@
 use std::error::Error;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write, empty};
-use std::net::IpAddr;
+use std::net::{IpAddr, TcpStream};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tare_remote::{RemoteError, RemoteHost};
 use tare_std::host_address::HostAddress;
@@ -136,7 +136,10 @@ fn each_refusal_of_ssh_is_one_line() {
 
 #[test]
 fn a_bed_has_clocks_lines_and_an_end() {
-    let specs = [MachineSpec::new("one").monotonic_s(86_400), MachineSpec::new("two")];
+    let specs = [
+        MachineSpec::new("one").monotonic_s(86_400),
+        MachineSpec::new("two").delay(Duration::from_millis(20)),
+    ];
     let Some(mut bed) = SshBed::start_with("a_bed_has_clocks_lines_and_an_end", &specs) else {
         return;
     };
@@ -148,6 +151,10 @@ fn a_bed_has_clocks_lines_and_an_end() {
     assert!((86_000.0..87_000.0).contains(&ahead), "{ahead}");
     let here = tempfile::tempdir().unwrap();
     let host = connect(&bed, "ssh:one", here.path()).unwrap();
+    // There and back, so twice the delay and never less.
+    let begun = Instant::now();
+    drop(TcpStream::connect((bed.ip("two"), 22)).unwrap());
+    assert!(begun.elapsed() >= Duration::from_millis(40), "{:?}", begun.elapsed());
     bed.cut("one");
     let mut process = host.start("true", &[]).unwrap();
     assert_eq!(process.wait_at_most(Duration::from_millis(300)).unwrap(), None);

@@ -6,6 +6,8 @@ use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 
+use crate::there;
+
 /// What `tare doctor` and `tare clean` run, in the order of the output.
 pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
     tare_host::housekeeping::HOUSEKEEPING,
@@ -14,6 +16,7 @@ pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
     tare_system::doctor::HOUSEKEEPING,
     tare_driver::doctor::HOUSEKEEPING,
     tare_probe::doctor::HOUSEKEEPING,
+    there::HOUSEKEEPING,
 ];
 
 /// The kinds of journal entries in addition to those of `tare-host`.

@@ -17,6 +17,8 @@ use crate::skip::{Machine, Need, Reason, skip, skipped};
 
 /// Becomes the first process of a machine, with the directories and addresses as arguments.
 const MACHINE: &str = include_str!("machine.sh");
+/// Passes packets between two devices after a delay.
+const LINE: &str = include_str!("line.py");
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NEEDS: [Need; 10] = [
@@ -48,17 +50,26 @@ pub struct SshBed {
 pub struct MachineSpec {
     name: String,
     monotonic_s: i64,
+    delay: Duration,
 }
 
 impl MachineSpec {
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), monotonic_s: 0 }
+        Self { name: name.into(), monotonic_s: 0, delay: Duration::ZERO }
     }
 
     /// Moves the machine's monotonic clock by this many seconds against that of this host.
     #[must_use]
     pub fn monotonic_s(mut self, offset_s: i64) -> Self {
         self.monotonic_s = offset_s;
+        self
+    }
+
+    /// Delays every packet to and from the machine by this time, also where the kernel has no
+    /// netem. Such a line carries some ten thousand packets per second.
+    #[must_use]
+    pub fn delay(mut self, delay: Duration) -> Self {
+        self.delay = delay;
         self
     }
 }
@@ -72,6 +83,7 @@ struct Host {
     there: Ipv4Addr,
     has_clock: bool,
     process: Option<Child>,
+    line: Option<Child>,
 }
 
 impl SshBed {
@@ -97,6 +109,14 @@ impl SshBed {
         if clocks && !Path::new("/proc/self/ns/time").exists() {
             let lacks = "this kernel has no time namespaces";
             skip(test, Machine::KernelLacks(lacks.into()));
+            return None;
+        }
+        let delays = specs.iter().any(|spec| !spec.delay.is_zero());
+        if delays && skipped(test, &[Need::Program("python3")]) {
+            return None;
+        }
+        if delays && !Path::new("/dev/net/tun").exists() {
+            skip(test, Machine::KernelLacks("this kernel has no tap devices".into()));
             return None;
         }
         remove_abandoned();
@@ -243,13 +263,20 @@ impl SshBed {
             there,
             has_clock: spec.monotonic_s != 0,
             process: None,
+            line: None,
         });
         let machine = self.machines.last_mut().unwrap();
         let (namespace, link) = (&*machine.namespace, &*machine.link);
         run("ip", &["netns", "add", namespace]);
         run("ip", &["-n", namespace, "link", "set", "lo", "up"]);
-        let peer = ["type", "veth", "peer", "name", "eth0", "netns", namespace];
-        run("ip", &[["link", "add", link].as_slice(), &peer].concat());
+        if spec.delay.is_zero() {
+            let peer = ["type", "veth", "peer", "name", "eth0", "netns", namespace];
+            run("ip", &[["link", "add", link].as_slice(), &peer].concat());
+        } else {
+            let peer = format!("{link}p");
+            machine.line = Some(delay_line(link, &peer, spec.delay));
+            run("ip", &["link", "set", &peer, "netns", namespace, "name", "eth0"]);
+        }
         run("ip", &["addr", "add", &format!("{here}/30"), "dev", link]);
         run("ip", &["link", "set", link, "up"]);
         run("ip", &["-n", namespace, "addr", "add", &format!("{there}/30"), "dev", "eth0"]);
@@ -320,9 +347,24 @@ impl Drop for SshBed {
     fn drop(&mut self) {
         for machine in &mut self.machines {
             machine.end();
+            if let Some(mut line) = machine.line.take() {
+                let _ = line.kill();
+                let _ = line.wait();
+            }
             remove(&machine.namespace, &machine.link);
         }
     }
+}
+
+/// Starts the process that passes packets between two new devices after a delay. It ends with its
+/// standard input, and the devices with it.
+fn delay_line(link: &str, peer: &str, delay: Duration) -> Child {
+    let mut command = Command::new("python3");
+    command.args(["-c", LINE, link, peer, &delay.as_micros().to_string()]);
+    let mut line = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut ready = [0; 6];
+    line.stdout.as_mut().unwrap().read_exact(&mut ready).unwrap();
+    line
 }
 
 /// Starts the first process of a machine and its sshd.

@@ -44,10 +44,11 @@ fn clean(
             lines.push(format!("run {id}: alive; tare attach {name} shows it"));
             continue;
         }
-        results::bring(connections, &connected, &session.directory, None)?;
+        let files = results::bring(connections, &connected, &session.directory, None)?.len();
         let directory = session.directory.to_str().context("the name of a run is no text")?;
         run(&["there", "remove", directory])?;
-        lines.push(format!("run {id}: ended; its files were brought here"));
+        let brought = if files > 0 { "; its files are here now" } else { "" };
+        lines.push(format!("run {id}: removed{brought}"));
     }
     let code = journals(&connected, options, &mut lines, out)?;
     let mut words = vec!["there", "programs"];

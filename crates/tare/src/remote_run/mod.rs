@@ -155,7 +155,8 @@ fn finish(
     let Ending::Ended(ended) = ending else {
         return Err(anyhow!("{}", lost(&name, ending)));
     };
-    let records = results::bring(connections, connected, directory, suffix)?;
+    let mut records = results::bring(connections, connected, directory, suffix)?;
+    records.retain(|path| path.extension().is_some_and(|extension| extension == "tare"));
     let directory = directory.to_str().context("the name of a run is no text")?;
     let removed =
         connected.host.output(&connected.program, &["there", "remove", directory], empty());

@@ -12,7 +12,7 @@ use super::connections::{Connected, Connections, of_program};
 use crate::stream::warn;
 use crate::there::{Session, SessionSpec};
 
-/// Copies the new and changed files of a run here, and returns the records. A `suffix` follows the
+/// Copies the new and changed files of a run here, and returns their paths. A `suffix` follows the
 /// name of each file.
 pub(super) fn bring(
     connections: &Connections,
@@ -41,7 +41,6 @@ pub(super) fn bring(
         let list: Vec<String> = summary(&placed);
         warn(&format!("brought from {name}: {}", list.join(", ")));
     }
-    placed.retain(|path| path.extension().is_some_and(|extension| extension == "tare"));
     Ok(placed)
 }
 

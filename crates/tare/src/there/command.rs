@@ -8,10 +8,8 @@ use anyhow::{Context, bail};
 use rustix::process::{Signal, ioctl_tiocsctty, set_parent_process_death_signal, setsid};
 use tare_lab::record::HostFact;
 
-use super::session;
+use super::session::{self, VARIABLE};
 
-/// Names the directory of the run that this process is the command of.
-const VARIABLE: &str = "TARE_SESSION";
 /// The section of the facts about it in the record.
 const SECTION: &str = "on";
 

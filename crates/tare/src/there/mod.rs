@@ -18,6 +18,8 @@ mod terminal;
 
 use std::io::Write;
 
+use tare_host::housekeeping::Housekeeping;
+
 use crate::cli::{There, ThereTask};
 use crate::exit::Exit;
 
@@ -26,6 +28,11 @@ pub(crate) use files::Packer;
 pub(crate) use frame::{Frame, Kind, read_frame, write_frame};
 pub(crate) use programs::ProgramCopy;
 pub(crate) use session::{Ended, Session, SessionSpec, TerminalSpec, id};
+
+/// Lists the runs. Their files are for the host that started them, and `tare clean --on` there
+/// removes them.
+pub(crate) const HOUSEKEEPING: Housekeeping =
+    Housekeeping { leftovers: session::leftovers, ..Housekeeping::NOTHING };
 
 pub(crate) fn run(options: &There, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &options.task {

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, anyhow, bail};
 use rustix::fs::FlockOperation;
 use serde::{Deserialize, Serialize};
+use tare_host::clean::Leftover;
 
 /// Where the directories are. They start with `PREFIX`.
 const PARENT: &str = "/var/tmp";
@@ -23,6 +24,8 @@ pub(super) const SOCKET: &str = "socket";
 pub(super) const LOG: &str = "log";
 pub(super) const ENDED: &str = "ended.json";
 pub(super) const CHILD: &str = "child";
+/// Names the directory of the run that a process is the command of.
+pub(super) const VARIABLE: &str = "TARE_SESSION";
 const LOCK: &str = "lock";
 
 /// What another host asks for.
@@ -174,6 +177,20 @@ fn all() -> Vec<Session> {
         .collect();
     sessions.sort_by(|a, b| a.directory.cmp(&b.directory));
     sessions
+}
+
+/// Returns the runs of this user, for `tare doctor`.
+pub(super) fn leftovers(_state: &Path) -> Vec<Leftover> {
+    let kind = "run of another host";
+    let leftover = |session: Session| Leftover {
+        kind,
+        name: session.directory.display().to_string(),
+        alive: session.alive.then(|| session.id()),
+    };
+    // This process may be the command of one itself.
+    let own = std::env::var_os(VARIABLE).map(PathBuf::from);
+    let others = all().into_iter().filter(|session| Some(&session.directory) != own.as_ref());
+    others.map(leftover).collect()
 }
 
 /// Prints the runs of this user as JSON.
