@@ -19,6 +19,7 @@ pub mod judge;
 pub mod layer;
 pub mod loader;
 pub mod own_view;
+pub mod path;
 pub mod probe;
 pub mod record;
 pub mod saturation;

@@ -91,6 +91,7 @@ pub(crate) fn measure(
         doubts: vec![],
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
+        device_towards: None,
         accounts_are_exact: true,
     };
     let never = AtomicBool::new(false);

@@ -172,6 +172,9 @@ pub(crate) fn measure_on_host(
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
+    let link = factory.context().device_of_loaders();
+    let link = link.map(|device| tare_probe::path_link(&tare_probe::Roots::default(), device));
+    probes.extend(link.and_then(Result::ok));
     host.extend(probe_costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
         probe: probe.into(),
@@ -209,6 +212,7 @@ pub(crate) fn measure_on_host(
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
         left_out,
+        device_towards: Some(Box::new(tare_host::net_device::towards)),
         refresh_accounts: Box::new(move || refresh.refresh()),
         accounts_are_exact: refreshed > 0,
     };
