@@ -214,6 +214,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::NeitherSaturated { .. }
         | Doubt::OperationErrors { .. }
         | Doubt::LayerNotInForce { .. }
+        | Doubt::LinkFilled { .. }
         | Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::Emulated { .. }
@@ -228,11 +229,15 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
         | Doubt::EmptySlices { .. }
+        | Doubt::LoaderSaturated { .. }
         | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
+        | Doubt::NoCardInPath { .. }
         | Doubt::Strangers { .. }
         | Doubt::LatencyBeyondWindow { .. }
         | Doubt::ProbeFailed { .. }
+        | Doubt::LoaderLate { .. }
+        | Doubt::LoaderClock { .. }
         | Doubt::EnvironmentLeftOut { .. }
         | Doubt::NoRuntimeControl { .. } => 1,
     }
@@ -241,9 +246,10 @@ fn gravity(doubt: &Doubt) -> u64 {
 /// The size by which doubts of one kind are compared; `None` if they differ in more than a size.
 fn size(doubt: &Doubt) -> Option<f64> {
     match doubt {
-        Doubt::Steal { share } | Doubt::Strangers { share } | Doubt::Throttled { share } => {
-            Some(*share)
-        }
+        Doubt::Steal { share }
+        | Doubt::Strangers { share }
+        | Doubt::LinkFilled { share }
+        | Doubt::Throttled { share } => Some(*share),
         Doubt::ClientSaturated { share, busiest_thread_share } => {
             Some(Doubt::client_use(*share, *busiest_thread_share))
         }
@@ -279,6 +285,10 @@ fn brief_text(doubt: &Doubt) -> String {
             percent(system_share),
             percent(client_share)
         ),
+        Doubt::LinkFilled { share } => format!("the load used {} of the link", percent(share)),
+        Doubt::NoCardInPath { loader, what } => {
+            format!("no network card in the path from {loader}, but a {what}")
+        }
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
         Doubt::ClientSharesCores { cpus } => {
             format!("client and system share cores, CPUs {cpus}")
@@ -319,6 +329,18 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::LatencyBeyondWindow { driver } => {
             format!("{driver}'s latency covers its whole run")
         }
+        Doubt::LoaderLate { loader, share } => {
+            format!("window of {loader} away by {}", percent(share))
+        }
+        Doubt::LoaderClock { loader, share } => {
+            format!("clock of {loader} known to {} of the window", percent(share))
+        }
+        Doubt::LoaderSaturated { loader, waited_share: Some(waited), .. } => {
+            format!("loader {loader} waited for a CPU {} of the time", percent(waited))
+        }
+        Doubt::LoaderSaturated { loader, share, .. } => {
+            format!("loader {loader} saturated, {} of its CPUs or of one", percent(share))
+        }
         Doubt::EmptySlices { slices, of } => {
             format!("no operation ended in {slices} of {of} slices")
         }
@@ -341,6 +363,8 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         }
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more threads.",
         Doubt::NeitherSaturated { .. } => "No capacity; use load = \"saturate\" or more clients.",
+        Doubt::LinkFilled { .. } => "Throughput is the link's; compare CPU per operation.",
+        Doubt::NoCardInPath { .. } => "Says nothing about cards and their interrupts.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
@@ -362,6 +386,9 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "Doubts that rest on this probe are missing.",
         Doubt::FewRounds { .. } => "Use a larger budget or more rounds.",
         Doubt::EnvironmentLeftOut { .. } => "See `tare doctor`.",
+        Doubt::LoaderLate { .. } => "Use a longer window.",
+        Doubt::LoaderClock { .. } => "Use a longer window or a shorter line.",
+        Doubt::LoaderSaturated { .. } => "Throughput is a lower bound; add a [[loader]].",
         Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
         Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }
@@ -374,6 +401,8 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Strangers { .. } => "Other processes on the CPUs",
         Doubt::ClientSaturated { .. } => "Client saturated",
         Doubt::NeitherSaturated { .. } => "Too little load",
+        Doubt::LinkFilled { .. } => "The load filled the link",
+        Doubt::NoCardInPath { .. } => "No network card in the path",
         Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",
@@ -393,6 +422,9 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ProbeFailed { .. } => "A probe could not read",
         Doubt::FewRounds { .. } => "Too few rounds",
         Doubt::EnvironmentLeftOut { .. } => "An environment was left out",
+        Doubt::LoaderLate { .. } => "A loader's window was off",
+        Doubt::LoaderClock { .. } => "A loader's clock is not known well",
+        Doubt::LoaderSaturated { .. } => "A loader was saturated",
         Doubt::EmptySlices { .. } => "Slices without an operation",
         Doubt::NoRuntimeControl { .. } => "No control of the runtime",
     }

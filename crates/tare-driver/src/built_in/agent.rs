@@ -299,7 +299,7 @@ impl<W: Write + Send> Agent<W> {
             waited_ns: stats.run_delay_ns,
         });
         ran.path = self.paths.sample(target);
-        Ok(Answer::Ran(ran))
+        Ok(Answer::Ran(Box::new(ran)))
     }
 
     fn say(&self, answer: &Answer) -> Result<(), AgentError> {

@@ -299,7 +299,7 @@ impl Driver for TareLoad {
                     let _ = writeln!(orders, "{ACCOUNTS_READ}");
                     Ok(None)
                 }
-                Answer::Ran(ran) => Ok(Some(ran)),
+                Answer::Ran(ran) => Ok(Some(*ran)),
                 other => Err(other),
             }
         })?;

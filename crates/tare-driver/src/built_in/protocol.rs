@@ -117,7 +117,7 @@ pub(crate) enum Answer {
     Accepted { ns: u64 },
     Begin,
     End,
-    Ran(SliceResult),
+    Ran(Box<SliceResult>),
     Closed,
     Failed { error: String },
 }

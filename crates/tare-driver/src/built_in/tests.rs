@@ -87,7 +87,7 @@ fn agent_loads_several_systems_and_reports_edges() {
         assert_eq!(answer, Answer::Begin);
         assert_eq!(agent.answer(), Answer::End);
         let Answer::Ran(ran) = agent.answer() else { panic!() };
-        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        let load = tare_lab::driver::SliceLoad::try_from(*ran).unwrap();
         assert!(load.operations > 0 && load.errors.is_empty(), "{load:?}");
         assert!(load.window_ns > 0 && load.client_cpu_ns > 0, "{load:?}");
         let response = histogram::decode(&load.response).unwrap();
@@ -117,7 +117,7 @@ fn broken_connection_is_replaced_in_a_slice() {
         agent.order(&Order::Run { target, order: slice(Pacing::Closed), shared: None });
         assert_eq!((agent.answer(), agent.answer()), (Answer::Begin, Answer::End));
         let Answer::Ran(ran) = agent.answer() else { panic!() };
-        let load = tare_lab::driver::SliceLoad::try_from(ran).unwrap();
+        let load = tare_lab::driver::SliceLoad::try_from(*ran).unwrap();
         let kinds: Vec<&str> = load.errors.iter().map(|(kind, _)| kind.as_str()).collect();
         assert_eq!(kinds, if broken { vec!["connection closed"] } else { vec![] }, "{load:?}");
         assert!(load.operations > 0, "{load:?}");

@@ -171,7 +171,7 @@ impl MultiLoader {
                 }
                 Received::Answer(arrival, Answer::Ran(result)) => {
                     slice.waiting.remove(&arrival.loader);
-                    slice.results.insert(arrival.loader, result);
+                    slice.results.insert(arrival.loader, *result);
                 }
                 Received::Answer(arrival, other) => {
                     slice.waiting.remove(&arrival.loader);

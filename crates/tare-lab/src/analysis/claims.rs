@@ -135,8 +135,10 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
         }
         Doubt::Emulated { .. } => objections.emulated = true,
         Doubt::Strangers { .. } | Doubt::Steal { .. } => objections.contended |= often,
-        Doubt::ClientSaturated { .. } => objections.client_limited |= often,
         Doubt::LinkFilled { .. } => objections.link_limited |= often,
+        Doubt::ClientSaturated { .. } | Doubt::LoaderSaturated { .. } => {
+            objections.client_limited |= often
+        }
         Doubt::NeitherSaturated { .. } => objections.unsaturated |= often,
         Doubt::RateNotReached { .. } => objections.rate_missed |= often,
         _ => {}

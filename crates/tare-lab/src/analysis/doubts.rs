@@ -49,6 +49,9 @@ fn kind(doubt: &Doubt) -> String {
     match doubt {
         Doubt::LayerNotInForce { layer, .. } => format!("layer {layer}"),
         Doubt::ProbeFailed { probe, .. } => format!("probe {probe}"),
+        Doubt::LoaderLate { loader, .. }
+        | Doubt::LoaderClock { loader, .. }
+        | Doubt::LoaderSaturated { loader, .. } => format!("{} {loader}", doubt.kind()),
         Doubt::EnvironmentLeftOut { environment, .. } => format!("left out {environment}"),
         Doubt::BaselineNotClean { found } => format!("baseline {found}"),
         other => format!("{:?}", std::mem::discriminant(other)),
@@ -60,6 +63,8 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
     match (doubt, other) {
         (Doubt::Steal { share }, Doubt::Steal { share: other })
         | (Doubt::Strangers { share }, Doubt::Strangers { share: other })
+        | (Doubt::LoaderLate { share, .. }, Doubt::LoaderLate { share: other, .. })
+        | (Doubt::LoaderClock { share, .. }, Doubt::LoaderClock { share: other, .. })
         | (Doubt::Throttled { share }, Doubt::Throttled { share: other }) => {
             *share = share.max(*other);
         }
@@ -68,6 +73,14 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
             Doubt::ClientSaturated { share: other, busiest_thread_share: other_thread },
         ) if Doubt::client_use(*other, *other_thread) > Doubt::client_use(*share, *thread) => {
             (*share, *thread) = (*other, *other_thread);
+        }
+        (
+            Doubt::LoaderSaturated { share, waited_share: waited, .. },
+            Doubt::LoaderSaturated { share: other, waited_share: other_waited, .. },
+        ) => {
+            *share = share.max(*other);
+            *waited = waited
+                .map_or(*other_waited, |waited| Some(waited.max(other_waited.unwrap_or(0.0))));
         }
         (
             Doubt::NeitherSaturated { system_share, client_share },

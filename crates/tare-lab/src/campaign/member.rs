@@ -9,8 +9,10 @@ use crate::doubt::Doubt;
 use crate::driver::TargetId;
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch};
 use crate::judge;
+use crate::loader::LOCAL;
 use crate::record::EnvironmentRecord;
 use crate::system::System;
+use tare_std::cpus::CpuSet;
 
 pub(super) struct Member {
     pub(super) record: EnvironmentRecord,
@@ -195,9 +197,15 @@ impl Campaign<'_, '_> {
     /// Writes the doubts about an environment that has started.
     pub(super) fn put_environment_doubts(&mut self, index: usize) -> Result<(), CampaignError> {
         let record = &self.members[index].record;
+        let mut plan = self.parts.plan.clone();
+        let loaders = self.parts.driver.loaders();
+        if !loaders.is_empty() && loaders.iter().all(|loader| loader.host != LOCAL) {
+            // No client runs on this host.
+            plan.client = CpuSet::new();
+        }
         let doubts = judge::environment(
             &record.spec,
-            &self.parts.plan,
+            &plan,
             &record.layers,
             &record.settings,
             &self.members[self.baseline].record.settings,
@@ -216,6 +224,7 @@ impl Campaign<'_, '_> {
         error: StartError,
     ) -> Result<(), CampaignError> {
         let spec = &self.members[index].record.spec;
+        self.check_driver()?;
         let needed = index == self.baseline || self.members[index].record.control;
         let environment = spec.name.clone();
         match error {

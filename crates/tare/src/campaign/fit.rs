@@ -37,6 +37,11 @@ pub(crate) fn instances(study: &Study) -> u32 {
     known_system(study).map_or(1, |system| system.instances().count)
 }
 
+/// Returns whether the instances of a study's system are one cluster.
+pub(crate) fn is_cluster(study: &Study) -> bool {
+    known_system(study).is_some_and(|system| system.instances().cluster)
+}
+
 /// Systems, each with the options of an environment that it has.
 pub(crate) type SystemsWithOptions = Vec<(SystemOptions, Box<dyn System>)>;
 

@@ -6,6 +6,7 @@ pub(crate) mod controls;
 pub(crate) mod derived;
 pub(crate) mod fit;
 pub(crate) mod interrupts;
+mod loaders;
 pub(crate) mod run;
 mod samplers;
 pub(crate) mod study;
@@ -18,6 +19,7 @@ use anyhow::anyhow;
 use tare_lab::campaign::Clock;
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
+use tare_lab::loader::Loader;
 use tare_lab::record::{HostFact, Opening, RecordWriter};
 use tare_lab::study::{LoadCpus, Study, WorkloadSpec};
 use tare_lab::system::Instances;
@@ -82,11 +84,16 @@ impl CampaignConfig {
     }
 
     /// Returns the study with the load that it does not name, sized for the CPUs of this plan. A
-    /// study that goes on keeps the load that it began with.
-    fn sized(&self, plan: &CpuPlan, instances: Instances) -> Study {
+    /// study that goes on keeps the load that it began with. `loaders` have the client's CPUs where
+    /// there are any.
+    fn sized(&self, plan: &CpuPlan, instances: Instances, loaders: &[Loader]) -> Study {
         let mut study = self.study.clone();
         if self.resume.is_none() {
-            let cpus = LoadCpus::of(&study, plan, instances);
+            let mut cpus = LoadCpus::of(&study, plan, instances);
+            if !loaders.is_empty() {
+                let count = loaders.iter().map(|loader| loader.cpus.len().max(1)).sum::<usize>();
+                cpus.client = u32::try_from(count).unwrap_or(u32::MAX);
+            }
             tare_driver::scale_load(&mut study, cpus);
         }
         study

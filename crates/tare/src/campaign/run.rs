@@ -1,6 +1,7 @@
 //! Runs a campaign on this host or on the fake host.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
@@ -11,6 +12,7 @@ use tare_host::{UndoError, facts};
 use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
 use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
+use tare_lab::driver::Driver;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::fake;
 use tare_lab::probe::Probe;
@@ -21,6 +23,7 @@ use tare_probe::ProbeCpus;
 use tare_std::cpus::CpuSet;
 use tare_tune::idle;
 
+use super::loaders::ConnectedLoaders;
 use super::tuning::{self, StudyTuning};
 use super::{CampaignConfig, controls, fit, interrupts, samplers};
 use crate::cli::Kind;
@@ -147,7 +150,9 @@ pub(crate) fn measure_on_host(
     let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     fit::check(study, info, &plan)?;
     check_runtimes(study, state)?;
-    let mut factory = open_factory(state, &plan, &config.destroy)?;
+    let loaders = ConnectedLoaders::connect(study, state)?;
+    let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
+    let mut factory = open_factory(state, &plan, &config.destroy, reach)?;
     if let Some(tuning) = tuning {
         tuning.apply_to(&mut factory, state)?;
     }
@@ -168,7 +173,10 @@ pub(crate) fn measure_on_host(
         run: factory.run(),
     };
     let instances = system.instances();
-    let mut driver = driver.make(&client, instances).map_err(|error| anyhow!(error))?;
+    let mut driver: Box<dyn Driver> = match &loaders {
+        Some(loaders) => Box::new(loaders.start(&client)?),
+        None => driver.make(&client, instances).map_err(|error| anyhow!(error))?,
+    };
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), &cpus);
@@ -191,7 +199,7 @@ pub(crate) fn measure_on_host(
     let mut refresh = tare_probe::AccountRefresh::start(&plan.all);
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
-    let study = config.sized(&plan, instances);
+    let study = config.sized(&plan, instances, &driver.loaders());
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = memory_available_bytes();
     let per_environment_bytes = config.memory_per_environment(&plan);
@@ -286,13 +294,14 @@ fn open_factory(
     state: &Path,
     plan: &CpuPlan,
     destroy: &[PathBuf],
+    reach: Option<IpAddr>,
 ) -> anyhow::Result<EnvironmentFactory> {
     let options = FactoryOptions {
         state: state.to_path_buf(),
         program: crate::own_program()?,
         cpus: plan.clone(),
         destroy: destroy.to_vec(),
-        reach: None,
+        reach,
     };
     let opened = EnvironmentFactory::open(options);
     let exit = match &opened {

@@ -456,6 +456,9 @@ pub struct LoadAgent {
     /// End after so many seconds without a line of the driver.
     #[arg(long, value_name = "SECONDS")]
     pub silence: Option<u64>,
+    /// Only find out whether this address can be connected to.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub reach: Option<SocketAddr>,
 }
 
 #[derive(Debug, Args)]

@@ -21,19 +21,19 @@ const PATH_MAX: usize = 60;
 
 /// The sockets of this command, in a journalled directory. Dropping it closes and removes them.
 #[derive(Debug)]
-pub(super) struct Connections {
+pub(crate) struct Connections {
     journal: Journal,
     directory: PathBuf,
 }
 
 /// A host with the program in place.
 #[derive(Debug)]
-pub(super) struct Connected {
-    pub(super) host: RemoteHost,
+pub(crate) struct Connected {
+    pub(crate) host: RemoteHost,
     /// The path of the program there.
-    pub(super) program: String,
-    pub(super) connecting: Duration,
-    pub(super) copying: Duration,
+    pub(crate) program: String,
+    pub(crate) connecting: Duration,
+    pub(crate) copying: Duration,
 }
 
 /// Returns the state directory of a user without root's rights, where `state` is the default one.
@@ -46,7 +46,7 @@ pub(crate) fn user_state(state: &Path) -> Option<PathBuf> {
 impl Connections {
     /// Makes the directory of the sockets, journalled first. Without root's rights, the user's own
     /// state directory takes the place of the default one.
-    pub(super) fn open(state: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn open(state: &Path) -> anyhow::Result<Self> {
         let (journal, state) = match Journal::create(state, KINDS) {
             Err(error @ JournalError::Open { .. }) => {
                 let Some(own) = user_state(state) else { return Err(error).exit_with(Exit::Host) };
@@ -71,12 +71,12 @@ impl Connections {
     }
 
     /// Connects to a host.
-    pub(super) fn reach(&self, address: &SshAddress) -> anyhow::Result<RemoteHost> {
+    pub(crate) fn reach(&self, address: &SshAddress) -> anyhow::Result<RemoteHost> {
         RemoteHost::connect(address, &self.directory).exit_with(Exit::Host)
     }
 
     /// Connects to a host and copies the program there, unless it is there.
-    pub(super) fn connect(&self, address: &SshAddress) -> anyhow::Result<Connected> {
+    pub(crate) fn connect(&self, address: &SshAddress) -> anyhow::Result<Connected> {
         let begun = Instant::now();
         let host = self.reach(address)?;
         let connecting = begun.elapsed();
@@ -85,7 +85,7 @@ impl Connections {
     }
 
     /// Returns a directory for files, which is removed with the sockets.
-    pub(super) fn directory(&self) -> &Path {
+    pub(crate) fn directory(&self) -> &Path {
         &self.directory
     }
 }
@@ -97,7 +97,7 @@ impl Drop for Connections {
 }
 
 /// Returns the error of a `there` task as the program there said it.
-pub(super) fn of_program(error: RemoteError) -> anyhow::Error {
+pub(crate) fn of_program(error: RemoteError) -> anyhow::Error {
     match error {
         RemoteError::Failed { host, stderr, .. } if stderr.starts_with("tare: ") => {
             let said = stderr.trim_start_matches("tare: ").trim().to_string();

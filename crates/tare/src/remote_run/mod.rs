@@ -27,10 +27,10 @@ use crate::there::{Packer, SessionSpec, TerminalSpec};
 use crate::{live, signals};
 
 pub(crate) use attach::run as attach;
-pub(crate) use connections::user_state;
+pub(crate) use connections::{Connections, user_state};
 
 use command_line::CommandLine;
-use connections::{Connected, Connections};
+use connections::Connected;
 use watch::{Ending, View};
 
 /// Returns the hosts that a command runs on; `None` for this host.
@@ -163,10 +163,7 @@ fn finish(
         warn(&format!("{}; tare clean --on {name} removes it", tare_host::error_line(&error)));
     }
     match (ended.code, ended.signal) {
-        (Some(code), _) => {
-            let exit = Exit::ALL.into_iter().find(|exit| *exit as i32 == code);
-            Ok((exit.unwrap_or(Exit::Failure), records))
-        }
+        (Some(code), _) => Ok((Exit::of_code(code), records)),
         (None, signal) => Err(anyhow!(
             "signal {} killed the command on {name}; tare clean --on {name} removes what it left",
             signal.unwrap_or_default()

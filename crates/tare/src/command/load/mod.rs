@@ -145,6 +145,12 @@ fn agent_cpus(wanted: Option<&CpuSet>) -> anyhow::Result<CpuSet> {
 }
 
 pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
+    if let Some(address) = options.reach {
+        let limit = Duration::from_secs(5);
+        std::net::TcpStream::connect_timeout(&address, limit)
+            .with_context(|| format!("cannot connect to {address}"))?;
+        return Ok(Exit::Success);
+    }
     let orders = BufReader::new(std::io::stdin());
     let cpus = agent_cpus(options.cpus.as_ref())?;
     let silence = options.silence.map(Duration::from_secs);
