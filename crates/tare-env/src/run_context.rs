@@ -126,6 +126,11 @@ impl RunContext {
         self.common.reach.as_ref()
     }
 
+    /// Returns the device of the address that loaders on other hosts reach, if there are such.
+    pub fn device_of_loaders(&self) -> Option<&str> {
+        self.common.reach.as_ref().map(Reach::device)
+    }
+
     /// Returns the unpacked root file systems of this run's containers.
     pub(crate) fn roots(&self) -> &Roots {
         &self.common.roots

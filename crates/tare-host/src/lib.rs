@@ -20,6 +20,7 @@ pub mod line_file;
 pub mod memory_policy;
 pub mod module;
 pub mod mounts;
+pub mod net_device;
 pub mod netns;
 pub mod nvme;
 pub mod process;

@@ -79,6 +79,11 @@ pub enum Doubt {
     LoaderLate { loader: String, share: f64 },
     /// The clock of a loader may be wrong by this share of the window.
     LoaderClock { loader: String, share: f64 },
+    /// The load used this share of the speed of the link of the system's host.
+    LinkFilled { share: f64 },
+    /// The path from a loader to the system has no network card: it is a veth pair, a bridge or the
+    /// like.
+    NoCardInPath { loader: String, what: String },
     /// A loader used most of its CPUs or of one of them, or its threads waited for a CPU.
     LoaderSaturated {
         loader: String,
@@ -129,6 +134,8 @@ impl Doubt {
             Self::LoaderLate { .. } => "loader_late",
             Self::LoaderClock { .. } => "loader_clock",
             Self::LoaderSaturated { .. } => "loader_saturated",
+            Self::LinkFilled { .. } => "link_filled",
+            Self::NoCardInPath { .. } => "no_card_in_path",
             Self::EmptySlices { .. } => "empty_slices",
         }
     }
@@ -149,6 +156,8 @@ impl Doubt {
             | Self::LoaderLate { .. }
             | Self::LoaderClock { .. }
             | Self::LoaderSaturated { .. }
+            | Self::LinkFilled { .. }
+            | Self::NoCardInPath { .. }
             | Self::EmptySlices { .. } => self.load_text(),
             Self::NodeBehind { .. } | Self::NodeReadLate { .. } => self.node_text(),
             Self::ClientSharesCpus { cpus } => {
@@ -257,6 +266,15 @@ impl Doubt {
     fn load_text(&self) -> String {
         let percent = |share: f64| format!("{} %", significant(share * 100.0, 2));
         match *self {
+            Self::LinkFilled { share } => {
+                format!(
+                    "{} of the speed of the link the load used: throughput is the link's",
+                    percent(share)
+                )
+            }
+            Self::NoCardInPath { ref loader, ref what } => {
+                format!("no network card is in the path from {loader}: it is a {what}")
+            }
             Self::LoaderLate { ref loader, share } => format!(
                 "{} of the window is how far that of {loader} was from that of the accounts",
                 percent(share)
@@ -389,6 +407,13 @@ impl Doubt {
             Self::NoRuntimeControl { .. } => {
                 "small differences from the baseline may come from the runtime's set-up and not from \
                  a layer; make room for the control (fewer rows or environments) and repeat"
+            }
+            Self::LinkFilled { .. } => {
+                "throughput is not compared; use a faster link, smaller rows, or latency at a fixed rate"
+            }
+            Self::NoCardInPath { .. } => {
+                "the figures say nothing about cards, their queues and interrupts; for those use a \
+                 loader on another machine"
             }
             Self::LoaderLate { .. } => {
                 "operations and CPU time are of slightly different times; use a longer \

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::PartError;
 use crate::doubt::Doubt;
 use crate::loader::{Loader, LoaderSlice};
+use crate::path::PathSample;
 use crate::study::WorkloadSpec;
 
 /// A system to which the driver is connected: an index returned by `open`.
@@ -72,6 +73,9 @@ pub struct SliceLoad {
     /// What each loader did, where the study has loaders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<LoaderSlice>,
+    /// What each loader saw of its network path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<PathSample>,
 }
 
 /// `open_all` received no address.

@@ -20,6 +20,7 @@ pub mod layer;
 pub mod loader;
 mod own_accounts;
 pub mod own_view;
+pub mod path;
 pub mod probe;
 pub mod record;
 pub mod saturation;

@@ -78,6 +78,20 @@ pub mod names {
     pub const SYSTEM_DISK_READS: &str = "system_disk_reads";
     /// Sum of the latencies of operations inside the system, by its own account, in ns.
     pub const SYSTEM_LATENCY_NS: &str = "system_latency_ns";
+    /// The share of the speed of the link that the busier direction of the path used.
+    pub const LINK_SHARE: &str = "path_link_share";
+
+    /// Returns the name of the counter of a loader's round-trip time: the median over its
+    /// connections, in ns.
+    pub fn loader_rtt(loader: u32) -> String {
+        format!("loader_{loader}_rtt_ns_mean")
+    }
+
+    /// Returns the name of the counter of the least round-trip time that a loader has seen, in ns.
+    pub fn loader_rtt_least(loader: u32) -> String {
+        format!("loader_{loader}_rtt_least_ns_mean")
+    }
+
     /// The parts of a study whose threads are counted: the system and the client.
     pub const SYSTEM: &str = "system";
     pub const CLIENT: &str = "client";

@@ -69,6 +69,7 @@ pub(crate) fn neither_saturated(slice: &Slice, cpus: SliceCpus, others: &[Doubt]
         matches!(
             doubt,
             Doubt::ClientSaturated { .. }
+                | Doubt::LinkFilled { .. }
                 | Doubt::Throttled { .. }
                 | Doubt::Strangers { .. }
                 | Doubt::Steal { .. }

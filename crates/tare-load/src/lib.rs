@@ -51,6 +51,7 @@ mod error;
 pub mod pacing;
 mod protocol;
 pub mod report;
+pub mod round_trip;
 mod run;
 pub mod workload;
 

@@ -26,6 +26,7 @@ mod memory;
 mod net_devices;
 mod nvme_work;
 mod page_faults;
+mod path_link;
 mod pmu;
 mod pressure;
 mod probe_cpus;
@@ -44,6 +45,7 @@ mod tracefs;
 
 pub use account_refresh::AccountRefresh;
 pub use cost::{Cost, cost};
+pub use path_link::path_link;
 pub use probe_cpus::ProbeCpus;
 
 use std::io;
@@ -129,6 +131,7 @@ pub const ALL: &[ProbeKind] = &[
     memory::KIND,
     tcp::KIND,
     net_devices::KIND,
+    path_link::KIND,
     disk::KIND,
     disk_latency::KIND,
     kernel_threads::KIND,

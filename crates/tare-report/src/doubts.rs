@@ -214,6 +214,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::NeitherSaturated { .. }
         | Doubt::OperationErrors { .. }
         | Doubt::LayerNotInForce { .. }
+        | Doubt::LinkFilled { .. }
         | Doubt::ControlBeyondClaim { .. }
         | Doubt::BaselineNotClean { .. }
         | Doubt::Emulated { .. }
@@ -232,6 +233,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::LoaderSaturated { .. }
         | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
+        | Doubt::NoCardInPath { .. }
         | Doubt::Strangers { .. }
         | Doubt::LatencyBeyondWindow { .. }
         | Doubt::NodeReadLate { .. }
@@ -246,9 +248,10 @@ fn gravity(doubt: &Doubt) -> u64 {
 /// The size by which doubts of one kind are compared; `None` if they differ in more than a size.
 fn size(doubt: &Doubt) -> Option<f64> {
     match doubt {
-        Doubt::Steal { share } | Doubt::Strangers { share } | Doubt::Throttled { share } => {
-            Some(*share)
-        }
+        Doubt::Steal { share }
+        | Doubt::Strangers { share }
+        | Doubt::LinkFilled { share }
+        | Doubt::Throttled { share } => Some(*share),
         Doubt::ClientSaturated { share, busiest_thread_share } => {
             Some(Doubt::client_use(*share, *busiest_thread_share))
         }
@@ -286,6 +289,10 @@ fn brief_text(doubt: &Doubt) -> String {
             percent(system_share),
             percent(client_share)
         ),
+        Doubt::LinkFilled { share } => format!("the load used {} of the link", percent(share)),
+        Doubt::NoCardInPath { loader, what } => {
+            format!("no network card in the path from {loader}, but a {what}")
+        }
         Doubt::ClientSharesCpus { cpus } => format!("client and system share CPU {cpus}"),
         Doubt::ClientSharesCores { cpus } => {
             format!("client and system share cores, CPUs {cpus}")
@@ -366,6 +373,8 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         }
         Doubt::ClientSaturated { .. } => "Throughput is a lower bound; give it more threads.",
         Doubt::NeitherSaturated { .. } => "No capacity; use load = \"saturate\" or more clients.",
+        Doubt::LinkFilled { .. } => "Throughput is the link's; compare CPU per operation.",
+        Doubt::NoCardInPath { .. } => "Says nothing about cards and their interrupts.",
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
@@ -404,6 +413,8 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::Strangers { .. } => "Other processes on the CPUs",
         Doubt::ClientSaturated { .. } => "Client saturated",
         Doubt::NeitherSaturated { .. } => "Too little load",
+        Doubt::LinkFilled { .. } => "The load filled the link",
+        Doubt::NoCardInPath { .. } => "No network card in the path",
         Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",

@@ -28,6 +28,7 @@ use tare_std::error_line;
 
 use crate::targets::{NoTarget, Targets};
 
+use super::path::Paths;
 use super::protocol::{
     ACCOUNTS_READ, ALIVE, Answer, Order, STOP, SharedResult, SharedRun, SliceResult,
 };
@@ -62,6 +63,7 @@ pub fn agent(
         cpus: cpus.clone(),
         engine: Engine::new(cpus)?,
         targets: Targets::default(),
+        paths: Paths::default(),
         signals: Arc::clone(&signals),
         output: Mutex::new(output),
     };
@@ -170,6 +172,7 @@ struct Agent<W> {
     cpus: CpuSet,
     engine: Engine,
     targets: Targets<Target>,
+    paths: Paths,
     signals: Arc<Signals>,
     output: Mutex<W>,
 }
@@ -194,7 +197,9 @@ impl<W: Write + Send> Agent<W> {
                 let recovery = Recovery { reconnect: true, ..Recovery::default() };
                 let access = Access { recovery, ..Access::to_all(&addresses) };
                 let opened = self.engine.open(&access, deadline, &self.signals.stop)?;
-                Ok(Answer::Opened { target: self.targets.add(opened) })
+                let target = self.targets.add(opened);
+                self.paths.open(target, addresses);
+                Ok(Answer::Opened { target })
             }
             Order::Populate { target, workload, seed, part } => {
                 let opened = self.targets.get_mut(target)?;
@@ -226,6 +231,7 @@ impl<W: Write + Send> Agent<W> {
             Order::Clock => Ok(Answer::Clock { ns: clock_ns() }),
             Order::Close { target } => {
                 self.targets.remove(target)?;
+                self.paths.close(target);
                 Ok(Answer::Closed)
             }
             Order::Quit => Ok(Answer::Closed),
@@ -292,6 +298,7 @@ impl<W: Write + Send> Agent<W> {
             busiest_thread_ns: stats.busiest_thread_ns,
             waited_ns: stats.run_delay_ns,
         });
+        ran.path = self.paths.sample(target);
         Ok(Answer::Ran(Box::new(ran)))
     }
 
@@ -316,6 +323,7 @@ fn slice_load(stats: &Stats, pacing: Pacing) -> SliceLoad {
         response,
         service: histogram::encode(&stats.service()),
         loaders: Vec::new(),
+        paths: Vec::new(),
     }
 }
 

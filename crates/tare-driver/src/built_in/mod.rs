@@ -22,6 +22,7 @@ use tare_std::cpus::CpuSet;
 use crate::{Client, DriverInfo, PlacementError, Saturation, placement};
 
 mod agent;
+mod path;
 pub(crate) mod protocol;
 #[cfg(test)]
 mod tests;

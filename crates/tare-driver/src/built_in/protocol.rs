@@ -34,6 +34,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Serialize};
 use tare_lab::driver::{SliceLoad, SliceOrder, TargetId};
+use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
@@ -134,6 +135,8 @@ pub(crate) struct SliceResult {
     /// Set in a run with others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shared: Option<SharedResult>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) path: Option<PathSample>,
 }
 
 /// What a driver of several loaders needs in addition.
@@ -159,6 +162,7 @@ impl From<&SliceLoad> for SliceResult {
             response: STANDARD.encode(&load.response),
             service: STANDARD.encode(&load.service),
             shared: None,
+            path: None,
         }
     }
 }
@@ -178,6 +182,7 @@ impl TryFrom<SliceResult> for SliceLoad {
             response: STANDARD.decode(ran.response)?,
             service: STANDARD.decode(ran.service)?,
             loaders: Vec::new(),
+            paths: ran.path.into_iter().collect(),
         })
     }
 }
@@ -222,6 +227,7 @@ mod tests {
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
             loaders: Vec::new(),
+            paths: Vec::new(),
         };
         assert_eq!(SliceLoad::try_from(SliceResult::from(&load)).unwrap(), load);
     }

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tare_lab::driver::{Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::loader::LoaderSlice;
+use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
 use tare_load::clock_ns;
 
@@ -210,13 +211,16 @@ impl MultiLoader {
 
     /// Merges the results of all loaders.
     fn merge(&mut self, slice: RunningSlice, edges: Edges) -> Result<SliceLoad, LoaderError> {
-        let (mut loads, mut loaders) = (Vec::new(), Vec::new());
+        let (mut loads, mut loaders, mut paths) = (Vec::new(), Vec::new(), Vec::new());
         for (index, result) in slice.results {
             let shared = result.shared;
             let loader = &mut self.loaders[index];
             let host = &loader.record.host;
-            let load = SliceLoad::try_from(result)
+            let mut load = SliceLoad::try_from(result)
                 .map_err(|source| LoaderError::Result { host: host.clone(), source })?;
+            let number = u32::try_from(index).unwrap_or(u32::MAX);
+            let seen = std::mem::take(&mut load.paths).into_iter();
+            paths.extend(seen.map(|sample| PathSample { loader: number, ..sample }));
             if !load.errors.is_empty() {
                 // Connections may have been replaced, so the next slice has them checked first.
                 loader.prepared.clear();
@@ -228,7 +232,7 @@ impl MultiLoader {
                     i64::try_from(there).unwrap_or(i64::MAX)
                 };
                 loaders.push(LoaderSlice {
-                    loader: u32::try_from(index).unwrap_or(u32::MAX),
+                    loader: number,
                     window_ns: load.window_ns,
                     operations: load.operations,
                     cpu_ns: load.client_cpu_ns,
@@ -245,6 +249,7 @@ impl MultiLoader {
         let busiest = loaders.iter().map(|one| one.busiest_thread_ns).max();
         sum.busiest_thread_ns = busiest.unwrap_or(0);
         sum.loaders = loaders;
+        sum.paths = paths;
         Ok(sum)
     }
 

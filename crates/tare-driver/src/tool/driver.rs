@@ -213,6 +213,7 @@ impl<T: Tool> ToolDriver<T> {
             response: encoded(response),
             service: encoded(outcome.service),
             loaders: Vec::new(),
+            paths: Vec::new(),
         })
     }
 }

@@ -16,6 +16,7 @@ pub(crate) use forwarding::{Forwarding, ForwardingKinds};
 #[derive(Debug)]
 pub(crate) struct Reach {
     address: Ipv4Addr,
+    device: String,
     forwarding: Forwarding,
     /// The host's end of the client's link.
     client_device: String,
@@ -42,11 +43,17 @@ impl Reach {
         let forwarding = Forwarding::read(device)?;
         journal.write(forwarding.entry().into_iter().collect())?;
         let client_device = client.route_to(journal, address, None)?;
-        Ok(Self { address, forwarding, client_device })
+        let device = device.clone();
+        Ok(Self { address, device, forwarding, client_device })
     }
 
     pub(crate) fn address(&self) -> Ipv4Addr {
         self.address
+    }
+
+    /// Returns the device of the address.
+    pub(crate) fn device(&self) -> &str {
+        &self.device
     }
 
     /// Returns the forwarding of the address's device.

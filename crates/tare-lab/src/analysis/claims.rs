@@ -135,6 +135,7 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
         }
         Doubt::Emulated { .. } => objections.emulated = true,
         Doubt::Strangers { .. } | Doubt::Steal { .. } => objections.contended |= often,
+        Doubt::LinkFilled { .. } => objections.link_limited |= often,
         Doubt::ClientSaturated { .. } | Doubt::LoaderSaturated { .. } => {
             objections.client_limited |= often
         }

@@ -107,6 +107,7 @@ pub(super) fn record() -> Record {
         environments,
         slices: vec![],
         loaders: Vec::new(),
+        paths: Vec::new(),
         doubts: vec![],
     }
 }

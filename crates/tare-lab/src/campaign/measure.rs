@@ -14,6 +14,7 @@ use crate::environment::{NodeUsage, Processes, Usage};
 use crate::judge;
 use crate::loader;
 use crate::own_view;
+use crate::path::{self, PathSample};
 use crate::probe::{self, Counter, Probe, Scope, names};
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell, ScheduledSlice};
@@ -151,13 +152,16 @@ impl Campaign<'_, '_> {
         let mut failure = None;
         let mut failures_max = FAILURES_MAX;
         match measured {
-            Ok(measured) => {
+            Ok(mut measured) => {
                 if measured.load.operations == 0 {
                     failure = Some(error_line(&SliceError::NoOperation));
                     failures_max = empty_slices_max(self.window(cell.phase));
                 }
                 doubts.extend(measured.probe_doubts.iter().cloned());
+                let paths = std::mem::take(&mut measured.load.paths);
+                slice.counters = path::counters(&paths);
                 fill(&mut slice, measured);
+                self.learn_paths(index, &paths)?;
                 let plan = &self.parts.plan;
                 let pids = self.parts.driver.pids();
                 let loaders = self.parts.driver.loaders();
@@ -172,6 +176,7 @@ impl Campaign<'_, '_> {
                     host_cpus: self.parts.hosts.as_ref().map(|hosts| hosts.cpus),
                 };
                 doubts.extend(judge::slice(&slice, context));
+                doubts.extend(path::filled(&slice));
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
                 doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
                 slice.void = loader::void(&loaders, &slice.loaders, window_ns);
@@ -196,6 +201,25 @@ impl Campaign<'_, '_> {
         self.observer.event(&Event::SliceDone { slice: &slice, doubts: &doubts });
         self.check_driver()?;
         self.count_failure(index, failure.as_deref(), failures_max)
+    }
+
+    /// Writes the network paths that a slice has shown for the first time, and what weakens figures
+    /// of them.
+    fn learn_paths(&mut self, index: usize, seen: &[PathSample]) -> Result<(), CampaignError> {
+        let loaders = self.parts.driver.loaders();
+        let here = path::is_reached_here(self.members[index].record.spec.network, &loaders);
+        let mut paths = self.writer().record().paths.clone();
+        let before = path::doubts(&paths, &loaders);
+        if !path::learn(&mut paths, seen, self.parts.device_towards.as_deref(), here) {
+            return Ok(());
+        }
+        self.writer().put_paths(&paths)?;
+        for doubt in path::doubts(&paths, &loaders) {
+            if !before.contains(&doubt) {
+                self.put_doubt(None, doubt)?;
+            }
+        }
+        Ok(())
     }
 
     /// Ends the campaign if the driver cannot go on.

@@ -7,6 +7,7 @@ use crate::PartError;
 use crate::doubt::Doubt;
 use crate::driver::Driver;
 use crate::environment::{CpuPlan, Environment, EnvironmentSpec};
+use crate::path::DeviceTowards;
 use crate::probe::Probe;
 use crate::study::ScheduleKind;
 use crate::system::System;
@@ -104,6 +105,7 @@ impl<'p> Parts<'p> {
             data_dir: None,
             doubts: Vec::new(),
             left_out: Vec::new(),
+            device_towards: None,
             refresh_accounts: Box::new(|| {}),
             accounts_are_exact: true,
             hosts: None,
@@ -138,6 +140,8 @@ pub struct Parts<'p> {
     pub doubts: Vec<Doubt>,
     /// Environments that are not started, with the reasons.
     pub left_out: Vec<(String, String)>,
+    /// Finds the device of this host towards a loader; `None`: it is not looked for.
+    pub device_towards: Option<Box<DeviceTowards<'p>>>,
     /// Called at both edges before the CPU accounts are read, to bring them up to date.
     pub refresh_accounts: Box<dyn FnMut() + 'p>,
     /// Whether that works. Otherwise the accounts of running threads are up to one scheduler tick

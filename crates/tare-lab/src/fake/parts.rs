@@ -278,6 +278,7 @@ impl Driver for FakeDriver {
                 response: if due.is_finite() { service.clone() } else { vec![] },
                 service,
                 loaders: Vec::new(),
+                paths: Vec::new(),
             }
         };
         self.world.pass(order.window);

@@ -6,6 +6,7 @@
 mod error;
 mod loaders;
 mod opening;
+mod paths;
 mod read;
 mod rows;
 mod share;
@@ -19,6 +20,7 @@ use serde::{Deserialize, Serialize};
 use crate::doubt::Doubt;
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
 use crate::loader::{Loader, LoaderSlice};
+use crate::path::LoaderPath;
 use crate::probe::Counter;
 use crate::study::Study;
 use crate::system::BusyTime;
@@ -66,6 +68,9 @@ pub struct Record {
     /// The hosts that loaded the system together; empty: the client of this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<Loader>,
+    /// The network paths of the loaders, or of the client of this host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<LoaderPath>,
     pub doubts: Vec<DoubtRecord>,
 }
 

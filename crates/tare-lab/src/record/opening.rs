@@ -39,6 +39,7 @@ impl Opening {
             environments: Vec::new(),
             slices: Vec::new(),
             loaders: Vec::new(),
+            paths: Vec::new(),
             doubts: Vec::new(),
         }
     }

@@ -9,6 +9,7 @@ use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
 use super::loaders;
+use super::paths;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STARTS, VERSION_WITH_STORAGE, phase_of,
@@ -217,6 +218,7 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
         environments,
         slices: slices(connection, parts)?,
         loaders: loaders::read(connection)?,
+        paths: paths::read(connection)?,
         doubts,
     })
 }

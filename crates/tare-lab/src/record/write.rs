@@ -20,11 +20,12 @@ use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STARTS, VERSION_WITH_STORAGE,
-    VERSION_WITH_TRACED, loaders, stacks,
+    VERSION_WITH_TRACED, loaders, paths, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::loader::Loader;
+use crate::path::LoaderPath;
 use crate::stacks::{StackKind, StackSlice};
 use crate::study::{AutoWindow, Study, WorkloadSpec};
 
@@ -80,6 +81,7 @@ impl RecordWriter {
                 transaction.execute_batch(include_str!("schema.sql"))?;
                 transaction.execute_batch(stacks::TABLES)?;
                 transaction.execute_batch(loaders::TABLES)?;
+                transaction.execute_batch(paths::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
                 insert_opening(transaction, opening)
@@ -207,6 +209,13 @@ impl RecordWriter {
     pub fn put_loaders(&mut self, loaders: &[Loader]) -> Result<(), RecordError> {
         self.transact("write", |transaction| loaders::put(transaction, loaders))?;
         self.record.loaders = loaders.to_vec();
+        Ok(())
+    }
+
+    /// Writes the network paths of the run, in place of those before.
+    pub fn put_paths(&mut self, paths: &[LoaderPath]) -> Result<(), RecordError> {
+        self.transact("write", |transaction| paths::put(transaction, paths))?;
+        self.record.paths = paths.to_vec();
         Ok(())
     }
 
@@ -411,6 +420,7 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
          slice INTEGER PRIMARY KEY REFERENCES slices (id) ON DELETE CASCADE, data BLOB NOT NULL)",
     )?;
     transaction.execute_batch(loaders::TABLES)?;
+    transaction.execute_batch(paths::TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

@@ -93,6 +93,7 @@ pub(crate) fn measure(
         doubts: vec![],
         left_out: Vec::new(),
         refresh_accounts: Box::new(|| {}),
+        device_towards: None,
         accounts_are_exact: true,
         hosts: None,
     };

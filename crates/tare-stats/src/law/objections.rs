@@ -42,6 +42,8 @@ pub struct Objections {
     pub contended: bool,
     /// The client was at its limit in [`OFTEN_SHARE`] of the slices.
     pub client_limited: bool,
+    /// The load filled the network link in [`OFTEN_SHARE`] of the slices.
+    pub link_limited: bool,
     /// Neither system nor client was busy at capacity in [`OFTEN_SHARE`] of the slices.
     pub unsaturated: bool,
     /// The fixed rate was missed in [`OFTEN_SHARE`] of the slices.
@@ -61,7 +63,7 @@ impl Objections {
 
     /// Whether throughput was not that of the system's own limit.
     pub fn withholds_throughput(&self) -> bool {
-        self.contended || self.unsaturated
+        self.contended || self.unsaturated || self.link_limited
     }
 
     /// Rule 4: whether a gain of throughput may be claimed.

@@ -15,6 +15,7 @@ use tare_std::host_address::HostAddress;
 
 use super::CampaignConfig;
 use crate::exit::{Exit, ExitWith};
+use crate::stream::warn;
 
 /// The sockets of ssh's connections need short paths.
 const SOCKETS: &str = "/run";
@@ -149,4 +150,11 @@ pub(super) fn sizing_plan(cluster: &Cluster, plan: &CpuPlan) -> CpuPlan {
     let all = cluster.instance_cpus().saturating_mul(cluster.hosts().len());
     let system = (0..u32::try_from(all).unwrap_or(u32::MAX)).collect();
     CpuPlan { system, ..plan.clone() }
+}
+
+/// Ends the agents on the other hosts, and prints what they could not remove.
+pub(crate) fn close(cluster: Option<Cluster>) {
+    for left in cluster.iter().flat_map(Cluster::close) {
+        warn(&format!("left behind: {left}"));
+    }
 }

@@ -188,7 +188,8 @@ pub(crate) fn measure_on_host(
     };
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
-    let (probes, mut doubts) = open_probes(cluster.as_ref(), &cpus, &mut host);
+    let link = factory.context().device_of_loaders();
+    let (probes, mut doubts) = open_probes(cluster.as_ref(), link, &cpus, &mut host);
     let mut extra = ExtraRounds::default();
     if let Some(options) = &config.samples {
         let (found, missing) = samplers::extra_rounds(options, factory.run(), &cpus);
@@ -201,13 +202,12 @@ pub(crate) fn measure_on_host(
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
     let study = config.sized(sizing.as_ref().unwrap_or(&plan), instances, &driver.loaders());
     let writer = config.writer(&study, &plan, host, &clock)?;
-    let available = memory_available_bytes();
+    let available = memory_available_bytes().filter(|_| cluster.is_none());
     let per_environment_bytes = config.memory_per_environment(&plan);
     let left_out = match &cluster {
         Some(cluster) => hosts::left_out(cluster, &study)?,
         None => controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?,
     };
-    let available = available.filter(|_| cluster.is_none());
     let parts = Parts {
         factory: &mut |spec| match &cluster {
             Some(cluster) => cluster.environment(spec),
@@ -226,6 +226,7 @@ pub(crate) fn measure_on_host(
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
         left_out,
+        device_towards: Some(Box::new(tare_host::net_device::towards)),
         refresh_accounts: Box::new(move || refresh.refresh()),
         accounts_are_exact: match &cluster {
             Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
@@ -234,10 +235,7 @@ pub(crate) fn measure_on_host(
         hosts: cluster.as_ref().map(|cluster| hosts::parts(cluster, &config.study)),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra);
-    for left in cluster.iter().flat_map(Cluster::close) {
-        warn(&format!("left behind: {left}"));
-    }
-    drop(cluster);
+    hosts::close(cluster);
     let ending = ending?;
     if let Err(error) = factory.untune() {
         warn(&format!("{}; run tare clean", tare_host::error_line(&*error)));
@@ -376,6 +374,7 @@ fn interrupt_cpus(cpus: &ProbeCpus) -> Option<HostFact> {
 /// doubts that they cause.
 fn open_probes(
     cluster: Option<&Cluster>,
+    link: Option<&str>,
     cpus: &ProbeCpus,
     host: &mut Vec<HostFact>,
 ) -> (Vec<Box<dyn Probe>>, Vec<Doubt>) {
@@ -383,7 +382,10 @@ fn open_probes(
         host.extend(hosts::facts(cluster));
         return (vec![cluster.probe()], hosts::doubts(cluster));
     }
-    let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), cpus);
+    let roots = tare_probe::Roots::default();
+    let (mut probes, missing) = tare_probe::open_all(&roots, cpus);
+    let link = link.map(|device| tare_probe::path_link(&roots, device));
+    probes.extend(link.and_then(Result::ok));
     host.extend(probe_costs(&mut probes));
     let unread = |(probe, error): (&str, tare_probe::ProbeError)| Doubt::ProbeFailed {
         probe: probe.into(),

@@ -135,6 +135,7 @@ pub(super) const TABLES: &[Table] = &[
             ("architecture", Words),
         ],
     ),
+    ("paths", &[("loader", Number), ("side", Words), ("name", Words), ("device", InJson)]),
     (
         "slice_loaders",
         &[
