@@ -9,6 +9,7 @@
 mod account_refresh;
 mod block_stack;
 mod bpf;
+mod card_queues;
 mod context_switches;
 mod cost;
 mod counter_names;
@@ -129,6 +130,7 @@ pub const ALL: &[ProbeKind] = &[
     memory::KIND,
     tcp::KIND,
     net_devices::KIND,
+    card_queues::KIND,
     disk::KIND,
     disk_latency::KIND,
     kernel_threads::KIND,
