@@ -9,6 +9,7 @@
 mod account_refresh;
 mod block_stack;
 mod bpf;
+mod card_queues;
 mod context_switches;
 mod cost;
 mod counter_names;
@@ -132,6 +133,7 @@ pub const ALL: &[ProbeKind] = &[
     tcp::KIND,
     net_devices::KIND,
     path_link::KIND,
+    card_queues::KIND,
     disk::KIND,
     disk_latency::KIND,
     kernel_threads::KIND,

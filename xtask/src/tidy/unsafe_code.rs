@@ -4,7 +4,7 @@ use super::source;
 use super::tree::Tree;
 
 /// Files that may contain `unsafe`, each with the reason.
-const FILES: [(&str, &str); 8] = [
+const FILES: [(&str, &str); 9] = [
     ("crates/tare-db/src/net/reactor/uring.rs", "io_uring's queues are raw memory"),
     ("crates/tare-db/src/node/memory/heap.rs", "mallopt has no safe interface"),
     ("crates/tare-db/src/node/metrics/page.rs", "counters in a shared memory mapping"),
@@ -13,6 +13,7 @@ const FILES: [(&str, &str); 8] = [
     ("crates/tare-load/tests/memory.rs", "an allocator that counts"),
     ("crates/tare-probe/src/account_refresh/sys.rs", "sched_setscheduler has no safe interface"),
     ("crates/tare-probe/src/bpf/sys.rs", "bpf(2) takes addresses"),
+    ("crates/tare-probe/src/card_queues/sys.rs", "ioctl(2) takes addresses"),
 ];
 
 pub(super) fn check(tree: &Tree) -> Vec<String> {
