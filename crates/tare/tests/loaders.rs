@@ -18,7 +18,7 @@ fn study(directory: &Path, loaders: &[String], rounds: u32) {
         loaders.iter().map(|host| format!("[[loader]]\nhost = \"{host}\"\n")).collect();
     let text = format!(
         "name = \"l\"\nbaseline = \"native\"\n\
-         [schedule]\nwindow = \"200ms\"\nlead_in = \"50ms\"\nrounds = {rounds}\nrounds_min = {rounds}\n\
+         [schedule]\nwindow = \"1s\"\nlead_in = \"100ms\"\nrounds = {rounds}\nrounds_min = {rounds}\n\
          stop_width_percent = 0\nbudget = \"4m\"\nseed = 1\n{loaders}\
          [[environment]]\nname = \"native\"\nruntime = \"process\"\n\
          [[workload]]\nname = \"w\"\nwrite_share = 0.5\nrows = 2000\nconnections = 4\n\
@@ -90,11 +90,8 @@ fn dry_run_names_the_loaders() {
     let Some(bed) = SshBed::start("dry_run_names_the_loaders", &["load1"]) else { return };
     let here = tempfile::tempdir().unwrap();
     study(here.path(), &[bed.address("load1"), "local".into()], 3);
-    let output = tare()
-        .args(["weigh", "l.toml", "--dry-run"])
-        .current_dir(here.path())
-        .output()
-        .unwrap();
+    let output =
+        tare().args(["weigh", "l.toml", "--dry-run"]).current_dir(here.path()).output().unwrap();
     let text = stdout(&output);
     assert!(text.contains("ssh:load1, local"), "{text}{}", stderr(&output));
 }
