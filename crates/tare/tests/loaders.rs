@@ -76,7 +76,7 @@ fn two_loaders_load_a_system_together() {
         assert_eq!(agents(&bed, name), 0, "{name}");
     }
     let left = Command::new(env!("CARGO_BIN_EXE_tare"))
-        .args(["clean", "--dry-run", "--state", "state"])
+        .args(["clean", "--state", "state"])
         .current_dir(here.path())
         .output()
         .unwrap();
