@@ -231,9 +231,7 @@ impl Doubt {
             Self::LatencyBeyondWindow { driver } => {
                 format!("{driver} reports latency over its whole run, lead-in and tail included")
             }
-            Self::ProbeFailed { probe, reason } => {
-                format!("probe {probe} failed: {reason}")
-            }
+            Self::ProbeFailed { probe, reason } => format!("probe {probe} failed: {reason}"),
             Self::FewRounds { rounds } => {
                 let plural = if *rounds == 1 { "" } else { "s" };
                 format!("{rounds} round{plural} measured: too few for a reliable interval")
@@ -419,9 +417,7 @@ impl Doubt {
                 "operations and CPU time are of slightly different times; use a longer \
                  schedule.window, and leave a loader nothing else to do"
             }
-            Self::LoaderClock { .. } => {
-                "a longer schedule.window or a shorter path to the loader makes this share smaller"
-            }
+            Self::LoaderClock { .. } => "use a longer schedule.window, or a shorter line to it",
             Self::LoaderSaturated { .. } => {
                 "read this throughput as a lower bound; give the loader more CPUs, leave it nothing \
                  else to do, or add another [[loader]]"

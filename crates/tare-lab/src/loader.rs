@@ -16,7 +16,7 @@ pub const APART_SHARE: f64 = 0.01;
 pub const VOID_SHARE: f64 = 0.1;
 /// Use of the loader's CPUs, or of one by its busiest thread, above this share is a doubt in a
 /// closed loop.
-pub const BUSY_SHARE: f64 = crate::saturation::CLIENT_SHARE;
+pub const BUSY_SHARE: f64 = 0.85;
 /// Load threads that waited for a CPU for more than this share of the window are a doubt.
 pub const WAITED_SHARE: f64 = 0.1;
 

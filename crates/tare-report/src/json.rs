@@ -71,7 +71,7 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
     let counters = counters(record);
     let workloads = record.study.workloads.iter();
     let own: Vec<OwnView> = workloads.flat_map(|one| own_view::of(record, &one.name)).collect();
-    json!({
+    let mut value = json!({
         "schema": "tare-record",
         "schema_version": SCHEMA_VERSION,
         "headline": headline(record, analysis),
@@ -98,7 +98,12 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         },
         "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
         "doubts": record.doubts,
-    })
+    });
+    if !record.loaders.is_empty() {
+        value["study"]["loaders"] = json!(record.study.loaders);
+        value["loaders"] = json!(crate::loaders::summaries(record));
+    }
+    value
 }
 
 /// The windows that were tried before the rounds.
@@ -248,6 +253,9 @@ fn slice(slice: &Slice, histograms: Histograms) -> Value {
         value["response"] = json!(STANDARD.encode(&slice.response));
         value["service"] = json!(STANDARD.encode(&slice.service));
         value["server"] = json!(STANDARD.encode(&slice.server));
+    }
+    if !slice.loaders.is_empty() {
+        value["loaders"] = json!(slice.loaders);
     }
     value
 }

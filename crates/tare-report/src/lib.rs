@@ -30,6 +30,7 @@ pub mod history;
 pub mod html;
 pub mod json;
 mod layout;
+mod loaders;
 pub mod markdown;
 mod own_view;
 pub mod prometheus;

@@ -17,12 +17,12 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         |end| span(end.saturating_sub(header.started_unix_ms)),
     );
     format!(
-        "{}{} on CPU {} of {}, client on CPU {}{}; {}, {length}{}; seed {}; {}; tare {}",
+        "{}{} on CPU {} of {}, {}{}; {}, {length}{}; seed {}; {}; tare {}",
         guest(record).map(|guest| format!("Inside a guest ({guest}): ")).unwrap_or_default(),
         record.study.system.name,
         cpus(&record.cpu_plan.system.to_string()),
         cpus(&record.cpu_plan.all.to_string()),
-        cpus(&record.cpu_plan.client.to_string()),
+        client(record),
         interrupts(&record.cpu_plan),
         rounds(analysis.rounds),
         header.ending.as_ref().map(|why| format!(" ({why})")).unwrap_or_default(),
@@ -30,6 +30,14 @@ pub(crate) fn run_line(record: &Record, analysis: &Analysis) -> String {
         utc(header.started_unix_ms),
         header.tare_version,
     )
+}
+
+/// Who loads the system, and on which CPUs where it does so on this host.
+fn client(record: &Record) -> String {
+    match record.loaders.is_empty() {
+        true => format!("client on CPU {}", cpus(&record.cpu_plan.client.to_string())),
+        false => crate::loaders::client(record),
+    }
 }
 
 /// The guest that Tare started and ran the study in, if it did: its kernel and its accelerator. The

@@ -18,7 +18,7 @@ fn study(directory: &Path, loaders: &[String], rounds: u32) {
         loaders.iter().map(|host| format!("[[loader]]\nhost = \"{host}\"\n")).collect();
     let text = format!(
         "name = \"l\"\nbaseline = \"native\"\n\
-         [schedule]\nwindow = \"200ms\"\nlead_in = \"50ms\"\nrounds = {rounds}\nrounds_min = {rounds}\n\
+         [schedule]\nwindow = \"1s\"\nlead_in = \"100ms\"\nrounds = {rounds}\nrounds_min = {rounds}\n\
          stop_width_percent = 0\nbudget = \"4m\"\nseed = 1\n{loaders}\
          [[environment]]\nname = \"native\"\nruntime = \"process\"\n\
          [[workload]]\nname = \"w\"\nwrite_share = 0.5\nrows = 2000\nconnections = 4\n\
@@ -76,7 +76,7 @@ fn two_loaders_load_a_system_together() {
         assert_eq!(agents(&bed, name), 0, "{name}");
     }
     let left = Command::new(env!("CARGO_BIN_EXE_tare"))
-        .args(["clean", "--dry-run", "--state", "state"])
+        .args(["clean", "--state", "state"])
         .current_dir(here.path())
         .output()
         .unwrap();

@@ -6,7 +6,7 @@
 //! (`division`), and so are sequential keys and the rows to write. They begin and end together,
 //! because the edges of a window are times, not messages: `clock` compares the clocks, an order
 //! says when to begin on the loader's own clock, and the harness reads its accounts when its own
-//! clock says so. Each loader reports when its window really opened and closed.
+//! clock shows that time. Each loader reports when its window really opened and closed.
 //!
 //! What a slice costs beyond a local one: the order goes out one longest round trip before the
 //! lead-in, so that it is there in time, and the load goes on for half a round trip after the

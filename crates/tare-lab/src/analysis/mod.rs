@@ -239,7 +239,7 @@ fn finding(
         response,
         service,
         client_cpu_us: capacity.level(Cell::client_cpu_us),
-        client_cpu_share: capacity.here.client_cpu_share(record.cpu_plan.client.len()),
+        client_cpu_share: capacity.here.client_cpu_share(client_cpus(record)),
         doubts,
         starts: capacity
             .over_starts(|cell| cell.server_cpu_us(busy))
@@ -324,6 +324,14 @@ impl<'c> Comparison<'c> {
     /// Returns the cost of a figure whose fall is a loss.
     fn fall(&self, figure: impl Fn(&Cell) -> f64 + Copy) -> Option<Cost> {
         self.estimate(figure).map(tare_stats::fall_of)
+    }
+}
+
+/// Returns how many CPUs the client has: those of the plan, or of all loaders.
+fn client_cpus(record: &Record) -> usize {
+    match record.loaders.is_empty() {
+        true => record.cpu_plan.client.len(),
+        false => record.loaders.iter().map(|loader| loader.cpus.len()).sum(),
     }
 }
 

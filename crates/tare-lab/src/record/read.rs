@@ -8,7 +8,6 @@ use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
 use super::error::RecordError;
-use super::loaders;
 use super::paths;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
@@ -17,6 +16,7 @@ use super::{
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::layer::{BadLayerValue, Inject};
+use crate::loader::{Loader, LoaderSlice};
 use crate::probe::Counter;
 use crate::study::Study;
 use crate::system::BusyTime;
@@ -122,11 +122,11 @@ pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     Ok(optional(row, index)?.unwrap_or(0))
 }
 
-pub(super) fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
+fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
     Ok(row.get::<_, Option<i64>>(index)?.map(|value| u64::try_from(value).unwrap_or(0)))
 }
 
-pub(super) fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>
+fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>
 where
     T: FromStr,
     T::Err: std::error::Error + Send + Sync + 'static,
@@ -217,7 +217,7 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
         host,
         environments,
         slices: slices(connection, parts)?,
-        loaders: loaders::read(connection)?,
+        loaders: read_loaders(connection)?,
         paths: paths::read(connection)?,
         doubts,
     })
@@ -321,7 +321,7 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
     let (mut response, mut service) = (histograms("response")?, histograms("service")?);
     let mut server = server_histograms(connection)?;
     let mut loaders = match parts {
-        Parts::All => loaders::by_slice(connection)?,
+        Parts::All => slice_loaders(connection)?,
         Parts::Costs => HashMap::new(),
     };
     let version: i64 = connection.pragma_query_value(None, "user_version", |row| row.get(0))?;
@@ -361,6 +361,50 @@ fn slices(connection: &Connection, parts: Parts) -> rusqlite::Result<Vec<Slice>>
             account_ns: optional(row, 18)?,
             server: server.remove(&id).unwrap_or_default(),
             loaders: loaders.remove(&id).unwrap_or_default(),
+        })
+    })
+}
+
+fn have_loaders(connection: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT COUNT(*) FROM sqlite_schema WHERE name = 'slice_loaders'";
+    connection.query_row(sql, [], |row| Ok(row.get::<_, i64>(0)? > 0))
+}
+
+/// Returns the loaders of the run.
+fn read_loaders(connection: &Connection) -> rusqlite::Result<Vec<Loader>> {
+    if !have_loaders(connection)? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT host, cpus, kernel, architecture FROM loaders ORDER BY id";
+    rows(connection, sql, |row| {
+        Ok(Loader {
+            host: row.get(0)?,
+            cpus: parsed(row, 1)?,
+            kernel: row.get(2)?,
+            architecture: row.get(3)?,
+        })
+    })
+}
+
+/// Returns what each loader did, by slice.
+fn slice_loaders(connection: &Connection) -> rusqlite::Result<HashMap<i64, Vec<LoaderSlice>>> {
+    if !have_loaders(connection)? {
+        return Ok(HashMap::new());
+    }
+    let sql = "SELECT slice, loader, window_ns, operations, cpu_ns, busiest_thread_ns, waited_ns, \
+               begin_offset_ns, end_offset_ns, clock_error_ns FROM slice_loaders \
+               ORDER BY slice, loader";
+    by_owner(connection, sql, |row| {
+        Ok(LoaderSlice {
+            loader: row.get(1)?,
+            window_ns: unsigned(row, 2)?,
+            operations: unsigned(row, 3)?,
+            cpu_ns: unsigned(row, 4)?,
+            busiest_thread_ns: unsigned(row, 5)?,
+            waited_ns: optional(row, 6)?,
+            begin_offset_ns: row.get(7)?,
+            end_offset_ns: row.get(8)?,
+            clock_error_ns: unsigned(row, 9)?,
         })
     })
 }

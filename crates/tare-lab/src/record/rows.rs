@@ -2,10 +2,10 @@
 
 use rusqlite::{OptionalExtension, Transaction, params};
 
-use super::loaders;
 use super::opening::Opening;
 use super::{EnvironmentRecord, Slice, as_json, phase_name};
 use crate::doubt::Doubt;
+use crate::loader::LoaderSlice;
 
 /// Converts to SQLite's signed integers. No time or count reaches 2^63.
 pub(super) fn signed(value: u64) -> i64 {
@@ -144,7 +144,7 @@ pub(super) fn insert_slice(transaction: &Transaction<'_>, slice: &Slice) -> rusq
         let sql = "INSERT INTO server_histograms VALUES (?, ?)";
         transaction.prepare_cached(sql)?.execute(params![id, slice.server])?;
     }
-    loaders::insert(transaction, id, &slice.loaders)?;
+    insert_loaders(transaction, id, &slice.loaders)?;
     Ok(id)
 }
 
@@ -166,5 +166,28 @@ pub(super) fn insert_doubt(
         as_json(doubt)?,
         doubt.text()
     ])?;
+    Ok(())
+}
+
+fn insert_loaders(
+    transaction: &Transaction<'_>,
+    slice: i64,
+    loaders: &[LoaderSlice],
+) -> rusqlite::Result<()> {
+    for one in loaders {
+        let sql = "INSERT INTO slice_loaders VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)";
+        transaction.prepare_cached(sql)?.execute(params![
+            slice,
+            one.loader,
+            signed(one.window_ns),
+            signed(one.operations),
+            signed(one.cpu_ns),
+            signed(one.busiest_thread_ns),
+            one.waited_ns.map(signed),
+            one.begin_offset_ns,
+            one.end_offset_ns,
+            signed(one.clock_error_ns),
+        ])?;
+    }
     Ok(())
 }

@@ -627,6 +627,8 @@ fn loaders_of_a_slice_read_back() {
     };
     let one = Slice { loaders: vec![part(0), part(1)], ..slice(0, 0, "native") };
     writer.put_slice(&one, &[]).unwrap();
+    // As after a resume.
+    writer.put_loaders(&loaders).unwrap();
     writer.finish("rounds done", 1).unwrap();
     let record = Record::read(&folder.path()).unwrap();
     assert_eq!(record.loaders, loaders);

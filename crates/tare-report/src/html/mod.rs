@@ -297,6 +297,11 @@ fn facts(record: &Record, analysis: &Analysis) -> Vec<(String, String)> {
     .into_iter()
     .chain(guest(record).map(|guest| ("Inside", format!("a guest: {guest}"))))
     .map(|(key, value)| (key.to_string(), clean(&value)))
+    .chain(
+        crate::loaders::lines(record)
+            .into_iter()
+            .map(|(host, line)| (clean(&format!("Loader {host}")), clean(&line))),
+    )
     .collect()
 }
 

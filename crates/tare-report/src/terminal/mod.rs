@@ -84,6 +84,9 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
         "Arithmetic",
         analysis.arithmetic.iter().map(|line| (String::new(), line.clone())),
     );
+    let loaders = crate::loaders::lines(record).into_iter();
+    let loaders = loaders.map(|(host, line)| (String::new(), format!("{host}: {line}")));
+    section(&mut out, paint, "Loaders", loaders);
     doubts(&mut out, &marks, paint);
     if !analysis.findings.is_empty() {
         section(&mut out, paint, "How to read this", reading(analysis).into_iter());

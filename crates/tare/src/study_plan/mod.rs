@@ -17,7 +17,7 @@ use serde::Serialize;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::forecast;
 use tare_lab::schedule::has_latency_phase;
-use tare_lab::study::{Study, WorkloadSpec, control_name};
+use tare_lab::study::{LoaderSpec, Study, WorkloadSpec, control_name};
 use tare_std::units::{duration, rough_duration};
 
 use crate::campaign::run::cpu_plan;
@@ -53,6 +53,9 @@ pub(crate) struct StudyPlan {
     /// The study stops once all intervals are narrower, in percentage points. 0: never.
     stop_width_percent: f64,
     cpus: Vec<CpuGroup>,
+    /// The hosts that load the system in place of the client here.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    loaders: Vec<String>,
     environments: Vec<EnvironmentPlan>,
     workloads: Vec<WorkloadPlan>,
     memory: Option<MemoryPlan>,
@@ -198,6 +201,7 @@ impl StudyPlan {
             other_parts: times::other_parts(study, whole, quick, &names),
             stop_width_percent: study.schedule.stop_width_percent,
             cpus: CpuGroup::of(&topology, &cpus),
+            loaders: study.loaders.iter().map(LoaderSpec::name).collect(),
             environments: environments(study, whole, &absent),
             workloads: workloads(study, whole),
             memory,

@@ -32,6 +32,7 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
     let cpus = cpus::plan(&topology(), &CpuSpec::default()).unwrap();
     let needed_bytes = 300 << 20;
     StudyPlan {
+        loaders: Vec::new(),
         name: part.name.clone(),
         title: part.title.clone(),
         record: PathBuf::from("out.tare"),

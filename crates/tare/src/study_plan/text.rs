@@ -38,6 +38,10 @@ pub(super) fn render(plan: &StudyPlan) -> String {
         ));
     }
     section(&mut line, "CPUs", &cpus(plan));
+    if !plan.loaders.is_empty() {
+        let rows = [vec![plan.loaders.join(", ")]];
+        section(&mut line, &format!("Loaders: {}", plan.loaders.len()), &rows);
+    }
     let here = plan.environments.iter().filter(|one| one.role != "control");
     let (all, out) = (here.clone().count(), here.filter(|one| one.left_out.is_some()).count());
     let rows: Vec<Vec<String>> = plan.environments.iter().map(environment).collect();
