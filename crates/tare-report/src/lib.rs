@@ -31,6 +31,7 @@ pub mod html;
 pub mod json;
 mod layout;
 pub mod markdown;
+mod network_path;
 mod own_view;
 pub mod prometheus;
 pub mod prove;
