@@ -24,7 +24,7 @@ pub struct PathSample {
     /// Its place among the loaders of the run; 0 for the client of the host.
     #[serde(default)]
     pub loader: u32,
-    /// The device towards the system, in the first slice of a system.
+    /// The device towards the system; `None` where its host does not tell.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub device: Option<NetDevice>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -18,6 +18,7 @@ use crate::explain;
 use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
+use crate::network_path;
 use crate::prove::Proof;
 
 /// Version of the schema. New fields do not raise it.
@@ -49,6 +50,10 @@ pub fn render_with(
     let relations = tare_lab::analysis::relations(record);
     if !relations.is_empty() {
         document["published_relations"] = json!(relations);
+    }
+    // Only where the run has seen them.
+    if !record.paths.is_empty() {
+        document["paths"] = network_path::json(record);
     }
     // Only for records of `tare explain`.
     if let Some(plan) = Plan::of_record(record) {

@@ -32,6 +32,7 @@ pub mod json;
 mod layout;
 mod loaders;
 pub mod markdown;
+mod network_path;
 mod own_view;
 pub mod prometheus;
 pub mod prove;

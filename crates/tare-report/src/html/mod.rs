@@ -35,6 +35,7 @@ use crate::counters;
 use crate::doubts::DoubtGroups;
 use crate::figures::{clean, command, in_order, left_out, rounds, span, utc};
 use crate::headline::{capital, headline};
+use crate::network_path::{self, DrawnPath};
 use crate::prove::{self, Proof};
 use crate::relations;
 use crate::run_conditions::{guest, interrupts};
@@ -136,6 +137,8 @@ struct View {
     workloads: Vec<WorkloadView>,
     several: bool,
     left_out: Vec<(String, String)>,
+    /// The network paths of the loaders, each from left to right.
+    paths: Vec<DrawnPath>,
     /// `None` for a single workload.
     groups: Option<GroupsView>,
     sweeps: Vec<SweepView>,
@@ -208,6 +211,7 @@ impl View {
             facts: facts(record, analysis),
             several: workloads.len() > 1,
             workloads,
+            paths: network_path::drawn(record),
             left_out: left_out(record)
                 .iter()
                 .map(|(name, why)| (clean(name), clean(why)))

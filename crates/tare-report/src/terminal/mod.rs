@@ -24,6 +24,7 @@ use crate::figures::{
 use crate::findings;
 use crate::headline::{Metric, headline};
 use crate::layout::{Paint, columns, numbered, pad, shorten_to};
+use crate::network_path;
 use crate::own_view;
 use crate::prove::Proof;
 use crate::relations;
@@ -130,6 +131,11 @@ fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: P
     out.extend(paragraph(&paint.plain(&title), "", paint.0.width));
     for line in paragraph(&paint.plain(&run_line(record, analysis)), "", paint.0.width) {
         out.push(paint.dim(&line));
+    }
+    for path in network_path::lines(record) {
+        for line in paragraph(&paint.plain(&path), "", paint.0.width) {
+            out.push(paint.dim(&line));
+        }
     }
     out.push(String::new());
     for line in paragraph(&paint.plain(&headline(record, analysis)), "", paint.0.width) {
