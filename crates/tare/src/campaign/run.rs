@@ -370,7 +370,7 @@ fn open_probes(
 ) -> (Vec<Box<dyn Probe>>, Vec<Doubt>) {
     if let Some(cluster) = cluster {
         host.extend(hosts::facts(cluster));
-        return (vec![cluster.probe()], hosts::doubts(cluster));
+        return (cluster.probes(), hosts::doubts(cluster));
     }
     let (mut probes, missing) = tare_probe::open_all(&tare_probe::Roots::default(), cpus);
     host.extend(probe_costs(&mut probes));
