@@ -118,6 +118,8 @@ struct Host {
     // Before the factory, so that the environments end before it.
     instances: BTreeMap<u32, Instance>,
     probes: Vec<Box<dyn Probe>>,
+    /// Why each probe cannot be read in this slice; `None` if it can.
+    unread: Vec<Option<String>>,
     /// Whether the probes observe the environment that runs.
     prepared: bool,
     /// The environment that runs.
@@ -233,12 +235,14 @@ impl Agent<'_> {
                 .map(|fact| (fact.section.to_string(), fact.key.to_string(), fact.value))
                 .collect(),
             plan,
+            probes: probes.iter().map(|probe| probe.name().to_string()).collect(),
             missing_probes,
             accounts_are_exact: refresh.cpus() > 0,
             overheads: facts::network_overheads(),
         };
         let (instances, prepared, current) = (BTreeMap::new(), false, None);
-        Ok((Host { instances, probes, prepared, current, refresh, factory }, opened))
+        let unread = probes.iter().map(|_| None).collect();
+        Ok((Host { instances, probes, unread, prepared, current, refresh, factory }, opened))
     }
 }
 
@@ -273,8 +277,7 @@ impl Host {
         Ok(usage)
     }
 
-    /// Prepares the probes for the environment that runs. A probe that cannot be prepared fails
-    /// when it is read.
+    /// Prepares the probes for the environment that runs.
     fn prepare(&mut self) {
         let Some(instance) = self.current.and_then(|id| self.instances.get_mut(&id)) else {
             return;
@@ -286,9 +289,8 @@ impl Host {
             client: Vec::new(),
             data: instance.endpoint.iter().filter_map(|at| at.data.clone()).collect(),
         };
-        for probe in &mut self.probes {
-            let _ = probe.prepare(&scope);
-        }
+        let prepared = self.probes.iter_mut().map(|probe| probe.prepare(&scope));
+        self.unread = prepared.map(|done| done.err().map(|error| error_line(&*error))).collect();
         self.prepared = true;
     }
 
@@ -296,9 +298,10 @@ impl Host {
         if !self.prepared {
             self.prepare();
         }
-        for probe in &mut self.probes {
-            // A probe that has not begun fails at the end.
-            let _ = probe.begin();
+        for (probe, unread) in self.probes.iter_mut().zip(&mut self.unread) {
+            if unread.is_none() {
+                *unread = probe.begin().err().map(|error| error_line(&*error));
+            }
         }
         Answer::Done
     }
@@ -306,10 +309,14 @@ impl Host {
     fn end_probes(&mut self) -> Answer {
         self.prepared = false;
         let (mut counters, mut failed) = (Vec::new(), Vec::new());
-        for probe in &mut self.probes {
-            match probe.end() {
+        for (probe, unread) in self.probes.iter_mut().zip(&self.unread) {
+            let read = match unread {
+                Some(reason) => Err(reason.clone()),
+                None => probe.end().map_err(|error| error_line(&*error)),
+            };
+            match read {
                 Ok(found) => counters.extend(found),
-                Err(error) => failed.push((probe.name().to_string(), error_line(&*error))),
+                Err(reason) => failed.push((probe.name().to_string(), reason)),
             }
         }
         Answer::Counters { counters, failed }

@@ -152,9 +152,22 @@ impl Cluster {
         Ok(Box::new(ClusterEnvironment::new(Rc::clone(&self.0), id, spec.clone())))
     }
 
-    /// Returns the probes of all hosts as one.
-    pub fn probe(&self) -> Box<dyn Probe> {
-        Box::new(ClusterProbe::new(Rc::clone(&self.0)))
+    /// Returns the probes of all hosts: one that reads them all, and one for each that fails where
+    /// a host could not read it.
+    pub fn probes(&self) -> Vec<Box<dyn Probe>> {
+        let all = ClusterProbe::new(Rc::clone(&self.0));
+        let mut names: Vec<&String> = Vec::new();
+        for name in self.0.hosts.iter().flat_map(|host| &host.opened.probes) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let mut probes: Vec<Box<dyn Probe>> = Vec::new();
+        for name in names {
+            probes.push(Box::new(all.reporter(name)));
+        }
+        probes.insert(0, Box::new(all));
+        probes
     }
 
     /// Returns why a host is lost, if one is.

@@ -1,6 +1,8 @@
 //! The probes of all hosts as one probe. Counters are summed over the hosts; levels are the
 //! largest of a maximum, else the mean.
 
+use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use tare_lab::PartError;
@@ -10,13 +12,47 @@ use crate::error::ClusterError;
 use crate::protocol::{Answer, Order};
 use crate::shared::Shared;
 
+/// Why hosts could not read probes in the last slice, by the name of the probe.
+type Failures = Rc<RefCell<BTreeMap<String, ClusterError>>>;
+
+/// Reads the probes of all hosts.
 pub(crate) struct ClusterProbe {
     cluster: Rc<Shared>,
+    failures: Failures,
+}
+
+/// Fails where a host could not read a probe, so that the record names it. It is read after
+/// `ClusterProbe`, which has its counters.
+struct Reporter {
+    name: String,
+    failures: Failures,
 }
 
 impl ClusterProbe {
     pub(crate) fn new(cluster: Rc<Shared>) -> Self {
-        Self { cluster }
+        Self { cluster, failures: Failures::default() }
+    }
+
+    /// Returns the probe that fails where a host could not read the probe of this name.
+    pub(crate) fn reporter(&self, name: &str) -> impl Probe + 'static {
+        Reporter { name: name.into(), failures: Rc::clone(&self.failures) }
+    }
+}
+
+impl Probe for Reporter {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn begin(&mut self) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<Vec<Counter>, PartError> {
+        match self.failures.borrow_mut().remove(&self.name) {
+            Some(error) => Err(error.into()),
+            None => Ok(Vec::new()),
+        }
     }
 }
 
@@ -36,14 +72,16 @@ impl Probe for ClusterProbe {
     }
 
     fn end(&mut self) -> Result<Vec<Counter>, PartError> {
+        self.failures.borrow_mut().clear();
         let mut all = Vec::new();
         for (host, (_, answer)) in self.cluster.all(&Order::EndProbes)?.into_iter().enumerate() {
             let Answer::Counters { counters, failed } = answer else {
                 return Err(self.cluster.unexpected(host, &Order::EndProbes, &answer).into());
             };
-            if let Some((probe, reason)) = failed.first() {
-                let (host, reason) = (self.cluster.name(host), format!("probe {probe}: {reason}"));
-                return Err(ClusterError::Failed { host: host.into(), reason }.into());
+            for (probe, reason) in failed {
+                let host = self.cluster.name(host).to_string();
+                let error = ClusterError::Failed { host, reason };
+                self.failures.borrow_mut().insert(probe, error);
             }
             all.push(counters);
         }

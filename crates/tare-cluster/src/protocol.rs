@@ -97,6 +97,8 @@ pub struct Opened {
     pub plan: CpuPlan,
     /// Facts of the host: (section, key, value).
     pub facts: Vec<(String, String, String)>,
+    /// The names of the probes that are read there.
+    pub probes: Vec<String>,
     /// Probes that cannot be read there, with the reasons.
     pub missing_probes: Vec<(String, String)>,
     /// Whether the CPU accounts of running threads are exact.

@@ -14,6 +14,8 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("redis", include_str!("../../../studies/redis.toml")),
     ("postgres", include_str!("../../../studies/postgres.toml")),
     ("cassandra", include_str!("../../../studies/cassandra.toml")),
+    ("cluster", include_str!("../../../studies/cluster.toml")),
+    ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

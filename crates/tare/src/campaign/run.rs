@@ -380,7 +380,7 @@ fn open_probes(
 ) -> (Vec<Box<dyn Probe>>, Vec<Doubt>) {
     if let Some(cluster) = cluster {
         host.extend(hosts::facts(cluster));
-        return (vec![cluster.probe()], hosts::doubts(cluster));
+        return (cluster.probes(), hosts::doubts(cluster));
     }
     let roots = tare_probe::Roots::default();
     let (mut probes, missing) = tare_probe::open_all(&roots, cpus);

@@ -62,6 +62,7 @@ pub(crate) fn limit(study: &mut Study, rounds: Option<u32>, budget: Option<Durat
 /// Replaces the hosts of a study's system by those of the command line.
 pub(crate) fn place(study: &mut Study, elsewhere: &Elsewhere) -> anyhow::Result<()> {
     if !elsewhere.hosts.is_empty() {
+        // Those of the hosts that the study names.
         study.system.options.retain(|(name, _)| study.hosts.is_empty() || name != "instances");
         study.system.on_hosts(&elsewhere.hosts).exit_with(Exit::Input)?;
         study.hosts.clone_from(&elsewhere.hosts);
