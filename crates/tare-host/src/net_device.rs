@@ -1,4 +1,5 @@
-//! The network device over which this host reaches an address, as `ip`, `ethtool` and sysfs show it.
+//! The network device over which this host reaches an address, as `ip`, `ethtool` and sysfs show
+//! it.
 //!
 //! `ip` and `ethtool` ask the kernel in the network namespace of the caller. `/sys` may show
 //! another one's devices (it belongs to the namespace in which it was mounted), so it is read only

@@ -1,7 +1,7 @@
 //! Round-trip times of open connections, from the kernel's TCP_INFO.
 //!
-//! The kernel lists the sockets of the caller's network namespace with their `tcp_info` over netlink
-//! (sock_diag(7)), so no connection is touched.
+//! The kernel lists the sockets of the caller's network namespace with their `tcp_info` over
+//! netlink (sock_diag(7)), so no connection is touched.
 //!
 //! Limits: IPv4. The smoothed time includes the delay of acknowledgements, which is 40 ms and more
 //! where the other end has nothing to send; the least one is the path's own.

@@ -1,4 +1,4 @@
-//! `path_link`: bytes over the link between this host and loaders on other hosts, against its speed.
+//! `path_link`: bytes over the link between this host and loaders elsewhere, against its speed.
 //!
 //! Source: `/sys/class/net/DEVICE/statistics`, of the device of this host's address that loaders
 //! reach. The share is that of the busier direction, because links are full duplex.
