@@ -191,21 +191,7 @@ impl Doubt {
                 format!("layer {layer} was not in force: wanted {wanted}, found {found}")
             }
             Self::ControlBeyondClaim { control_percent, smallest_percent } => {
-                let beyond = match (*smallest_percent, control_percent.abs()) {
-                    (0.0, _) => "chance does not explain it".to_string(),
-                    (smallest, control) if control < smallest => format!(
-                        "chance does not explain it (smallest cost found: {} %)",
-                        significant(smallest, 2)
-                    ),
-                    (smallest, _) => {
-                        format!(
-                            "as much as the smallest cost found ({} %)",
-                            significant(smallest, 2)
-                        )
-                    }
-                };
-                let control = significant(*control_percent, 2);
-                format!("{control} % between two copies of the baseline: {beyond}")
+                control_text(*control_percent, *smallest_percent)
             }
             Self::BaselineNotClean { found } => {
                 format!("the baseline also pays for container networking: {found}")
@@ -349,14 +335,6 @@ impl Doubt {
                 "change the rows of the workload or the memory of the system; the share from disk is \
                  the measured one"
             }
-            Self::NodeBehind { .. } => {
-                "the sum hides an uneven cluster: see the node's log, its host, and how the keys are \
-                 spread"
-            }
-            Self::NodeReadLate { .. } => {
-                "the nodes were read at different times; use a longer window, or a faster line to the \
-                 host"
-            }
             Self::RateNotReached { .. } => {
                 "this latency is that of an overloaded system; lower latency_share or the rate"
             }
@@ -406,6 +384,31 @@ impl Doubt {
                 "small differences from the baseline may come from the runtime's set-up and not from \
                  a layer; make room for the control (fewer rows or environments) and repeat"
             }
+            Self::NodeBehind { .. }
+            | Self::NodeReadLate { .. }
+            | Self::LinkFilled { .. }
+            | Self::NoCardInPath { .. }
+            | Self::LoaderLate { .. }
+            | Self::LoaderClock { .. }
+            | Self::LoaderSaturated { .. } => self.advice_for_hosts(),
+            Self::EmptySlices { .. } => {
+                "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
+                 disk"
+            }
+        }
+    }
+
+    /// Returns the advice about other hosts and the way to them.
+    fn advice_for_hosts(&self) -> &'static str {
+        match self {
+            Self::NodeBehind { .. } => {
+                "the sum hides an uneven cluster: see the node's log, its host, and how the keys are \
+                 spread"
+            }
+            Self::NodeReadLate { .. } => {
+                "the nodes were read at different times; use a longer window, or a faster line to the \
+                 host"
+            }
             Self::LinkFilled { .. } => {
                 "throughput is not compared; use a faster link, smaller rows, or latency at a fixed rate"
             }
@@ -422,10 +425,21 @@ impl Doubt {
                 "read this throughput as a lower bound; give the loader more CPUs, leave it nothing \
                  else to do, or add another [[loader]]"
             }
-            Self::EmptySlices { .. } => {
-                "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
-                 disk"
-            }
+            _ => "",
         }
     }
+}
+
+/// Returns the text of a control whose difference is beyond chance, or as large as a cost.
+fn control_text(control_percent: f64, smallest_percent: f64) -> String {
+    let smallest = significant(smallest_percent, 2);
+    let beyond = if smallest_percent == 0.0 {
+        "chance does not explain it".to_string()
+    } else if control_percent.abs() < smallest_percent {
+        format!("chance does not explain it (smallest cost found: {smallest} %)")
+    } else {
+        format!("as much as the smallest cost found ({smallest} %)")
+    };
+    let control = significant(control_percent, 2);
+    format!("{control} % between two copies of the baseline: {beyond}")
 }

@@ -10,7 +10,6 @@ use crate::doubt::Doubt;
 use crate::layer::Network;
 use crate::loader::Loader;
 use crate::probe::{Counter, names};
-use crate::record::Slice;
 
 /// A load that uses more of the link than this is limited by it.
 pub const FILLED_SHARE: f64 = 0.9;
@@ -108,9 +107,10 @@ pub(crate) fn counters(samples: &[PathSample]) -> Vec<Counter> {
     samples.iter().filter_map(of).flatten().collect()
 }
 
-/// Returns the doubt that the link of the system's host limits the throughput of a slice.
-pub(crate) fn filled(slice: &Slice) -> Option<Doubt> {
-    let share = slice.counters.iter().find(|one| one.name == names::LINK_SHARE)?.value;
+/// Returns the doubt that the link of the system's host limits the throughput of a slice with these
+/// counters.
+pub(crate) fn filled(counters: &[Counter]) -> Option<Doubt> {
+    let share = counters.iter().find(|one| one.name == names::LINK_SHARE)?.value;
     (share > FILLED_SHARE).then_some(Doubt::LinkFilled { share })
 }
 
@@ -180,11 +180,7 @@ mod tests {
 
     #[test]
     fn full_link_is_a_doubt() {
-        let mut slice = crate::campaign::empty_slice(crate::record::Phase::Capacity);
-        let mut with = |value| {
-            slice.counters = vec![Counter { name: names::LINK_SHARE.into(), value }];
-            filled(&slice)
-        };
+        let with = |value| filled(&[Counter { name: names::LINK_SHARE.into(), value }]);
         assert_eq!(with(0.89), None);
         assert_eq!(with(0.95), Some(Doubt::LinkFilled { share: 0.95 }));
     }

@@ -176,7 +176,7 @@ impl Campaign<'_, '_> {
                     host_cpus: self.parts.hosts.as_ref().map(|hosts| hosts.cpus),
                 };
                 doubts.extend(judge::slice(&slice, context));
-                doubts.extend(path::filled(&slice));
+                doubts.extend(path::filled(&slice.counters));
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
                 doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
                 slice.void = loader::void(&loaders, &slice.loaders, window_ns);

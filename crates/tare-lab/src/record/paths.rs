@@ -3,7 +3,6 @@
 use rusqlite::{Connection, Transaction, params};
 use tare_std::net_device::NetDevice;
 
-use super::read::rows;
 use crate::path::LoaderPath;
 
 /// Added without a new version: a reader that does not know the table needs nothing of it.
@@ -36,12 +35,14 @@ pub(super) fn read(connection: &Connection) -> rusqlite::Result<Vec<LoaderPath>>
     }
     // By name of the side: the loader's comes before the system's.
     let sql = "SELECT loader, side, device FROM paths ORDER BY loader, side";
-    let read = rows(connection, sql, |row| {
+    let mut statement = connection.prepare(sql)?;
+    let read = statement.query_map([], |row| {
         let device: Option<NetDevice> = serde_json::from_str(&row.get::<_, String>(2)?).ok();
         Ok((row.get::<_, u32>(0)?, row.get::<_, String>(1)?, device))
     })?;
     let mut paths: Vec<LoaderPath> = Vec::new();
-    for (loader, side, device) in read {
+    for row in read {
+        let (loader, side, device) = row?;
         let Some(device) = device else { continue };
         match side.as_str() {
             LOADER => paths.push(LoaderPath { loader, there: device, here: None }),

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::net::IpAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
@@ -158,10 +158,7 @@ pub(crate) fn measure_on_host(
     check_runtimes(study, state)?;
     let loaders = ConnectedLoaders::connect(study, state)?;
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
-    let mut factory = open_factory(state, &plan, &config.destroy, reach)?;
-    if let Some(tuning) = tuning {
-        tuning.apply_to(&mut factory, state)?;
-    }
+    let factory = open_factory(config, state, &plan, reach, tuning)?;
     let cluster = hosts::open(config, &plan, &factory, state)?;
     // Other hosts are reached from this host's network, not from the client's link to it.
     let namespace = cluster.is_none().then(|| factory.client_namespace());
@@ -303,16 +300,17 @@ fn run_observed<'p>(
 }
 
 fn open_factory(
+    config: &CampaignConfig,
     state: &Path,
     plan: &CpuPlan,
-    destroy: &[PathBuf],
     reach: Option<IpAddr>,
+    tuning: Option<&StudyTuning>,
 ) -> anyhow::Result<EnvironmentFactory> {
     let options = FactoryOptions {
         state: state.to_path_buf(),
         program: crate::own_program()?,
         cpus: plan.clone(),
-        destroy: destroy.to_vec(),
+        destroy: config.destroy.clone(),
         reach,
     };
     let opened = EnvironmentFactory::open(options);
@@ -320,7 +318,11 @@ fn open_factory(
         Err(FactoryError::NoRoot | FactoryError::Missing { .. }) => Exit::Host,
         _ => Exit::Failure,
     };
-    opened.exit_with(exit)
+    let mut factory = opened.exit_with(exit)?;
+    if let Some(tuning) = tuning {
+        tuning.apply_to(&mut factory, state)?;
+    }
+    Ok(factory)
 }
 
 /// Returns the facts of this host for the record.
