@@ -49,7 +49,7 @@ impl Exit {
     ];
 
     /// Returns the exit code. The outcomes of `tare check` have the codes of failures, which that
-    /// command does not use ([`Self::of_check`]).
+    /// command does not use.
     pub fn code(self) -> u8 {
         match self {
             Self::Success => 0,
