@@ -55,6 +55,8 @@ pub enum Machine {
     OneFileSystem,
     /// No device has an interrupt that may be moved.
     NoInterrupts,
+    /// No network card counts packets by queue.
+    NoCardQueues,
     /// A daemon of the host uses a resource that the test needs, and no test may stop the daemon.
     DaemonOfHost(&'static str),
 }
@@ -73,6 +75,7 @@ impl Machine {
             Self::OneCpu => "one-cpu",
             Self::OneFileSystem => "one-file-system",
             Self::NoInterrupts => "no-interrupts",
+            Self::NoCardQueues => "no-card-queues",
             Self::DaemonOfHost(_) => "daemon-of-host",
         }
     }
@@ -94,6 +97,7 @@ impl fmt::Display for Machine {
             Self::OneCpu => f.write_str("only one CPU is online"),
             Self::OneFileSystem => f.write_str("there is no second file system to write to"),
             Self::NoInterrupts => f.write_str("no device has an interrupt that may be moved"),
+            Self::NoCardQueues => f.write_str("no network card counts packets by queue"),
             Self::DaemonOfHost(name) => write!(f, "the host runs {name} itself"),
         }
     }
