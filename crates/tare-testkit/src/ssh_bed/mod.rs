@@ -2,6 +2,8 @@
 //! process namespace, a mount namespace with its own `/var/tmp`, `/var/lib/tare` and `/run`, and an
 //! sshd. Everything ends with the process that holds the bed, also when it is killed.
 
+mod cgroups;
+
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -332,14 +334,17 @@ impl Host {
     fn end(&mut self) {
         let Some(mut process) = self.process.take() else { return };
         let first = children(process.id());
+        let groups = cgroups::of_runs(&first);
         // Its first process is killed with it, and with that every process of the machine.
         let _ = process.kill();
         let _ = process.wait();
+        cgroups::thaw(&groups);
         let started = Instant::now();
         let lives = |pid: &u32| Path::new(&format!("/proc/{pid}")).exists();
         while first.iter().any(lives) && started.elapsed() < PATIENCE {
             std::thread::sleep(Duration::from_millis(5));
         }
+        cgroups::remove(&groups);
     }
 }
 
