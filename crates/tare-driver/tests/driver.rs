@@ -10,13 +10,12 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use tare_driver::TareLoad;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder};
-use tare_lab::study::{KeyDistribution, WorkloadSpec};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
 
 use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 use tare_testkit::harness;
-use tare_testkit::{Machine, Reason, skip};
+use tare_testkit::{Machine, Reason, skip, workload};
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().collect();
@@ -60,26 +59,6 @@ fn cpus() -> CpuSet {
 
 fn program() -> std::path::PathBuf {
     std::env::current_exe().unwrap()
-}
-
-fn workload() -> WorkloadSpec {
-    WorkloadSpec {
-        name: "test".into(),
-        workload: None,
-        write_share: 0.5,
-        rows: 1_000,
-        columns: 3,
-        column_bytes: 20,
-        keys: KeyDistribution::Uniform,
-        connections: 4,
-        in_flight: 32,
-        load: tare_lab::study::LoadSize::default(),
-        latency_share: 0.0,
-        reads_from_disk: None,
-        replicas: tare_lab::study::Replicas::default(),
-        rate_per_s: None,
-        options: Vec::new(),
-    }
 }
 
 fn slice(pacing: Pacing) -> SliceOrder {

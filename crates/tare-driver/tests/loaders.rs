@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tare_driver::loaders::{AgentPipes, MultiLoader, StartAgent};
 use tare_lab::PartError;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
-use tare_lab::study::{KeyDistribution, LoadSize, WorkloadSpec};
+use tare_lab::study::WorkloadSpec;
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
 use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
@@ -91,23 +91,7 @@ impl StartAgent for TestAgent {
 }
 
 fn workload(connections: u32, in_flight: u32) -> WorkloadSpec {
-    WorkloadSpec {
-        name: "test".into(),
-        workload: None,
-        write_share: 0.5,
-        rows: 1_000,
-        columns: 3,
-        column_bytes: 20,
-        keys: KeyDistribution::Uniform,
-        connections,
-        in_flight,
-        load: LoadSize::default(),
-        latency_share: 0.0,
-        reads_from_disk: None,
-        rate_per_s: None,
-        replicas: tare_lab::study::Replicas::default(),
-        options: Vec::new(),
-    }
+    WorkloadSpec { connections, in_flight, ..tare_testkit::workload() }
 }
 
 fn slice(workload: WorkloadSpec, pacing: Pacing) -> SliceOrder {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use common::{State, host, program, skipped_spec};
 use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_host::netns;
-use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::environment::{CpuPlan, Endpoint, Environment, EnvironmentSpec, Launch};
 use tare_lab::layer::Network;
 use tare_testkit::{EnvironmentBuilder, Need, skipped};
 
@@ -60,8 +60,12 @@ fn traces(run: &str) -> BTreeSet<PathBuf> {
     traces
 }
 
-fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
-    let (name, client) = (&spec.name, factory.client_namespace());
+/// Starts two instances, and checks that they have one port and addresses of their own.
+fn start_two(
+    factory: &EnvironmentFactory,
+    spec: &EnvironmentSpec,
+) -> (Box<dyn Environment>, Vec<Endpoint>) {
+    let name = &spec.name;
     let mut environment = factory.environment_of(spec, 2).unwrap();
     let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
@@ -69,6 +73,13 @@ fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let [first, second] = &endpoints[..] else { panic!("{name}: {endpoints:?}") };
     assert_ne!(first.address.ip(), second.address.ip(), "{name}");
     assert_eq!(first.address.port(), second.address.port(), "{name}");
+    (environment, endpoints)
+}
+
+fn check_environment(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+    let (name, client) = (&spec.name, factory.client_namespace());
+    let (mut environment, endpoints) = start_two(factory, spec);
+    let first = &endpoints[0];
     for at in &endpoints {
         until_answered(client, at.address, name);
         assert!(at.data.as_ref().unwrap().join("seen").exists(), "{name}: not its own data");
@@ -170,13 +181,8 @@ fn addresses_in(config: &str) -> Vec<String> {
 /// Checks what every runtime promises, and that the instances reach each other from `inside`.
 fn check_instances(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     let (name, client) = (&spec.name, factory.client_namespace());
-    let mut environment = factory.environment_of(spec, 2).unwrap();
-    let endpoints = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
-        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
-    });
-    let [first, second] = &endpoints[..] else { panic!("{name}: {endpoints:?}") };
-    assert_ne!(first.address.ip(), second.address.ip(), "{name}");
-    assert_eq!(first.address.port(), second.address.port(), "{name}");
+    let (mut environment, endpoints) = start_two(factory, spec);
+    let first = &endpoints[0];
     endpoints.iter().for_each(|at| until_answered(client, at.address, name));
     let (inside, port) = match spec.runtime.kind() {
         "vm" => (vec!["198.19.255.2".to_string(), "198.19.255.3".into()], 9042),

@@ -12,7 +12,9 @@ pub mod host_state;
 pub mod skip;
 pub mod ssh_bed;
 pub mod tiny;
+mod workload;
 
 pub use environment::EnvironmentBuilder;
 pub use golden::{golden, overwrites_golden_files};
 pub use skip::{Machine, Need, Reason, skip, skipped};
+pub use workload::workload;
