@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
@@ -15,6 +15,7 @@ use tare_host::{error_line, facts};
 use tare_lab::PartError;
 use tare_lab::cpus::CpuPlan;
 use tare_lab::environment::{Endpoint, Environment, NodeUsage, Usage};
+use tare_lab::layer::Network;
 use tare_lab::probe::{Probe, Scope};
 use tare_lab::system::System;
 use tare_probe::{AccountRefresh, ProbeCpus, Roots};
@@ -159,7 +160,10 @@ impl Agent<'_> {
             Order::Create { id, spec, system, peers } => {
                 let info = tare_system::find(&system.name);
                 let info = info.ok_or(OrderError::NoSystem { name: system.name.clone() })?;
-                let system = info.make(&system, &ClientRoute::default())?;
+                // This host's own packets do not pass the rules that publish a port.
+                let published = spec.network != Network::Host;
+                let namespace = published.then(|| host.factory.client_namespace().into());
+                let system = info.make(&system, &ClientRoute { namespace })?;
                 let environment = host.factory.environment_among(&spec, peers)?;
                 let instance = Instance { environment, system, endpoint: None };
                 host.instances.insert(id, instance);
@@ -174,6 +178,14 @@ impl Agent<'_> {
             }
             Order::Freeze { id } => {
                 host.instance(id)?.environment.freeze()?;
+                Answer::Done
+            }
+            Order::Withdraw { id } => {
+                host.instance(id)?.environment.withdraw()?;
+                Answer::Done
+            }
+            Order::Publish { id } => {
+                host.instance(id)?.environment.publish()?;
                 Answer::Done
             }
             Order::Usage { id } => Answer::Usage { usage: host.usage(id)? },
@@ -219,8 +231,7 @@ impl Agent<'_> {
             program: self.options.program.clone(),
             cpus: plan.clone(),
             destroy: opening.destroy.clone(),
-            // Instances listen on the addresses that all hosts know.
-            reach: None,
+            reach: opening.reach.map(IpAddr::V4),
         })
         .map_err(OrderError::from)?;
         let (probes, missing) = tare_probe::open_all(&Roots::default(), &ProbeCpus::new(&plan));

@@ -11,6 +11,7 @@ use tare_lab::PartError;
 use tare_lab::campaign::system_cpus;
 use tare_lab::cpus::CpuPlan;
 use tare_lab::environment::{Environment, EnvironmentSpec};
+use tare_lab::layer::Network;
 use tare_lab::probe::Probe;
 use tare_lab::study::{Study, SystemHost};
 use tare_remote::RemoteHost;
@@ -67,16 +68,15 @@ impl Cluster {
             addresses.push(address);
         }
         let is_here = |host: &SystemHost| host.host == HostAddress::Local;
-        let orders: Vec<Order> = options
-            .study
-            .hosts
-            .iter()
-            .map(|host| {
-                let plan = is_here(host).then(|| options.plan.clone());
-                let (cpus, destroy) = (options.study.cpus.clone(), options.destroy.to_vec());
-                Order::Open(Box::new(Opening { cpus, plan, destroy }))
-            })
-            .collect();
+        let mut specs = options.study.environments.iter();
+        let is_published = specs.any(|spec| spec.network != Network::Host);
+        let order = |(host, address): (&SystemHost, &Ipv4Addr)| {
+            let plan = is_here(host).then(|| options.plan.clone());
+            let (cpus, destroy) = (options.study.cpus.clone(), options.destroy.to_vec());
+            let reach = is_published.then_some(*address);
+            Order::Open(Box::new(Opening { cpus, plan, destroy, reach }))
+        };
+        let orders: Vec<Order> = options.study.hosts.iter().zip(&addresses).map(order).collect();
         let mut hosts = Vec::new();
         let answers = exchange(&mut links, &orders)?;
         for (number, (_, answer)) in answers.into_iter().enumerate() {
@@ -236,7 +236,7 @@ fn start(host: &SystemHost, options: &ClusterOptions<'_>) -> Result<(Link, Ipv4A
         Some(address) => address,
         None => reached()?.ok_or_else(no_address)?,
     };
-    let program = remote.install(options.program)?;
+    let program = remote.install(options.program)?.path;
     let mut process = remote.start(&program, &[COMMAND])?;
     let pipes = (process.stdin.take(), process.stdout.take(), process.stderr.take());
     let (Some(stdin), Some(stdout), Some(stderr)) = pipes else { return Err(no_address()) };

@@ -8,6 +8,7 @@ use tare_lab::environment::{
     Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes, SingleInstanceOnly,
     SystemSettings, Usage,
 };
+use tare_lab::layer::Network;
 
 use crate::error::ClusterError;
 use crate::protocol::{Answer, Order};
@@ -108,10 +109,17 @@ impl Environment for ClusterEnvironment {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        self.done(&Order::Freeze { id: self.id })
+        self.done(&Order::Freeze { id: self.id })?;
+        match self.spec.network {
+            Network::Host => Ok(()),
+            Network::Bridge { .. } => self.done(&Order::Withdraw { id: self.id }),
+        }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
+        if self.spec.network != Network::Host {
+            self.done(&Order::Publish { id: self.id })?;
+        }
         self.done(&Order::Thaw { id: self.id })
     }
 

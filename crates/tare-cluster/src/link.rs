@@ -1,22 +1,19 @@
-//! The connection to the agent of one host: orders go out, a thread reads the answers and notes
-//! when each arrived, and another shows the agent that the harness is there.
+//! The connection to the agent of one host: orders go out, and answers come in with the time of
+//! their arrival.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::process::Child;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-use std::thread;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Instant;
 
 use tare_remote::RemoteProcess;
+use tare_std::line_pipes::LinePipes;
 
 use crate::error::ClusterError;
 use crate::protocol::{ALIVE_EVERY, Answer, Order};
 
-/// The last bytes of what an agent said that are kept for errors.
-const SAID_BYTES: usize = 2000;
-
-type Output = Box<dyn Write + Send>;
+/// [`Order::Alive`] as a line.
+const ALIVE: &str = r#"{"order":"alive"}"#;
 
 /// The process of an agent.
 pub(crate) enum Process {
@@ -27,9 +24,8 @@ pub(crate) enum Process {
 /// An agent of a host.
 pub(crate) struct Link {
     host: String,
-    output: Arc<Mutex<Option<Output>>>,
+    pipes: LinePipes,
     answers: Receiver<(Instant, String)>,
-    said: Arc<Mutex<String>>,
     /// Why the agent cannot be used any more.
     lost: Option<ClusterError>,
     process: Process,
@@ -40,19 +36,16 @@ impl Link {
     pub(crate) fn new(
         host: String,
         process: Process,
-        output: Output,
+        output: Box<dyn Write + Send>,
         input: impl Read + Send + 'static,
         errors: impl Read + Send + 'static,
     ) -> Self {
-        let output = Arc::new(Mutex::new(Some(output)));
-        let said = Arc::new(Mutex::new(String::new()));
         let (sender, answers) = channel();
-        thread::spawn(move || forward(BufReader::new(input), &sender));
-        let words = Arc::clone(&said);
-        thread::spawn(move || keep(BufReader::new(errors), &words));
-        let alive = Arc::downgrade(&output);
-        thread::spawn(move || show_alive(&alive));
-        Self { host, output, answers, said, lost: None, process }
+        let pipes = LinePipes::new(output, input, errors, move |line| {
+            line.is_some_and(|line| sender.send((Instant::now(), line)).is_ok())
+        });
+        pipes.keep_alive(ALIVE, ALIVE_EVERY);
+        Self { host, pipes, answers, lost: None, process }
     }
 
     pub(crate) fn host(&self) -> &str {
@@ -69,14 +62,9 @@ impl Link {
         if let Some(lost) = &self.lost {
             return Err(lost.clone());
         }
-        let mut output = self.output.lock().unwrap_or_else(PoisonError::into_inner);
-        let written = output.as_mut().map(|output| write_line(output, order));
-        drop(output);
-        match written {
-            Some(Ok(())) => Ok(()),
-            Some(Err(error)) => Err(self.lose(&error.to_string())),
-            None => Err(self.lose("its pipe is closed")),
-        }
+        let sent = serde_json::to_string(order).map_err(std::io::Error::from);
+        let sent = sent.and_then(|line| self.pipes.send(&line));
+        sent.map_err(|error| self.lose(&error.to_string()))
     }
 
     /// Waits for the answer to an order, and returns when it arrived.
@@ -105,10 +93,7 @@ impl Link {
     }
 
     fn lose(&mut self, reason: &str) -> ClusterError {
-        // Its last words arrive with the end of its pipes.
-        thread::sleep(std::time::Duration::from_millis(100));
-        let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-        let said = said.trim().replace('\n', " | ");
+        let said = self.pipes.said().replace('\n', " | ");
         let reason = if said.is_empty() { reason.to_string() } else { format!("{reason}: {said}") };
         let error = ClusterError::Lost { host: self.host.clone(), reason };
         self.lost = Some(error.clone());
@@ -124,7 +109,7 @@ impl Link {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        self.output.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.pipes.close();
         match &mut self.process {
             Process::Here(child) => {
                 // It ends with its pipe, and removes what it made before that.
@@ -143,46 +128,12 @@ fn name(order: &Order) -> String {
     text.split([' ', '(']).next().unwrap_or_default().to_lowercase()
 }
 
-fn write_line(output: &mut Output, order: &Order) -> std::io::Result<()> {
-    let mut line = serde_json::to_vec(order)?;
-    line.push(b'\n');
-    output.write_all(&line)?;
-    output.flush()
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-/// Passes lines on with the time of their arrival, until the end.
-fn forward(input: impl BufRead, to: &Sender<(Instant, String)>) {
-    for line in input.lines() {
-        let Ok(line) = line else { return };
-        if to.send((Instant::now(), line)).is_err() {
-            return;
-        }
-    }
-}
-
-/// Keeps the last lines.
-fn keep(input: impl BufRead, said: &Mutex<String>) {
-    for line in input.lines() {
-        let Ok(line) = line else { return };
-        let mut said = said.lock().unwrap_or_else(PoisonError::into_inner);
-        said.push_str(&line);
-        said.push('\n');
-        let excess = said.len().saturating_sub(SAID_BYTES);
-        let cut = (excess..=said.len()).find(|at| said.is_char_boundary(*at)).unwrap_or(0);
-        said.drain(..cut);
-    }
-}
-
-/// Shows the agent that the harness is there, until the connection is dropped.
-fn show_alive(output: &Weak<Mutex<Option<Output>>>) {
-    loop {
-        thread::sleep(ALIVE_EVERY);
-        let Some(output) = output.upgrade() else { return };
-        let mut output = output.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(output) = output.as_mut() else { return };
-        // The next order notices a broken pipe.
-        if write_line(output, &Order::Alive).is_err() {
-            return;
-        }
+    #[test]
+    fn sign_of_life_is_an_order() {
+        assert_eq!(serde_json::to_string(&Order::Alive).unwrap(), ALIVE);
     }
 }

@@ -25,6 +25,8 @@ pub struct Opening {
     pub plan: Option<CpuPlan>,
     /// Block devices that may be overwritten.
     pub destroy: Vec<PathBuf>,
+    /// The address at which instances behind a bridge are published, if an environment has such.
+    pub reach: Option<Ipv4Addr>,
 }
 
 /// An order. Every order but `Alive` has one answer.
@@ -58,6 +60,14 @@ pub enum Order {
         number: u32,
     },
     Freeze {
+        id: u32,
+    },
+    /// After all hosts have frozen an environment behind a bridge.
+    Withdraw {
+        id: u32,
+    },
+    /// Before any host thaws it.
+    Publish {
         id: u32,
     },
     /// Prepares the probes for an environment and thaws it.

@@ -3,15 +3,26 @@
 use std::path::Path;
 
 use tare_host::doctor::{Check, Verdict};
-use tare_host::housekeeping::Housekeeping;
+use tare_host::housekeeping::{Cleanup, Housekeeping};
 
+use crate::tool::scratch;
 use crate::{ALL, DriverInfo};
 
-/// The checks that this crate adds to `tare doctor`.
-pub const HOUSEKEEPING: Housekeeping = Housekeeping { checks, ..Housekeeping::NOTHING };
+/// The checks and cleanups of this crate.
+pub const HOUSEKEEPING: Housekeeping = Housekeeping {
+    checks: |_| checks(),
+    cleanups: &[Cleanup { what: "loaders", clean: scratch::clean }],
+    ..Housekeeping::NOTHING
+};
 
-fn checks(_state: &Path) -> Vec<Check> {
+/// Checks which load tools this host has.
+pub fn checks() -> Vec<Check> {
     ALL.iter().filter_map(check).collect()
+}
+
+/// Checks which load tools this host has for drivers that run on loaders.
+pub fn loader_checks() -> Vec<Check> {
+    ALL.iter().filter(|driver| driver.sharing.is_some()).filter_map(check).collect()
 }
 
 /// Checks the load tool of a driver; `None` for a driver without one.

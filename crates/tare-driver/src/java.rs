@@ -46,26 +46,33 @@ impl JavaHome {
     }
 
     /// Reads `home`, `hdrhistogram` and `program`.
-    pub(super) fn read(&self, words: OptionReader<'_>) -> Result<Java, OptionError> {
+    pub(super) fn read(&self, words: OptionReader<'_>) -> Java {
         let home = PathBuf::from(words.text("home", self.default));
-        if !home.join(self.needs.0).exists() {
-            return Err(words.missing("home", self.needs.1));
-        }
         let jar = words.get("hdrhistogram").map(PathBuf::from);
-        if jar.as_ref().is_some_and(|jar| !jar.is_file()) {
-            return Err(words.bad("hdrhistogram", "a file"));
-        }
         let at_home =
             |parts: &[&str]| -> Vec<PathBuf> { parts.iter().map(|part| home.join(part)).collect() };
         let classes =
             [at_home(self.before), jar.into_iter().collect(), at_home(self.after)].concat();
         let classes: Vec<String> =
             classes.iter().map(|part| part.to_string_lossy().into_owned()).collect();
-        Ok(Java { program: words.text("program", "java"), classes: classes.join(":") })
+        Java { program: words.text("program", "java"), classes: classes.join(":") }
+    }
+
+    /// Returns the files that it needs, and the error for each that is missing.
+    pub(super) fn files(&self, words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        let home = PathBuf::from(words.text("home", self.default)).join(self.needs.0);
+        let jar = words.get("hdrhistogram").map(PathBuf::from);
+        let jar = jar.map(|jar| (jar, words.bad("hdrhistogram", "a file")));
+        [(home, words.missing("home", self.needs.1))].into_iter().chain(jar).collect()
     }
 }
 
 impl Java {
+    /// Returns the program that runs it.
+    pub(super) fn program(&self) -> &str {
+        &self.program
+    }
+
     /// Returns the command line that runs a class.
     pub(super) fn words(&self, class: &str) -> CommandLine {
         CommandLine::new(self.program.as_str()).arg("-cp").arg(self.classes.as_str()).arg(class)

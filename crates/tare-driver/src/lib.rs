@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 use std::fmt;
+use std::io::{BufRead, Write};
 use std::path::Path;
 
 use tare_lab::PartError;
@@ -10,7 +11,12 @@ use tare_lab::driver::Driver;
 use tare_lab::study::{LoadCpus, OptionInfo, Study, WorkloadSpec};
 use tare_lab::system::Instances;
 use tare_std::cpus::CpuSet;
+use tare_std::error_line;
 
+use agent::AgentContext;
+use sharing::Sharing;
+
+mod agent;
 mod built_in;
 mod cassandra_stress;
 pub mod doctor;
@@ -22,20 +28,24 @@ mod multi_instance;
 mod option_reader;
 mod pgbench;
 mod placement;
+mod printed;
 mod redis_benchmark;
 mod scale;
 mod scylla_bench;
+mod sharing;
 mod targets;
 mod tool;
 mod ycsb;
 
-pub use built_in::{AgentError, DriverError, StudyWorkloadError, TareLoad, agent};
+pub use agent::{AgentError, AgentOptions};
+pub use built_in::{DriverError, StudyWorkloadError, TareLoad};
 pub use fio::Fio;
 pub use multi_instance::MultiInstanceError;
 pub use option_reader::OptionError;
 pub use placement::PlacementError;
+pub use sharing::DivisionError;
 pub use targets::NoTarget;
-pub use tool::{OutputError, ToolError};
+pub use tool::{OutputError, ToolError, become_tool};
 
 /// One driver as `tare list` shows it.
 #[derive(Clone, Copy)]
@@ -55,6 +65,8 @@ pub struct DriverInfo {
     /// Sets what a workload asks for at once and does not name.
     scale: fn(&mut WorkloadSpec, LoadCpus),
     make: fn(&Client<'_>) -> Result<Box<dyn Driver + Send>, PartError>,
+    /// `None`: it cannot run on loaders.
+    sharing: Option<Sharing>,
 }
 
 /// How a climb to the knee (`load = "saturate"`) sets the load of a driver.
@@ -114,6 +126,11 @@ pub enum PairError {
         "the driver {driver} cannot load the system {system}: it speaks {known}, not {speaks}; {remedy}"
     )]
     Protocol { driver: String, system: String, known: String, speaks: String, remedy: String },
+    #[error(
+        "the driver {driver} cannot run on [[loader]] hosts, because it runs inside the environment; \
+         leave out [[loader]]"
+    )]
+    NotOnLoaders { driver: &'static str },
 }
 
 /// All drivers that a study may name.
@@ -148,10 +165,20 @@ impl DriverInfo {
     }
 }
 
+/// Returns a driver of separate instances, which loads each with its own, at the same time.
+pub fn separate(drivers: Vec<Box<dyn Driver + Send>>) -> Box<dyn Driver> {
+    Box::new(multi_instance::MultiInstance::of(drivers))
+}
+
 impl fmt::Debug for DriverInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("DriverInfo").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Returns the driver of a name.
+pub fn find(name: &str) -> Option<&'static DriverInfo> {
+    ALL.iter().find(|driver| driver.name == name)
 }
 
 /// Returns the driver of a study, after checking that it can load the system and run the workloads.
@@ -161,8 +188,7 @@ impl fmt::Debug for DriverInfo {
 /// If driver and system do not match, or a workload asks for something that the driver cannot do.
 pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError> {
     let name = &study.driver;
-    let driver = ALL.iter().find(|driver| driver.name == name);
-    let driver = driver.ok_or_else(|| PairError::Unknown { name: name.clone() })?;
+    let driver = find(name).ok_or_else(|| PairError::Unknown { name: name.clone() })?;
     if !driver.speaks.contains(&speaks) {
         let others = ALL.iter().filter(|other| other.speaks.contains(&speaks));
         let others: Vec<String> =
@@ -176,8 +202,69 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
     (driver.check)(study)?;
+    match (study.loaders.is_empty(), driver.sharing) {
+        (true, None) => {}
+        // The loaders are asked for what they need.
+        (true, Some(sharing)) => sharing::check_files(sharing, &study.workloads)?,
+        (false, None) => {
+            let driver = driver.name;
+            return Err(PairError::NotOnLoaders { driver }.into());
+        }
+        (false, Some(sharing)) => sharing::check(sharing.options, study)?,
+    }
     study.workloads.iter().try_for_each(|workload| check_saturation(driver, workload))?;
     Ok(driver)
+}
+
+/// Serves the orders of a harness with a driver, until `quit` or the end of `input`.
+///
+/// # Errors
+/// If there is no such driver, it cannot be started, or the harness is silent or does not read any
+/// more. Errors of a system are answered and do not end the agent.
+pub fn agent(
+    options: &AgentOptions,
+    input: impl BufRead + Send + 'static,
+    output: impl Write + Send,
+) -> Result<(), AgentError> {
+    let sharing = find(&options.driver).and_then(|driver| driver.sharing);
+    let sharing = sharing.ok_or_else(|| AgentError::Driver { driver: options.driver.clone() })?;
+    let make = |signals| {
+        let AgentOptions { cpus, program, .. } = options.clone();
+        (sharing.serve)(AgentContext { cpus, program, signals })
+    };
+    agent::serve(make, options, input, output)
+}
+
+/// Returns what this host lacks to load a system with these workloads of a driver: one line for
+/// each thing, with what to do.
+pub fn missing(driver: &str, workloads: &[WorkloadSpec]) -> Vec<String> {
+    let Some(driver) = find(driver) else {
+        return vec![PairError::Unknown { name: driver.into() }.to_string()];
+    };
+    let Some(sharing) = driver.sharing else { return Vec::new() };
+    let mut lines = Vec::new();
+    let mut add = |line| {
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    };
+    for workload in workloads {
+        let needs = match (sharing.needs)(workload) {
+            Ok(needs) => needs,
+            Err(error) => {
+                add(error_line(&error));
+                continue;
+            }
+        };
+        if let Some(program) = needs.program.filter(|one| tare_host::exec::find(one).is_none()) {
+            let place = if program.contains('/') { "not there" } else { "not on PATH" };
+            let get = driver.program.map(|program| program.get).unwrap_or_default();
+            add(format!("{program} is {place}: {get}"));
+        }
+        let files = needs.files.into_iter().filter(|(path, _)| !path.exists());
+        files.for_each(|(_, error)| add(error_line(&error)));
+    }
+    lines
 }
 
 /// Checks that a driver can climb, and that the workload does not name what the climb finds.
@@ -202,7 +289,7 @@ fn check_saturation(driver: &DriverInfo, workload: &WorkloadSpec) -> Result<(), 
 /// Sets what the workloads of a study ask for at once and do not name, for this many CPUs. A second
 /// call changes nothing.
 pub fn scale_load(study: &mut Study, cpus: LoadCpus) {
-    let Some(driver) = ALL.iter().find(|driver| driver.name == study.driver) else { return };
+    let Some(driver) = find(&study.driver) else { return };
     for workload in &mut study.workloads {
         (driver.scale)(workload, cpus);
         if let (Saturation::Option(option, default), Some(saturate)) =

@@ -16,6 +16,14 @@ pub(super) fn number(workload: &WorkloadSpec, option: &str, default: u32) -> u32
     found.and_then(|(_, value)| value.parse().ok()).unwrap_or(default)
 }
 
+/// Sets an option to a number.
+pub(super) fn set(workload: &mut WorkloadSpec, option: &str, value: u32) {
+    match workload.options.iter_mut().find(|(name, _)| name == option) {
+        Some((_, known)) => *known = value.to_string(),
+        None => workload.options.push((option.into(), value.to_string())),
+    }
+}
+
 /// Sets an option that the workload does not name.
 fn set_missing(workload: &mut WorkloadSpec, option: &str, value: u32) {
     if workload.options.iter().all(|(name, _)| name != option) {
@@ -80,7 +88,7 @@ mod tests {
     }
 
     fn driver(name: &str) -> &'static DriverInfo {
-        ALL.iter().find(|driver| driver.name == name).unwrap()
+        crate::find(name).unwrap()
     }
 
     fn check(name: &str, options: &[(&str, &str)], small: &[&str], big: &[&str]) {

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tare_driver::TareLoad;
+use tare_driver::{AgentOptions, TareLoad};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
@@ -22,12 +22,14 @@ fn main() -> ExitCode {
     if let [_, word, _, cpus] = arguments.as_slice()
         && word == "load-agent"
     {
-        let ended = tare_driver::agent(
-            &cpus.parse().unwrap(),
-            None,
-            BufReader::new(std::io::stdin()),
-            std::io::stdout(),
-        );
+        let options = AgentOptions {
+            driver: "tare-load".into(),
+            cpus: cpus.parse().unwrap(),
+            silence: None,
+            program: program(),
+        };
+        let ended =
+            tare_driver::agent(&options, BufReader::new(std::io::stdin()), std::io::stdout());
         return if ended.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if arguments.get(1).is_some_and(|word| word == "serve") {
@@ -74,7 +76,7 @@ fn slice(pacing: Pacing) -> SliceOrder {
 fn driver_runs_its_agent() {
     let server = FakeServer::start(ServerBehaviour::Good);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
-    let target = driver.open(server.address, Duration::from_secs(10)).unwrap();
+    let target = driver.open(&[server.address], Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);
     let mut last = (0, 0);
     driver.populate(target, &workload(), 1, &mut |done, all| last = (done, all)).unwrap();
@@ -95,7 +97,7 @@ fn driver_runs_its_agent() {
     driver.stop().unwrap();
     driver.stop().unwrap();
     assert!(!Path::new(&format!("/proc/{pid}")).exists());
-    let error = driver.open(server.address, Duration::from_secs(1)).unwrap_err();
+    let error = driver.open(&[server.address], Duration::from_secs(1)).unwrap_err();
     assert_eq!(error.to_string(), "the load agent has been stopped");
 }
 
@@ -130,7 +132,7 @@ fn agent_runs_where_it_was_placed() {
     let mut driver =
         TareLoad::start(&program(), &cpus(), Some(Path::new(&namespace)), "run-7").unwrap();
     // An agent that answers has its environment; one that has just started may not.
-    let nobody = driver.open("127.0.0.1:1".parse().unwrap(), Duration::from_millis(1));
+    let nobody = driver.open(&["127.0.0.1:1".parse().unwrap()], Duration::from_millis(1));
     assert!(nobody.is_err_and(|error| error.to_string().contains("did not answer within")));
     let agent = format!("/proc/{}", driver.pids()[0]);
     let link = |path: &str| std::fs::read_link(path).unwrap();
@@ -156,7 +158,7 @@ fn frozen_server_breaks_nothing() {
     BufReader::new(stdout).read_line(&mut address).unwrap();
     let pid = Pid::from_child(&server.0);
     let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
-    let target = driver.open(address.trim().parse().unwrap(), Duration::from_secs(10)).unwrap();
+    let target = driver.open(&[address.trim().parse().unwrap()], Duration::from_secs(10)).unwrap();
     driver.populate(target, &workload(), 1, &mut |_, _| {}).unwrap();
     for _ in 0..3 {
         let load = driver.run(target, &slice(Pacing::Closed), &mut |_| {}).unwrap();
@@ -189,7 +191,7 @@ fn dead_agent_is_an_error_with_its_output() {
     // `sh load-agent --cpus N` finds no script of that name.
     let mut driver = TareLoad::start(Path::new("/bin/sh"), &cpus(), None, "test").unwrap();
     let address = "127.0.0.1:1".parse().unwrap();
-    let error = driver.open(address, Duration::from_secs(1)).unwrap_err().to_string();
+    let error = driver.open(&[address], Duration::from_secs(1)).unwrap_err().to_string();
     assert!(error.starts_with("the load agent ended; it printed: "), "{error}");
     assert!(error.contains("load-agent"), "{error}");
     let error = TareLoad::start(&program(), &cpus(), Some(Path::new("/nonexistent")), "test");

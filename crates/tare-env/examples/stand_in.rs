@@ -1,5 +1,6 @@
 //! A small program that replaces `tare` in tests of environments: a TCP echo server that uses some
-//! CPU for each message (`serve ADDRESS PORT DATA`), the userland proxy (`proxy --listen A --to
+//! CPU for each message (`serve ADDRESS PORT DATA`, on two addresses as `serve-node ADDRESS PORT
+//! DATA NODE NODE_PORT`), the userland proxy (`proxy --listen A --to
 //! B`), the first process of a virtual machine (`guest`), file operations of a database (`store
 //! ADDRESS PORT DATA FILL`, `sync ADDRESS PORT DATA`), block device operations of a load (`device
 //! ADDRESS PORT DEVICE`), and harnesses that start environments until they are killed (`harness
@@ -25,6 +26,12 @@ fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         ["serve", address, port, data] => serve(address, port.parse()?, data),
+        ["serve-node", address, port, data, node, node_port] => {
+            let (node, node_port) = (node.to_string(), node_port.parse()?);
+            // It ends with the program.
+            thread::spawn(move || listen(&node, node_port));
+            serve(address, port.parse()?, data)
+        }
         ["store", address, port, data, fill] => {
             let checks = store(Path::new(data), *fill == "fill")?;
             fs::write(format!("{data}/checks"), checks)?;

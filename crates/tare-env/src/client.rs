@@ -53,8 +53,8 @@ pub enum ReachError {
     )]
     Ipv6 { address: IpAddr },
     #[error(
-        "loaders cannot reach this host at {address}, which is no address of its network devices \
-         ({known}); set address in [[loader]] to one of them"
+        "other hosts cannot reach this one at {address}, which is no address of its network devices \
+         ({known}); set address in [[loader]], or HOST=ADDRESS in [system] hosts, to one of them"
     )]
     NotHere { address: Ipv4Addr, known: String },
     #[error("cannot list the addresses of this host")]
@@ -62,10 +62,10 @@ pub enum ReachError {
     #[error("cannot hold port {address} of this host")]
     Guard { address: SocketAddrV4, source: io::Error },
     #[error(
-        "{instances} instances share one port, and loaders elsewhere reach one address of this host, \
-         {address}; use instances = 1, or local loaders"
+        "all instances listen on port {port}, and loaders elsewhere reach one address of this host, \
+         {address}; pass them a port with {{port}}, or use network = \"bridge\""
     )]
-    Instances { instances: u32, address: Ipv4Addr },
+    FixedPort { port: u16, address: Ipv4Addr },
 }
 
 /// The client's network namespace and its links to other namespaces.
@@ -179,13 +179,25 @@ impl Client {
 }
 
 /// Returns two neighbouring addresses in a /30 of 198.18/16 that neither the namespace nor one of
-/// the client's links (`known`) has. Runs start to search at different addresses, to avoid races
-/// for the same one.
+/// the client's links (`known`) has.
 pub(crate) fn free_pair(
     run: &str,
     namespace: Option<&Path>,
     known: Vec<Ipv4Addr>,
 ) -> Result<(Ipv4Addr, Ipv4Addr), NetworkError> {
+    let base = u32::from(free_block(run, namespace, known, 4)?);
+    Ok((Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2)))
+}
+
+/// Returns the first of `size` addresses of 198.18/16, a power of two, none of which the namespace
+/// or one of the client's links (`known`) has. Runs start to search at different addresses, to
+/// avoid races for the same one.
+pub(crate) fn free_block(
+    run: &str,
+    namespace: Option<&Path>,
+    known: Vec<Ipv4Addr>,
+    size: u32,
+) -> Result<Ipv4Addr, NetworkError> {
     let routes = || fs::read_to_string("/proc/thread-self/net/fib_trie").unwrap_or_default();
     let routes = match namespace {
         None => routes(),
@@ -198,11 +210,11 @@ pub(crate) fn free_pair(
         .collect();
     let first = u32::from_str_radix(run, 16).unwrap_or(0);
     for step in 0..256 {
-        let slot = (first + step) % (1 << 14);
-        let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + slot * 4;
-        let block = base..base + 4;
+        let slot = (first + step) % ((1 << 16) / size);
+        let base = u32::from(Ipv4Addr::new(198, 18, 0, 0)) + slot * size;
+        let block = base..base + size;
         if !taken.iter().any(|address| block.contains(&u32::from(*address))) {
-            return Ok((Ipv4Addr::from(base + 1), Ipv4Addr::from(base + 2)));
+            return Ok(Ipv4Addr::from(base));
         }
     }
     Err(NetworkError::NoAddress)

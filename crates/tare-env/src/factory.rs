@@ -13,7 +13,7 @@ use tare_host::{UndoError, exec};
 use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 
-use crate::client::{Client, NetworkError, ReachError};
+use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::instance_slot::{InstanceSlot, Peers};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
@@ -22,7 +22,7 @@ use crate::reach::Reach;
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
 use crate::runtime;
-use tare_lab::layer::{Host, Network};
+use tare_lab::layer::Host;
 
 /// The programs that every run needs, with their packages.
 pub const PROGRAMS: [(&str, &str); 2] = [("ip", "iproute2"), ("nft", "nftables")];
@@ -37,8 +37,8 @@ pub struct FactoryOptions {
     pub cpus: CpuPlan,
     /// Block devices that the user allows Tare to overwrite. Storage layers overwrite no others.
     pub destroy: Vec<PathBuf>,
-    /// The address of this host at which loaders on other hosts reach the systems. `None`: only the
-    /// client of this host loads them.
+    /// The address of this host at which other hosts reach the systems: loaders, and the instances
+    /// of a system there. `None`: only the client of this host loads them.
     pub reach: Option<IpAddr>,
 }
 
@@ -59,16 +59,6 @@ pub enum FactoryError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Network(#[from] NetworkError),
-}
-
-/// The instances of a system on several hosts do not reach each other in this environment.
-#[derive(Debug, thiserror::Error)]
-#[error(
-    "environment {environment:?}: network = \"{network}\" hides the instances of other hosts from each other; set network = \"host\""
-)]
-pub struct NotReached {
-    environment: String,
-    network: Network,
 }
 
 /// Creates the environments of one run. Dropping it removes everything that the run created.
@@ -157,16 +147,12 @@ impl EnvironmentFactory {
     /// Creates an environment for the only instance on this host of a system on several hosts.
     ///
     /// # Errors
-    /// Fails when this host cannot run it, or its instance cannot be reached from other hosts.
+    /// Fails when this host cannot run it.
     pub fn environment_among(
         &self,
         spec: &EnvironmentSpec,
         peers: Peers,
     ) -> Result<Box<dyn Environment>, PartError> {
-        if spec.network != Network::Host {
-            let (environment, network) = (spec.name.clone(), spec.network);
-            return Err(NotReached { environment, network }.into());
-        }
         runtime::make(&self.context.with_slot(InstanceSlot::among(peers)), spec)
     }
 
@@ -182,9 +168,6 @@ impl EnvironmentFactory {
         // Created for any number of instances, because its errors name what the host lacks.
         let one = runtime::make(&self.context, spec)?;
         multi_instance::check(spec, instances)?;
-        if let (Some(reach), 2..) = (self.context.reach(), instances) {
-            return Err(ReachError::Instances { instances, address: reach.address() }.into());
-        }
         let environment = match instances {
             0 | 1 => one,
             _ => Box::new(MultiInstance::new(&self.context, spec)),
@@ -194,12 +177,12 @@ impl EnvironmentFactory {
             None => environment,
         };
         match (&self.host, spec.host.clone()) {
-            (Some(host), value) if !value.is_as_is() && !host.changes_for(&value) => {
-                let why = host.why_nothing(&value);
-                Err(HostError::NothingToChange { value, why }.into())
-            }
             (Some(host), layer) => {
-                Ok(Box::new(TunedEnvironment::new(environment, layer, host.clone())))
+                let refused = host.without_effect(&layer).filter(|_| !layer.is_as_is());
+                match refused {
+                    Some(error) => Err(error.into()),
+                    None => Ok(Box::new(TunedEnvironment::new(environment, layer, host.clone()))),
+                }
             }
             (None, Host::AsIs) => Ok(environment),
             (None, value) => {

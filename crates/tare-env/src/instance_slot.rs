@@ -1,9 +1,10 @@
 //! The slot of one instance among the instances of a system in one environment. Each instance has
 //! its own processes, cgroup, data directory and addresses. All share one port and one bridge, like
-//! containers on one host.
+//! containers on one host. Where loaders on other hosts reach all of them at one address, each has
+//! a port of its own.
 
 use std::net::Ipv4Addr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use serde::{Deserialize, Serialize};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -35,6 +36,16 @@ pub struct Peers {
     pub node_port: u16,
 }
 
+/// The nft table of all instances behind a bridge of the host.
+#[derive(Debug, Default)]
+pub(crate) struct HostRules {
+    pub(crate) table: String,
+    /// The text that adds the rules of each instance; the first one's creates the table.
+    pub(crate) parts: Vec<String>,
+    /// How many of them are in force.
+    pub(crate) standing: usize,
+}
+
 /// Values that the first instance chooses for all.
 #[derive(Debug, Default)]
 struct Shared {
@@ -43,6 +54,8 @@ struct Shared {
     router: OnceLock<u32>,
     /// The first address of the network of all instances.
     subnet: OnceLock<Ipv4Addr>,
+    /// What publishes the instances at an address of the host.
+    host_rules: OnceLock<Arc<Mutex<HostRules>>>,
 }
 
 impl InstanceSlot {
@@ -78,8 +91,8 @@ impl InstanceSlot {
         self.count
     }
 
-    /// Returns the port of all instances. The first instance chooses it; a single instance chooses
-    /// one at every start.
+    /// Returns the port that the first instance chooses for all; a single instance chooses one at
+    /// every start.
     pub(crate) fn port<E>(&self, choose: impl FnOnce() -> Result<u16, E>) -> Result<u16, E> {
         match self.shared.port.get() {
             _ if self.count == 1 => choose(),
@@ -96,6 +109,15 @@ impl InstanceSlot {
         match self.shared.subnet.get() {
             Some(subnet) => Ok(*subnet),
             None => choose().map(|subnet| *self.shared.subnet.get_or_init(|| subnet)),
+        }
+    }
+
+    /// Returns the rules that publish all instances, for a table of this name.
+    pub(crate) fn host_rules(&self, table: String) -> Arc<Mutex<HostRules>> {
+        let new = || Arc::new(Mutex::new(HostRules { table, ..HostRules::default() }));
+        match self.count {
+            1 => new(),
+            _ => Arc::clone(self.shared.host_rules.get_or_init(new)),
         }
     }
 

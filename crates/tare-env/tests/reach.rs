@@ -7,16 +7,18 @@ mod common;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use common::{State, host, program, skipped_runtime, skipped_spec};
-use tare_env::{EnvironmentFactory, FactoryOptions};
+use tare_env::{EnvironmentFactory, FactoryOptions, Peers};
 use tare_host::clean::{self, Outcome};
 use tare_host::netns;
+use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec, Launch, LayerState};
 use tare_testkit::host_state::left_of_run;
 use tare_testkit::{EnvironmentBuilder, Need, skipped};
@@ -194,6 +196,257 @@ fn check_runtime(test: &str, number: u8, runtime: &str, networks: &[&str]) {
     assert!(left.is_empty(), "{test}: left on the host: {left:#?}");
 }
 
+/// Checks that connections get the answer to what was sent while the system was frozen, and go on.
+fn assert_go_on(streams: &mut [TcpStream], name: &str) {
+    for stream in streams {
+        stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(echo(stream), "{name}");
+    }
+}
+
+/// Checks several instances, each reached at a port of its own.
+fn check_instances(factory: &EnvironmentFactory, outside: &Outside, spec: &EnvironmentSpec) {
+    let (name, run) = (&spec.name, factory.run());
+    let mut environment = factory.environment_of(spec, 2).unwrap();
+    let started = environment.start_all(&[launch(), launch()]).unwrap_or_else(|error| {
+        panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
+    });
+    let addresses: Vec<SocketAddr> = started.iter().map(|at| at.address).collect();
+    assert!(addresses.iter().all(|at| at.ip().to_string() == outside.here), "{addresses:?}");
+    assert_ne!(addresses[0].port(), addresses[1].port(), "{name}");
+    let from = outside.namespace();
+    let connect = |at: &SocketAddr| dial(&from, *at, &*environment);
+    let mut streams: Vec<TcpStream> = addresses.iter().map(connect).collect();
+    for at in &addresses {
+        dial(factory.client_namespace(), *at, &*environment);
+    }
+    let found = network(&mut *environment);
+    assert!(found.in_force, "{name}: {found:?}");
+    // Rules of engines, and what sends packets to their proxy, stand all the time.
+    let is_ours = !["docker", "podman"].contains(&spec.runtime.as_str());
+    let bridged = spec.network.to_string() != "host";
+    assert!(!is_ours || tables(run).len() == usize::from(bridged), "{name}");
+    for _ in 0..2 {
+        environment.freeze().unwrap();
+        assert!(!is_ours || tables(run).is_empty(), "{name}");
+        for stream in &mut streams {
+            stream.write_all(b"cold").unwrap();
+            stream.set_read_timeout(Some(Duration::from_millis(200))).unwrap();
+            let error = stream.read_exact(&mut [0; 4]).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{name}: {error}");
+        }
+        environment.thaw().unwrap();
+        assert_go_on(&mut streams, name);
+    }
+    environment.stop().unwrap();
+    environment.stop().unwrap();
+    assert_eq!(tables(run), Vec::<String>::new(), "{name}");
+}
+
+/// Checks several instances in each of these environments, reached from a namespace of its own.
+fn check_instances_of(test: &str, number: u8, runtimes: &[(&str, &str)]) {
+    let _host = host();
+    if skipped(test, &[Need::Root, Need::Program("nft")]) {
+        return;
+    }
+    let (state, outside) = (State::new(test), Outside::new(number));
+    let factory = open(&state, &outside.here);
+    for (runtime, network) in runtimes {
+        let spec = spec(runtime, network);
+        if !skipped_spec(&format!("{test} in {}", spec.name), &spec) {
+            check_instances(&factory, &outside, &spec);
+        }
+    }
+    assert!(factory.close().is_empty());
+    assert_eq!(outside.forwarding(), "0");
+    let left = left_of_run(factory.run());
+    assert!(left.is_empty(), "{test}: left on the host: {left:#?}");
+}
+
+#[test]
+fn instances_are_reached_at_ports_of_their_own() {
+    let runtimes = [
+        ("process", "host"),
+        ("process", "bridge"),
+        ("oci:runc", "host"),
+        ("oci:runc", "bridge"),
+        ("oci:runc", "bridge+proxy"),
+        ("oci:runsc", "bridge"),
+    ];
+    check_instances_of("instances_are_reached_at_ports_of_their_own", 9, &runtimes);
+}
+
+#[test]
+fn instances_in_guests_are_reached() {
+    check_instances_of("instances_in_guests_are_reached", 10, &[("vm:qemu", "bridge")]);
+}
+
+/// Starts one of two instances that are each on an address of this host, as on hosts of their own.
+fn start_among(
+    factory: &EnvironmentFactory,
+    spec: &EnvironmentSpec,
+    peers: &Peers,
+) -> (Box<dyn Environment>, SocketAddr) {
+    let words = ["serve-node", "{listen}", "{port}", "{data}", "{node}", "{node_port}"];
+    let launch = Launch { arguments: words.map(String::from).to_vec(), ..Launch::default() };
+    let mut environment = factory.environment_among(spec, peers.clone()).unwrap();
+    let address = environment
+        .start(&launch)
+        .unwrap_or_else(|error| panic!("{}: {}", spec.name, tare_host::error_line(error.as_ref())));
+    (environment, address.address)
+}
+
+/// Returns the namespace of the system of a run, which has one.
+fn inside(factory: &EnvironmentFactory) -> PathBuf {
+    let prefix = format!("tare-{}-s", factory.run());
+    let all = fs::read_dir("/run/netns").unwrap().map(|entry| entry.unwrap().file_name());
+    let mut all = all.filter(|name| name.to_string_lossy().starts_with(&prefix));
+    netns::path(&all.next().unwrap().to_string_lossy())
+}
+
+fn both(
+    first: &mut Box<dyn Environment>,
+    second: &mut Box<dyn Environment>,
+    act: impl Fn(&mut dyn Environment) -> Result<(), PartError>,
+) {
+    act(&mut **first).unwrap();
+    act(&mut **second).unwrap();
+}
+
+/// Two runs act as two hosts: the instance of each, behind a bridge, reaches that of the other at
+/// the address of its host, and open connections survive that all are frozen.
+#[test]
+fn instances_of_two_hosts_find_each_other() {
+    let _host = host();
+    let test = "instances_of_two_hosts_find_each_other";
+    if skipped(test, &[Need::Root, Need::Program("nft")]) || skipped_runtime(test, "oci:runc") {
+        return;
+    }
+    let state = State::new(test);
+    let outside = [Outside::new(11), Outside::new(12)];
+    let factories = [0, 1].map(|at: usize| open(&state, &outside[at].here));
+    let all: Vec<Ipv4Addr> = outside.iter().map(|one| one.here.parse().unwrap()).collect();
+    let port = 20_000 + u16::try_from(std::process::id() % 5000).unwrap() * 2;
+    let peers = |at: usize| Peers { own: all[at], all: all.clone(), port, node_port: port + 1 };
+    for name in ["process", "oci:runc"] {
+        let spec = spec(name, "bridge");
+        let [(mut first, at_first), (mut second, at_second)] =
+            [0, 1].map(|at: usize| start_among(&factories[at], &spec, &peers(at)));
+        assert_eq!((at_first, at_second), ((all[0], port).into(), (all[1], port).into()));
+        dial(&outside[0].namespace(), at_first, &*first);
+        dial(&outside[1].namespace(), at_second, &*second);
+        let node = |at: usize| SocketAddr::from((all[at], port + 1));
+        let mut streams = [
+            dial(&inside(&factories[0]), node(1), &*second),
+            dial(&inside(&factories[1]), node(0), &*first),
+        ];
+        assert!(network(&mut *first).in_force && network(&mut *second).in_force);
+        for _ in 0..2 {
+            both(&mut first, &mut second, |one| one.freeze());
+            // Until all are frozen, what one sends must not be answered with a reset.
+            assert!(factories.iter().all(|factory| tables(factory.run()).len() == 1));
+            streams.iter_mut().for_each(|stream| stream.write_all(b"cold").unwrap());
+            thread::sleep(Duration::from_millis(50));
+            both(&mut first, &mut second, |one| one.withdraw());
+            assert!(factories.iter().all(|factory| tables(factory.run()).is_empty()));
+            thread::sleep(Duration::from_millis(300));
+            both(&mut first, &mut second, |one| one.publish());
+            both(&mut first, &mut second, |one| one.thaw());
+            assert_go_on(&mut streams, name);
+        }
+        first.stop().unwrap();
+        second.stop().unwrap();
+    }
+    for factory in &factories {
+        assert!(factory.close().is_empty());
+        let left = left_of_run(factory.run());
+        assert!(left.is_empty(), "left on the host: {left:#?}");
+    }
+}
+
+/// Returns the network namespace of an engine, by its socket.
+fn namespace_of_engine(variable: &str, usual: &str) -> PathBuf {
+    let socket = std::env::var(variable).unwrap_or_else(|_| usual.into());
+    let stream = UnixStream::connect(socket.trim_start_matches("unix://")).unwrap();
+    let engine = rustix::net::sockopt::socket_peercred(&stream).unwrap();
+    PathBuf::from(format!("/proc/{}/ns/net", engine.pid.as_raw_nonzero()))
+}
+
+/// Checks the containers of an engine, whose namespace acts as the host: the engine of the tests
+/// has one of its own.
+fn check_engine(test: &str, number: u8, runtime: &str, networks: &[&str], socket: [&str; 2]) {
+    let _host = host();
+    if skipped(test, &[Need::Root, Need::Program("nft")]) || skipped_runtime(test, runtime) {
+        return;
+    }
+    let check = || {
+        let (state, outside) = (State::new(test), Outside::new(number));
+        // The engine has it on, as it needs for its own devices.
+        fs::write(outside.forwarding_path(), "1").unwrap();
+        let factory = open(&state, &outside.here);
+        for network in networks {
+            let spec = spec(runtime, network);
+            check_container(&factory, &outside, &spec);
+            check_instances(&factory, &outside, &spec);
+        }
+        let among = Peers {
+            own: outside.here.parse().unwrap(),
+            all: vec![outside.here.parse().unwrap()],
+            port: 21_042,
+            node_port: 21_043,
+        };
+        let (mut environment, at) = start_among(&factory, &spec(runtime, "bridge"), &among);
+        for port in [among.port, among.node_port] {
+            dial(&outside.namespace(), (at.ip(), port).into(), &*environment);
+        }
+        environment.stop().unwrap();
+        let errors = factory.close();
+        assert!(errors.is_empty(), "{errors:?}");
+        let left = left_of_run(factory.run());
+        assert!(left.is_empty(), "{test}: left on the host: {left:#?}");
+    };
+    let [variable, usual] = socket;
+    netns::within(&namespace_of_engine(variable, usual), check).unwrap();
+}
+
+/// Checks one container of an engine.
+fn check_container(factory: &EnvironmentFactory, outside: &Outside, spec: &EnvironmentSpec) {
+    let name = &spec.name;
+    let mut environment = factory.environment(spec).unwrap();
+    let address = environment.start(&launch()).unwrap().address;
+    assert_eq!(address.ip().to_string(), outside.here, "{name}");
+    let mut stream = dial(&outside.namespace(), address, &*environment);
+    dial(factory.client_namespace(), address, &*environment);
+    let found = network(&mut *environment);
+    assert!(found.in_force && found.found.contains("answers outside"), "{name}: {found:?}");
+    for _ in 0..2 {
+        environment.freeze().unwrap();
+        stream.write_all(b"cold").unwrap();
+        stream.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+        let error = stream.read_exact(&mut [0; 4]).unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock, "{name}: {error}");
+        environment.thaw().unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.read_exact(&mut [0; 4]).unwrap_or_else(|error| panic!("{name}: {error}"));
+        assert!(echo(&mut stream), "{name}");
+    }
+    environment.stop().unwrap();
+}
+
+#[test]
+fn docker_is_reached() {
+    let networks = ["host", "bridge", "bridge+proxy"];
+    let socket = ["DOCKER_HOST", "/var/run/docker.sock"];
+    check_engine("docker_is_reached", 13, "docker", &networks, socket);
+}
+
+#[test]
+fn podman_is_reached() {
+    let socket = ["CONTAINER_HOST", "/run/podman/podman.sock"];
+    check_engine("podman_is_reached", 14, "podman", &["host", "bridge"], socket);
+}
+
 #[test]
 fn process_is_reached() {
     check_runtime("process_is_reached", 1, "process", &["host", "bridge", "bridge+proxy"]);
@@ -240,8 +493,11 @@ fn unreachable_is_refused() {
     let error = refused("fd00::1");
     assert!(error.contains("IPv4 only"), "{error}");
     let factory = open(&state, &outside.here);
-    let error = factory.environment_of(&spec("process", "host"), 3).err().unwrap();
-    assert!(error.to_string().contains("3 instances share one port"), "{error}");
+    let mut environment = factory.environment_of(&spec("process", "host"), 2).unwrap();
+    let fixed = || Launch { port: Some(9049), ..launch() };
+    let error = environment.start_all(&[fixed(), fixed()]).unwrap_err().to_string();
+    assert!(error.contains("all instances listen on port 9049"), "{error}");
+    drop(environment);
     assert!(factory.close().is_empty());
     // A run that could not start leaves no journal.
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);

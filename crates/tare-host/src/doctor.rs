@@ -140,9 +140,17 @@ fn baseline() -> Check {
     check(what, Verdict::Limited, found.join(", "), remedy)
 }
 
+/// ENOSYS.
+const NO_SYSTEM_CALL: i32 = 38;
+
 fn io_uring() -> Check {
     let what = "io_uring";
     let remedy = "sysctl kernel.io_uring_disabled=0";
+    let refused = io_uring::IoUring::new(1).err();
+    if refused.as_ref().and_then(std::io::Error::raw_os_error) == Some(NO_SYSTEM_CALL) {
+        let remedy = "Linux 5.1 or later; the database uses epoll without it, tare disk needs it";
+        return check(what, Verdict::Missing, "this kernel has none", remedy);
+    }
     match fs::read_to_string("/proc/sys/kernel/io_uring_disabled") {
         Ok(text) if text.trim() == "0" => check(what, Verdict::Ok, "allowed", ""),
         Ok(text) if text.trim() == "1" => {

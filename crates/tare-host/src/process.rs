@@ -1,7 +1,8 @@
 //! Processes: pinning, safe signals, waiting with a limit, process trees.
 //!
 //! Signals go through a pidfd that is opened before the process is checked, so that a pid that the
-//! kernel reuses in between cannot direct the signal to an unrelated process.
+//! kernel reuses in between cannot direct the signal to an unrelated process. Kernels before 5.3
+//! have none: there the start time of the process is compared before each signal.
 
 use std::fs;
 use std::io;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open, pidfd_send_signal};
 use rustix::thread::{CpuSet as RawCpuSet, sched_getaffinity, sched_setaffinity};
 use tare_std::cpus::CpuSet;
 
@@ -70,24 +71,47 @@ fn raw(cpus: &CpuSet) -> io::Result<RawCpuSet> {
     Ok(raw)
 }
 
-/// A pidfd with its pid. It never refers to another process, even when the kernel reuses the pid.
+/// A process that can be signalled and waited for. It never refers to another process, even when
+/// the kernel reuses the pid.
 #[derive(Debug)]
 pub struct ProcessHandle {
     pub pid: u32,
-    descriptor: OwnedFd,
+    reference: Reference,
 }
+
+#[derive(Debug)]
+enum Reference {
+    Descriptor(OwnedFd),
+    /// When the process started, in ticks since the boot.
+    Started(String),
+}
+
+/// How often a process without a descriptor is looked at while it is waited for.
+const LOOK: Duration = Duration::from_millis(5);
 
 impl ProcessHandle {
     /// Opens a process; `None` when it does not exist.
     pub fn open(pid: u32) -> Option<Self> {
         let raw = Pid::from_raw(i32::try_from(pid).ok()?)?;
-        let descriptor = pidfd_open(raw, PidfdFlags::empty()).ok()?;
-        Some(Self { pid, descriptor })
+        let reference = match pidfd_open(raw, PidfdFlags::empty()) {
+            Ok(descriptor) => Reference::Descriptor(descriptor),
+            Err(rustix::io::Errno::NOSYS) => Reference::Started(started(pid)?.0),
+            Err(_) => return None,
+        };
+        Some(Self { pid, reference })
     }
 
     /// Sends a signal. A process that has ended is no error.
     pub fn signal(&self, signal: Signal) -> io::Result<()> {
-        match pidfd_send_signal(&self.descriptor, signal) {
+        let sent = match &self.reference {
+            Reference::Descriptor(descriptor) => pidfd_send_signal(descriptor, signal),
+            Reference::Started(_) if self.has_ended() => Ok(()),
+            Reference::Started(_) => {
+                let raw = i32::try_from(self.pid).ok().and_then(Pid::from_raw);
+                raw.map_or(Ok(()), |pid| kill_process(pid, signal))
+            }
+        };
+        match sent {
             Err(rustix::io::Errno::SRCH) | Ok(()) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -100,8 +124,28 @@ impl ProcessHandle {
 
     /// Waits until the process has ended (a zombie has); false when the deadline comes first.
     pub fn wait_end(&self, deadline: Instant) -> io::Result<bool> {
-        readable(self.descriptor.as_fd(), deadline)
+        let start = match &self.reference {
+            Reference::Descriptor(descriptor) => return readable(descriptor.as_fd(), deadline),
+            Reference::Started(start) => start,
+        };
+        while started(self.pid).is_some_and(|(now, is_zombie)| now == *start && !is_zombie) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return Ok(false);
+            }
+            thread::sleep(LOOK.min(left));
+        }
+        Ok(true)
     }
+}
+
+/// Returns when a process started, and whether it is a zombie (proc(5), fields 22 and 3 of `stat`).
+fn started(pid: u32) -> Option<(String, bool)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name before these fields may have blanks.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    let state = fields.next()?;
+    Some((fields.nth(18)?.to_string(), matches!(state, "Z" | "X")))
 }
 
 /// Kills these processes and waits `limit` at most until all have ended. Returns the survivors.
@@ -280,6 +324,23 @@ mod tests {
         .unwrap();
         assert_eq!(here.to_string(), first.to_string());
         assert!(there.contains(&format!("Cpus_allowed_list:\t{first}\n")), "{there}");
+    }
+
+    #[test]
+    fn process_without_a_descriptor_is_waited_for_and_killed() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        let reference = |start: String| ProcessHandle { pid, reference: Reference::Started(start) };
+        let own = reference(started(pid).unwrap().0);
+        assert!(!own.has_ended() && !own.wait_end(Instant::now() + LOOK).unwrap());
+        // Another process had this pid before.
+        let earlier = reference("1".into());
+        assert!(earlier.has_ended());
+        earlier.signal(Signal::KILL).unwrap();
+        assert!(!own.has_ended(), "the signal was not for it");
+        assert!(kill_handles(&[own], Duration::from_secs(10)).unwrap().is_empty());
+        assert!(started(pid).unwrap().1, "a zombie has ended");
+        child.wait().unwrap();
     }
 
     #[test]

@@ -78,25 +78,25 @@ pub struct SliceLoad {
     pub paths: Vec<PathSample>,
 }
 
-/// `open_all` received no address.
+/// `open` received no address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no instance of the system to connect to")]
 pub struct NoInstanceError;
 
+/// Returns the first address of a system, for a driver that needs only one.
+///
+/// # Errors
+/// If there is none.
+pub fn first_address(addresses: &[SocketAddr]) -> Result<SocketAddr, NoInstanceError> {
+    addresses.first().copied().ok_or(NoInstanceError)
+}
+
 /// A load generator or an adapter for one. It runs on the client's CPUs.
 pub trait Driver {
-    /// Connects to a system and waits until it answers, at most `deadline`.
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError>;
-
-    /// Connects to all instances of a system. The default connects to the first one: in a cluster,
-    /// a driver learns the other addresses from it.
-    fn open_all(
-        &mut self,
-        addresses: &[SocketAddr],
-        deadline: Duration,
-    ) -> Result<TargetId, PartError> {
-        self.open(*addresses.first().ok_or(NoInstanceError)?, deadline)
-    }
+    /// Connects to all instances of a system, and waits until it answers, at most `deadline`. In a
+    /// cluster, a driver may learn the other addresses from the first one.
+    fn open(&mut self, addresses: &[SocketAddr], deadline: Duration)
+    -> Result<TargetId, PartError>;
 
     /// Creates the schema and writes the workload's rows. Calls `progress(done, all)`.
     fn populate(

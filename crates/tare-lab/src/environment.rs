@@ -194,8 +194,9 @@ impl fmt::Display for Limits {
 /// address to listen on, `{port}` by the port, `{data}` by the data directory, `{program}` by the
 /// path of `program`, and `{beside}` by the directory of that path. `{advertised}` becomes the
 /// address for clients, as far as it is known before the start; `{node}` the address for the other
-/// instances of the environment, unique in its network; `{node_port}` the port there; and `{seeds}`
-/// the `{node}` addresses of all instances, separated by commas.
+/// instances of the environment, unique in its network, on which this instance listens;
+/// `{advertised_node}` the one at which they reach it; `{node_port}` the port of both; and
+/// `{seeds}` the `{advertised_node}` addresses of all instances, separated by commas.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
     pub arguments: Vec<String>,
@@ -346,6 +347,18 @@ pub trait Environment {
     fn freeze(&mut self) -> Result<(), PartError>;
 
     fn thaw(&mut self) -> Result<(), PartError>;
+
+    /// Withdraws what publishes one of several instances on different hosts, after all of them have
+    /// been frozen: the kernel would answer what one that still runs sends to the others with a
+    /// reset. A freeze withdraws it anywhere else.
+    fn withdraw(&mut self) -> Result<(), PartError> {
+        Ok(())
+    }
+
+    /// Publishes it again, before any of them is thawed.
+    fn publish(&mut self) -> Result<(), PartError> {
+        Ok(())
+    }
 
     /// Reads the CPU accounts. Called at the edges of each slice, so it takes well under 1 ms.
     fn usage(&mut self) -> Result<Usage, PartError>;

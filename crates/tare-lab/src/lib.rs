@@ -23,6 +23,7 @@ pub mod own_view;
 pub mod path;
 pub mod probe;
 pub mod record;
+pub mod response_time;
 pub mod saturation;
 pub mod schedule;
 pub mod stacks;

@@ -12,14 +12,27 @@ pub enum RemoteError {
     Lost { host: String, source: openssh::Error },
     #[error("cannot run {program} on {host}")]
     Run { program: String, host: String, source: openssh::Error },
-    #[error("{program} on {host} failed ({status}){}", said(.stderr))]
+    #[error("{program} on {host} failed ({status}){}", detail(.stderr))]
     Failed { program: String, host: String, status: String, stderr: String },
     #[error("cannot exchange data with {host}")]
     Pipe { host: String, source: io::Error },
     #[error("cannot read {}", .path.display())]
     Program { path: PathBuf, source: io::Error },
-    #[error("{host} is a machine of {theirs}, and this program is for {ours}")]
-    Architecture { host: String, theirs: String, ours: &'static str },
+    #[error(
+        "{host} is a machine of {theirs}, and this program is for {ours}; put Tare {version} for \
+         {theirs} at {}, or set TARE_PROGRAMS to its directory", .wanted.display()
+    )]
+    Architecture {
+        host: String,
+        theirs: String,
+        ours: &'static str,
+        version: &'static str,
+        wanted: PathBuf,
+    },
+    #[error("{} is no program for {theirs}, which {host} is a machine of", .path.display())]
+    OtherProgram { path: PathBuf, theirs: String, host: String },
+    #[error("{} is {found}, and this program is {ours}; use the same version", .path.display())]
+    OtherVersion { path: PathBuf, found: String, ours: String },
     #[error("cannot copy this program to {path} on {host}: {why}")]
     Store { host: String, path: String, why: String },
     #[error("{host} forbids programs in {directory} ({why}); mount it there with the option exec")]
@@ -50,11 +63,12 @@ pub(crate) fn refusal(error: &openssh::Error, destination: &str) -> String {
             "its host key is not known; run ssh {destination} once and compare the key"
         );
     }
-    let said = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
-    format!("{said}; try: ssh {destination} true")
+    let last = text.lines().map(str::trim).rfind(|line| !line.is_empty()).unwrap_or_default();
+    format!("{last}; try: ssh {destination} true")
 }
 
-fn said(stderr: &str) -> String {
+/// Returns standard error as the end of a line.
+fn detail(stderr: &str) -> String {
     match stderr.trim() {
         "" => String::new(),
         text => format!(": {text}"),

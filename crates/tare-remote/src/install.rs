@@ -1,13 +1,16 @@
 //! Tare's own program on another host: copied once, by the hash of its contents.
+//!
+//! A host of another architecture gets the program for it, which is named `tare-ARCHITECTURE` (as
+//! `uname -m` says it) and is beside this program, or in the directory `TARE_PROGRAMS`.
 
 use std::fs::{self, File};
-use std::io;
-use std::path::Path;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 
 use crate::error::RemoteError;
-use crate::host::RemoteHost;
+use crate::host::{HostBasics, RemoteHost};
 
 /// The directory of the copies on the other host.
 const DIRECTORY: &str = "/var/tmp";
@@ -16,20 +19,35 @@ const RECEIVE: &str = "part=$1.$$; umask 022; \
     cat > \"$part\" && chmod 755 \"$part\" && mv \"$part\" \"$1\" || { rm -f \"$part\"; exit 1; }";
 /// The status of a shell whose program cannot be executed.
 const CANNOT_EXECUTE: &str = "126";
+/// Machines by the name of `uname -m`, and their number in the header of a program (elf.h).
+const MACHINES: [(&str, u16); 2] = [("x86_64", 62), ("aarch64", 183)];
+/// Names the directory of the programs for other architectures.
+const PROGRAMS_VARIABLE: &str = "TARE_PROGRAMS";
+/// All programs of a run exchange messages, so they have one version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The program on another host.
+#[derive(Clone, Debug)]
+pub struct InstalledProgram {
+    /// Its path there.
+    pub path: String,
+    /// What the host said of itself.
+    pub basics: HostBasics,
+}
 
 impl RemoteHost {
-    /// Copies a program to `/var/tmp/tare-HASH` on the host unless it is there, verifies the copy,
-    /// and returns its path. The copy may stay for later runs.
+    /// Copies this program, which is at `own`, to `/var/tmp/tare-HASH` on the host unless it is
+    /// there, verifies the copy, and returns where it is. The copy may stay for later runs. A host
+    /// of another architecture gets the program for that.
     ///
     /// # Errors
-    /// `Architecture` when the host's machine is another than that of this program; `Failed` when
-    /// there is no space or the directory refuses programs; `Copy` when the file differs.
-    pub fn install(&self, program: &Path) -> Result<String, RemoteError> {
-        let ours = std::env::consts::ARCH;
-        let theirs = self.basics()?.architecture;
-        if theirs != ours {
-            return Err(RemoteError::Architecture { host: self.name(), theirs, ours });
-        }
+    /// `Architecture` when there is no program for the host; `OtherProgram` and `OtherVersion` when
+    /// it is not the one for the host; `Store` when there is no space; `NoExec` when the directory
+    /// refuses programs; `Copy` when the file differs.
+    pub fn install(&self, own: &Path) -> Result<InstalledProgram, RemoteError> {
+        let basics = self.basics()?;
+        let other = self.other_program(own, &basics.architecture)?;
+        let program = other.as_deref().unwrap_or(own);
         let unreadable = |source| RemoteError::Program { path: program.into(), source };
         let hash = hash(program).map_err(unreadable)?;
         let path = format!("{DIRECTORY}/tare-{}", &hash[..16]);
@@ -44,8 +62,38 @@ impl RemoteHost {
             }
         }
         let started = self.output(&path, &["--version"], io::empty());
-        started.map_err(|error| self.not_started(error))?;
-        Ok(path)
+        let version = started.map_err(|error| self.not_started(error))?;
+        let (found, ours) = (String::from_utf8_lossy(&version), format!("tare {VERSION}"));
+        if other.is_some() && found.trim() != ours {
+            let found = found.lines().next().unwrap_or("no program of Tare").to_string();
+            return Err(RemoteError::OtherVersion { path: program.into(), found, ours });
+        }
+        Ok(InstalledProgram { path, basics })
+    }
+
+    /// Returns the program for the host's architecture; `None` if this one is.
+    fn other_program(&self, own: &Path, theirs: &str) -> Result<Option<PathBuf>, RemoteError> {
+        let ours = std::env::consts::ARCH;
+        if theirs == ours {
+            return Ok(None);
+        }
+        let named = std::env::var_os(PROGRAMS_VARIABLE).map(PathBuf::from);
+        let directory = named.or_else(|| own.parent().map(Path::to_path_buf)).unwrap_or_default();
+        // What a host says of itself is not part of a path before it was looked at.
+        let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+        let name: String = theirs.chars().filter(|c| plain(*c)).collect();
+        let wanted = directory.join(format!("tare-{name}"));
+        let (host, theirs, version) = (self.name(), theirs.to_string(), VERSION);
+        match machine(&wanted) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(RemoteError::Architecture { host, theirs, ours, version, wanted })
+            }
+            Err(source) => Err(RemoteError::Program { path: wanted, source }),
+            Ok(Some(other)) if other != theirs => {
+                Err(RemoteError::OtherProgram { path: wanted, theirs, host })
+            }
+            Ok(_) => Ok(Some(wanted)),
+        }
     }
 
     fn not_stored(&self, error: RemoteError, path: &str) -> RemoteError {
@@ -67,6 +115,16 @@ impl RemoteHost {
             other => other,
         }
     }
+}
+
+/// Returns the machine that a program is for; `None` for one without a header or of another
+/// machine than those known.
+fn machine(program: &Path) -> io::Result<Option<&'static str>> {
+    let mut header = Vec::new();
+    File::open(program)?.take(20).read_to_end(&mut header)?;
+    let Some([0x7f, b'E', b'L', b'F', .., low, high]) = header.get(..20) else { return Ok(None) };
+    let number = u16::from_le_bytes([*low, *high]);
+    Ok(MACHINES.iter().find(|(_, known)| *known == number).map(|(name, _)| *name))
 }
 
 /// Returns the reason at the end of what a shell printed.

@@ -13,4 +13,5 @@ mod process;
 
 pub use error::RemoteError;
 pub use host::{HostBasics, RemoteHost};
+pub use install::InstalledProgram;
 pub use process::RemoteProcess;

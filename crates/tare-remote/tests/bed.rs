@@ -66,10 +66,10 @@ fn commands_run_and_the_program_is_copied_once() {
     answers.read_to_string(&mut rest).unwrap();
     assert_eq!(rest, "");
 
-    let path = host.install(Path::new(PROGRAM)).unwrap();
+    let path = host.install(Path::new(PROGRAM)).unwrap().path;
     let inode = || bed.run("one", "stat", &["-c", "%i %Y", &path]);
     let first = inode();
-    assert_eq!(host.install(Path::new(PROGRAM)).unwrap(), path);
+    assert_eq!(host.install(Path::new(PROGRAM)).unwrap().path, path);
     assert_eq!(inode(), first, "the same bytes were copied again");
     // A copy that was changed is replaced.
     bed.run("one", "truncate", &["-s", "10", &path]);
@@ -105,6 +105,34 @@ fn each_fault_of_a_host_is_one_line() {
     bed.run("one", "chmod", &["755", fake.to_str().unwrap()]);
     bed.run("one", "mount", &["--bind", fake.to_str().unwrap(), "/usr/bin/uname"]);
     refused("ssh:one is a machine of aarch64, and this program is for x86_64");
+    refused("/tare-aarch64, or set TARE_PROGRAMS to its directory");
+}
+
+#[test]
+fn other_architecture_gets_its_own_program() {
+    let test = "other_architecture_gets_its_own_program";
+    let Some(bed) = SshBed::start(test, &["one"]) else { return };
+    let here = tempfile::tempdir().unwrap();
+    let host = connect(&bed, "ssh:one", here.path()).unwrap();
+    // It represents a machine of another architecture, and a script the program that runs there.
+    let fake = bed.directory().join("uname");
+    fs::write(&fake, "#!/bin/sh\necho aarch64\n").unwrap();
+    bed.run("one", "chmod", &["755", fake.to_str().unwrap()]);
+    bed.run("one", "mount", &["--bind", fake.to_str().unwrap(), "/usr/bin/uname"]);
+    let (own, other) = (here.path().join("tare"), here.path().join("tare-aarch64"));
+    fs::copy(PROGRAM, &own).unwrap();
+    let refused = |expected: &str| {
+        let text = line(&host.install(&own).unwrap_err());
+        assert!(text.contains(expected) && !text.contains('\n'), "{text:?}");
+    };
+    refused(&format!("for aarch64 at {}", other.display()));
+    fs::copy(PROGRAM, &other).unwrap();
+    refused("tare-aarch64 is no program for aarch64, which ssh:one is a machine of");
+    fs::write(&other, "#!/bin/sh\necho tare 0.0.1\n").unwrap();
+    refused(&format!("is tare 0.0.1, and this program is tare {}", env!("CARGO_PKG_VERSION")));
+    fs::write(&other, format!("#!/bin/sh\necho tare {}\n", env!("CARGO_PKG_VERSION"))).unwrap();
+    let path = host.install(&own).unwrap().path;
+    assert_eq!(bed.run("one", "stat", &["-c", "%s", &path]).trim(), size(other.to_str().unwrap()));
 }
 
 #[test]

@@ -98,6 +98,18 @@ fn json_and_csv() {
 }
 
 #[test]
+fn interrupts_by_cpu() {
+    let (record, analysis) = fixture::interrupts();
+    let page = crate::html::page(&record, &analysis, &[]);
+    let from = page.find("<details><summary>Interrupts by CPU").unwrap();
+    let end = from + page[from..].find("</details>").unwrap();
+    check("interrupts.html", &format!("{}</details>\n", &page[from..end]));
+    let json = crate::json::render(&record, &analysis, &[]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    check("interrupts.json", &format!("{:#}\n", json["interrupts_by_cpu"]));
+}
+
+#[test]
 fn markdown_and_prometheus() {
     for (name, make) in FIXTURES {
         let (record, analysis) = make();

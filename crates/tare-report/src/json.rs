@@ -18,6 +18,7 @@ use crate::explain;
 use crate::figures::COST_FIELDS;
 use crate::findings;
 use crate::headline::headline;
+use crate::interrupts;
 use crate::network_path;
 use crate::prove::Proof;
 
@@ -54,6 +55,11 @@ pub fn render_with(
     // Only where the run has seen them.
     if !record.paths.is_empty() {
         document["paths"] = network_path::json(record);
+    }
+    // Only where they were counted.
+    let interrupts = interrupts::all(record);
+    if !interrupts.is_empty() {
+        document["interrupts_by_cpu"] = json!(interrupts);
     }
     // Only for records of `tare explain`.
     if let Some(plan) = Plan::of_record(record) {

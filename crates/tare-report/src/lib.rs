@@ -28,6 +28,7 @@ mod headline;
 mod histogram;
 pub mod history;
 pub mod html;
+mod interrupts;
 pub mod json;
 mod layout;
 mod loaders;

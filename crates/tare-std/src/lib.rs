@@ -1,11 +1,12 @@
 //! Types that all of Tare uses: units, CPU sets, seeded random numbers, the mount table, metrics as
-//! text, errors in one line.
+//! text, errors in one line, the pipes to agents.
 #![forbid(unsafe_code)]
 
 pub mod cpu_shares;
 pub mod cpus;
 mod error;
 pub mod host_address;
+pub mod line_pipes;
 pub mod mountinfo;
 pub mod net_device;
 pub mod prometheus;

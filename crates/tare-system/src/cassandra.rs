@@ -172,6 +172,7 @@ const CONFIGURATION: &[(&str, &str)] = &[
         "[{class_name: org.apache.cassandra.locator.SimpleSeedProvider, parameters: [{seeds: \"{seeds}\"}]}]",
     ),
     ("listen_address", "{node}"),
+    ("broadcast_address", "{advertised_node}"),
     ("storage_port", "{node_port}"),
     ("rpc_address", "{listen}"),
     ("broadcast_rpc_address", "{advertised}"),

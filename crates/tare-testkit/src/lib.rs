@@ -4,6 +4,7 @@
 
 pub mod cql;
 pub mod database;
+pub mod downloads;
 pub mod environment;
 pub mod fake_server;
 mod golden;

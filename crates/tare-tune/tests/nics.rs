@@ -253,6 +253,32 @@ fn plans_requested_values() {
     assert!(stages.is_sorted(), "{stages:?}");
 }
 
+/// Drivers of Intel's cards have no switch for an adapted delay, but values of the delay.
+#[test]
+fn adaptive_delay_is_a_value_for_some_drivers() {
+    let mut snapshot = host(16, "ixgbe", 16).build();
+    let mut planned_for = |lines: &str, knob: &str| {
+        snapshot.write("/tare/ethtool/eth0/coalesce", lines);
+        planned(&snapshot, &Options { only: vec![knob.into()], ..options() })
+    };
+    let adaptive = "coalescing_adaptive";
+    let what = "receive interrupt delay, µs, or a kind of adaptive delay";
+    let plan = planned_for("rx-usecs 20", adaptive);
+    assert_eq!(changes(&plan, adaptive), [format!("eth0 {what} = 1")]);
+    let plan = planned_for("rx-usecs 1", adaptive);
+    assert!(matches!(items(&plan, adaptive)[0].action, Action::AlreadySet { .. }));
+    let Action::Leave { now, .. } =
+        &items(&planned_for("rx-usecs 1", "coalescing"), "coalescing")[0].action.clone()
+    else {
+        panic!()
+    };
+    assert_eq!(now, "1, adaptive");
+    let off = planned_for("rx-usecs 1", "coalescing_off");
+    assert_eq!(changes(&off, "coalescing_off"), ["eth0 receive interrupt delay, µs = 0"]);
+    let switch = planned_for("rx-usecs 1\nadaptive-rx off", adaptive);
+    assert_eq!(changes(&switch, adaptive), ["eth0 adaptive receive interrupt delay = on"]);
+}
+
 #[test]
 fn with_mode_none_interrupts_stay() {
     let snapshot = host(16, "i40e", 16).build();

@@ -143,7 +143,7 @@ fn measure(
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &route)?;
     let mut driver = TareLoad::start(program, &cpus.client, client, factory.run())?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
-    let target = driver.open(endpoint.address, Duration::from_secs(30))?;
+    let target = driver.open(&[endpoint.address], Duration::from_secs(30))?;
     driver.populate(target, &workload(), 1, &mut |_, _| {})?;
     let processes = environment.processes();
     let (system, layer, client) = (processes.system, processes.layer, driver.pids());

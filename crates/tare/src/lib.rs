@@ -11,13 +11,13 @@ mod inside;
 mod live;
 mod registry;
 mod remote_run;
+mod run_server;
 mod serve;
 mod signals;
 pub mod stream;
 mod studies;
 mod study_plan;
 mod terminal;
-mod there;
 mod topology;
 
 use std::io::Write;
@@ -61,7 +61,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::StartSystem(options) => command::start_system::run(options),
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
-        Command::There(options) => there::run(options, out),
+        Command::RunServer(options) => run_server::run(options, out),
         Command::Facts => command::facts::run(out),
     }
 }

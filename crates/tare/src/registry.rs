@@ -6,7 +6,7 @@ use tare_host::undo::KnownKinds;
 use tare_lab::fake;
 use tare_lab::study::{KnownOption, KnownPart, KnownWorkload, Vocabulary};
 
-use crate::there;
+use crate::run_server;
 
 /// What `tare doctor` and `tare clean` run, in the order of the output.
 pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
@@ -16,7 +16,7 @@ pub(crate) const HOUSEKEEPING: &[Housekeeping] = &[
     tare_system::doctor::HOUSEKEEPING,
     tare_driver::doctor::HOUSEKEEPING,
     tare_probe::doctor::HOUSEKEEPING,
-    there::HOUSEKEEPING,
+    run_server::HOUSEKEEPING,
 ];
 
 /// The kinds of journal entries in addition to those of `tare-host`.

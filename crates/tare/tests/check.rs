@@ -50,6 +50,33 @@ fn a_study_runs_and_its_costs_are_checked() {
 }
 
 #[test]
+fn a_study_runs_until_its_budgets_are_decided_or_its_time_is_over() {
+    let here = tempfile::tempdir().unwrap();
+    let checked = |limit: &str, extra: &[&str]| {
+        let budget = format!("{THIRTY}: cpu <= {limit} %");
+        let all = [&["fake", "--seed", "5", "--json", "--budget", &budget], extra].concat();
+        let (code, text, errors) = check(here.path(), &all);
+        let document: serde_json::Value =
+            serde_json::from_str(&text).unwrap_or_else(|_| panic!("{errors}"));
+        (code, document)
+    };
+    // The study has 40 rounds, the least before a look.
+    let (code, document) = checked("80", &["-o", "clear.tare"]);
+    assert_eq!((code, &document["blocks"]), (Some(0), &40.into()), "{document:#}");
+    // The time is that of the fake host's own clock.
+    let (code, document) = checked("30.5", &["-o", "near.tare", "--time", "10m"]);
+    assert!(document["blocks"].as_u64().unwrap() > 45, "{document:#}");
+    assert!(matches!(code, Some(0 | 2)), "{document:#}");
+    let (code, document) = checked("30.05", &["-o", "short.tare", "--rounds", "12"]);
+    assert_eq!((code, &document["blocks"]), (Some(2), &12.into()), "{document:#}");
+    let (code, document) = checked("30.05", &["-o", "time.tare", "--time", "2m"]);
+    assert_eq!(code, Some(2), "{document:#}");
+    assert!((2..30).contains(&document["blocks"].as_u64().unwrap()), "{document:#}");
+    let text = document["costs"][0]["text"].as_str().unwrap();
+    assert!(text.contains("rounds would tell"), "{text}");
+}
+
+#[test]
 fn wrong_budgets_and_records_are_refused_before_the_study() {
     let here = tempfile::tempdir().unwrap();
     for (arguments, exit, part) in [

@@ -62,6 +62,38 @@ fn equal_costs_do_not_differ_but_prices_do() {
 }
 
 #[test]
+fn environments_with_other_names_are_paired() {
+    let here = tempfile::tempdir().unwrap();
+    let study = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml");
+    let text = fs::read_to_string(study).unwrap();
+    let slower = text.replace("\"30 % CPU, 20 % throughput\"", "\"new = 50 %\"");
+    let slower = slower.replace("fake:cpu=1.3,throughput=0.8", "fake:cpu=1.5,throughput=0.8");
+    fs::write(here.path().join("slower.toml"), slower).unwrap();
+    weigh(here.path(), "fake", "1", "old.tare");
+    weigh(here.path(), "slower.toml", "2", "new.tare");
+    let compare = |pair: &str, extra: &[&str]| {
+        let all = [&["compare", "old.tare", "new.tare", "--pair", pair], extra].concat();
+        run_in(here.path(), all)
+    };
+    let pair = "30 % CPU, 20 % throughput = new = 50 %";
+    let output = compare(pair, &["--json"]);
+    assert!(output.status.success(), "{}", stderr(&output));
+    let document: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let row = document["costs"].as_array().unwrap().iter().find(|row| row["environment"] == pair);
+    let difference = &row.unwrap()["differences_to_first"][1];
+    let (low, high) =
+        (difference["percent"]["low"].as_f64(), difference["percent"]["high"].as_f64());
+    // 1.5 over 1.3.
+    assert!(low.unwrap() < 15.4 && high.unwrap() > 15.4, "{difference}");
+    assert_eq!(difference["verdict"], "loss");
+    assert_eq!(document["pairs"][0]["names"][1], "new = 50 %");
+    assert_eq!(compare(pair, &["--fail-on", "rise"]).status.code(), Some(6));
+    let wrong = compare("30 % CPU, 20 % throughput=nobody", &[]);
+    assert_eq!(wrong.status.code(), Some(2), "{}", stderr(&wrong));
+    assert!(stderr(&wrong).contains("B has \"nothing\""), "{}", stderr(&wrong));
+}
+
+#[test]
 fn a_changed_study_is_reported_and_a_page_written() {
     let here = tempfile::tempdir().unwrap();
     let study = concat!(env!("CARGO_MANIFEST_DIR"), "/../../studies/fake.toml");

@@ -5,11 +5,12 @@
 mod common;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Output;
 
 use common::{stderr, tare};
-use tare_testkit::{Need, Reason, skipped};
+use tare_testkit::downloads::cached;
+use tare_testkit::{Need, skipped};
 
 const ALWAYS: [Need; 4] =
     [Need::Root, Need::Program("runc"), Need::Program("nft"), Need::Program("ip")];
@@ -145,20 +146,6 @@ fn tare_db_is_weighed_with_named_workloads() {
     assert!(!output.status.success() && said.contains("did you mean \"ycsb-"), "{said}");
 }
 
-/// Returns a file that the harness of third-party clients (tests/drivers) has downloaded or built;
-/// skips the test if there is none.
-fn cached(test: &str, client: &str, file: &str) -> Option<PathBuf> {
-    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let chosen = std::env::var_os("TARE_DRIVERS_CACHE").map(PathBuf::from);
-    let usual = [PathBuf::from("/var/cache/tare/drivers"), repository.join("target/drivers")];
-    let roots = chosen.map_or_else(|| usual.to_vec(), |chosen| vec![chosen]);
-    let found = roots.iter().map(|root| root.join(file)).find(|path| path.exists());
-    if found.is_none() {
-        tare_testkit::skip(test, Reason::not_installed(format!("{client} (tests/drivers)")));
-    }
-    found
-}
-
 #[test]
 fn tare_db_is_weighed_with_cassandra_stress() {
     let test = "tare_db_is_weighed_with_cassandra_stress";
@@ -178,21 +165,6 @@ fn tare_db_is_weighed_with_cassandra_stress() {
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
 }
 
-/// A latte script that writes rows that consist of a key.
-const SCRIPT: &str = r#"
-pub async fn schema(db) {
-    db.execute(`CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}`).await?;
-    db.execute(`CREATE TABLE IF NOT EXISTS k.rows (id bigint PRIMARY KEY)`).await?;
-}
-pub async fn prepare(db) {
-    db.prepare("write", `INSERT INTO k.rows (id) VALUES (:id)`).await?;
-}
-pub async fn load(db, i) {}
-pub async fn run(db, i) {
-    db.execute_prepared("write", [i]).await?
-}
-"#;
-
 /// pkolaczk's latte omits the start times that it misses, hence the doubts.
 #[test]
 fn tare_db_is_weighed_with_latte() {
@@ -203,7 +175,7 @@ fn tare_db_is_weighed_with_latte() {
     let Some(latte) = cached(test, "latte", "latte/bin/latte") else { return };
     let folder = tempfile::tempdir().unwrap();
     let script = folder.path().join("write.rn");
-    fs::write(&script, SCRIPT).unwrap();
+    fs::write(&script, common::LATTE_SCRIPT).unwrap();
     let words = format!(
         "rate_per_s = 200\nlatte = {{ script = {script:?}, concurrency = 8, program = {latte:?} }}"
     );

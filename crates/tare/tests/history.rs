@@ -92,7 +92,10 @@ fn formats_have_every_record() {
     let mut lines = text.lines();
     let head = lines.next().unwrap();
     assert!(head.starts_with("time,record,study,host,tare,kernel,versions,tuning,"), "{head}");
-    assert!(head.contains("write/no cost/server_cpu_ratio"), "{head}");
+    for figure in ["server_cpu", "throughput", "p99", "p50", "p95"] {
+        assert!(head.contains(&format!("write/no cost/{figure}_ratio")), "{head}");
+    }
+    assert!(!text.contains("nan"), "every record has every figure: {text}");
     assert_eq!(lines.clone().count(), 2, "a copy counts once: {text}");
     assert!(lines.all(|line| line.starts_with("2027.01.15 08:00:00 +0000,")), "{text}");
     let (_, text, _) = history(here.path(), &[".", "--prometheus"]);

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use common::terminal::{ENDLESS, OnTerminal, endless, parts, render};
 use common::{stderr, stdout, tare};
 use rustix::process::{Pid, Signal, kill_process};
-use tare_testkit::ssh_bed::{SshBed, USER};
-use tare_testkit::{Need, skipped};
+use tare_testkit::ssh_bed::{MachineSpec, SshBed, USER};
+use tare_testkit::{Machine, Need, skip, skipped};
 use tempfile::TempDir;
 
 /// Long enough for a loaded machine; a hang fails this test instead of blocking the run.
@@ -29,6 +29,10 @@ impl Case {
     fn start(test: &str, names: &[&str]) -> Option<Self> {
         // Copying shares the sockets' directory with no other test.
         Some(Self { bed: SshBed::start(test, names)?, here: short_directory() })
+    }
+
+    fn start_with(test: &str, specs: &[MachineSpec]) -> Option<Self> {
+        Some(Self { bed: SshBed::start_with(test, specs)?, here: short_directory() })
     }
 
     fn command(&self, arguments: &[&str]) -> Command {
@@ -243,13 +247,13 @@ fn a_detached_study_goes_on_and_is_attached() {
     case.wait_for_slices("one");
     // An attached terminal that goes away changes nothing.
     let mut attached = case.spawn(&["attach", "one"]);
-    wait("the relay there", || case.process("one", "there attach").is_some());
+    wait("the relay there", || case.process("one", "run-server attach").is_some());
     attached.kill().unwrap();
     attached.wait().unwrap();
-    wait("the relay there ends", || case.process("one", "there attach").is_none());
+    wait("the relay there ends", || case.process("one", "run-server attach").is_none());
     assert!(case.process("one", "weigh").is_some());
     let mut attached = case.spawn(&["attach", "one"]);
-    wait("the relay there", || case.process("one", "there attach").is_some());
+    wait("the relay there", || case.process("one", "run-server attach").is_some());
     let busy = case.run(&["attach", "one"]);
     assert!(stderr(&busy).contains("is shown elsewhere"), "{}", stderr(&busy));
     signal(&attached, Signal::INT);
@@ -317,7 +321,7 @@ fn nothing_stays_however_a_study_ends() {
 
     // What watches over it there is killed.
     let mut child = start();
-    let pid = case.process("one", "there supervise").unwrap();
+    let pid = case.process("one", "run-server supervise").unwrap();
     case.bed.run("one", "kill", &["-9", &pid]);
     assert_eq!(end(&mut child), Some(1));
     over();
@@ -371,5 +375,100 @@ fn a_study_on_real_runtimes_leaves_the_other_host_as_it_was() {
     assert!(Path::new(&case.here.path().join("out.tare")).exists());
     case.good(&["clean", "--on", "one"]);
     assert_eq!(leftovers(&run), Vec::<serde_json::Value>::new());
+    case.assert_clean("one");
+}
+
+/// A study without runtimes.
+const NATIVE: &str = "name = \"n\"\nbaseline = \"native\"\n[schedule]\nwindow = \"100ms\"\n\
+    lead_in = \"30ms\"\nrounds = 2\nrounds_min = 2\nbudget = \"2m\"\n\
+    [[environment]]\nname = \"native\"\nruntime = \"process\"\ncgroup = \"none\"\n\
+    [[environment]]\nname = \"own\"\nextends = \"native\"\ncgroup = \"own\"\n\
+    [[workload]]\nname = \"w\"\nrows = 500\nlatency_share = 0\n";
+
+/// Machines of a bed have the disks of this host.
+const ON_A_DISK: &str = env!("CARGO_TARGET_TMPDIR");
+
+#[test]
+fn old_kernel_and_no_perf_are_one_line_each() {
+    let test = "old_kernel_and_no_perf_are_one_line_each";
+    let machines = [MachineSpec::new("old").old_kernel(), MachineSpec::new("bare")];
+    let Some(case) = Case::start_with(test, &machines) else { return };
+    let one = |text: &str, words: [&str; 2]| {
+        let with = |line: &&str| words.iter().all(|word| line.contains(word));
+        assert_eq!(text.lines().filter(with).count(), 1, "{words:?} in:\n{text}");
+    };
+    let doctor = stdout(&case.run(&["doctor", "--on", "old"]));
+    one(&doctor, ["missing  io_uring", "this kernel has none"]);
+    let disk = case.run(&["disk", ON_A_DISK, "--budget", "5s", "--on", "old"]);
+    assert_ne!(disk.status.code(), Some(0), "{}", stdout(&disk));
+    one(&stderr(&disk), ["tare: ", "io_uring"]);
+    case.assert_clean("old");
+
+    let hide = "mkdir /run/upper /run/work && mount -t overlay overlay \
+        -o lowerdir=/usr/bin,upperdir=/run/upper,workdir=/run/work /usr/bin && rm -f /usr/bin/perf";
+    if !case.bed.command("bare", "sh").args(["-c", hide]).status().unwrap().success() {
+        return skip(test, Machine::KernelLacks("this kernel has no overlay file systems".into()));
+    }
+    let doctor = stdout(&case.run(&["doctor", "--on", "bare"]));
+    one(&doctor, ["missing  stacks  ", "linux-perf"]);
+    fs::write(case.here.path().join("n.toml"), NATIVE).unwrap();
+    let weigh = case.run(&["weigh", "n.toml", "-o", "n.tare", "--stacks", "--on", "bare"]);
+    assert!(weigh.status.success(), "{}", stderr(&weigh));
+    one(&stderr(&weigh), ["tare: no stacks in this record", "linux-perf"]);
+    let explain = ["explain", "n.toml", "--from", "native", "--to", "own", "-o", "e.tare"];
+    let shown = case.good(&[&explain[..], &["--on", "bare"]].concat());
+    assert!(shown.contains("cgroup"), "{shown}");
+    case.assert_clean("bare");
+}
+
+#[test]
+fn dry_run_plans_the_other_host() {
+    let Some(case) = Case::start("dry_run_plans_the_other_host", &["one"]) else { return };
+    // A runtime that only the other host has: /var/tmp there is its own.
+    case.bed.run("one", "cp", &["/bin/true", "/var/tmp/own-runtime"]);
+    let study = NATIVE.replacen(
+        "[[workload]]",
+        "[[environment]]\nname = \"there\"\nruntime = \"oci:/var/tmp/own-runtime\"\n[[workload]]",
+        1,
+    );
+    fs::write(case.here.path().join("n.toml"), study).unwrap();
+    let left_out = |more: &[&str]| {
+        let output = case.run(&[&["weigh", "n.toml", "--dry-run", "--json"], more].concat());
+        let plan: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let all = plan["environments"].as_array().unwrap().clone();
+        let found = all.into_iter().find(|one| one["name"] == "there").unwrap();
+        found["left_out"].clone()
+    };
+    assert!(left_out(&[]).to_string().contains("own-runtime"), "{}", left_out(&[]));
+    let there = left_out(&["--on", "one"]);
+    assert!(there.is_null() || !there.to_string().contains("not found"), "{there}");
+    case.bed.run("one", "rm", &["/var/tmp/own-runtime"]);
+    case.assert_clean("one");
+}
+
+#[test]
+fn other_architecture_runs_its_own_program() {
+    let test = "other_architecture_runs_its_own_program";
+    let Some(case) = Case::start(test, &["one"]) else { return };
+    // It represents a machine of another architecture, and a script the program that runs there.
+    let uname = case.here.path().join("uname");
+    fs::write(&uname, "#!/bin/sh\necho sparc9\n").unwrap();
+    let programs = case.here.path().join("programs");
+    fs::create_dir(&programs).unwrap();
+    let own = env!("CARGO_BIN_EXE_tare");
+    fs::write(programs.join("tare-sparc9"), format!("#!/bin/sh\nexec {own} \"$@\"\n")).unwrap();
+    case.bed.run("one", "chmod", &["755", uname.to_str().unwrap()]);
+    case.bed.run("one", "mount", &["--bind", uname.to_str().unwrap(), "/usr/bin/uname"]);
+    let refused = stderr(&case.run(&["doctor", "--on", "one"]));
+    assert!(refused.contains("put Tare ") && refused.contains("for sparc9 at "), "{refused}");
+    assert_eq!(refused.lines().count(), 1, "{refused}");
+    let with = |arguments: &[&str]| {
+        let output = case.command(arguments).env("TARE_PROGRAMS", &programs).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {}", stderr(&output));
+        stdout(&output)
+    };
+    with(&["weigh", "fake", "--rounds", "2", "-o", "out.tare", "--on", "one"]);
+    case.assert_readable("out.tare");
+    with(&["clean", "--on", "one"]);
     case.assert_clean("one");
 }

@@ -35,6 +35,14 @@ fn a_shared_record_reports_the_same_figures() {
             assert_eq!(mine, shared, "{format}");
         }
     }
+    let history = |file: &str| stdout(&run_in(here.path(), ["history", file, "--json"]));
+    let series = |text: &str| {
+        let document: serde_json::Value = serde_json::from_str(text).unwrap();
+        let group = &document["groups"][0];
+        (group["series"].to_string(), group["percentiles"].to_string())
+    };
+    let (mine, shared) = (series(&history("mine.tare")), series(&history("mine-shared.tare")));
+    assert!(mine.0.contains("\"p99\"") && mine == shared, "{shared:?}");
     let output = run_in(here.path(), ["share", "mine.tare", "mine-shared.tare"]);
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("exists already"), "{}", stderr(&output));

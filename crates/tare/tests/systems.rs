@@ -13,6 +13,7 @@ use tare_lab::environment::{CpuPlan, Endpoint, EnvironmentSpec};
 use tare_lab::study::SystemSpec;
 use tare_lab::system::System;
 use tare_system::ClientRoute;
+use tare_testkit::downloads::cassandra;
 use tare_testkit::{EnvironmentBuilder, Machine, Reason, skip};
 
 /// The tests run one after another, because they share the host's addresses and few CPUs.
@@ -188,11 +189,10 @@ fn postgres_runs_and_leaves_nothing() {
 #[test]
 fn cassandra_runs_and_leaves_nothing() {
     let test = "cassandra_runs_and_leaves_nothing";
-    let Ok(directory) = std::env::var("TARE_CASSANDRA") else {
-        return skip(test, Reason::Unset { variable: "TARE_CASSANDRA" });
-    };
+    let Some(directory) = cassandra(test) else { return };
+    let directory = directory.to_string_lossy();
     let options =
-        [("directory", directory.as_str()), ("heap", "512M"), ("settings", "concurrent_writes=16")];
+        [("directory", &*directory), ("heap", "512M"), ("settings", "concurrent_writes=16")];
     assert_runs(test, "java", ("cassandra", &options), |_, _, settings| {
         assert!(value(settings, "release_version").contains('.'));
         assert_eq!(value(settings, "concurrent_writes"), "16");

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use common::{run_in, stderr, stdout, tare};
 use tare_testkit::host_state::{self, HostState};
+use tare_testkit::ssh_bed::SshBed;
 use tare_testkit::{Need, Reason, skipped, tiny};
 
 const NEEDS: [Need; 5] = [
@@ -211,4 +212,44 @@ fn prove_refuses_a_tuned_host() {
     let output = run_in(here.path(), ["tune", "revert", "--state", state.to_str().unwrap()]);
     assert!(output.status.success(), "{}", stderr(&output));
     assert_eq!(disk.values(), ["mq-deadline", "0"]);
+}
+
+/// A loader behind a veth pair crosses no card, so nothing is said about the knobs of one.
+#[test]
+fn knobs_of_cards_are_not_claimed_without_card_in_path() {
+    let test = "knobs_of_cards_are_not_claimed_without_card_in_path";
+    if skipped(test, &NEEDS) {
+        return;
+    }
+    // Before the machine starts, because other tests compare the host's links.
+    let _lock = host_state::beside_others();
+    let Some(bed) = SshBed::start(test, &["load1"]) else { return };
+    let here = tempfile::tempdir().unwrap();
+    tiny::write(here.path(), "slices", 2);
+    let knobs = ["nic_irqs,rings,rps,rfs,xps,coalescing_off,coalescing_adaptive", "--ring", "128"];
+    let output = tare()
+        .args(["tune", "prove", "tiny.toml", "-o", "p.tare", "--json", "--each-knob", "--only"])
+        .args(knobs)
+        .args(["--loader", &bed.address("load1"), "--state", "state"])
+        .current_dir(here.path())
+        .env("TARE_SSH_CONFIG", bed.config())
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    let connecting = stderr(&output).matches("connecting to ssh:load1").count();
+    assert_eq!(connecting, 1, "{}", stderr(&output));
+    let report: serde_json::Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let tuning = &report["host_tuning"];
+    assert_eq!(tuning["gains"], serde_json::json!([]));
+    // A machine without a card has no such knobs.
+    for pair in tuning["not_weighed"].as_array().unwrap() {
+        let why = pair[1].as_str().unwrap();
+        let expect = "the load crosses no network card: ssh:load1 reaches this host through tb";
+        assert!(why.starts_with(expect), "{pair}");
+    }
+    let statements = report["statements"].as_array().unwrap();
+    let rules: Vec<&str> = statements.iter().filter_map(|one| one["rule"].as_str()).collect();
+    assert!(rules.iter().all(|rule| !rule.starts_with("tuning_")), "{rules:?}");
+    let path = &report["paths"][0];
+    assert_eq!(path["here"]["kind"], "veth", "{path}");
 }

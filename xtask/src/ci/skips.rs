@@ -46,12 +46,6 @@ const EXCEPTIONS: &[Exception] = &[
         applies: always,
     },
     Exception {
-        class: "unset",
-        what: "TARE_CASSANDRA",
-        why: "the test is for an installation of Cassandra that a person names",
-        applies: always,
-    },
-    Exception {
         class: "not-installed",
         what: "runsc",
         why: "gVisor is built with Go 1.21 or newer, which this machine lacks",

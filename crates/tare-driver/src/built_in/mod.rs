@@ -5,13 +5,11 @@
 //! the measurement. It ends when its standard input closes, so it cannot outlive the harness. Every
 //! wait has a deadline; an agent that misses one is killed.
 
-use std::io::{BufRead, BufReader, Read, Write};
 use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
@@ -19,17 +17,17 @@ use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
+use crate::agent::link::{AgentPipes, Event, Link, NoPipe};
+use crate::agent::protocol::{ACCOUNTS_READ, Answer, Order, SliceResult};
+use crate::printed::and_printed;
+use crate::sharing::{self, Needs, Sharing};
 use crate::{Client, DriverInfo, PlacementError, Saturation, placement};
 
-mod agent;
-mod path;
-pub(crate) mod protocol;
+mod engine;
 #[cfg(test)]
 mod tests;
 mod workload;
 
-pub use agent::{AgentError, agent};
-use protocol::{ACCOUNTS_READ, Answer, Order, SliceResult};
 pub use workload::StudyWorkloadError;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
@@ -48,6 +46,14 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         let Client { program, cpus, namespace, run, .. } = *client;
         Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))
     },
+    sharing: Some(Sharing {
+        divide: sharing::by_connections,
+        each_writes_rows: true,
+        doubts: |_| Vec::new(),
+        needs: |_| Ok(Needs::default()),
+        serve: |context| Ok(Box::new(engine::LoadEngine::start(context)?)),
+        options: &[],
+    }),
 };
 
 /// The environment variable that marks the processes of a study, so that leftovers are found.
@@ -56,8 +62,6 @@ const RUN_VARIABLE: &str = "TARE_RUN";
 const GRACE: Duration = Duration::from_secs(30);
 /// Time limit for each line of progress while rows are written, and after the last.
 const PROGRESS: Duration = Duration::from_secs(90);
-/// Time limit for the agent to end after its input is closed.
-const QUIT: Duration = Duration::from_secs(2);
 
 /// Errors between the driver and its agent, and errors that the agent reported.
 #[derive(Debug, thiserror::Error)]
@@ -66,7 +70,9 @@ pub enum DriverError {
     Place(#[from] PlacementError),
     #[error("cannot start {program} as load agent", program = program.display())]
     Spawn { program: PathBuf, source: std::io::Error },
-    #[error("the load agent ended{}", said(.stderr))]
+    #[error(transparent)]
+    Pipe(#[from] NoPipe),
+    #[error("the load agent ended{}", and_printed(.stderr))]
     Ended { stderr: String },
     #[error("the load agent did not answer {order} within {waited_s:.0} s and was killed")]
     Silent { order: &'static str, waited_s: f64 },
@@ -78,25 +84,11 @@ pub enum DriverError {
     Stopped,
 }
 
-fn said(stderr: &str) -> String {
-    match stderr.trim() {
-        "" => String::new(),
-        text => format!("; it printed: {text}"),
-    }
-}
-
 /// A running load agent.
 #[derive(Debug)]
 pub struct TareLoad {
-    agent: Option<Agent>,
-}
-
-#[derive(Debug)]
-struct Agent {
-    child: Child,
-    orders: Option<ChildStdin>,
-    answers: Receiver<String>,
-    stderr: Option<JoinHandle<String>>,
+    link: Option<Link>,
+    answers: Receiver<Event>,
 }
 
 /// Starts `program` with these arguments, bound to `cpus`, in a network namespace, marked with
@@ -135,28 +127,10 @@ impl TareLoad {
         run: &str,
     ) -> Result<Self, DriverError> {
         let arguments = ["load-agent".to_string(), "--cpus".into(), cpus.to_string()];
-        let mut child = spawn_agent(program, &arguments, cpus, network_namespace, run)?;
+        let child = spawn_agent(program, &arguments, cpus, network_namespace, run)?;
         let (sender, answers) = mpsc::channel();
-        if let Some(stdout) = child.stdout.take() {
-            std::thread::spawn(move || {
-                for line in BufReader::new(stdout).lines().map_while(Result::ok) {
-                    if sender.send(line).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-        let stderr = child.stderr.take().map(|stderr| std::thread::spawn(move || tail(stderr)));
-        let orders = child.stdin.take();
-        Ok(Self { agent: Some(Agent { child, orders, answers, stderr }) })
-    }
-
-    fn agent(&mut self) -> Result<&mut Agent, DriverError> {
-        self.agent.as_mut().ok_or(DriverError::Stopped)
-    }
-
-    fn orders(&mut self) -> Result<&mut ChildStdin, DriverError> {
-        self.agent()?.orders.as_mut().ok_or(DriverError::Stopped)
+        let link = Link::new(AgentPipes::of_child(child)?, 0, 0, &sender);
+        Ok(Self { link: Some(link), answers })
     }
 
     /// Sends an order and passes every answer to `last` until that returns a result.
@@ -165,42 +139,29 @@ impl TareLoad {
         name: &'static str,
         order: &Order,
         patience: Duration,
-        mut last: impl FnMut(Answer) -> Result<Option<T>, Answer>,
+        mut last: impl FnMut(Answer, &Link) -> Result<Option<T>, Answer>,
     ) -> Result<T, DriverError> {
-        self.converse(name, order, patience, |answer, _| last(answer))
-    }
-
-    /// As [`Self::request`]. `last` can also write to the agent.
-    fn converse<T>(
-        &mut self,
-        name: &'static str,
-        order: &Order,
-        patience: Duration,
-        mut last: impl FnMut(Answer, &mut dyn Write) -> Result<Option<T>, Answer>,
-    ) -> Result<T, DriverError> {
-        let mut line = serde_json::to_string(order)
-            .map_err(|error| DriverError::Failed { error: error.to_string() })?;
-        line.push('\n');
-        let agent = self.agent()?;
-        let sent = agent.orders.as_mut().map(|orders| orders.write_all(line.as_bytes()));
-        if !matches!(sent, Some(Ok(()))) {
-            return Err(self.end());
-        }
+        let link = self.link.as_ref().ok_or(DriverError::Stopped)?;
+        link.send(order);
         loop {
             let waiting = Instant::now();
-            let line = match self.agent()?.answers.recv_timeout(patience) {
-                Ok(line) => line,
-                Err(RecvTimeoutError::Disconnected) => return Err(self.end()),
+            let line = match self.answers.recv_timeout(patience) {
+                Ok(Event { line: Some(line), .. }) => line,
+                Ok(Event { line: None, .. }) | Err(RecvTimeoutError::Disconnected) => {
+                    let stderr = link.said();
+                    self.link = None;
+                    return Err(DriverError::Ended { stderr });
+                }
                 Err(RecvTimeoutError::Timeout) => {
                     // The agent cannot be trusted to stop loading the system either.
-                    self.end();
+                    self.link = None;
                     let waited_s = waiting.elapsed().as_secs_f64();
                     return Err(DriverError::Silent { order: name, waited_s });
                 }
             };
             match serde_json::from_str(&line) {
                 Ok(Answer::Failed { error }) => return Err(DriverError::Failed { error }),
-                Ok(answer) => match last(answer, self.orders()?) {
+                Ok(answer) => match last(answer, link) {
                     Ok(Some(result)) => return Ok(result),
                     Ok(None) => {}
                     Err(_) => return Err(DriverError::UnexpectedAnswer { order: name, line }),
@@ -209,51 +170,16 @@ impl TareLoad {
             }
         }
     }
-
-    /// Ends the agent and returns its last output as an error.
-    fn end(&mut self) -> DriverError {
-        let Some(mut agent) = self.agent.take() else { return DriverError::Stopped };
-        agent.finish();
-        let stderr = agent.stderr.take().and_then(|thread| thread.join().ok()).unwrap_or_default();
-        DriverError::Ended { stderr }
-    }
-}
-
-impl Agent {
-    /// Closes the agent's input, waits a little, kills it and reaps it.
-    fn finish(&mut self) {
-        drop(self.orders.take());
-        let deadline = Instant::now() + QUIT;
-        while Instant::now() < deadline {
-            match self.child.try_wait() {
-                Ok(None) => std::thread::sleep(Duration::from_millis(2)),
-                Ok(Some(_)) | Err(_) => return,
-            }
-        }
-        // It may end by itself just now; then there is nothing to kill.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-impl Drop for Agent {
-    fn drop(&mut self) {
-        self.finish();
-    }
 }
 
 impl Driver for TareLoad {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        self.open_all(&[address], deadline)
-    }
-
-    fn open_all(
+    fn open(
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
         let order = Order::Open { addresses: addresses.to_vec(), deadline };
-        let opened = self.request("open", &order, deadline + GRACE, |answer| match answer {
+        let opened = self.request("open", &order, deadline + GRACE, |answer, _| match answer {
             Answer::Opened { target } => Ok(Some(target)),
             other => Err(other),
         })?;
@@ -268,7 +194,7 @@ impl Driver for TareLoad {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
         let order = Order::Populate { target, workload: workload.clone(), seed, part: None };
-        self.request("populate", &order, PROGRESS, |answer| match answer {
+        self.request("populate", &order, PROGRESS, |answer, _| match answer {
             Answer::Progress { done, all } => {
                 progress(done, all);
                 Ok(None)
@@ -287,22 +213,20 @@ impl Driver for TareLoad {
     ) -> Result<SliceLoad, PartError> {
         let patience = order.lead_in + order.window + GRACE;
         let order = Order::Run { target, order: order.clone(), shared: None };
-        let ran: SliceResult = self.converse("run", &order, patience, |answer, orders| {
-            match answer {
+        let ran: SliceResult =
+            self.request("run", &order, patience, |answer, link| match answer {
                 Answer::Begin => {
                     edge(Edge::Begin);
                     Ok(None)
                 }
                 Answer::End => {
                     edge(Edge::End);
-                    // An agent that is gone is noticed at the next answer.
-                    let _ = writeln!(orders, "{ACCOUNTS_READ}");
+                    link.signal(ACCOUNTS_READ);
                     Ok(None)
                 }
                 Answer::Ran(ran) => Ok(Some(*ran)),
                 other => Err(other),
-            }
-        })?;
+            })?;
         Ok(SliceLoad::try_from(ran)?)
     }
 
@@ -311,7 +235,7 @@ impl Driver for TareLoad {
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {
-        self.request("close", &Order::Close { target }, GRACE, |answer| match answer {
+        self.request("close", &Order::Close { target }, GRACE, |answer, _| match answer {
             Answer::Closed => Ok(Some(())),
             other => Err(other),
         })?;
@@ -319,24 +243,11 @@ impl Driver for TareLoad {
     }
 
     fn pids(&self) -> Vec<u32> {
-        self.agent.iter().map(|agent| agent.child.id()).collect()
+        self.link.iter().filter_map(|link| link.pid).collect()
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        self.agent = None;
+        self.link = None;
         Ok(())
     }
-}
-
-/// Returns about the last 2,000 bytes that the agent wrote to standard error.
-fn tail(stderr: impl Read) -> String {
-    let mut text = String::new();
-    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        if text.len() > 2_000 {
-            text.clear();
-        }
-        text.push_str(&line);
-        text.push(' ');
-    }
-    text
 }

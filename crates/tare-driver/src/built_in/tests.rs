@@ -9,9 +9,9 @@ use tare_lab::driver::{Pacing, SliceOrder, TargetId};
 use tare_load::histogram;
 use tare_testkit::fake_server::{FakeServer, ServerBehaviour};
 
-use super::protocol::{Answer, Order};
-use super::{AgentError, agent};
+use crate::agent::protocol::{Answer, Order};
 use crate::tests::{cpus, workload};
+use crate::{AgentError, AgentOptions, agent};
 
 /// An agent in a thread, connected by a pair of sockets.
 struct Agent {
@@ -27,7 +27,13 @@ impl Agent {
         let (theirs, _) = listener.accept().unwrap();
         let answers = BufReader::new(orders.try_clone().unwrap());
         let input = BufReader::new(theirs.try_clone().unwrap());
-        let thread = std::thread::spawn(move || agent(&cpus(2), None, input, theirs));
+        let options = AgentOptions {
+            driver: "tare-load".into(),
+            cpus: cpus(2),
+            silence: None,
+            program: "unused".into(),
+        };
+        let thread = std::thread::spawn(move || agent(&options, input, theirs));
         Self { orders: Some(orders), answers, thread: Some(thread) }
     }
 

@@ -11,7 +11,7 @@ use tare_load::rows::{KeyType, Shape, ShapeError};
 use tare_load::workload::{RowsError, Workload, shipped};
 use tare_load::{LoadSpec, Part};
 
-use super::protocol::LoaderPart;
+use crate::agent::protocol::LoaderPart;
 
 /// Why the generator cannot run a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]

@@ -7,7 +7,7 @@
 //! first seconds: the lead-in should be 10 s or more, and the window as long.
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
@@ -70,6 +70,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     saturation: Saturation::Option("threads", 50),
     scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 50),
     make: tool::make::<CassandraStress>,
+    sharing: tool::sharing::<CassandraStress>(),
 };
 
 /// The log in the scratch directory.
@@ -100,8 +101,16 @@ impl ToolOptions for Options {
             column_bytes: words.whole("column_bytes", 34, 1..=1 << 20)?,
             consistency: words.text("consistency", "LOCAL_ONE"),
             replication: words.whole("replication", 1, 1..=100)?,
-            java: HOME.read(words)?,
+            java: HOME.read(words),
         })
+    }
+
+    fn program(&self) -> &str {
+        self.java.program()
+    }
+
+    fn files(&self, words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        HOME.files(words)
     }
 }
 
@@ -144,7 +153,7 @@ fn command(words: OptionReader<'_>) -> Result<String, OptionError> {
     })
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct CassandraStress;
 
 impl Tool for CassandraStress {
@@ -153,6 +162,7 @@ impl Tool for CassandraStress {
         edges: EdgeSource::AtLines,
         greeting: CQL_OPTIONS,
         cuts_latency: true,
+        divided: &[tool::load("threads", 50)],
     };
 
     type Options = Options;
@@ -168,7 +178,7 @@ impl Tool for CassandraStress {
         ToolCommand { words, operations: None }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let asked = options.rows;
         let command = format!("write n={asked}");
         let order = format!("-pop seq=1..{asked}");

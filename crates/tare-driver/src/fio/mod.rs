@@ -24,10 +24,11 @@ use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
 use tare_lab::doubt::Doubt;
-use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId, first_address};
 use tare_lab::study::WorkloadSpec;
 
 use super::option_reader::OptionError;
+use super::printed::on_one_line;
 use super::scale;
 use super::targets::{NoTarget, Targets};
 use super::{DriverInfo, PlacementError, Program, Saturation};
@@ -65,6 +66,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     ),
     scale: scale::unscaled,
     make: |client| Ok(Box::new(Fio::new(client.namespace))),
+    sharing: None,
 };
 
 /// What a workload does with the storage before it is measured, after each start.
@@ -290,13 +292,9 @@ fn totals(output: &str, stderr: &str) -> Result<Totals, FioError> {
     }
 }
 
-/// Returns what fio wrote to standard error, on one line.
+/// Returns what fio wrote to standard error.
 fn said(stderr: &str) -> String {
-    let lines: Vec<&str> = stderr.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    match lines.is_empty() {
-        true => "it printed nothing more".into(),
-        false => lines.join("; ").chars().take(600).collect(),
-    }
+    on_one_line(stderr).unwrap_or_else(|| "it printed nothing more".into())
 }
 
 /// Computes a slice's figures from fio's counts.
@@ -329,7 +327,12 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
 }
 
 impl Driver for Fio {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
+    fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        let address = first_address(addresses)?;
         let (connection, _) = Connection::open(address, self.namespace.as_deref(), deadline)?;
         Ok(self.targets.add(Target { connection, filled: Vec::new(), doubts: Vec::new() }))
     }

@@ -4,11 +4,9 @@
 //! fixed rate scylladb's branch counts a cycle from when it was due. pkolaczk's branch skips starts
 //! that it misses, so its latency is service time only.
 
-use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
@@ -50,8 +48,11 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     saturation: Saturation::Option("concurrency", 128),
     scale: scale::threads,
     make: tool::make::<Latte>,
+    sharing: tool::sharing::<Latte>(),
 };
 
+/// What `script` must be.
+const SCRIPT: &str = "the absolute path of a file";
 /// The report in the scratch directory.
 const REPORT: &str = "report.json";
 
@@ -73,8 +74,8 @@ impl ToolOptions for Options {
         let words = OptionReader { tool: NAME, workload };
         let script = words.get("script");
         let script = script.ok_or_else(|| words.missing("script", "the statements to run"))?;
-        if !PathBuf::from(script).is_absolute() || !PathBuf::from(script).is_file() {
-            return Err(words.bad("script", "the absolute path of a file"));
+        if !PathBuf::from(script).is_absolute() {
+            return Err(words.bad("script", SCRIPT));
         }
         let params: Vec<String> = words
             .get("params")
@@ -97,6 +98,19 @@ impl ToolOptions for Options {
             program: words.text("program", NAME),
         })
     }
+
+    fn program(&self) -> &str {
+        &self.program
+    }
+
+    fn files(&self, words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        vec![(PathBuf::from(&self.script), words.bad("script", SCRIPT))]
+    }
+
+    /// What the load function of the script writes with these parameters.
+    fn rows(&self) -> Option<String> {
+        Some(format!("{} {}", self.script, self.params.join(",")))
+    }
 }
 
 impl Options {
@@ -112,11 +126,8 @@ impl Options {
     }
 }
 
-#[derive(Debug, Default)]
-struct Latte {
-    /// Scripts whose load function has been run, by their parameters.
-    filled: HashSet<(TargetId, Vec<String>)>,
-}
+#[derive(Clone, Debug, Default)]
+struct Latte;
 
 impl Tool for Latte {
     const INFO: ToolInfo = ToolInfo {
@@ -124,6 +135,7 @@ impl Tool for Latte {
         edges: EdgeSource::AtLines,
         greeting: CQL_OPTIONS,
         cuts_latency: true,
+        divided: &[tool::load("threads", 1)],
     };
 
     fn counts_from_due(options: &Options) -> bool {
@@ -147,15 +159,11 @@ impl Tool for Latte {
         ToolCommand { words: options.on(words, run.address), operations: None }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let (schema, load) = (options.words("schema"), options.words("load"));
-        let key = (at.target, [vec![options.script.clone()], options.params.clone()].concat());
         (at.progress)(0, 1);
-        if !self.filled.contains(&key) {
-            at.complete(&options.on(schema, at.address), FILL_LIMIT)?;
-            at.complete(&options.on(load, at.address), FILL_LIMIT)?;
-            self.filled.insert(key);
-        }
+        at.complete(&options.on(schema, at.address), FILL_LIMIT)?;
+        at.complete(&options.on(load, at.address), FILL_LIMIT)?;
         (at.progress)(1, 1);
         Ok(())
     }

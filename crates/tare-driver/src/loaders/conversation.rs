@@ -10,7 +10,7 @@ use std::time::Duration;
 use tare_load::clock_ns;
 
 use super::{LoaderError, MultiLoader};
-use crate::built_in::protocol::{Answer, Order};
+use crate::agent::protocol::{Answer, Order};
 
 /// Where and when an answer came, on this host's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

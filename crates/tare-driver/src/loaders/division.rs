@@ -12,12 +12,6 @@ pub(crate) struct LoaderShare {
     pub(crate) phase_ns: u64,
 }
 
-/// Divides a whole number; the first parts get the remainder.
-fn whole(number: u32, count: u32) -> impl Iterator<Item = u32> {
-    let (each, more) = (number / count.max(1), number % count.max(1));
-    (0..count).map(move |index| each + u32::from(index < more))
-}
-
 /// Divides a rate into whole operations/s as far as possible. The parts add up to it.
 fn rates(rate_per_s: f64, count: u32) -> Vec<f64> {
     let number = f64::from(count.max(1));
@@ -35,22 +29,12 @@ fn rates(rate_per_s: f64, count: u32) -> Vec<f64> {
     (0..count).map(part).collect()
 }
 
-/// Returns the workload of each loader, with its connections and requests in flight. Loaders beyond
-/// the number of either have none of them.
-pub(crate) fn workloads(workload: &WorkloadSpec, count: u32) -> Vec<WorkloadSpec> {
-    let connections = whole(workload.connections, count);
-    connections
-        .zip(whole(workload.in_flight, count))
-        .map(|(connections, in_flight)| WorkloadSpec { connections, in_flight, ..workload.clone() })
-        .collect()
-}
-
-/// Divides a slice among `count` loaders. A loader without a connection or a request in flight has
-/// no part.
-pub(crate) fn divide(order: &SliceOrder, count: u32) -> Vec<Option<LoaderShare>> {
-    let workloads = workloads(&order.workload, count);
-    let works = |one: &WorkloadSpec| one.connections > 0 && one.in_flight > 0;
-    let working = workloads.iter().filter(|one| works(one)).count();
+/// Divides a slice among loaders with these workloads. A loader without a workload has no part.
+pub(crate) fn divide(
+    order: &SliceOrder,
+    workloads: Vec<Option<WorkloadSpec>>,
+) -> Vec<Option<LoaderShare>> {
+    let working = workloads.iter().flatten().count();
     let working = u32::try_from(working).unwrap_or(u32::MAX).max(1);
     let mut rates = match order.pacing {
         Pacing::Closed => Vec::new(),
@@ -58,10 +42,7 @@ pub(crate) fn divide(order: &SliceOrder, count: u32) -> Vec<Option<LoaderShare>>
     }
     .into_iter();
     let mut number = 0;
-    let share = |workload: WorkloadSpec| {
-        if !works(&workload) {
-            return None;
-        }
+    let mut share = |workload: WorkloadSpec| {
         let (pacing, phase) = match order.pacing {
             Pacing::Closed => (Pacing::Closed, 0.0),
             Pacing::Open { rate_per_s: all } => {
@@ -72,15 +53,20 @@ pub(crate) fn divide(order: &SliceOrder, count: u32) -> Vec<Option<LoaderShare>>
         number += 1;
         let order = SliceOrder { workload, pacing, ..order.clone() };
         let phase = std::time::Duration::from_secs_f64(phase / 1e9);
-        Some(LoaderShare { order, phase_ns: u64::try_from(phase.as_nanos()).unwrap_or(0) })
+        LoaderShare { order, phase_ns: u64::try_from(phase.as_nanos()).unwrap_or(0) }
     };
-    workloads.into_iter().map(share).collect()
+    workloads.into_iter().map(|workload| workload.map(&mut share)).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sharing::by_connections;
     use std::time::Duration;
+
+    fn divide(order: &SliceOrder, count: u32) -> Vec<Option<LoaderShare>> {
+        super::divide(order, by_connections(&order.workload, count))
+    }
 
     fn order(connections: u32, in_flight: u32, pacing: Pacing) -> SliceOrder {
         let workload = WorkloadSpec { connections, in_flight, ..crate::tests::workload() };

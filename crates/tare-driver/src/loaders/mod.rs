@@ -1,12 +1,15 @@
 //! Several loaders, on this host and on others, load one system as one: the driver of a study with
 //! `[[loader]]`.
 //!
-//! Each loader runs the agent of the built-in driver and takes the same orders over a pipe, which
-//! is ssh's where the host is another. Connections, requests in flight and rate are divided
-//! (`division`), and so are sequential keys and the rows to write. They begin and end together,
-//! because the edges of a window are times, not messages: `clock` compares the clocks, an order
-//! says when to begin on the loader's own clock, and the harness reads its accounts when its own
-//! clock shows that time. Each loader reports when its window really opened and closed.
+//! Each loader runs an agent that serves the study's driver, and takes the same orders over a pipe,
+//! which is ssh's where the host is another. Connections, requests in flight and rate are divided
+//! (`division`, `crate::sharing`), and as the driver can also keys and the rows to write.
+//!
+//! They begin and end together, because the edges of a window are times, not messages: `clock`
+//! compares the clocks, an order says when to begin on the loader's own clock, and the harness
+//! reads its accounts when its own clock shows that time. Each loader reports when its window
+//! really opened and closed. Drivers that cannot begin at a time, because they start a tool, load
+//! the system before that, and the window begins once all of them do.
 //!
 //! What a slice costs beyond a local one: the order goes out one longest round trip before the
 //! lead-in, so that it is there in time, and the load goes on for half a round trip after the
@@ -24,6 +27,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::Duration;
 
 use tare_lab::PartError;
+use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::loader::Loader as LoaderRecord;
 use tare_lab::study::WorkloadSpec;
@@ -31,20 +35,21 @@ use tare_load::clock_ns;
 use tare_load::histogram::DecodeError;
 use tare_std::cpus::CpuSet;
 
-use crate::MultiInstanceError;
-use crate::built_in::protocol::{Answer, LoaderPart, Order};
+use crate::agent::link::{Event, Link};
+use crate::agent::protocol::{Answer, LoaderPart, Order};
+use crate::printed::and_printed;
+use crate::sharing::{self, Sharing};
 use crate::targets::{NoTarget, Targets};
+use crate::{DriverInfo, MultiInstanceError};
 use clock::ClockComparison;
-use link::{Event, Link};
 
 mod clock;
 mod conversation;
 mod division;
-mod link;
 mod local;
 mod slice;
 
-pub use link::{AgentPipes, AgentProcess, SILENCE, StartAgent};
+pub use crate::agent::link::{AgentPipes, AgentProcess, SILENCE, StartAgent};
 pub use local::LocalAgent;
 
 /// How often a lost loader is connected again, and the pause after each attempt.
@@ -65,7 +70,7 @@ const CLOCK_AGE: Duration = Duration::from_secs(3);
 pub enum LoaderError {
     #[error("cannot start the load agent on {host}")]
     Start { host: String, source: PartError },
-    #[error("the loader {host} is lost{}", said(.stderr))]
+    #[error("the loader {host} is lost{}", and_printed(.stderr))]
     Lost { host: String, stderr: String },
     #[error("the loader {host} did not answer {order} within {waited_s:.0} s")]
     Silent { host: String, order: &'static str, waited_s: f64 },
@@ -75,6 +80,12 @@ pub enum LoaderError {
     Failed { host: String, error: String },
     #[error("{0}")]
     GivenUp(String),
+    #[error("the driver {driver} cannot run on loaders")]
+    Driver { driver: &'static str },
+    #[error(
+        "the loaders did not start to load together: one had to wait {longest_s:.0} s for another"
+    )]
+    NotTogether { longest_s: f64 },
     #[error("the load is too small to be divided among {loaders} loaders")]
     NoShare { loaders: usize },
     #[error("the loader {host} sent a result that cannot be decoded")]
@@ -87,16 +98,14 @@ pub enum LoaderError {
     NoTarget(#[from] NoTarget),
 }
 
-fn said(stderr: &str) -> String {
-    match stderr.trim() {
-        "" => String::new(),
-        text => format!("; it said: {text}"),
-    }
-}
-
 /// The loaders of a run.
 #[expect(missing_debug_implementations, reason = "loaders hold trait objects without Debug")]
 pub struct MultiLoader {
+    sharing: Sharing,
+    /// Whether the load goes on at the edges of a window.
+    loads_at_edges: bool,
+    /// The longest time that a loader had to wait for the others once it was ready.
+    longest_wait: Option<Duration>,
     loaders: Vec<Loader>,
     sender: Sender<Event>,
     events: Receiver<Event>,
@@ -128,16 +137,30 @@ struct OpenTarget {
 }
 
 impl MultiLoader {
-    /// Starts an agent for each loader, on these CPUs of its host or on all that it may use there,
-    /// and compares the clocks.
+    /// Starts an agent of this driver for each loader, on these CPUs of its host or on all that it
+    /// may use there, and compares the clocks.
     ///
     /// # Errors
     /// If a loader cannot be started.
-    pub fn start(agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)>) -> Result<Self, LoaderError> {
+    pub fn start(
+        driver: &DriverInfo,
+        agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)>,
+    ) -> Result<Self, LoaderError> {
+        let name = driver.name;
+        let sharing = driver.sharing.ok_or(LoaderError::Driver { driver: name })?;
         let (sender, events) = mpsc::channel();
-        let loaders = agents.into_iter().map(|(agent, cpus)| Loader::new(agent, cpus)).collect();
-        let targets = Targets::default();
-        let mut all = Self { loaders, sender, events, targets, given_up: None };
+        let new = |(agent, cpus)| Loader::new(name, agent, cpus);
+        let mut all = Self {
+            sharing,
+            // The run of another project's program ends by itself.
+            loads_at_edges: driver.program.is_none(),
+            longest_wait: None,
+            loaders: agents.into_iter().map(new).collect(),
+            sender,
+            events,
+            targets: Targets::default(),
+            given_up: None,
+        };
         for index in 0..all.loaders.len() {
             all.connect(index)?;
         }
@@ -175,7 +198,9 @@ impl MultiLoader {
         let started = loader.agent.start(&loader.arguments);
         let pipes = started.map_err(|source| LoaderError::Start { host: host.clone(), source })?;
         loader.connected += 1;
-        loader.link = Some(Link::new(pipes, index, loader.connected, &self.sender));
+        let link = Link::new(pipes, index, loader.connected, &self.sender);
+        link.keep_alive();
+        loader.link = Some(link);
         let mut found = None;
         self.ask(&[(index, Order::Host)], "host", GRACE, |_, answer| match answer {
             Answer::Host { cpus, kernel, architecture } => {
@@ -243,10 +268,16 @@ impl MultiLoader {
         let open = self.targets.get(target)?;
         let lacks = |index: &usize| !self.loaders[*index].opened.contains_key(&target);
         let missing: Vec<usize> = (0..self.loaders.len()).filter(lacks).collect();
-        let (addresses, deadline) = (open.addresses.clone(), open.deadline);
-        let rows = open.rows.clone();
-        let order = Order::Open { addresses, deadline };
-        let orders: Vec<_> = missing.iter().map(|index| (*index, order.clone())).collect();
+        let (deadline, rows) = (open.deadline, open.rows.clone());
+        let order = |index: &usize| {
+            let mut addresses = open.addresses.clone();
+            // A loader's connections begin at the first node, so loaders with fewer connections
+            // than there are nodes would load the same ones.
+            let first = index % addresses.len().max(1);
+            addresses.rotate_left(first);
+            (*index, Order::Open { addresses, deadline })
+        };
+        let orders: Vec<_> = missing.iter().map(order).collect();
         let mut opened = Vec::new();
         let result = self.ask(&orders, "open", deadline + GRACE, |arrival, answer| match answer {
             Answer::Opened { target } => {
@@ -274,9 +305,9 @@ impl MultiLoader {
 }
 
 impl Loader {
-    fn new(agent: Box<dyn StartAgent>, cpus: Option<CpuSet>) -> Self {
+    fn new(driver: &str, agent: Box<dyn StartAgent>, cpus: Option<CpuSet>) -> Self {
         let host = agent.host().to_string();
-        let mut arguments = vec!["load-agent".to_string()];
+        let mut arguments = ["load-agent", "--driver", driver].map(String::from).to_vec();
         if let Some(cpus) = &cpus {
             arguments.extend(["--cpus".to_string(), cpus.to_string()]);
         }
@@ -305,11 +336,7 @@ impl Loader {
 }
 
 impl Driver for MultiLoader {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        self.open_all(&[address], deadline)
-    }
-
-    fn open_all(
+    fn open(
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
@@ -339,7 +366,7 @@ impl Driver for MultiLoader {
     }
 
     fn loads_at_edges(&self) -> bool {
-        true
+        self.loads_at_edges
     }
 
     fn run(
@@ -351,6 +378,12 @@ impl Driver for MultiLoader {
         self.connect_lost()?;
         self.open_missing(target)?;
         Ok(self.run_slice(target, order, edge)?)
+    }
+
+    fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
+        let Ok(open) = self.targets.get(target) else { return Vec::new() };
+        let of = |(workload, _): &(WorkloadSpec, u64)| (self.sharing.doubts)(workload);
+        sharing::distinct(open.rows.iter().flat_map(of))
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {

@@ -9,14 +9,23 @@ use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
 use tare_load::clock_ns;
 
-use super::conversation::{Received, ns};
+use super::conversation::{Arrival, Received, ns};
 use super::division::{self, LoaderShare};
 use super::{CLOCK_AGE, EXCHANGES, GRACE, LoaderError, MultiLoader, PROGRESS};
-use crate::built_in::protocol::{ACCOUNTS_READ, Answer, Order, STOP, SharedRun, SliceResult};
-use crate::multi_instance;
+use crate::agent::protocol::{ACCOUNTS_READ, Answer, Order, STOP, SharedRun, SliceResult};
+use crate::{multi_instance, sharing};
 
 /// Time between the arrival of an order and the lead-in, for the agent to start its threads.
 const START: Duration = Duration::from_millis(3);
+/// Time limit for a loader to get ready, or to show that it still tries: a Java tool starts for
+/// many seconds.
+const PREPARE: Duration = Duration::from_secs(150);
+/// The first guess of how long a loader that loads the system has to wait until all others do.
+const FIRST_WAIT: Duration = Duration::from_secs(5);
+/// How often the loaders are prepared until none has to wait longer than it can.
+const PREPARATIONS_MAX: u32 = 3;
+/// Time limit for the result of a loader that loads until its run ends by itself.
+const RUN_END: Duration = Duration::from_secs(180);
 
 /// A slice that runs.
 struct RunningSlice {
@@ -42,17 +51,21 @@ impl MultiLoader {
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, LoaderError> {
-        let shares = division::divide(order, self.count());
+        let workloads = (self.sharing.divide)(&order.workload, self.count());
+        let shares = division::divide(order, workloads);
         let shares: Vec<(usize, LoaderShare)> =
             (0..).zip(shares).filter_map(|(index, share)| Some((index, share?))).collect();
         if shares.is_empty() {
             return Err(LoaderError::NoShare { loaders: self.loaders.len() });
         }
         self.refresh_clocks(&shares)?;
-        self.prepare(target, &shares)?;
+        // Loaders that load already have the lead-in behind them.
+        let is_loading = self.prepare(target, &shares)?;
+        let (lead_in, limit) =
+            if is_loading { (Duration::ZERO, RUN_END) } else { (order.lead_in, GRACE) };
         let at_ns = clock_ns() + ns(START) + self.longest_round_trip_ns(&shares);
         let mut slice = self.send_orders(target, &shares, at_ns)?;
-        let planned_begin_ns = at_ns + ns(order.lead_in);
+        let planned_begin_ns = at_ns + ns(lead_in);
         self.wait(&mut slice, planned_begin_ns);
         if slice.failure.is_some() {
             return Err(self.abandon(slice));
@@ -66,7 +79,7 @@ impl MultiLoader {
         let end_ns = clock_ns();
         edge(Edge::End);
         self.signal(&slice, ACCOUNTS_READ);
-        self.wait(&mut slice, clock_ns() + ns(GRACE));
+        self.wait(&mut slice, clock_ns() + ns(limit));
         if slice.failure.is_some() || !slice.waiting.is_empty() {
             return Err(self.abandon(slice));
         }
@@ -90,32 +103,84 @@ impl MultiLoader {
         trips.max().unwrap_or(0)
     }
 
-    /// Has connections opened and statements prepared where the last slice of this system had
-    /// another workload.
+    /// Has the loaders get ready: connections opened and statements prepared where the last slice
+    /// of this system had another workload, or tools started. Returns whether they load the system
+    /// already; then all of them can go on with that until the end of the window.
     fn prepare(
         &mut self,
         target: TargetId,
         shares: &[(usize, LoaderShare)],
-    ) -> Result<(), LoaderError> {
+    ) -> Result<bool, LoaderError> {
+        for _ in 0..PREPARATIONS_MAX {
+            let longest = self.longest_wait.map(|wait| wait * 2 + Duration::from_secs(1));
+            let wait = longest.unwrap_or(FIRST_WAIT);
+            let loading = match self.prepare_once(target, shares, wait) {
+                Ok(loading) => loading,
+                Err(error) => {
+                    self.release(shares);
+                    return Err(error);
+                }
+            };
+            let times = || loading.iter().map(|arrival| arrival.at_ns);
+            let (Some(first), Some(last)) = (times().min(), times().max()) else {
+                return Ok(false);
+            };
+            let waited = Duration::from_nanos(last - first);
+            self.longest_wait = self.longest_wait.max(Some(waited));
+            if waited < wait {
+                return Ok(true);
+            }
+            self.release(shares);
+        }
+        let longest_s = self.longest_wait.unwrap_or_default().as_secs_f64();
+        Err(LoaderError::NotTogether { longest_s })
+    }
+
+    /// Prepares every loader that is not, and returns those that load the system now.
+    fn prepare_once(
+        &mut self,
+        target: TargetId,
+        shares: &[(usize, LoaderShare)],
+        wait: Duration,
+    ) -> Result<Vec<Arrival>, LoaderError> {
         let mut orders = Vec::new();
         for (index, share) in shares {
-            let workload = &share.order.workload;
             let loader = &self.loaders[*index];
-            if loader.prepared.get(&target) == Some(workload) {
+            if loader.prepared.get(&target) == Some(&share.order.workload) {
                 continue;
             }
             let Some(theirs) = loader.opened.get(&target).copied() else { continue };
-            let (workload, part) = (workload.clone(), self.part(*index));
-            orders.push((*index, Order::Prepare { target: theirs, workload, part }));
+            let (order, part) = (share.order.clone(), self.part(*index));
+            orders.push((*index, Order::Prepare { target: theirs, order, part, wait }));
         }
-        self.ask(&orders, "prepare", GRACE, |_, answer| match answer {
-            Answer::Prepared => Ok(true),
+        let (mut connected, mut loading) = (Vec::new(), Vec::new());
+        let asked = self.ask(&orders, "prepare", PREPARE, |arrival, answer| match answer {
+            Answer::Progress { .. } => Ok(false),
+            Answer::Prepared { loading: true } => {
+                loading.push(arrival);
+                Ok(true)
+            }
+            Answer::Prepared { loading: false } => {
+                connected.push(arrival.loader);
+                Ok(true)
+            }
             other => Err(other),
-        })?;
-        for (index, share) in shares {
+        });
+        for (index, share) in shares.iter().filter(|(index, _)| connected.contains(index)) {
             self.loaders[*index].prepared.insert(target, share.order.workload.clone());
         }
-        Ok(())
+        asked.map(|()| loading)
+    }
+
+    /// Ends what these loaders were prepared for.
+    fn release(&mut self, shares: &[(usize, LoaderShare)]) {
+        let alive = shares.iter().filter(|(index, _)| self.loaders[*index].link.is_some());
+        let orders: Vec<_> = alive.map(|(index, _)| (*index, Order::Release)).collect();
+        // One that does not answer is lost, and the next slice connects it again.
+        let _ = self.ask(&orders, "release", GRACE, |_, answer| match answer {
+            Answer::Released => Ok(true),
+            other => Err(other),
+        });
     }
 
     /// Tells every loader when to begin, on its own clock.
@@ -253,8 +318,8 @@ impl MultiLoader {
         Ok(sum)
     }
 
-    /// Has every loader write its part of the rows. The first one creates the table, because some
-    /// databases do not survive several that do so at once.
+    /// Has every loader write its part of the rows, or the first one all of them. The first one
+    /// creates the table, because some databases do not survive several that do so at once.
     pub(super) fn write_rows(
         &mut self,
         target: TargetId,
@@ -263,24 +328,32 @@ impl MultiLoader {
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LoaderError> {
         let mut orders = Vec::new();
-        for (index, own) in (0..).zip(division::workloads(workload, self.count())) {
+        let each_writes = self.sharing.each_writes_rows;
+        let parts = match each_writes {
+            true => sharing::connections(workload, self.count()),
+            false => vec![workload.clone()],
+        };
+        for (index, own) in (0..).zip(parts) {
             let loader = &self.loaders[index];
             let Some(theirs) = loader.opened.get(&target).copied() else { continue };
             // Every part of the rows has to be written, also by a loader that has no part of the
             // load itself.
             let (connections, in_flight) = (own.connections.max(1), own.in_flight.max(1));
             let workload = WorkloadSpec { connections, in_flight, ..own };
-            let part = Some(self.part(index));
+            let part = each_writes.then(|| self.part(index));
             orders.push((index, Order::Populate { target: theirs, workload, seed, part }));
         }
-        let mut written: BTreeMap<usize, u64> = BTreeMap::new();
-        let all = workload.rows;
+        let mut written: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         let (first, others) = orders.split_at(orders.len().min(1));
         for orders in [first, others] {
             self.ask(orders, "populate", PROGRESS, |arrival, answer| match answer {
-                Answer::Progress { done, .. } => {
-                    written.insert(arrival.loader, done);
-                    progress(written.values().sum::<u64>().min(all), all);
+                Answer::Progress { done, all } => {
+                    written.insert(arrival.loader, (done, all));
+                    let done = written.values().map(|(done, _)| done).sum::<u64>();
+                    match each_writes {
+                        true => progress(done.min(workload.rows), workload.rows),
+                        false => progress(done, all),
+                    }
                     Ok(false)
                 }
                 Answer::Populated => Ok(true),

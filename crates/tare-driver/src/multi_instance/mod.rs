@@ -1,9 +1,10 @@
 //! Loads several separate instances of a system at the same time: a driver for each, all where the
-//! client runs.
+//! client runs, or each on all loaders.
 //!
 //! Method: every instance holds all rows and gets the whole workload; a fixed rate is divided among
 //! them. Accounts are read once the last window has begun, and again when the first one ends.
-//! Counts are added up, and histograms merged.
+//! Counts are added up, and histograms merged. What a loader did for all instances is one entry of
+//! the result, and its windows are compared with the time of those accounts.
 //!
 //! Limits: windows start and end about a millisecond apart, the time to reach the drivers. With
 //! tools whose windows follow their lines it is up to one such interval; long windows make that
@@ -17,7 +18,10 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::loader::{Loader, LoaderSlice};
+use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
+use tare_load::clock_ns;
 
 use super::targets::{NoTarget, Targets};
 use super::{Client, DriverInfo};
@@ -59,8 +63,12 @@ impl MultiInstance {
             std::fs::create_dir_all(&scratch)?;
             (info.make)(&Client { scratch: &scratch, ..*client })
         };
-        let drivers = (0..count).map(one).collect::<Result<_, PartError>>()?;
-        Ok(Self { drivers, targets: Targets::default() })
+        Ok(Self::of((0..count).map(one).collect::<Result<_, PartError>>()?))
+    }
+
+    /// Uses a driver for each instance.
+    pub(super) fn of(drivers: Vec<Box<dyn Driver + Send>>) -> Self {
+        Self { drivers, targets: Targets::default() }
     }
 
     /// Returns every driver with its number for a target.
@@ -75,11 +83,7 @@ impl MultiInstance {
 }
 
 impl Driver for MultiInstance {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
-        self.open_all(&[address], deadline)
-    }
-
-    fn open_all(
+    fn open(
         &mut self,
         addresses: &[SocketAddr],
         deadline: Duration,
@@ -89,7 +93,7 @@ impl Driver for MultiInstance {
             return Err(MultiInstanceError::Number { made, given }.into());
         }
         let open = |(driver, address): (&mut Box<dyn Driver + Send>, &SocketAddr)| {
-            driver.open(*address, deadline)
+            driver.open(std::slice::from_ref(address), deadline)
         };
         let opened = self.drivers.iter_mut().zip(addresses).map(open).collect::<Result<_, _>>()?;
         Ok(self.targets.add(opened))
@@ -126,33 +130,38 @@ impl Driver for MultiInstance {
             *rate_per_s /= count as f64;
         }
         let (sender, edges) = mpsc::channel();
-        let (mut begun, mut ended, mut apart) = (0, false, false);
+        let mut apart = false;
+        let mut seen = vec![Edges::default(); count];
+        let mut read = Edges::default();
         let pairs: Vec<_> = self.each(target)?.collect();
         let loads: Vec<Result<SliceLoad, PartError>> = thread::scope(|scope| {
             let mut threads = Vec::new();
-            for (driver, target) in pairs {
+            for (number, (driver, target)) in pairs.into_iter().enumerate() {
                 let (sender, share) = (sender.clone(), &share);
                 // The receiver outlives the scope.
                 let mut tell = move |edge| {
-                    let _ = sender.send(edge);
+                    let _ = sender.send((number, edge, clock_ns()));
                 };
                 threads.push(scope.spawn(move || driver.run(target, share, &mut tell)));
             }
             drop(sender);
-            for one in edges {
+            for (number, one, at_ns) in edges {
                 match one {
                     Edge::Begin => {
-                        begun += 1;
-                        if begun == count && !apart {
+                        seen[number].begin_ns = Some(at_ns);
+                        if seen.iter().all(|one| one.begin_ns.is_some()) && !apart {
+                            read.begin_ns = Some(clock_ns());
                             edge(Edge::Begin);
                         }
                     }
-                    Edge::End if begun < count => apart = true,
-                    Edge::End if !ended && !apart => {
-                        ended = true;
-                        edge(Edge::End);
+                    Edge::End => {
+                        seen[number].end_ns = Some(at_ns);
+                        apart |= read.begin_ns.is_none();
+                        if read.end_ns.is_none() && !apart {
+                            read.end_ns = Some(clock_ns());
+                            edge(Edge::End);
+                        }
                     }
-                    Edge::End => {}
                 }
             }
             let joined = threads.into_iter().map(|thread| match thread.join() {
@@ -161,9 +170,12 @@ impl Driver for MultiInstance {
             });
             joined.collect()
         });
-        let loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut loads = loads.into_iter().collect::<Result<Vec<_>, _>>()?;
         if apart {
             return Err(MultiInstanceError::Apart.into());
+        }
+        for (load, seen) in loads.iter_mut().zip(seen) {
+            seen.compare_with(read, &mut load.loaders);
         }
         Ok(sum(&loads)?)
     }
@@ -191,10 +203,82 @@ impl Driver for MultiInstance {
         self.drivers.iter().flat_map(|driver| driver.pids()).collect()
     }
 
+    fn loaders(&self) -> Vec<Loader> {
+        self.drivers.first().map(|driver| driver.loaders()).unwrap_or_default()
+    }
+
+    fn given_up(&self) -> Option<String> {
+        self.drivers.iter().find_map(|driver| driver.given_up())
+    }
+
     fn stop(&mut self) -> Result<(), PartError> {
         let stopped: Vec<_> = self.drivers.iter_mut().map(|driver| driver.stop()).collect();
         stopped.into_iter().collect()
     }
+}
+
+/// When the window of a driver opened and closed, or when the accounts were read.
+#[derive(Clone, Copy, Debug, Default)]
+struct Edges {
+    begin_ns: Option<u64>,
+    end_ns: Option<u64>,
+}
+
+impl Edges {
+    /// Makes offsets from this window those from the time at which the accounts were read.
+    fn compare_with(self, read: Self, loaders: &mut [LoaderSlice]) {
+        let later = |own: Option<u64>, read: Option<u64>| {
+            own.zip(read).map_or(0, |(own, read)| {
+                i64::try_from(i128::from(own) - i128::from(read)).unwrap_or(i64::MAX)
+            })
+        };
+        for one in loaders {
+            one.begin_offset_ns += later(self.begin_ns, read.begin_ns);
+            one.end_offset_ns += later(self.end_ns, read.end_ns);
+        }
+    }
+}
+
+/// Adds up what each loader did for all instances: the worst of its edges, and the mean of how long
+/// its threads waited, because every instance has as many.
+fn loaders(loads: &[SliceLoad]) -> Vec<LoaderSlice> {
+    let mut all: Vec<(LoaderSlice, u64)> = Vec::new();
+    for one in loads.iter().flat_map(|load| &load.loaders) {
+        let Some((sum, of)) = all.iter_mut().find(|(sum, _)| sum.loader == one.loader) else {
+            all.push((*one, 1));
+            continue;
+        };
+        *of += 1;
+        sum.window_ns = sum.window_ns.max(one.window_ns);
+        sum.operations += one.operations;
+        sum.cpu_ns += one.cpu_ns;
+        sum.busiest_thread_ns = sum.busiest_thread_ns.max(one.busiest_thread_ns);
+        sum.waited_ns = sum.waited_ns.zip(one.waited_ns).map(|(sum, one)| sum + one);
+        let further = |sum: i64, one: i64| if one.abs() > sum.abs() { one } else { sum };
+        sum.begin_offset_ns = further(sum.begin_offset_ns, one.begin_offset_ns);
+        sum.end_offset_ns = further(sum.end_offset_ns, one.end_offset_ns);
+        sum.clock_error_ns = sum.clock_error_ns.max(one.clock_error_ns);
+    }
+    all.sort_by_key(|(sum, _)| sum.loader);
+    let mean = |(sum, of): (LoaderSlice, u64)| LoaderSlice {
+        waited_ns: sum.waited_ns.map(|waited_ns| waited_ns / of),
+        ..sum
+    };
+    all.into_iter().map(mean).collect()
+}
+
+/// Returns the path of each loader, with the round trips of the instance that has the slowest.
+fn paths(loads: &[SliceLoad]) -> Vec<PathSample> {
+    let mut all: Vec<PathSample> = Vec::new();
+    let median_ns = |sample: &PathSample| sample.round_trip.map(|trip| trip.median_ns);
+    for one in loads.iter().flat_map(|load| &load.paths) {
+        match all.iter_mut().find(|known| known.loader == one.loader) {
+            None => all.push(one.clone()),
+            Some(known) if median_ns(one) > median_ns(known) => *known = one.clone(),
+            Some(_) => {}
+        }
+    }
+    all
 }
 
 /// Adds up the results of all drivers.
@@ -214,6 +298,8 @@ pub(super) fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> 
             }
         }
     }
+    sum.loaders = loaders(loads);
+    sum.paths = paths(loads);
     sum.response = merged(loads.iter().map(|load| load.response.as_slice()))?;
     sum.service = merged(loads.iter().map(|load| load.service.as_slice()))?;
     Ok(sum)

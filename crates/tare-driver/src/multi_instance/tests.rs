@@ -11,8 +11,12 @@ struct Scripted {
 }
 
 impl Driver for Scripted {
-    fn open(&mut self, address: SocketAddr, _deadline: Duration) -> Result<TargetId, PartError> {
-        Ok(TargetId(address.port().into()))
+    fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        _deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        Ok(TargetId(addresses[0].port().into()))
     }
 
     fn populate(
@@ -116,9 +120,9 @@ fn loads_add_up_and_rate_is_divided() {
         drivers: vec![Box::new(first), Box::new(second)],
         targets: Targets::default(),
     };
-    let error = multi_instance.open(addresses()[0], Duration::ZERO).unwrap_err().to_string();
+    let error = multi_instance.open(&addresses()[..1], Duration::ZERO).unwrap_err().to_string();
     assert!(error.contains("2 instances of the system, not 1"), "{error}");
-    let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
+    let target = multi_instance.open(&addresses(), Duration::ZERO).unwrap();
     let mut seen = Vec::new();
     let workload = order(Pacing::Closed).workload;
     multi_instance.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
@@ -150,8 +154,38 @@ fn windows_that_never_overlap_are_refused() {
     };
     let drivers = vec![one(&[Edge::Begin, Edge::End]), one(&[])];
     let mut multi_instance = MultiInstance { drivers, targets: Targets::default() };
-    let target = multi_instance.open_all(&addresses(), Duration::ZERO).unwrap();
+    let target = multi_instance.open(&addresses(), Duration::ZERO).unwrap();
     let error =
         multi_instance.run(target, &order(Pacing::Closed), &mut |_| {}).unwrap_err().to_string();
     assert!(error.contains("set a longer schedule.window"), "{error}");
+}
+
+#[test]
+fn loaders_of_all_instances_are_one_each() {
+    let slice = |loader, operations, begin_offset_ns, waited_ns| LoaderSlice {
+        loader,
+        window_ns: 100,
+        operations,
+        cpu_ns: 10,
+        busiest_thread_ns: 10 * u64::from(loader + 1),
+        waited_ns,
+        begin_offset_ns,
+        end_offset_ns: -begin_offset_ns,
+        clock_error_ns: operations,
+    };
+    let load = |loaders| SliceLoad { loaders, ..SliceLoad::default() };
+    let mut loads = [
+        load(vec![slice(0, 5, -9, Some(4)), slice(1, 1, 2, Some(1))]),
+        load(vec![slice(0, 7, 3, Some(8)), slice(1, 1, 1, None)]),
+    ];
+    // The second window opened 20 ns before the accounts were read, and closed when they were.
+    let read = Edges { begin_ns: Some(120), end_ns: Some(200) };
+    let seen = Edges { begin_ns: Some(100), end_ns: Some(200) };
+    seen.compare_with(read, &mut loads[1].loaders);
+    let sum = sum(&loads).unwrap().loaders;
+    assert_eq!(sum.len(), 2);
+    let LoaderSlice { operations, cpu_ns, begin_offset_ns, end_offset_ns, waited_ns, .. } = sum[0];
+    assert_eq!((operations, cpu_ns, waited_ns), (12, 20, Some(6)));
+    assert_eq!((begin_offset_ns, end_offset_ns), (-17, 9));
+    assert_eq!((sum[0].clock_error_ns, sum[1].waited_ns, sum[1].loader), (7, None, 1));
 }

@@ -5,12 +5,10 @@
 //! a schedule (Poisson) and never skips a start: its latency counts from when a transaction was
 //! due.
 
-use std::collections::HashSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tare_lab::driver::TargetId;
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
 
 use super::option_reader::{OptionError, OptionReader, option};
@@ -59,6 +57,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         scale::threads_of_clients(workload, cpus, "jobs", CLIENTS);
     },
     make: tool::make::<Pgbench>,
+    sharing: tool::sharing::<Pgbench>(),
 };
 
 /// The user and the database of a PostgreSQL that Tare starts.
@@ -94,6 +93,15 @@ impl ToolOptions for Options {
             program: words.text("program", NAME),
         })
     }
+
+    fn program(&self) -> &str {
+        &self.program
+    }
+
+    /// Its tables, whose scale is that of all workloads.
+    fn rows(&self) -> Option<String> {
+        Some(String::new())
+    }
 }
 
 impl Options {
@@ -103,15 +111,17 @@ impl Options {
     }
 }
 
-#[derive(Debug, Default)]
-struct Pgbench {
-    /// Systems that have their tables.
-    filled: HashSet<TargetId>,
-}
+#[derive(Clone, Debug, Default)]
+struct Pgbench;
 
 impl Tool for Pgbench {
-    const INFO: ToolInfo =
-        ToolInfo { name: NAME, edges: EdgeSource::ByTheClock, greeting: &[], cuts_latency: true };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::ByTheClock,
+        greeting: &[],
+        cuts_latency: true,
+        divided: &[tool::load("clients", CLIENTS), tool::each("jobs", 1)],
+    };
 
     type Options = Options;
 
@@ -145,14 +155,11 @@ impl Tool for Pgbench {
         ToolCommand { words: words.arg(USER), operations: None }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let accounts = options.scale * 100_000;
         (at.progress)(0, accounts);
-        if !self.filled.contains(&at.target) {
-            let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));
-            at.complete(&words.arg(USER), FILL_LIMIT)?;
-            self.filled.insert(at.target);
-        }
+        let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));
+        at.complete(&words.arg(USER), FILL_LIMIT)?;
         (at.progress)(accounts, accounts);
         Ok(())
     }

@@ -48,6 +48,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         scale::threads_of_clients(workload, cpus, "threads", CLIENTS);
     },
     make: tool::make::<RedisBenchmark>,
+    sharing: tool::sharing::<RedisBenchmark>(),
 };
 
 /// Connections of a workload that does not name them.
@@ -79,6 +80,10 @@ impl ToolOptions for Options {
             program: words.text("program", NAME),
         })
     }
+
+    fn program(&self) -> &str {
+        &self.program
+    }
 }
 
 impl Options {
@@ -93,12 +98,17 @@ impl Options {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct RedisBenchmark;
 
 impl Tool for RedisBenchmark {
-    const INFO: ToolInfo =
-        ToolInfo { name: NAME, edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo = ToolInfo {
+        name: NAME,
+        edges: EdgeSource::AtLines,
+        greeting: &[],
+        cuts_latency: false,
+        divided: &[tool::load("clients", CLIENTS), tool::each("threads", 1)],
+    };
 
     fn counts_from_due(_options: &Options) -> bool {
         false
@@ -122,7 +132,7 @@ impl Tool for RedisBenchmark {
         ToolCommand { words: options.words(run.address, operations), operations: Some(operations) }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         if matches!(options.test.as_str(), "get" | "set") {
             return resp::fill(at, options.keyspace, options.data_size);
         }

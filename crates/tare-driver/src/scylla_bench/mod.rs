@@ -55,6 +55,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
         scale::per_system_cpu(workload, cpus, "connections", 4);
     },
     make: tool::make::<ScyllaBench>,
+    sharing: tool::sharing::<ScyllaBench>(),
 };
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +86,10 @@ impl ToolOptions for Options {
             program: words.text("program", NAME),
         })
     }
+
+    fn program(&self) -> &str {
+        &self.program
+    }
 }
 
 impl Options {
@@ -99,7 +104,7 @@ impl Options {
     }
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct ScyllaBench;
 
 impl Tool for ScyllaBench {
@@ -108,20 +113,28 @@ impl Tool for ScyllaBench {
         edges: EdgeSource::AtLines,
         greeting: CQL_OPTIONS,
         cuts_latency: false,
+        divided: &[tool::load("concurrency", 64), tool::each("connections", 4)],
     };
 
     type Options = Options;
 
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
         let seconds = tool::seconds(run.order, Duration::from_secs(1));
+        let mut options = options.clone();
+        let mut first = 0;
+        if options.workload == "sequential" {
+            (first, options.partitions) = run.part.range(options.partitions);
+            options.partitions = options.partitions.max(1);
+        }
         let words = options
             .words(run.address, &options.mode, &options.workload)
+            .args(&format!("-partition-offset {first}"))
             .args(&format!("-duration {seconds}s -iterations 0"));
         let words = run.with_rate(words, |rate_per_s| format!("-max-rate {}", rate_per_s.round()));
         ToolCommand { words, operations: None }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         let words = options.words(at.address, "write", "sequential");
         let read = |printed: &ToolOutput, _: &Path| {
             output::read(&printed.stdout, false).map_err(unusable(NAME, printed))

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
 use tare_lab::doubt::Doubt;
-use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId, first_address};
 use tare_lab::study::WorkloadSpec;
 
 use super::follower::{Follower, LIMITS, TimeLimits, WindowEdge};
@@ -17,8 +17,9 @@ use super::{
     ClientPlacement, EdgeSource, ObservedTool, SliceRun, Tool, ToolCommand, ToolError, ToolOptions,
     ToolReport, ToolTarget, WindowCut, finished,
 };
+use crate::agent::protocol::LoaderPart;
 use crate::targets::Targets;
-use crate::{Client, placement};
+use crate::{Client, placement, sharing};
 use tare_load::histogram;
 
 /// Time between two attempts to connect to a system that starts.
@@ -43,25 +44,62 @@ const FIRST_START: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ToolDriver<T> {
     tool: T,
-    placement: ClientPlacement,
-    targets: Targets<SocketAddr>,
+    pub(super) placement: ClientPlacement,
+    targets: Targets<OpenSystem>,
     /// The last throughput of each workload, in operations/s.
     rates: HashMap<(TargetId, String), f64>,
     /// The longest time from a start to the first figures.
     start: Option<Duration>,
-    /// Targets with a workload at a fixed rate whose latency does not count from when it was due.
-    omits: HashSet<TargetId>,
     pub(super) limits: TimeLimits,
+}
+
+/// A system that is open.
+#[derive(Debug)]
+struct OpenSystem {
+    address: SocketAddr,
+    /// The workloads whose rows are there.
+    workloads: Vec<WorkloadSpec>,
+    /// The names of their rows, where those have one (`ToolOptions::rows`).
+    rows: HashSet<String>,
+}
+
+/// The load of a slice that is to be started.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LoadStart<'a> {
+    pub(super) target: TargetId,
+    pub(super) order: &'a SliceOrder,
+    pub(super) part: LoaderPart,
+    /// Time between the lead-in and the window.
+    pub(super) wait: Duration,
+}
+
+/// A tool that loads the system, after its lead-in.
+#[derive(Debug)]
+pub(super) struct LoadingTool<T> {
+    pub(super) follower: Follower<T>,
+    /// When the lead-in was over, and the tool's time of that if it was at a line.
+    at: Instant,
+    tool_s: Option<f64>,
+    asked: Option<u64>,
 }
 
 /// A run of a tool up to the end of the window.
 #[derive(Debug)]
-struct MeasuredRun {
+pub(super) struct MeasuredRun {
     running: RunningTool,
     begin: WindowEdge,
     end: WindowEdge,
-    busiest_thread_ns: u64,
+    pub(super) busiest_thread_ns: u64,
     asked: Option<u64>,
+}
+
+impl<T: Tool> LoadingTool<T> {
+    /// Measures the window between two edges that have passed.
+    pub(super) fn measured(self, begin: WindowEdge, end: WindowEdge) -> MeasuredRun {
+        let Self { follower: Follower { running, .. }, asked, .. } = self;
+        let busiest_thread_ns = running.busiest_thread_ns(&begin.threads, &end.threads);
+        MeasuredRun { running, begin, end, busiest_thread_ns, asked }
+    }
 }
 
 impl<T: Tool> ToolDriver<T> {
@@ -69,11 +107,16 @@ impl<T: Tool> ToolDriver<T> {
         let placement = ClientPlacement {
             cpus: client.cpus.clone(),
             namespace: client.namespace.map(Path::to_path_buf),
-            run: client.run.to_string(),
+            run: Some(client.run.to_string()),
             scratch: client.scratch.join("load-tool"),
+            keeper: None,
         };
-        let (targets, rates, omits) = (Targets::default(), HashMap::new(), HashSet::new());
-        Self { tool, placement, targets, rates, start: None, omits, limits: LIMITS }
+        Self::placed(tool, placement)
+    }
+
+    pub(super) fn placed(tool: T, placement: ClientPlacement) -> Self {
+        let (targets, rates) = (Targets::default(), HashMap::new());
+        Self { tool, placement, targets, rates, start: None, limits: LIMITS }
     }
 
     /// Returns the expected start time, with a reserve.
@@ -87,98 +130,105 @@ impl<T: Tool> ToolDriver<T> {
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, ToolError> {
-        let address = *self.targets.get(target)?;
+        let start = LoadStart { target, order, part: LoaderPart::ALONE, wait: Duration::ZERO };
+        let loading = self.begin_load(start, &mut || {})?;
+        let measured = window(loading, order, edge)?;
+        self.finish(measured, start)
+    }
+
+    /// Starts the tool and follows it over the lead-in. Where it takes a number of operations, that
+    /// is raised until it covers the window. Calls `attempt` before each start.
+    pub(super) fn begin_load(
+        &mut self,
+        load: LoadStart<'_>,
+        attempt: &mut dyn FnMut(),
+    ) -> Result<LoadingTool<T>, ToolError> {
+        let LoadStart { target, order, part, wait } = load;
+        let address = self.targets.get(target)?.address;
         let options = T::Options::read(&order.workload)?;
         let key = (target, order.workload.name.clone());
         let mut rate_per_s = self.rates.get(&key).copied().unwrap_or(FIRST_RATE_PER_S);
+        let whole = SliceOrder { lead_in: order.lead_in + wait, ..order.clone() };
         let mut starts = 0;
         for _ in 0..ATTEMPTS_MAX {
+            attempt();
             let seen = ObservedTool { rate_per_s, start: self.start() };
-            let run = SliceRun { address, order, seen, scratch: &self.placement.scratch };
+            let scratch = &self.placement.scratch;
+            let run = SliceRun { address, order: &whole, seen, scratch, part };
             let ask = self.tool.command(&options, &run);
-            let window = match self.window(&ask, order, edge) {
+            let begun = match self.lead_in(&ask, order.lead_in, wait + order.window) {
                 Err(ToolError::Unbegun { .. }) if starts + 1 < STARTS_MAX => {
                     starts += 1;
                     continue;
                 }
                 other => other?,
             };
-            match window {
-                Ok(measured) => {
-                    let load = self.finish(measured, &options, order)?;
-                    let seconds = Duration::from_nanos(load.window_ns).as_secs_f64();
-                    self.rates.insert(key, load.operations as f64 / seconds.max(1e-3));
-                    return Ok(load);
-                }
+            match begun {
+                Ok(loading) => return Ok(loading),
                 Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
             }
         }
         Err(ToolError::Unsteady { tool: T::INFO.name })
     }
 
-    /// Runs the tool up to the end of the window. If its number of operations does not reach that
-    /// far, returns its rate before the window begins.
-    fn window(
+    /// Starts the tool and follows it over the lead-in. If its number of operations does not last
+    /// for `ahead` from there, returns its rate.
+    fn lead_in(
         &mut self,
         ask: &ToolCommand,
-        order: &SliceOrder,
-        edge: &mut dyn FnMut(Edge),
-    ) -> Result<Result<MeasuredRun, f64>, ToolError> {
+        lead_in: Duration,
+        ahead: Duration,
+    ) -> Result<Result<LoadingTool<T>, f64>, ToolError> {
         let started = Instant::now();
-        let mut follower = Follower {
-            tool: &self.tool,
-            running: RunningTool::start(&self.placement, &ask.words)?,
-            limits: self.limits,
-            operations: 0.0,
-            last: None,
-        };
+        let running = RunningTool::start(&self.placement, &ask.words)?;
+        let mut follower = Follower::new(self.tool.clone(), running, self.limits);
         let begin = match T::INFO.edges {
-            EdgeSource::AtLines => follower.lead_in(order.lead_in, ask.operations.is_some())?,
-            EdgeSource::ByTheClock => Some((follower.begin(order.lead_in)?, None)),
+            EdgeSource::AtLines => follower.lead_in(lead_in, ask.operations.is_some())?,
+            EdgeSource::ByTheClock => Some((follower.begin(lead_in)?, None)),
         };
-        let start = follower.last.map(|(first, _)| first.duration_since(started));
+        let start = follower.first().map(|first| first.duration_since(started));
         self.start = self.start.max(start);
         let Some((at, tool_s)) = begin else { return Ok(Err(follower.rate_per_s())) };
         if let Some(all) = ask.operations {
             let rate = follower.rate_per_s();
-            let needed = follower.operations + rate * order.window.as_secs_f64() * SPARE.sqrt();
+            let needed = follower.operations + rate * ahead.as_secs_f64() * SPARE.sqrt();
             if needed > all as f64 {
                 return Ok(Err(rate));
             }
         }
-        let begin = follower.mark(at, tool_s);
-        edge(Edge::Begin);
-        let (at, tool_s) = match T::INFO.edges {
-            EdgeSource::AtLines => follower.until(at + order.window)?,
-            EdgeSource::ByTheClock => {
-                follower.sleep(order.window.saturating_sub(at.elapsed()))?;
-                (Instant::now(), None)
-            }
-        };
-        let end = follower.mark(at, tool_s);
-        edge(Edge::End);
-        let busiest_thread_ns = follower.running.busiest_thread_ns(&begin.threads, &end.threads);
-        let asked = ask.operations;
-        Ok(Ok(MeasuredRun { running: follower.running, begin, end, busiest_thread_ns, asked }))
+        Ok(Ok(LoadingTool { follower, at, tool_s, asked: ask.operations }))
+    }
+
+    /// Waits for the tool to end, computes the slice's figures from its report, and keeps its rate.
+    pub(super) fn finish(
+        &mut self,
+        measured: MeasuredRun,
+        LoadStart { target, order, wait, .. }: LoadStart<'_>,
+    ) -> Result<SliceLoad, ToolError> {
+        let load = self.figures(measured, order, self.limits.end + wait)?;
+        let seconds = Duration::from_nanos(load.window_ns).as_secs_f64();
+        let key = (target, order.workload.name.clone());
+        self.rates.insert(key, load.operations as f64 / seconds.max(1e-3));
+        Ok(load)
     }
 
     /// Waits for the tool to end and computes the slice's figures from its report.
-    fn finish(
+    fn figures(
         &self,
         measured: MeasuredRun,
-        options: &T::Options,
         order: &SliceOrder,
+        limit: Duration,
     ) -> Result<SliceLoad, ToolError> {
         let MeasuredRun { mut running, begin, end, busiest_thread_ns, asked } = measured;
-        let tool = T::INFO.name;
-        let limit = self.limits.end + order.window + order.lead_in;
+        let (tool, options) = (T::INFO.name, T::Options::read(&order.workload)?);
+        let limit = limit + order.window + order.lead_in;
         let ended = running.end(Instant::now() + limit);
         finished(tool, &running, ended, limit)?;
         let cut =
             WindowCut { unix_s: (begin.unix_s, end.unix_s), tool_s: begin.tool_s.zip(end.tool_s) };
         let scratch = &self.placement.scratch;
         let report = ToolReport { printed: &running.printed, scratch, order, cut: &cut };
-        let outcome = self.tool.read(options, &report)?;
+        let outcome = self.tool.read(&options, &report)?;
         if let Some(asked) = asked.filter(|asked| outcome.total() < *asked) {
             let (done, said) = (outcome.total(), running.printed.said());
             return Err(ToolError::Short { tool, asked, done, said });
@@ -218,6 +268,27 @@ impl<T: Tool> ToolDriver<T> {
     }
 }
 
+/// Follows a tool over the window.
+fn window<T: Tool>(
+    mut loading: LoadingTool<T>,
+    order: &SliceOrder,
+    edge: &mut dyn FnMut(Edge),
+) -> Result<MeasuredRun, ToolError> {
+    let LoadingTool { follower, at, tool_s, .. } = &mut loading;
+    let begin = follower.mark(*at, *tool_s);
+    edge(Edge::Begin);
+    let (at, tool_s) = match T::INFO.edges {
+        EdgeSource::AtLines => follower.until(*at + order.window)?,
+        EdgeSource::ByTheClock => {
+            follower.sleep(order.window.saturating_sub(at.elapsed()))?;
+            (Instant::now(), None)
+        }
+    };
+    let end = follower.mark(at, tool_s);
+    edge(Edge::End);
+    Ok(loading.measured(begin, end))
+}
+
 /// Waits until a system answers.
 fn answers(address: SocketAddr, greeting: &[u8], limit: Duration) -> io::Result<()> {
     let deadline = Instant::now() + limit;
@@ -242,15 +313,52 @@ pub(super) fn rounded(operations: f64) -> u64 {
     operations.round().max(0.0) as u64
 }
 
+impl<T: Tool> ToolDriver<T> {
+    /// Takes note that the rows of a workload are there.
+    pub(super) fn assume_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+    ) -> Result<(), ToolError> {
+        let options = T::Options::read(workload)?;
+        let open = self.targets.get_mut(target)?;
+        open.rows.extend(options.rows());
+        open.workloads.push(workload.clone());
+        Ok(())
+    }
+
+    fn write_rows(
+        &mut self,
+        target: TargetId,
+        workload: &WorkloadSpec,
+        progress: &mut dyn FnMut(u64, u64),
+    ) -> Result<(), ToolError> {
+        let options = T::Options::read(workload)?;
+        let OpenSystem { address, rows, .. } = self.targets.get(target)?;
+        if options.rows().is_none_or(|name| !rows.contains(&name)) {
+            let (tool, address, placement) = (T::INFO.name, *address, &self.placement);
+            let mut at = ToolTarget { tool, address, placement, all: 1, progress };
+            self.tool.populate(&mut at, &options)?;
+        }
+        self.assume_rows(target, workload)
+    }
+}
+
 impl<T: Tool> Driver for ToolDriver<T> {
-    fn open(&mut self, address: SocketAddr, deadline: Duration) -> Result<TargetId, PartError> {
+    fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        // In a cluster, tools learn the other addresses from the first one.
+        let address = first_address(addresses)?;
         let greeting = T::INFO.greeting;
         placement::within(self.placement.namespace.as_deref(), || {
             answers(address, greeting, deadline)
         })
         .map_err(ToolError::from)?
         .map_err(|source| ToolError::Connect { address, source })?;
-        Ok(self.targets.add(address))
+        Ok(self.targets.add(OpenSystem { address, workloads: Vec::new(), rows: HashSet::new() }))
     }
 
     fn populate(
@@ -260,15 +368,7 @@ impl<T: Tool> Driver for ToolDriver<T> {
         _seed: u64,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
-        let address = *self.targets.get(target)?;
-        let options = T::Options::read(workload).map_err(ToolError::from)?;
-        let is_rated = workload.latency_share > 0.0 || workload.rate_per_s.is_some();
-        if is_rated && !T::counts_from_due(&options) {
-            self.omits.insert(target);
-        }
-        let (tool, placement) = (T::INFO.name, &self.placement);
-        let mut at = ToolTarget { tool, target, address, placement, progress };
-        Ok(self.tool.populate(&mut at, &options)?)
+        Ok(self.write_rows(target, workload, progress)?)
     }
 
     fn run(
@@ -281,15 +381,8 @@ impl<T: Tool> Driver for ToolDriver<T> {
     }
 
     fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
-        let driver = || T::INFO.name.to_string();
-        let mut doubts = Vec::new();
-        if self.omits.contains(&target) {
-            doubts.push(Doubt::CoordinatedOmission { driver: driver() });
-        }
-        if !T::INFO.cuts_latency {
-            doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
-        }
-        doubts
+        let Ok(open) = self.targets.get(target) else { return Vec::new() };
+        sharing::distinct(open.workloads.iter().flat_map(super::doubts::<T>))
     }
 
     fn close(&mut self, target: TargetId) -> Result<(), PartError> {

@@ -41,6 +41,10 @@ pub enum ToolError {
     Failed { tool: &'static str, status: String, said: String },
     #[error("cannot use what {tool} printed; {said}")]
     Output { tool: &'static str, said: String, source: OutputError },
+    #[error("{tool} was stopped by the harness")]
+    Stopped { tool: String },
+    #[error("{tool} was not prepared for this slice")]
+    Unprepared { tool: &'static str },
     #[error("{tool} did {done} operations of {asked}; {said}")]
     Short { tool: &'static str, asked: u64, done: u64, said: String },
     #[error(

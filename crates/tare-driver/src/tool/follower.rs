@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::process::{LineEvent, RunningTool, ThreadTimes};
+use super::process::{Line, LineEvent, RunningTool, ThreadTimes};
 use super::{Count, Progress, Tool, ToolError};
 
 /// Time limits for a tool.
@@ -34,16 +34,35 @@ pub(super) struct WindowEdge {
 }
 
 /// A running tool, and what its lines have reported so far.
-pub(super) struct Follower<'t, T> {
-    pub(super) tool: &'t T,
+#[derive(Debug)]
+pub(super) struct Follower<T> {
+    pub(super) tool: T,
     pub(super) running: RunningTool,
     pub(super) limits: TimeLimits,
     pub(super) operations: f64,
-    /// When the first and the last line with figures arrived.
-    pub(super) last: Option<(Instant, Instant)>,
+    /// Its lines with figures.
+    lines: Vec<Figures>,
 }
 
-impl<T: Tool> Follower<'_, T> {
+/// What a line with figures has reported.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Figures {
+    at: Instant,
+    tool_s: Option<f64>,
+    /// Operations since the start of the tool.
+    operations: f64,
+}
+
+impl<T: Tool> Follower<T> {
+    pub(super) fn new(tool: T, running: RunningTool, limits: TimeLimits) -> Self {
+        Self { tool, running, limits, operations: 0.0, lines: Vec::new() }
+    }
+
+    /// Returns when the first line with figures arrived.
+    pub(super) fn first(&self) -> Option<Instant> {
+        self.lines.first().map(|line| line.at)
+    }
+
     pub(super) fn mark(&self, at: Instant, tool_s: Option<f64>) -> WindowEdge {
         let unix_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         WindowEdge {
@@ -57,8 +76,54 @@ impl<T: Tool> Follower<'_, T> {
 
     /// Returns the operations/s between its first and its last line.
     pub(super) fn rate_per_s(&self) -> f64 {
-        let Some((first, last)) = self.last else { return 0.0 };
-        self.operations / last.duration_since(first).as_secs_f64().max(0.01)
+        let [Some(first), Some(last)] = [self.lines.first(), self.lines.last()] else { return 0.0 };
+        self.operations / last.at.duration_since(first.at).as_secs_f64().max(0.01)
+    }
+
+    /// Takes the figures of a line; `None` if it has none.
+    fn note(&mut self, line: &Line) -> Option<Progress> {
+        let progress = self.tool.progress(&line.text)?;
+        let before = self.lines.last().map_or(line.at, |last| last.at);
+        match progress.count {
+            Count::Total(count) => self.operations = count as f64,
+            Count::Interval(count) => self.operations += count as f64,
+            Count::Rate(rate) => {
+                self.operations += rate * line.at.duration_since(before).as_secs_f64();
+            }
+        }
+        let (tool_s, operations) = (progress.tool_s, self.operations);
+        self.lines.push(Figures { at: line.at, tool_s, operations });
+        Some(progress)
+    }
+
+    /// Returns an edge as it is by the lines around it: its operations by their rate between the
+    /// two, and the tool's time of the nearer one.
+    pub(super) fn by_lines(&self, edge: WindowEdge) -> WindowEdge {
+        let next = self.lines.iter().position(|line| line.at >= edge.at);
+        let next = next.unwrap_or(self.lines.len());
+        let [before, after] = [next.checked_sub(1), Some(next)].map(|at| self.lines.get(at?));
+        let (operations, tool_s) = match (before, after) {
+            (Some(before), Some(after)) => {
+                let length = after.at.duration_since(before.at).as_secs_f64();
+                let into = edge.at.duration_since(before.at).as_secs_f64();
+                let share = if length > 0.0 { into / length } else { 1.0 };
+                let operations = before.operations + (after.operations - before.operations) * share;
+                (operations, if share < 0.5 { before.tool_s } else { after.tool_s })
+            }
+            (Some(one), None) | (None, Some(one)) => (one.operations, one.tool_s),
+            (None, None) => (edge.operations, edge.tool_s),
+        };
+        WindowEdge { operations, tool_s, ..edge }
+    }
+
+    /// Follows it until its first line after an edge.
+    pub(super) fn pass(&mut self, edge: &WindowEdge) -> Result<(), ToolError> {
+        while self.lines.last().is_none_or(|last| last.at < edge.at) {
+            if self.next(self.limits.silence)?.is_none() {
+                return Err(self.early());
+            }
+        }
+        Ok(())
     }
 
     /// Returns the next line with figures; `None` once it has ended.
@@ -68,29 +133,26 @@ impl<T: Tool> Follower<'_, T> {
             let line = match self.running.next_line(deadline) {
                 LineEvent::Line(line) => line,
                 LineEvent::Ended => return Ok(None),
+                LineEvent::Stopped => return Err(Self::stopped()),
                 LineEvent::Late => {
                     let (tool, said) = (T::INFO.name, self.running.printed.said());
-                    return Err(match self.last {
-                        None => ToolError::NotBegun { tool, limit, said },
-                        Some(_) => ToolError::Silent { tool, limit, said },
+                    return Err(match self.lines.is_empty() {
+                        true => ToolError::NotBegun { tool, limit, said },
+                        false => ToolError::Silent { tool, limit, said },
                     });
                 }
             };
             if self.tool.is_last(&line.text) {
                 return Ok(None);
             }
-            let Some(progress) = self.tool.progress(&line.text) else { continue };
-            let (first, before) = self.last.unwrap_or((line.at, line.at));
-            match progress.count {
-                Count::Total(count) => self.operations = count as f64,
-                Count::Interval(count) => self.operations += count as f64,
-                Count::Rate(rate) => {
-                    self.operations += rate * line.at.duration_since(before).as_secs_f64();
-                }
+            if let Some(progress) = self.note(&line) {
+                return Ok(Some((line.at, progress)));
             }
-            self.last = Some((first, line.at));
-            return Ok(Some((line.at, progress)));
         }
+    }
+
+    fn stopped() -> ToolError {
+        ToolError::Stopped { tool: T::INFO.name.into() }
     }
 
     fn early(&mut self) -> ToolError {
@@ -99,9 +161,9 @@ impl<T: Tool> Follower<'_, T> {
             _ => "it has closed its output".into(),
         };
         let (tool, said) = (T::INFO.name, self.running.printed.said());
-        match self.last {
-            None => ToolError::Unbegun { tool, status, said },
-            Some(_) => ToolError::Early { tool, status, said },
+        match self.lines.is_empty() {
+            true => ToolError::Unbegun { tool, status, said },
+            false => ToolError::Early { tool, status, said },
         }
     }
 
@@ -133,7 +195,7 @@ impl<T: Tool> Follower<'_, T> {
     /// Follows it until the line nearest to `end`.
     pub(super) fn until(&mut self, end: Instant) -> Result<(Instant, Option<f64>), ToolError> {
         loop {
-            let before = self.last.map_or(end, |(_, last)| last);
+            let before = self.lines.last().map_or(end, |last| last.at);
             let Some((at, progress)) = self.next(self.limits.silence)? else {
                 return Err(self.early());
             };
@@ -157,9 +219,11 @@ impl<T: Tool> Follower<'_, T> {
         let deadline = Instant::now() + time;
         loop {
             match self.running.next_line(deadline) {
-                LineEvent::Line(_) => {}
+                LineEvent::Line(line) if self.tool.is_last(&line.text) => return Err(self.early()),
+                LineEvent::Line(line) => drop(self.note(&line)),
                 LineEvent::Late => return Ok(()),
                 LineEvent::Ended => return Err(self.early()),
+                LineEvent::Stopped => return Err(Self::stopped()),
             }
         }
     }

@@ -1,5 +1,5 @@
 //! Load tools of other projects as drivers: one process of the tool for each slice, where the
-//! client runs.
+//! client runs. `driver` runs it for the harness, `served` in the agent of a loader.
 //!
 //! Method: the tool is started with a length that covers the lead-in, the window and a tail. The
 //! edges of the window are read while it loads. If it prints a line each interval, they are at such
@@ -16,15 +16,19 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 use std::time::{Duration, Instant};
 
 use tare_lab::PartError;
-use tare_lab::driver::{Driver, Pacing, SliceOrder, TargetId};
+use tare_lab::doubt::Doubt;
+use tare_lab::driver::{Driver, Pacing, SliceOrder};
 use tare_lab::study::{Study, WorkloadSpec};
 
-use super::option_reader::OptionError;
+use super::agent::protocol::LoaderPart;
+use super::agent::{AgentContext, AgentDriver};
+use super::option_reader::{OptionError, OptionReader};
+use super::sharing::{self, DividedKind, DividedOption, Needs, Sharing};
 use super::{Client, placement};
 
 mod driver;
@@ -32,6 +36,8 @@ mod error;
 mod follower;
 pub(super) mod outcome;
 mod process;
+pub(super) mod scratch;
+mod served;
 #[cfg(test)]
 pub(super) mod tests;
 
@@ -40,7 +46,9 @@ pub use error::ToolError;
 pub use outcome::OutputError;
 pub(super) use outcome::{Outcome, WindowCut};
 use process::RunningTool;
+pub use process::become_tool;
 pub(super) use process::{ClientPlacement, CommandLine, ToolOutput};
+use served::ServedTool;
 
 /// What a line reports of the interval that ends with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -98,6 +106,19 @@ pub(super) struct ToolInfo {
     pub(super) greeting: &'static [u8],
     /// Whether its latencies can be cut to the window.
     pub(super) cuts_latency: bool,
+    /// The options that are divided among loaders.
+    pub(super) divided: &'static [DividedOption],
+}
+
+/// An option that is divided among loaders, and its value where a workload does not name it. Each
+/// of them needs at least one of what it numbers.
+pub(super) const fn each(name: &'static str, default: u32) -> DividedOption {
+    DividedOption { name, default, kind: DividedKind::Each }
+}
+
+/// As [`each`], for what the load consists of: a loader without any has no part of it.
+pub(super) const fn load(name: &'static str, default: u32) -> DividedOption {
+    DividedOption { name, default, kind: DividedKind::Load }
 }
 
 /// A slice that a tool is to run.
@@ -108,6 +129,8 @@ pub(super) struct SliceRun<'a> {
     pub(super) seen: ObservedTool,
     /// An empty directory for what the tool writes, in which it runs.
     pub(super) scratch: &'a Path,
+    /// Which of several loaders it is.
+    pub(super) part: LoaderPart,
 }
 
 impl SliceRun<'_> {
@@ -145,10 +168,24 @@ impl ToolReport<'_> {
 pub(super) trait ToolOptions: Sized {
     /// Reads and checks the options.
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError>;
+
+    /// Returns the program, as its path or its name on PATH.
+    fn program(&self) -> &str;
+
+    /// Returns the files that it needs besides, and the error for each that is missing.
+    fn files(&self, _words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        Vec::new()
+    }
+
+    /// Returns a name for the rows, if they are the same for all workloads with this name and are
+    /// written once.
+    fn rows(&self) -> Option<String> {
+        None
+    }
 }
 
 /// What distinguishes one tool from the others.
-pub(super) trait Tool: fmt::Debug {
+pub(super) trait Tool: Clone + fmt::Debug {
     const INFO: ToolInfo;
 
     /// The options that a workload gives it.
@@ -169,11 +206,7 @@ pub(super) trait Tool: fmt::Debug {
     fn command(&self, options: &Self::Options, run: &SliceRun<'_>) -> ToolCommand;
 
     /// Creates schema and rows.
-    fn populate(
-        &mut self,
-        at: &mut ToolTarget<'_>,
-        options: &Self::Options,
-    ) -> Result<(), ToolError>;
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Self::Options) -> Result<(), ToolError>;
 
     /// Reads a line of its output.
     fn progress(&self, line: &str) -> Option<Progress>;
@@ -199,12 +232,56 @@ pub(super) fn make<T: Tool + Default + Send + 'static>(
     Ok(Box::new(ToolDriver::new(T::default(), client)))
 }
 
+/// `DriverInfo::sharing` of a tool.
+pub(super) const fn sharing<T: Tool + Default + Send + 'static>() -> Option<Sharing> {
+    Some(Sharing {
+        divide: divide::<T>,
+        each_writes_rows: false,
+        doubts: doubts::<T>,
+        needs: needs::<T>,
+        serve: serve::<T>,
+        options: T::INFO.divided,
+    })
+}
+
+fn divide<T: Tool>(workload: &WorkloadSpec, count: u32) -> Vec<Option<WorkloadSpec>> {
+    sharing::by_options(T::INFO.divided, workload, count)
+}
+
+/// Returns the doubts about all figures of a workload.
+fn doubts<T: Tool>(workload: &WorkloadSpec) -> Vec<Doubt> {
+    let driver = || T::INFO.name.to_string();
+    let mut doubts = Vec::new();
+    let is_rated = workload.latency_share > 0.0 || workload.rate_per_s.is_some();
+    let omits = T::Options::read(workload).is_ok_and(|options| !T::counts_from_due(&options));
+    if is_rated && omits {
+        doubts.push(Doubt::CoordinatedOmission { driver: driver() });
+    }
+    if !T::INFO.cuts_latency {
+        doubts.push(Doubt::LatencyBeyondWindow { driver: driver() });
+    }
+    doubts
+}
+
+fn needs<T: Tool>(workload: &WorkloadSpec) -> Result<Needs, OptionError> {
+    let options = T::Options::read(workload)?;
+    let files = options.files(OptionReader { tool: T::INFO.name, workload });
+    Ok(Needs { program: Some(options.program().into()), files })
+}
+
+fn serve<T: Tool + Default + Send + 'static>(
+    context: AgentContext,
+) -> Result<Box<dyn AgentDriver>, PartError> {
+    Ok(Box::new(ServedTool::start(T::default(), context)?))
+}
+
 /// A system to write rows to, and where the client that loads it runs.
 pub(super) struct ToolTarget<'s> {
     pub(super) tool: &'static str,
-    pub(super) target: TargetId,
     pub(super) address: SocketAddr,
     pub(super) placement: &'s ClientPlacement,
+    /// How many rows are to be written, once that is known.
+    pub(super) all: u64,
     /// Reports how many rows are written, of how many.
     pub(super) progress: &'s mut dyn FnMut(u64, u64),
 }
@@ -212,12 +289,18 @@ pub(super) struct ToolTarget<'s> {
 impl ToolTarget<'_> {
     /// Runs a tool to its end. A bad exit code is a failure; a good one proves nothing.
     pub(super) fn complete(
-        &self,
+        &mut self,
         words: &CommandLine,
         limit: Duration,
     ) -> Result<ToolOutput, ToolError> {
         let mut running = RunningTool::start(self.placement, words)?;
-        let end = running.end(Instant::now() + limit);
+        let deadline = Instant::now() + limit;
+        let end = loop {
+            match running.end(deadline.min(Instant::now() + SIGN_OF_LIFE)) {
+                Ok(None) if Instant::now() < deadline => (self.progress)(0, self.all),
+                end => break end,
+            }
+        };
         finished(self.tool, &running, end, limit)?;
         Ok(std::mem::take(&mut running.printed))
     }
@@ -230,6 +313,7 @@ impl ToolTarget<'_> {
         asked: u64,
         read: impl FnOnce(&ToolOutput, &Path) -> Result<Outcome, ToolError>,
     ) -> Result<(), ToolError> {
+        self.all = asked;
         (self.progress)(0, asked);
         let printed = self.complete(words, FILL_LIMIT)?;
         let done = read(&printed, &self.placement.scratch)?.total();
@@ -247,6 +331,8 @@ impl ToolTarget<'_> {
     }
 }
 
+/// How often a run that writes rows shows that it goes on.
+const SIGN_OF_LIFE: Duration = Duration::from_secs(20);
 /// How long a tool may take to write the rows of a workload.
 pub(super) const FILL_LIMIT: Duration = Duration::from_secs(4 * 3600);
 /// How late a tool may print its lines.

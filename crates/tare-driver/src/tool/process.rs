@@ -6,18 +6,24 @@ use std::io::{BufReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
 use tare_std::cpus::CpuSet;
 
 use super::ToolError;
+use crate::agent::Signals;
 use crate::placement;
 
 /// The environment variable that marks the processes of a study, so that leftovers are found.
 const RUN_VARIABLE: &str = "TARE_RUN";
 /// The most output that is kept. A tool that prints a line each 200 ms for a day needs less.
 const KEPT_BYTES: usize = 64 << 20;
+/// How often a tool in an agent looks whether its load is to end.
+const STOP_EVERY: Duration = Duration::from_millis(50);
 /// Time limit for a process to end after it has closed its output.
 const REAP_LIMIT: Duration = Duration::from_secs(10);
 
@@ -26,9 +32,39 @@ const REAP_LIMIT: Duration = Duration::from_secs(10);
 pub(crate) struct ClientPlacement {
     pub(crate) cpus: CpuSet,
     pub(crate) namespace: Option<PathBuf>,
-    pub(crate) run: String,
+    /// The run that its processes are marked with, unless they inherit that.
+    pub(crate) run: Option<String>,
     /// The directory for the tool's files. It is emptied before each run of the tool.
     pub(crate) scratch: PathBuf,
+    /// Set in an agent.
+    pub(crate) keeper: Option<Keeper>,
+}
+
+/// What keeps a tool from outliving the agent that runs it, also when that is killed.
+#[derive(Clone, Debug)]
+pub(crate) struct Keeper {
+    /// Tare's own program, which becomes the tool ([`become_tool`]).
+    pub(crate) program: PathBuf,
+    pub(crate) signals: Arc<Signals>,
+}
+
+/// Becomes a load tool that is killed once the agent `parent`, which started this process, has
+/// ended. Returns only if that fails.
+///
+/// # Errors
+/// If the agent has ended already, or the tool cannot be started.
+pub fn become_tool(parent: u32, words: &[String]) -> Result<std::convert::Infallible, ToolError> {
+    let [program, arguments @ ..] = words else {
+        return Err(ToolError::NotFound { program: String::new() });
+    };
+    let spawn = |source: std::io::Error| ToolError::Spawn { program: program.clone(), source };
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|errno| spawn(errno.into()))?;
+    // It may have ended before that.
+    let now = getppid().map(|pid| pid.as_raw_nonzero().get().cast_unsigned());
+    if now != Some(parent) {
+        return Err(ToolError::Stopped { tool: program.clone() });
+    }
+    Err(spawn(Command::new(program).args(arguments).exec()))
 }
 
 /// A program and its arguments.
@@ -107,6 +143,7 @@ pub(super) struct RunningTool {
     child: Child,
     lines: Receiver<Line>,
     pub(super) printed: ToolOutput,
+    keeper: Option<Keeper>,
 }
 
 /// The result of waiting for a line.
@@ -115,6 +152,8 @@ pub(super) enum LineEvent {
     /// It has closed its output.
     Ended,
     Late,
+    /// The agent's load is to end.
+    Stopped,
 }
 
 impl RunningTool {
@@ -128,11 +167,9 @@ impl RunningTool {
             fs::remove_dir_all(&placement.scratch).map_err(scratch)?;
         }
         fs::create_dir_all(&placement.scratch).map_err(scratch)?;
-        let mut command = Command::new(&words.program);
+        let mut command = command(placement, words)?;
         command
-            .args(&words.arguments)
             .current_dir(&placement.scratch)
-            .env(RUN_VARIABLE, &placement.run)
             // Numbers with decimal points and messages in English.
             .env("LC_ALL", "C")
             // The terminal's interrupt goes to the harness, which stops the tool cleanly.
@@ -140,15 +177,20 @@ impl RunningTool {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        // A child inherits namespace and affinity from the thread that starts it, here a new one.
-        let mut child = placement::within(placement.namespace.as_deref(), || {
+        let mut spawn = || {
             placement::bind(&placement.cpus)?;
             let program = || words.program.clone();
             command.spawn().map_err(|source| match source.kind() {
                 std::io::ErrorKind::NotFound => ToolError::NotFound { program: program() },
                 _ => ToolError::Spawn { program: program(), source },
             })
-        })??;
+        };
+        // A child inherits namespace and affinity from the thread that starts it. With a keeper it
+        // also ends with that thread, which is the agent's own; otherwise it is a new one.
+        let mut child = match placement.keeper {
+            Some(_) => spawn()?,
+            None => placement::within(placement.namespace.as_deref(), spawn)??,
+        };
         let (sender, lines) = mpsc::channel();
         if let Some(stdout) = child.stdout.take() {
             let sender = sender.clone();
@@ -157,18 +199,28 @@ impl RunningTool {
         if let Some(stderr) = child.stderr.take() {
             std::thread::spawn(move || pass(stderr, true, &sender));
         }
-        Ok(Self { child, lines, printed: ToolOutput::default() })
+        let keeper = placement.keeper.clone();
+        Ok(Self { child, lines, printed: ToolOutput::default(), keeper })
     }
 
     /// Waits for the next line until `deadline`.
     pub(super) fn next_line(&mut self, deadline: Instant) -> LineEvent {
-        match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
-                self.printed.keep(&line);
-                LineEvent::Line(line)
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let signals = self.keeper.as_ref().map(|keeper| &keeper.signals);
+            if signals.is_some_and(|signals| signals.stop.load(Ordering::Relaxed)) {
+                return LineEvent::Stopped;
             }
-            Err(RecvTimeoutError::Disconnected) => LineEvent::Ended,
-            Err(RecvTimeoutError::Timeout) => LineEvent::Late,
+            let limit = if signals.is_some() { left.min(STOP_EVERY) } else { left };
+            match self.lines.recv_timeout(limit) {
+                Ok(line) => {
+                    self.printed.keep(&line);
+                    return LineEvent::Line(line);
+                }
+                Err(RecvTimeoutError::Disconnected) => return LineEvent::Ended,
+                Err(RecvTimeoutError::Timeout) if limit < left => {}
+                Err(RecvTimeoutError::Timeout) => return LineEvent::Late,
+            }
         }
     }
 
@@ -178,6 +230,7 @@ impl RunningTool {
             match self.next_line(deadline) {
                 LineEvent::Line(_) => {}
                 LineEvent::Late => return Ok(None),
+                LineEvent::Stopped => return Err(std::io::ErrorKind::Interrupted.into()),
                 LineEvent::Ended => break,
             }
         }
@@ -215,6 +268,27 @@ impl RunningTool {
         };
         used.into_iter().find(|(id, _)| counts(*id)).map_or(0, |(_, ns)| ns)
     }
+}
+
+/// Returns the command that starts a tool: by its keeper, if it has one.
+fn command(placement: &ClientPlacement, words: &CommandLine) -> Result<Command, ToolError> {
+    let CommandLine { program, arguments } = words;
+    let mut command = match &placement.keeper {
+        None => Command::new(program),
+        Some(keeper) => {
+            let found = tare_host::exec::find(program)
+                .ok_or_else(|| ToolError::NotFound { program: program.clone() })?;
+            let mut command = Command::new(&keeper.program);
+            let parent = std::process::id().to_string();
+            command.args(["load-agent", "--become", &parent, "--"]).arg(found);
+            command
+        }
+    };
+    command.args(arguments);
+    if let Some(run) = &placement.run {
+        command.env(RUN_VARIABLE, run);
+    }
+    Ok(command)
 }
 
 /// Returns whether a thread of this name compiles a Java program (HotSpot's `C1 CompilerThre` and

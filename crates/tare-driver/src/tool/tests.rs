@@ -40,18 +40,27 @@ pub(crate) fn mangled(text: &str) -> impl Iterator<Item = String> {
 }
 
 /// A tool that is a shell script. It prints `N` each 20 ms, and `done N` at its end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Script(String);
 
 impl ToolOptions for () {
     fn read(_: &WorkloadSpec) -> Result<(), OptionError> {
         Ok(())
     }
+
+    fn program(&self) -> &'static str {
+        "script"
+    }
 }
 
 impl Tool for Script {
-    const INFO: ToolInfo =
-        ToolInfo { name: "script", edges: EdgeSource::AtLines, greeting: &[], cuts_latency: false };
+    const INFO: ToolInfo = ToolInfo {
+        name: "script",
+        edges: EdgeSource::AtLines,
+        greeting: &[],
+        cuts_latency: false,
+        divided: &[],
+    };
 
     type Options = ();
 
@@ -62,7 +71,7 @@ impl Tool for Script {
         ToolCommand { words, operations: Some(operations) }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, (): &()) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, (): &()) -> Result<(), ToolError> {
         at.complete(&CommandLine::new(self.0.as_str()).arg("1"), Duration::from_secs(20)).map(drop)
     }
 
@@ -114,7 +123,7 @@ fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
         end: Duration::from_secs(20),
     };
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
-    let target = driver.open(server.local_addr().unwrap(), Duration::from_secs(5)).unwrap();
+    let target = driver.open(&[server.local_addr().unwrap()], Duration::from_secs(5)).unwrap();
     let order = SliceOrder {
         workload: crate::tests::workload(),
         pacing: Pacing::Closed,

@@ -11,7 +11,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use tare_lab::study::{OptionInfo, WorkloadSpec};
@@ -70,6 +70,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     saturation: Saturation::Option("threads", 32),
     scale: |workload, cpus| scale::threads_in_flight(workload, cpus, 32),
     make: tool::make::<Ycsb>,
+    sharing: tool::sharing::<Ycsb>(),
 };
 
 /// Time limit for creating the table.
@@ -120,8 +121,16 @@ impl ToolOptions for Options {
             field_bytes: words.whole("field_bytes", 100, 1..=1 << 20)?,
             consistency: words.text("consistency", "ONE"),
             replication: words.whole("replication", 1, 1..=100)?,
-            java: HOME.read(words)?,
+            java: HOME.read(words),
         })
+    }
+
+    fn program(&self) -> &str {
+        self.java.program()
+    }
+
+    fn files(&self, words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        HOME.files(words)
     }
 }
 
@@ -207,7 +216,7 @@ fn create_schema(at: &ToolTarget<'_>, options: &Options) -> Result<(), ToolError
     at.within(create)?.map_err(|source| ToolError::Schema { source: Box::new(source) })
 }
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Ycsb;
 
 impl Tool for Ycsb {
@@ -216,6 +225,7 @@ impl Tool for Ycsb {
         edges: EdgeSource::AtLines,
         greeting: CQL_OPTIONS,
         cuts_latency: true,
+        divided: &[tool::load("threads", 32)],
     };
 
     type Options = Options;
@@ -231,7 +241,7 @@ impl Tool for Ycsb {
         ToolCommand { words, operations: None }
     }
 
-    fn populate(&mut self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+    fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         create_schema(at, options)?;
         let read = |printed: &ToolOutput, scratch: &Path| {
             output::read(&printed.stdout, &logs(scratch)?, false, None)

@@ -40,9 +40,9 @@ impl LayerInfo {
             ),
             Layer::Network => (
                 "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel",
-                "its namespaces are removed, and with them links, bridge and nft table; with loaders elsewhere \
+                "its namespaces are removed, and with them links, bridge and nft table; with other hosts \
                  bridge, nft table and forwarding of the host go when the environment is frozen or ends",
-                "the inode of the network namespace of /proc/PID/ns/net; with loaders elsewhere also a \
+                "the inode of the network namespace of /proc/PID/ns/net; with other hosts (loaders, instances) also a \
                  connection from outside, the nft tables and the forwarding of the host",
             ),
             Layer::Cpu => (

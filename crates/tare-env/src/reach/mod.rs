@@ -1,5 +1,6 @@
-//! The address of this host at which loaders on other hosts reach the systems, and the forwarding
-//! of its device. `layer::network::published` explains how a system is published there.
+//! The address of this host at which other hosts reach the systems (loaders, and the instances of a
+//! system there), and the forwarding of its device. `layer::network::published` explains how a
+//! system is published there.
 
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -12,7 +13,7 @@ mod forwarding;
 
 pub(crate) use forwarding::{Forwarding, ForwardingKinds};
 
-/// The address at which loaders reach the systems of this host.
+/// The address at which other hosts reach the systems of this host.
 #[derive(Debug)]
 pub(crate) struct Reach {
     address: Ipv4Addr,

@@ -162,14 +162,25 @@ impl<R: HostRuntime> Environment for HostEnvironment<R> {
 
     fn freeze(&mut self) -> Result<(), PartError> {
         self.0.freeze()?;
+        match self.0.common().context.slot().peers() {
+            Some(_) => Ok(()),
+            None => self.withdraw(),
+        }
+    }
+
+    fn thaw(&mut self) -> Result<(), PartError> {
+        self.publish()?;
+        self.0.thaw()
+    }
+
+    fn withdraw(&mut self) -> Result<(), PartError> {
         let context = Arc::clone(&self.0.common().context);
         Ok(self.0.network().map_or(Ok(()), |network| network.withdraw(&context))?)
     }
 
-    fn thaw(&mut self) -> Result<(), PartError> {
+    fn publish(&mut self) -> Result<(), PartError> {
         let context = Arc::clone(&self.0.common().context);
-        self.0.network().map_or(Ok(()), |network| network.publish(&context))?;
-        self.0.thaw()
+        Ok(self.0.network().map_or(Ok(()), |network| network.publish(&context))?)
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {

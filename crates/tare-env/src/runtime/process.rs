@@ -99,8 +99,8 @@ impl HostRuntime for Process {
         let groups = Groups::plan(&context, self.common.number, self.common.layers.cgroup);
 
         let mut entries = vec![Entry::directory(folder.clone())];
-        let (network_entries, router) =
-            SystemNetwork::plan(&context, self.common.layers.network, self.common.number)?;
+        let (layer, number) = (self.common.layers.network, self.common.number);
+        let (network_entries, router) = SystemNetwork::plan(&context, layer, number, launch.port)?;
         let at = At { context: &context, folder: &folder };
         entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
@@ -112,8 +112,7 @@ impl HostRuntime for Process {
         self.common.storage.make(&at)?;
         let data = at.data();
         self.common.initial_data.put(&data)?;
-        let network =
-            SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
+        let network = SystemNetwork::make(&context, layer, router, launch.port)?;
         groups.make()?;
         let nodes = context.memory_nodes(self.common.layers.cpu);
         if let Some(group) = groups.own() {

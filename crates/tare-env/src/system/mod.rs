@@ -337,6 +337,7 @@ pub(crate) fn arguments(
         ("{port}", listen.port().to_string()),
         ("{advertised}", advertised.to_string()),
         ("{node}", nodes.own.to_string()),
+        ("{advertised_node}", nodes.advertised.to_string()),
         ("{node_port}", nodes.port.to_string()),
         ("{seeds}", nodes.all.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")),
         ("{data}", data.to_string()),

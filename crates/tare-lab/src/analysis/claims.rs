@@ -101,6 +101,13 @@ fn runtime_controls<'a>(
     controls.flatten().collect::<Vec<_>>().into_iter()
 }
 
+/// Returns the noise of a cost between an environment and the baseline, in percent: that of the A/A
+/// control, or of the control of the environment's runtime if that is larger.
+pub fn noise_with_runtime(analysis: &Analysis, finding: &Finding, metric: Metric) -> Noise {
+    let environments = [finding.environment.as_str(), baseline(analysis)];
+    noise_between(analysis, &finding.workload, environments, metric.into())
+}
+
 /// Returns the noise of a cost between two environments under a workload, in percent.
 fn noise_between(
     analysis: &Analysis,

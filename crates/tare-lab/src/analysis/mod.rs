@@ -27,13 +27,15 @@ use serde::{Deserialize, Serialize};
 use crate::doubt::Doubt;
 use crate::environment::EnvironmentSpec;
 use crate::record::{EnvironmentRecord, Phase, Record};
+use crate::response_time::ResponseTime;
 use crate::study;
 use cells::{Cell, Cells, Series};
 use latency::Latencies;
 
+pub use crate::response_time::{Latency, OverBaseline, Percentile};
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
-pub use latency::{OverBaseline, PERCENTS, Percentile, closed_loop_latency, latency};
+pub use latency::{PERCENTS, closed_loop_latency, latency};
 pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};
 pub use relations::{
@@ -43,28 +45,6 @@ pub use rounds::{RoundFigures, server_cpu_by_round};
 use tare_stats::Estimate;
 use tare_stats::starts::{OverStarts, over_starts};
 pub use tare_stats::{Cost, Interval};
-
-/// Latencies of a merged histogram, in ns.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Latency {
-    pub mean_ns: f64,
-    pub p50_ns: u64,
-    pub p95_ns: u64,
-    pub p99_ns: u64,
-    pub p999_ns: u64,
-    pub max_ns: u64,
-    pub count: u64,
-    /// The percentiles with their intervals and their ratios to the baseline's. Empty for a single
-    /// slice.
-    pub percentiles: Vec<Percentile>,
-}
-
-impl Latency {
-    /// Returns one of [`PERCENTS`] with its interval.
-    pub fn percentile(&self, percent: f64) -> Option<&Percentile> {
-        self.percentiles.iter().find(|one| one.percent.total_cmp(&percent).is_eq())
-    }
-}
 
 /// The figures of one environment under one workload.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,6 +134,30 @@ pub fn analyse(record: &Record) -> Analysis {
 /// Most of the time of [`analyse`] goes into histograms.
 pub fn analyse_costs(record: &Record) -> Analysis {
     conclude(record, false)
+}
+
+/// Returns the response times of all environments at the fixed rate, for the record.
+pub fn response_times(record: &Record) -> Vec<ResponseTime> {
+    let findings = analyse(record).findings.into_iter();
+    let of = |finding: Finding| {
+        let Finding { workload, environment, response, .. } = finding;
+        Some(ResponseTime { workload, environment, latency: response? })
+    };
+    findings.filter_map(of).collect()
+}
+
+/// Draws the conclusions as [`analyse_costs`] does, with the response times that the record holds
+/// ([`Record::read_costs`]).
+pub fn analyse_with(record: &Record, response_times: Vec<ResponseTime>) -> Analysis {
+    let mut analysis = analyse_costs(record);
+    for one in response_times {
+        let same =
+            |f: &&mut Finding| f.workload == one.workload && f.environment == one.environment;
+        if let Some(finding) = analysis.findings.iter_mut().find(same) {
+            finding.response = Some(one.latency);
+        }
+    }
+    analysis
 }
 
 fn conclude(record: &Record, with_latencies: bool) -> Analysis {

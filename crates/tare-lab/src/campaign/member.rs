@@ -169,7 +169,7 @@ impl Campaign<'_, '_> {
             return Err(StartError::Part { step: "wait for", source });
         }
         let addresses: Vec<SocketAddr> = endpoints.iter().map(|at| at.address).collect();
-        let target = match self.parts.driver.open_all(&addresses, READY_DEADLINE) {
+        let target = match self.parts.driver.open(&addresses, READY_DEADLINE) {
             Ok(target) => target,
             Err(error) => {
                 let text = with_output(&error_line(&*error), &environment.log_tail());

@@ -28,10 +28,11 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use crate::analysis::response_times;
 use crate::doubt::Doubt;
 use crate::environment::{DataSnapshot, EnvironmentSpec};
 use crate::layer::Cpu;
-use crate::record::{DoubtRecord, RecordWriter};
+use crate::record::{DoubtRecord, Record, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
 use crate::study::{ScheduleKind, Study, WorkloadSpec, control_name};
@@ -44,7 +45,7 @@ pub use climb::CLIMB_BUDGET_SHARE;
 pub use events::{Event, NoObserver, Observer, Stage};
 pub use outcome::{CampaignError, Ending, Outcome};
 pub use parts::{
-    Clock, EnvironmentFactory, Memory, Parts, SystemClock, SystemHosts, SystemOptions,
+    Clock, EnvironmentFactory, Goal, Memory, Parts, SystemClock, SystemHosts, SystemOptions,
 };
 pub use rounds::SLICE_EXTRA_GUESS;
 pub use shares::{instance_cpus, system_cpus};
@@ -300,7 +301,9 @@ impl<'c, 'p> Campaign<'c, 'p> {
         self.tear_down();
         let unix_ms = self.parts.clock.unix_ms();
         // A full disk refuses this too; the first error is the one to report.
-        let written = (0..self.members.len()).try_for_each(|index| self.put_unless_known(index));
+        let written = (0..self.members.len())
+            .try_for_each(|index| self.put_unless_known(index))
+            .and_then(|()| if result.is_ok() { self.put_response_times() } else { Ok(()) });
         let text = match &result {
             Ok(ending) => ending.text().to_string(),
             Err(error) => format!("failed: {}", error_line(error)),
@@ -312,6 +315,12 @@ impl<'c, 'p> Campaign<'c, 'p> {
         written?;
         closed?;
         Ok(Outcome { ending, rounds, record, leftovers: std::mem::take(&mut self.leftovers) })
+    }
+
+    /// Writes the response times of all rounds, from the histograms that only the file holds.
+    fn put_response_times(&mut self) -> Result<(), CampaignError> {
+        let times = response_times(&Record::read(self.writer().path())?);
+        Ok(self.writer().put_response_times(&times)?)
     }
 
     fn tear_down(&mut self) {

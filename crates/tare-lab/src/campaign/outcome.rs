@@ -11,6 +11,8 @@ use crate::record::RecordError;
 pub enum Ending {
     RoundsDone,
     IntervalsNarrow,
+    /// The caller's question is answered.
+    GoalReached,
     BudgetSpent,
     Interrupted,
 }
@@ -21,6 +23,7 @@ impl Ending {
         match self {
             Self::RoundsDone => "rounds done",
             Self::IntervalsNarrow => "intervals narrow enough",
+            Self::GoalReached => "question answered",
             Self::BudgetSpent => "budget spent",
             Self::Interrupted => "interrupted",
         }

@@ -1,6 +1,6 @@
 //! The parts, clock and memory limits of a campaign, which the caller supplies.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use crate::PartError;
@@ -109,6 +109,7 @@ impl<'p> Parts<'p> {
             refresh_accounts: Box::new(|| {}),
             accounts_are_exact: true,
             hosts: None,
+            goal: None,
         }
     }
 
@@ -149,6 +150,19 @@ pub struct Parts<'p> {
     pub accounts_are_exact: bool,
     /// Set if the instances of the system run on hosts of their own.
     pub hosts: Option<SystemHosts<'p>>,
+    /// `None`: the study's schedule ends the rounds.
+    pub goal: Option<&'p Goal>,
+}
+
+/// A question that ends the rounds once it is answered, in place of the study's number of rounds
+/// and width of intervals.
+#[expect(missing_debug_implementations, reason = "it has a closure")]
+pub struct Goal {
+    /// At most this many rounds; `None`: those that the budget has time for.
+    pub rounds: Option<u32>,
+    /// Reads the record so far and returns whether the question is answered. Called after rounds
+    /// whose numbers grow by half each time, so that it is asked a few times only.
+    pub is_reached: Box<dyn Fn(&Path) -> bool>,
 }
 
 /// The hosts of a system, each with one instance.

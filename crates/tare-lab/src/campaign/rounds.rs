@@ -248,12 +248,14 @@ impl Campaign<'_, '_> {
         let schedule = &self.study.schedule;
         let mut restarts = self.plan_restarts();
         let mut analysed: Option<Analysed> = None;
+        let most = self.rounds_most();
+        let mut next_look = schedule.rounds_min;
         loop {
             let round = self.writer().rounds();
             if self.stopped() {
                 return Ok(Ending::Interrupted);
             }
-            if round >= schedule.rounds {
+            if round >= most {
                 return Ok(Ending::RoundsDone);
             }
             if self.left() < self.round_estimate() {
@@ -285,6 +287,15 @@ impl Campaign<'_, '_> {
             let (rounds_expected, left) = self.expectation(round + 1);
             let analysis = &analysed.insert(latest).analysis;
             self.observer.event(&Event::RoundDone { round, rounds_expected, left, analysis });
+            if let Some(goal) = self.parts.goal {
+                if round + 1 >= next_look && restarts.are_done() {
+                    next_look = (round + 1).saturating_add((round + 1).div_ceil(2));
+                    if (goal.is_reached)(self.writer().path()) {
+                        return Ok(Ending::GoalReached);
+                    }
+                }
+                continue;
+            }
             let enough = is_due
                 && restarts.are_done()
                 && round + 1 >= schedule.rounds_min
@@ -293,6 +304,14 @@ impl Campaign<'_, '_> {
             {
                 return Ok(Ending::IntervalsNarrow);
             }
+        }
+    }
+
+    /// Returns the number of rounds after which the campaign ends.
+    fn rounds_most(&self) -> u32 {
+        match self.parts.goal {
+            Some(goal) => goal.rounds.unwrap_or(u32::MAX),
+            None => self.study.schedule.rounds,
         }
     }
 
@@ -356,7 +375,7 @@ impl Campaign<'_, '_> {
     /// Estimates the total number of rounds, and the time left for them, without an early stop.
     fn expectation(&self, done: u32) -> (u32, Duration) {
         let estimate = self.round_estimate().max(Duration::from_millis(1));
-        let rounds = self.study.schedule.rounds.saturating_sub(done);
+        let rounds = self.rounds_most().saturating_sub(done);
         let mut fit = 0;
         let (left, mut time) = (self.left(), Duration::ZERO);
         while fit < rounds && time + estimate <= left {

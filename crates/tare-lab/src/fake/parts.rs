@@ -12,7 +12,7 @@ use super::{
     PROXY_NS, SERVER_NS, START, STOP,
 };
 use crate::PartError;
-use crate::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use crate::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId, first_address};
 use crate::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Usage};
 use crate::probe::{Counter, Probe, names};
 use crate::study::WorkloadSpec;
@@ -197,7 +197,12 @@ impl Driver for FakeDriver {
         true
     }
 
-    fn open(&mut self, address: SocketAddr, _deadline: Duration) -> Result<TargetId, PartError> {
+    fn open(
+        &mut self,
+        addresses: &[SocketAddr],
+        _deadline: Duration,
+    ) -> Result<TargetId, PartError> {
+        let address = first_address(addresses)?;
         if !self.world.0.borrow().instances.contains_key(&address.port()) {
             return Err(FakeError::NoTarget.into());
         }

@@ -3,11 +3,13 @@
 //!
 //! `schema.sql` has the tables, for sqlite3, pandas or DuckDB.
 
+mod columns;
 mod error;
 mod loaders;
 mod opening;
 mod paths;
 mod read;
+mod response_times;
 mod rows;
 mod share;
 mod stacks;
@@ -22,7 +24,7 @@ use crate::environment::{CpuPlan, EnvironmentSpec, LayerState};
 use crate::loader::{Loader, LoaderSlice};
 use crate::path::LoaderPath;
 use crate::probe::Counter;
-use crate::study::Study;
+use crate::study::{Study, control_name};
 use crate::system::BusyTime;
 
 pub use error::RecordError;
@@ -74,6 +76,27 @@ pub struct Record {
     pub doubts: Vec<DoubtRecord>,
 }
 
+impl Record {
+    /// Gives an environment another name, and its second copy if it is the baseline. Doubts keep
+    /// the names in their texts.
+    pub fn rename_environment(&mut self, from: &str, to: &str) {
+        let (control, new_control) = (control_name(from), control_name(to));
+        let rename = |name: &mut String| {
+            if *name == from {
+                *name = to.to_string();
+            } else if *name == control {
+                name.clone_from(&new_control);
+            }
+        };
+        rename(&mut self.study.baseline);
+        self.study.environments.iter_mut().for_each(|spec| rename(&mut spec.name));
+        self.study.runtime_controls.iter_mut().for_each(rename);
+        self.environments.iter_mut().for_each(|one| rename(&mut one.spec.name));
+        self.slices.iter_mut().for_each(|slice| rename(&mut slice.environment));
+        self.doubts.iter_mut().filter_map(|doubt| doubt.environment.as_mut()).for_each(rename);
+    }
+}
+
 /// Facts about the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Header {
@@ -84,8 +107,8 @@ pub struct Header {
     pub seed: u64,
     /// The command line, as typed.
     pub command: Vec<String>,
-    /// Why the study ended: `rounds done`, `intervals narrow enough`, `budget spent`,
-    /// `interrupted`.
+    /// Why the study ended: `rounds done`, `intervals narrow enough`, `question answered`,
+    /// `budget spent`, `interrupted`.
     pub ending: Option<String>,
     /// Fixed rate of the latency phase per workload, in operations/s, once it is known.
     pub rates: Vec<(String, f64)>,

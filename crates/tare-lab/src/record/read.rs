@@ -7,17 +7,19 @@ use std::str::FromStr;
 use rusqlite::types::{Type, ValueRef};
 use rusqlite::{Connection, OpenFlags, Row};
 
+use super::columns::{by_owner, optional, rows, unsigned};
 use super::error::RecordError;
-use super::paths;
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STARTS, VERSION_WITH_STORAGE, phase_of,
 };
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
+use super::{paths, response_times};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
 use crate::layer::{BadLayerValue, Inject};
 use crate::loader::{Loader, LoaderSlice};
 use crate::probe::Counter;
+use crate::response_time::ResponseTime;
 use crate::study::Study;
 use crate::system::BusyTime;
 
@@ -27,11 +29,16 @@ impl Record {
         read_from(&open_read_only(path)?, path)
     }
 
-    /// Reads what the analysis of costs needs ([`crate::analysis::analyse_costs`]), in a fraction
-    /// of the time: without counters, failed operations by kind, histograms and runtime
-    /// configurations.
-    pub fn read_costs(path: &Path) -> Result<Self, RecordError> {
-        read_parts(&open_read_only(path)?, path, Parts::Costs)
+    /// Reads what the analysis of costs needs ([`crate::analysis::analyse_with`]), in a fraction of
+    /// the time: without counters, failed operations by kind, histograms and runtime
+    /// configurations. The response times are those that the study wrote at its end: none if it is
+    /// not finished, and in records of versions that did not write them.
+    pub fn read_costs(path: &Path) -> Result<(Self, Vec<ResponseTime>), RecordError> {
+        let connection = open_read_only(path)?;
+        let record = read_parts(&connection, path, Parts::Costs)?;
+        let times = response_times::read(&connection)
+            .map_err(|error| RecordError::sqlite("read", path, error))?;
+        Ok((record, times))
     }
 }
 
@@ -95,35 +102,6 @@ fn read_parts(connection: &Connection, path: &Path, parts: Parts) -> Result<Reco
     })?;
     transaction.finish().map_err(sqlite)?;
     Ok(record)
-}
-
-pub(super) fn rows<T>(
-    connection: &Connection,
-    sql: &str,
-    read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<Vec<T>> {
-    connection.prepare(sql)?.query_map([], read)?.collect()
-}
-
-/// Returns rows that belong to a slice or an environment, by its id.
-pub(super) fn by_owner<T>(
-    connection: &Connection,
-    sql: &str,
-    mut read: impl FnMut(&Row<'_>) -> rusqlite::Result<T>,
-) -> rusqlite::Result<HashMap<i64, Vec<T>>> {
-    let mut owners: HashMap<i64, Vec<T>> = HashMap::new();
-    for (owner, value) in rows(connection, sql, |row| Ok((row.get(0)?, read(row)?)))? {
-        owners.entry(owner).or_default().push(value);
-    }
-    Ok(owners)
-}
-
-pub(super) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
-    Ok(optional(row, index)?.unwrap_or(0))
-}
-
-fn optional(row: &Row<'_>, index: usize) -> rusqlite::Result<Option<u64>> {
-    Ok(row.get::<_, Option<i64>>(index)?.map(|value| u64::try_from(value).unwrap_or(0)))
 }
 
 fn parsed<T>(row: &Row<'_>, index: usize) -> rusqlite::Result<T>

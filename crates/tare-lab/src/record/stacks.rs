@@ -6,8 +6,9 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+use super::columns::{by_owner, rows, unsigned};
 use super::error::RecordError;
-use super::read::{by_owner, open_read_only, rows, unsigned};
+use super::read::open_read_only;
 use super::rows::{environment_id, signed};
 use super::{VERSION_WITH_STACKS, VERSION_WITH_TRACED};
 use crate::stacks::{PartCpu, SampledStack, StackKind, StackSlice};

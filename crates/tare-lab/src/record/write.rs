@@ -20,12 +20,13 @@ use super::rows::{insert_doubt, insert_environment, insert_opening, insert_slice
 use super::{
     APPLICATION_ID, SCHEMA_VERSION, VERSION_WITH_CPU_PLAN, VERSION_WITH_HOST, VERSION_WITH_ROOTFS,
     VERSION_WITH_SANDBOX, VERSION_WITH_STACKS, VERSION_WITH_STARTS, VERSION_WITH_STORAGE,
-    VERSION_WITH_TRACED, loaders, paths, stacks,
+    VERSION_WITH_TRACED, loaders, paths, response_times, stacks,
 };
 use super::{DoubtRecord, EnvironmentRecord, Record, Slice, as_json};
 use crate::doubt::Doubt;
 use crate::loader::Loader;
 use crate::path::LoaderPath;
+use crate::response_time::ResponseTime;
 use crate::stacks::{StackKind, StackSlice};
 use crate::study::{AutoWindow, Study, WorkloadSpec};
 
@@ -82,6 +83,7 @@ impl RecordWriter {
                 transaction.execute_batch(stacks::TABLES)?;
                 transaction.execute_batch(loaders::TABLES)?;
                 transaction.execute_batch(paths::TABLES)?;
+                transaction.execute_batch(response_times::TABLES)?;
                 transaction.pragma_update(None, "application_id", APPLICATION_ID)?;
                 transaction.pragma_update(None, "user_version", SCHEMA_VERSION)?;
                 insert_opening(transaction, opening)
@@ -113,6 +115,7 @@ impl RecordWriter {
         writer.set_up()?;
         writer.transact("resume", |transaction| {
             upgrade(transaction)?;
+            response_times::clear(transaction)?;
             let partial = "DELETE FROM slices WHERE phase <> 'traced' \
                            AND block NOT IN (SELECT block FROM blocks)";
             transaction.execute(partial, [])?;
@@ -278,6 +281,11 @@ impl RecordWriter {
         Ok(id)
     }
 
+    /// Writes the response times of all rounds, in place of those before.
+    pub fn put_response_times(&mut self, all: &[ResponseTime]) -> Result<(), RecordError> {
+        self.transact("write", |transaction| response_times::put(transaction, all))
+    }
+
     /// Writes a stack slice in one transaction, and returns its new id. Ignores `slice.id`.
     pub fn put_stacks(&mut self, slice: &StackSlice) -> Result<i64, RecordError> {
         self.transact("write", |transaction| stacks::insert(transaction, slice))
@@ -421,6 +429,7 @@ fn upgrade(transaction: &Transaction<'_>) -> rusqlite::Result<()> {
     )?;
     transaction.execute_batch(loaders::TABLES)?;
     transaction.execute_batch(paths::TABLES)?;
+    transaction.execute_batch(response_times::TABLES)?;
     transaction.pragma_update(None, "user_version", SCHEMA_VERSION)
 }
 

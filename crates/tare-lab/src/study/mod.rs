@@ -83,6 +83,11 @@ impl Study {
         self.environments.iter().find(|spec| spec.name == self.baseline)
     }
 
+    /// Returns whether an environment tunes the host.
+    pub fn tunes_host(&self) -> bool {
+        self.environments.iter().any(|spec| !spec.host.is_as_is())
+    }
+
     /// Adds the baseline's layers under every other runtime of the study, unless an environment has
     /// them ([`runtime_control`]). Each follows the first environment of its runtime.
     pub fn add_runtime_controls(&mut self) {

@@ -26,8 +26,8 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     needs: "/proc/interrupts; where it takes over 0.5 ms to read, /sys/kernel/irq/N/per_cpu_count",
     limits: "only the CPUs of the plan and the interrupt CPUs; at most 10 pairs of source and CPU of each of the two groups, \
              the first that change; where /proc/interrupts takes over 0.5 ms to read, only the 16 devices that interrupt these \
-             CPUs most, without timers and calls between CPUs, and interrupts_on_host in place of interrupts and \
-             interrupts_cpu{N}",
+             CPUs most, without timers and calls between CPUs, interrupts_on_host in place of interrupts, and \
+             device_interrupts_cpu{N} in place of interrupts_cpu{N}",
     optional: false,
     disturbs: false,
     counters: &[
@@ -36,6 +36,10 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             help: "all interrupts on the CPUs of the plan and the interrupt CPUs",
         },
         CounterKind { name: "interrupts_cpu{N}", help: "interrupts that CPU N handled" },
+        CounterKind {
+            name: "device_interrupts_cpu{N}",
+            help: "interrupts of the devices that are read on CPU N, where the host's table takes too long to read",
+        },
         CounterKind {
             name: "interrupts_{source}_cpu{N}",
             help: "interrupts of one source on CPU N: a device's action, or the kernel's short name in lower case \

@@ -186,14 +186,16 @@ impl PerIrq {
 
     pub(super) fn counters(&self, begin: &Values, end: &Values, names: &mut Names) -> Vec<Counter> {
         let cpus: Vec<u32> = self.wanted.iter().flatten().copied().collect();
+        let mut sums = vec![0; cpus.len()];
         let mut places = Vec::new();
         for (index, after) in &end.devices {
             let Some((_, before)) = begin.devices.iter().find(|(known, _)| known == index) else {
                 continue;
             };
             let device = self.devices.iter().find(|device| device.index == *index);
-            for ((cpu, after), before) in cpus.iter().zip(after).zip(before) {
+            for (at, ((cpu, after), before)) in cpus.iter().zip(after).zip(before).enumerate() {
                 let grown = after.saturating_sub(*before);
+                sums[at] += grown;
                 if let Some(device) = device.filter(|_| grown > 0) {
                     places.push((device.name.clone(), *cpu, grown));
                 }
@@ -201,6 +203,10 @@ impl PerIrq {
         }
         let host = end.host.saturating_sub(begin.host) as f64;
         let mut counters = vec![counter("interrupts_on_host", host)];
+        let sums = cpus.iter().zip(sums);
+        counters.extend(
+            sums.map(|(cpu, sum)| counter(format!("device_interrupts_cpu{cpu}"), sum as f64)),
+        );
         counters.extend(names.select(places));
         counters
     }

@@ -102,6 +102,11 @@ fn large_host_counts_its_busiest_devices() {
     assert_eq!(one.len(), 2, "{by_file:?}");
     assert!(one.iter().all(|found| expect.contains(found)), "{one:?}");
     assert!(by_file.contains(&("interrupts_on_host".into(), 2.0 * 5994.0)), "{by_file:?}");
+    let sum = |cpu: u32| {
+        let name = format!("device_interrupts_cpu{cpu}");
+        by_file.iter().find(|(known, _)| *known == name).map(|(_, value)| *value)
+    };
+    assert_eq!((sum(0), sum(3)), (Some(0.0), Some(one[0].1)), "{by_file:?}");
 }
 
 #[test]

@@ -51,7 +51,8 @@ impl Figure {
         }
     }
 
-    fn is_latency(self) -> bool {
+    /// Whether it is a percentile of response times, which only whole histograms give.
+    pub fn is_latency(self) -> bool {
         !matches!(self, Self::Cpu | Self::Throughput)
     }
 }

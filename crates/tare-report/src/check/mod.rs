@@ -12,11 +12,13 @@ mod tests;
 mod text;
 
 use serde::Serialize;
-use tare_lab::analysis::claims::{Metric, ratio_noise, ratio_verdict, verdict};
+use tare_lab::analysis::claims::{self, Metric, ratio_noise, ratio_verdict, verdict};
 use tare_lab::analysis::{Analysis, Finding, Interval};
 use tare_lab::record::Record;
 use tare_lab::study::Study;
-use tare_stats::law::{BudgetVerdict, Verdict, judge_budget, rounds_to_decide};
+use tare_stats::law::{
+    BudgetVerdict, Noise, Verdict, is_decided_early, judge_budget, rounds_to_decide,
+};
 
 use crate::compare::between;
 use crate::figures::percent_interval;
@@ -64,6 +66,10 @@ pub struct CheckedCost {
     pub rounds_needed: Option<u32>,
     /// The time of the missing rounds, in s.
     pub seconds_needed: Option<u64>,
+    /// Whether more rounds are not worth their time: it is decided with a margin, or no number of
+    /// rounds decides it.
+    #[serde(skip)]
+    pub is_settled: bool,
 }
 
 /// The outcome of a gate.
@@ -132,6 +138,12 @@ impl Check {
     /// Whether a cost could not be decided, or nothing was checked.
     pub fn is_undecided(&self) -> bool {
         self.costs.is_empty() || self.costs.iter().any(|cost| cost.verdict.is_undecided())
+    }
+
+    /// Whether a running measurement may end: every cost is decided with a margin for having been
+    /// looked at before, or cannot be decided by more rounds.
+    pub fn is_settled(&self) -> bool {
+        self.costs.iter().all(|cost| cost.is_settled)
     }
 
     pub(crate) fn count(&self, which: impl Fn(BudgetVerdict) -> bool) -> usize {
@@ -213,6 +225,11 @@ impl<'r> Gate<'r> {
             let noise = noise.filter(|_| verdict == BudgetVerdict::Noise);
             rounds_to_decide(&value, term.limit, noise)
         });
+        let is_settled = match value {
+            None => self.is_left_out(environment),
+            Some(_) if verdict == BudgetVerdict::Withheld => true,
+            Some(value) => is_decided_early(&value, term.limit, law),
+        };
         let missing = needed.map(|needed| needed.saturating_sub(self.analysis.rounds).max(1));
         Ok(CheckedCost {
             environment: environment.to_string(),
@@ -225,6 +242,7 @@ impl<'r> Gate<'r> {
             reason: value.is_none().then(|| self.why_missing(environment, term)),
             rounds_needed: needed,
             seconds_needed: missing.and_then(|missing| self.seconds(missing)),
+            is_settled,
         })
     }
 
@@ -268,16 +286,17 @@ impl<'r> Gate<'r> {
         let metric = term.figure.metric()?;
         let old = self.finding(against.analysis, environment, workload)?;
         let new = self.finding(self.analysis, environment, workload)?;
-        let noises = [against.analysis, self.analysis].map(|one| noise(one, workload, metric));
+        let noises =
+            [against.analysis, self.analysis].map(|one| claims::noise(one, workload, metric));
         let difference = between(metric.cost(old)?, metric.cost(new)?, metric, noises)?;
-        let percent = noises.into_iter().flatten().fold(0.0, f64::hypot);
+        let percent = Noise::of_two_records(noises).bound().map(|noise| noise * 100.0);
         // A doubt about either record forbids the claim, and so does one about a cost that did not
         // differ from the baseline.
         let withheld = [(against.analysis, old), (self.analysis, new)]
             .into_iter()
             .any(|(of, finding)| verdict(of, finding, metric) == Some(Verdict::Withheld));
         let law = difference.verdict.unless(withheld);
-        Some((difference.cost.percent, law, Some(percent)))
+        Some((difference.cost.percent, law, percent))
     }
 
     fn why_missing(&self, environment: &str, term: &Term) -> String {

@@ -44,6 +44,21 @@ fn undecided_cost_says_how_long_it_takes() {
 }
 
 #[test]
+fn only_a_decision_with_a_margin_ends_a_measurement() {
+    let settled = |budget: &str| check(&[budget]).is_settled();
+    assert!(settled("docker-default: cpu <= 30 %") && settled("docker-default: cpu <= 80 %"));
+    assert!(!settled("docker-default: cpu <= 63 %"));
+    let cost = check(&["docker-default: cpu <= 80 %"]).costs[0].value.unwrap();
+    // Just outside of the interval: decided, but not before the end.
+    let near =
+        format!("docker-default: cpu <= {:.3} %", cost.high + (cost.high - cost.value) * 0.1);
+    assert_eq!(verdicts(&[&near]), [BudgetVerdict::Within]);
+    assert!(!settled(&near), "{near}");
+    // What cannot be measured does not keep the others waiting.
+    assert!(settled("gvisor: cpu <= 3 %"));
+}
+
+#[test]
 fn budgets_parse_or_say_what_is_wrong() {
     let good = |text: &str| text.parse::<Budget>().unwrap();
     let one = good("30 % CPU, 20 % throughput @ a b: cpu <= 1.3x,p99.9<=20 %");

@@ -9,7 +9,7 @@ use tare_lab::record::Record;
 
 use super::costs::{CostRow, in_each};
 use super::economics::{is_same_rate, same_currency};
-use super::{Side, letter};
+use super::{Pair, Side, letter};
 use crate::doubts::DoubtGroups;
 use crate::figures::rate;
 use crate::fleet::Price;
@@ -187,8 +187,9 @@ pub(super) fn warnings(
     sides: &[Side<'_>],
     prices: &[Option<Price>],
     costs: &[CostRow<'_>],
+    pairs: &[Pair],
 ) -> Vec<Warning> {
-    let mut found = Warnings { sides, list: Vec::new() };
+    let mut found = Warnings { sides, pairs, list: Vec::new() };
     if sides.len() > 1 && costs.is_empty() {
         let text = "no cost to compare: no two records share an environment and workload besides the baseline";
         found.add(WarningKind::NothingInCommon, text.to_string());
@@ -211,6 +212,7 @@ pub(super) fn warnings(
 
 struct Warnings<'s, 'r> {
     sides: &'s [Side<'r>],
+    pairs: &'s [Pair],
     list: Vec<Warning>,
 }
 
@@ -320,9 +322,11 @@ impl Warnings<'_, '_> {
             let here = |r: &Record| r.environments.iter().find(|e| e.spec.name == name).cloned();
             for layer in Layer::ALL {
                 let what = format!("environment {name} differs in {layer}");
-                self.differ(Environment, &what, "equal names, different environments", &|r| {
-                    Some(layer.text(&here(r)?.spec))
-                });
+                let so = match self.pairs.iter().any(|pair| pair.environment == name) {
+                    true => "part of what the pair compares",
+                    false => "equal names, different environments",
+                };
+                self.differ(Environment, &what, so, &|r| Some(layer.text(&here(r)?.spec)));
             }
             for key in ["io_engine", "polling", "shards"] {
                 let what = format!("in environment {name} the system chose another {key}");

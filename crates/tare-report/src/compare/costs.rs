@@ -1,13 +1,13 @@
 //! The cost of the same environment in each record, and whether two costs differ.
 
 use serde::Serialize;
-use tare_lab::analysis::claims::verdict;
+use tare_lab::analysis::claims::{noise, noise_with_runtime, verdict};
 use tare_lab::analysis::{Cost, Finding, Interval};
 use tare_stats::law::{Noise, Verdict, is_informative, judge_difference};
 use tare_stats::{Estimate, difference};
 
 use super::Side;
-use crate::headline::{Metric, noise};
+use crate::headline::Metric;
 
 /// One environment under one workload in all records, by one metric.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -55,15 +55,26 @@ pub(super) fn rows<'r>(sides: &[Side<'r>]) -> Vec<CostRow<'r>> {
             if costs.iter().flatten().count() < 2 {
                 continue;
             }
-            let differs = |index: usize| {
-                let (from, to) = (costs[0]?, costs[index]?);
-                let noises = [0, index].map(|i| noise(sides[i].analysis, workload, metric));
-                between(from, to, metric, noises)
-            };
             let verdicts: Vec<Option<Verdict>> = findings
                 .iter()
                 .zip(sides)
                 .map(|(f, side)| f.and_then(|f| verdict(side.analysis, f, metric)))
+                .collect();
+            let differs = |index: usize| {
+                let (from, to) = (costs[0]?, costs[index]?);
+                let two = [0, index];
+                let crosses = is_another_runtime([sides[0], sides[index]], environment);
+                let noises = two.map(|at| match findings[at].filter(|_| crosses) {
+                    Some(finding) => noise_with_runtime(sides[at].analysis, finding, metric),
+                    None => noise(sides[at].analysis, workload, metric),
+                });
+                let difference = between(from, to, metric, noises)?;
+                // A doubt about either record forbids the claim.
+                let withheld = two.iter().any(|at| verdicts[*at] == Some(Verdict::Withheld));
+                Some(Difference { verdict: difference.verdict.unless(withheld), ..difference })
+            };
+            let differences_to_first = (0..sides.len())
+                .map(|index| if index == 0 { None } else { differs(index) })
                 .collect();
             rows.push(CostRow {
                 metric,
@@ -72,14 +83,21 @@ pub(super) fn rows<'r>(sides: &[Side<'r>]) -> Vec<CostRow<'r>> {
                 control: findings.iter().flatten().any(|f| f.control),
                 claimed: verdicts.iter().map(|v| v.is_some_and(Verdict::is_claim)).collect(),
                 verdicts,
-                differences_to_first: (0..sides.len())
-                    .map(|index| if index == 0 { None } else { differs(index) })
-                    .collect(),
+                differences_to_first,
                 costs,
             });
         }
     }
     rows
+}
+
+/// Whether an environment has different runtimes in two records.
+fn is_another_runtime(sides: [Side<'_>; 2], environment: &str) -> bool {
+    let [one, other] = sides.map(|side| {
+        let found = side.record.environments.iter().find(|one| one.spec.name == environment);
+        found.map(|found| &found.spec.runtime)
+    });
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 /// Workload and environment that at least two records have, including the baseline.
@@ -137,7 +155,7 @@ pub(crate) fn between(
     from: &Cost,
     to: &Cost,
     metric: Metric,
-    noises: [Option<f64>; 2],
+    noises: [Noise; 2],
 ) -> Option<Difference> {
     let estimate = |cost: &Cost| Estimate {
         centre: log(cost.percent.value, metric),
@@ -156,7 +174,7 @@ pub(crate) fn between(
     };
     Some(Difference {
         cost: Cost { percent: interval, found, within_percent },
-        beyond_noise: noise.bound().is_none_or(|noise| logs.centre.abs() > noise),
+        beyond_noise: noise.bound().is_some_and(|noise| logs.centre.abs() > noise),
         verdict,
     })
 }

@@ -14,6 +14,7 @@ mod costs;
 mod csv;
 mod economics;
 mod markdown;
+mod pairs;
 mod prices;
 mod resources;
 mod summary;
@@ -38,6 +39,7 @@ pub use costs::{CostRow, Difference};
 pub(crate) use costs::{between, log, percent as percent_of};
 pub use economics::{Figures, FiguresRow, Ratio};
 pub use markdown::markdown;
+pub use pairs::{Pair, PairError, pair};
 pub use prices::{PriceError, PriceTag};
 pub use resources::{Kept, KeptRow, MachineResources};
 pub(crate) use summary::sentences;
@@ -79,6 +81,8 @@ pub struct Comparison<'r> {
     pub(crate) equal: Vec<Fact>,
     /// Environments that not all records have, with whether each has it.
     pub(crate) only_in_some: Vec<(&'r str, Vec<bool>)>,
+    /// Environments that have another name in each record.
+    pub(crate) pairs: Vec<Pair>,
 }
 
 impl<'r> Comparison<'r> {
@@ -87,6 +91,18 @@ impl<'r> Comparison<'r> {
     /// # Errors
     /// If a price fits no record, or a record has two.
     pub fn new(records: &'r [Named], prices: &[PriceTag]) -> Result<Self, PriceError> {
+        Self::paired(records, prices, Vec::new())
+    }
+
+    /// Compares records whose environments were paired with [`pair`].
+    ///
+    /// # Errors
+    /// As those of [`Comparison::new`].
+    pub fn paired(
+        records: &'r [Named],
+        prices: &[PriceTag],
+        pairs: Vec<Pair>,
+    ) -> Result<Self, PriceError> {
         let sides: Vec<Side<'r>> = records
             .iter()
             .map(|(name, record, analysis)| Side { name, record, analysis })
@@ -98,7 +114,7 @@ impl<'r> Comparison<'r> {
         let kept = resources::kept(&sides, &machines);
         let (differing, equal): (Vec<Fact>, Vec<Fact>) =
             conditions::facts(&sides).into_iter().partition(Fact::differs);
-        let warnings = conditions::warnings(&sides, &prices, &costs);
+        let warnings = conditions::warnings(&sides, &prices, &costs, &pairs);
         let only_in_some = conditions::only_in_some(&sides);
         Ok(Self {
             sides,
@@ -111,6 +127,7 @@ impl<'r> Comparison<'r> {
             differing,
             equal,
             only_in_some,
+            pairs,
         })
     }
 
@@ -208,6 +225,7 @@ pub fn json(comparison: &Comparison<'_>) -> String {
         "differing_facts": comparison.differing,
         "equal_facts": comparison.equal,
         "only_in_some": only,
+        "pairs": comparison.pairs,
         "method": METHOD,
     });
     format!("{document:#}")

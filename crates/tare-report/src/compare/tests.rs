@@ -1,6 +1,8 @@
 use serde_json::Value;
 use tare_lab::analysis::{Cost, Interval};
-use tare_lab::layer::Layer;
+use tare_lab::environment::EnvironmentSpec;
+use tare_lab::layer::{Cgroup, Layer};
+use tare_stats::law::{Noise, Verdict};
 
 use super::costs::between;
 use super::*;
@@ -8,7 +10,7 @@ use crate::fixture::{self, Machine};
 use crate::headline::Metric;
 use crate::layout::Style;
 
-const QUIET: [Option<f64>; 2] = [None, None];
+const QUIET: [Noise; 2] = [Noise::NoControl, Noise::NoControl];
 
 fn cost_of(value: f64, low: f64, high: f64) -> Cost {
     let percent = Interval { value, low, high, rounds: 12 };
@@ -60,8 +62,9 @@ fn wide_and_missing_intervals_claim_no_difference() {
 fn nothing_below_the_noise_of_both_controls_is_claimed() {
     let (a, b) = (cost_of(10.0, 9.9, 10.1), cost_of(13.0, 12.9, 13.1));
     let claimed = |noises| between(&a, &b, Metric::ServerCpu, noises).unwrap().claimed();
-    assert!(claimed([Some(0.5), Some(1.0)]));
-    assert!(!claimed([Some(2.0), Some(2.5)]), "3.2 % together");
+    assert!(claimed([Noise::Within(0.5), Noise::Within(1.0)]));
+    assert!(!claimed([Noise::Within(2.0), Noise::Within(2.5)]), "3.2 % together");
+    assert!(!claimed([Noise::Within(0.5), Noise::Unknown]));
 }
 
 /// Records of machines with known ratios: at least 93 of 100 intervals hold the truth.
@@ -361,4 +364,85 @@ fn bandwidths_of_two_records_stand_side_by_side() {
     let json: Value = serde_json::from_str(&json(&comparison)).unwrap();
     assert!(json["figures"][0]["records"][0]["bandwidth_bytes_per_s"]["value"].is_f64());
     assert_eq!(json["machines"][0]["cpus"], 4);
+}
+
+/// Two records of one host: "docker-default" of the first is called "podman" in the second.
+fn renamed() -> [Record; 2] {
+    let [a, mut b] = [on(1, 1.0, 1.0).1, on(2, 1.0, 1.2).1];
+    b.rename_environment("docker-default", "podman=4");
+    [a, b]
+}
+
+fn compared<'r>(named: &'r mut Vec<Named>, records: [Record; 2], text: &str) -> Comparison<'r> {
+    let mut records = records.to_vec();
+    let pairs = pair(&mut records, &[text.to_string()]).unwrap();
+    let analysed = |record: Record| {
+        let analysis = tare_lab::analysis::analyse(&record);
+        ("x.tare".to_string(), record, analysis)
+    };
+    named.extend(records.into_iter().map(analysed));
+    Comparison::paired(named, &[], pairs).unwrap()
+}
+
+#[test]
+fn pair_is_compared_under_both_names() {
+    let (mut named, mut apart) = (Vec::new(), Vec::new());
+    let comparison = compared(&mut named, renamed(), " docker-default =podman=4");
+    let label = "docker-default = podman=4";
+    let row = comparison.costs.iter().find(|row| row.environment == label).unwrap();
+    let difference = row.differences_to_first[1].as_ref().unwrap();
+    assert!(difference.claimed() && holds(&difference.cost.percent, 20.0), "{difference:?}");
+    assert!(comparison.only_in_some.is_empty(), "{:?}", comparison.only_in_some);
+    assert!(comparison.has_claimed_difference(true));
+    let document: Value = serde_json::from_str(&json(&comparison)).unwrap();
+    assert_eq!(document["pairs"][0]["names"][1], "podman=4");
+    // The baseline keeps its control.
+    let pair = "native=native";
+    let comparison = compared(&mut apart, renamed(), pair);
+    assert_eq!(comparison.only_in_some.len(), 2);
+    assert!(comparison.figures.iter().any(|row| row.baseline && row.environment == "native"));
+}
+
+#[test]
+fn renamed_baseline_keeps_its_control() {
+    let [a, mut b] = renamed();
+    b.rename_environment("native", "old kernel");
+    let mut named = Vec::new();
+    let comparison = compared(&mut named, [a, b], "native=old kernel");
+    let controls = comparison.costs.iter().filter(|row| row.control).count();
+    assert!(controls > 0 && comparison.figures.iter().any(|row| row.baseline));
+    let kinds: Vec<WarningKind> = comparison.warnings.iter().map(|one| one.kind).collect();
+    assert!(!kinds.contains(&WarningKind::Baseline), "{:?}", comparison.warnings);
+}
+
+/// Across runtimes, the runtimes' own controls bound what may be claimed.
+#[test]
+fn pair_across_runtimes_has_the_noise_of_their_controls() {
+    let [a, mut b] = renamed();
+    // The layers of the baseline under Docker: their cost is noise of every comparison with it.
+    let native = b.environments[0].spec.clone();
+    for one in b.environments.iter_mut().filter(|one| one.spec.name == "+ cpuset") {
+        let (name, runtime) = (one.spec.name.clone(), "docker".into());
+        one.spec = EnvironmentSpec { name, runtime, cgroup: Cgroup::Own, ..native.clone() };
+    }
+    let mut named = Vec::new();
+    let comparison = compared(&mut named, [a, b], "+ no cgroup=+ cpuset");
+    let row = comparison.costs.iter().find(|row| row.environment.contains(" = ")).unwrap();
+    let difference = row.differences_to_first[1].as_ref().unwrap();
+    assert!(difference.cost.found && difference.cost.percent.value > 15.0, "{difference:?}");
+    assert_eq!(difference.verdict, Verdict::WithinNoise);
+}
+
+#[test]
+fn wrong_pairs_are_refused() {
+    let refused = |texts: &[&str]| {
+        let texts: Vec<String> = texts.iter().map(|text| (*text).to_string()).collect();
+        pair(&mut renamed(), &texts).unwrap_err().to_string()
+    };
+    for text in ["", "docker-default", "docker-default=podman", "podman=4=docker-default"] {
+        let error = refused(&[text]);
+        assert!(error.contains("B has \"native\", \"podman=4\""), "{text}: {error}");
+    }
+    let twice = refused(&["docker-default=podman=4", "docker-default=native"]);
+    assert!(twice.contains("\"docker-default\" of A is in two pairs"), "{twice}");
 }

@@ -5,9 +5,8 @@
 //! means as percentages of each other, which says nothing about costs near 0. A record without the
 //! metric has `nan`, which Otava reads as a number.
 
-use super::History;
+use super::{Figure, Group, History};
 use crate::csv_table::CsvTable;
-use crate::headline::Metric;
 
 const ATTRIBUTES: [&str; 7] = ["record", "study", "host", "tare", "kernel", "versions", "tuning"];
 
@@ -15,7 +14,7 @@ const ATTRIBUTES: [&str; 7] = ["record", "study", "host", "tare", "kernel", "ver
 /// write them: `2026.11.21 02:49:58 +0000`.
 pub fn csv(history: &History) -> String {
     let mut metrics: Vec<String> = Vec::new();
-    for series in history.groups.iter().flat_map(|group| &group.series) {
+    for series in history.groups.iter().flat_map(Group::all_series) {
         let name = name(&series.workload, &series.environment, series.metric);
         if !metrics.contains(&name) {
             metrics.push(name);
@@ -39,13 +38,12 @@ pub fn csv(history: &History) -> String {
             ];
             row.extend(metrics.iter().map(|metric| {
                 let series = group
-                    .series
-                    .iter()
+                    .all_series()
                     .find(|one| name(&one.workload, &one.environment, one.metric) == *metric);
                 let cost = series.and_then(|series| series.costs.get(at)?.as_ref());
                 let ratio = series.zip(cost).map(|(series, cost)| match series.metric {
-                    Metric::ServerCpu => 1.0 + cost.cost.percent.value / 100.0,
-                    Metric::Throughput => 1.0 - cost.cost.percent.value / 100.0,
+                    Figure::Throughput => 1.0 - cost.cost.percent.value / 100.0,
+                    _ => 1.0 + cost.cost.percent.value / 100.0,
                 });
                 ratio.map_or_else(|| "nan".to_string(), |ratio| format!("{ratio:.6}"))
             }));
@@ -55,12 +53,8 @@ pub fn csv(history: &History) -> String {
     table.finish()
 }
 
-fn name(workload: &str, environment: &str, metric: Metric) -> String {
-    let figure = match metric {
-        Metric::ServerCpu => "server_cpu_ratio",
-        Metric::Throughput => "throughput_ratio",
-    };
-    format!("{workload}/{environment}/{figure}")
+fn name(workload: &str, environment: &str, metric: Figure) -> String {
+    format!("{workload}/{environment}/{}_ratio", metric.name())
 }
 
 fn time(unix_ms: u64) -> String {

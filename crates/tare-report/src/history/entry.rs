@@ -1,14 +1,13 @@
 //! One record of a history, and the facts that differ between two records.
 
 use serde::Serialize;
-use tare_lab::analysis::claims::{CostKind, verdict};
-use tare_lab::analysis::{Analysis, Cost, Finding, Metric};
+use tare_lab::analysis::{Analysis, Cost, Finding};
 use tare_lab::record::{Record, TUNING_FACTS};
 use tare_stats::law::Verdict;
 
+use super::figure::Figure;
 use crate::compare::{Side, facts, host_name};
 use crate::figures::{clean, shorten};
-use crate::headline::noise;
 
 /// Characters of a value in a list of facts.
 const VALUE: usize = 40;
@@ -52,7 +51,7 @@ pub struct Entry {
 pub(super) struct EntryCost {
     pub(super) workload: String,
     pub(super) environment: String,
-    pub(super) metric: Metric,
+    pub(super) metric: Figure,
     pub(super) control: bool,
     pub(super) cost: Cost,
     /// None for the control.
@@ -76,7 +75,7 @@ impl Entry {
         let kernel = of("kernel").find(|(key, _)| key == "release").map(|(_, value)| value);
         let costs = analysis.findings.iter().filter(|finding| !finding.baseline);
         let costs = costs.flat_map(|finding| {
-            Metric::ALL.map(|metric| EntryCost::new(analysis, finding, metric))
+            Figure::ALL.map(|metric| EntryCost::new(analysis, finding, metric))
         });
         Self {
             name: name.to_string(),
@@ -103,20 +102,16 @@ impl Entry {
 }
 
 impl EntryCost {
-    fn new(analysis: &Analysis, finding: &Finding, metric: Metric) -> Option<Self> {
-        // Without a capacity phase the CPU time is that at the fixed rate.
-        let (kind, cost) = match (metric, metric.cost(finding)) {
-            (Metric::ServerCpu, None) => (CostKind::ServerCpuAtRate, finding.cpu_cost()?),
-            (_, cost) => (metric.into(), cost?),
-        };
+    fn new(analysis: &Analysis, finding: &Finding, metric: Figure) -> Option<Self> {
+        let (cost, verdict, noise) = metric.of(analysis, finding)?;
         Some(Self {
             workload: finding.workload.clone(),
             environment: finding.environment.clone(),
             metric,
             control: finding.control,
-            cost: cost.clone(),
-            verdict: verdict(analysis, finding, kind),
-            noise: noise(analysis, &finding.workload, metric),
+            cost,
+            verdict,
+            noise,
         })
     }
 }

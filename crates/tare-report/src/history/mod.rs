@@ -11,6 +11,7 @@
 
 mod csv;
 mod entry;
+mod figure;
 mod json;
 mod prometheus;
 mod series;
@@ -24,6 +25,7 @@ use crate::figures::{clean, percent_interval, utc};
 
 pub use self::csv::csv;
 pub use entry::{Entry, FactChange};
+pub use figure::Figure;
 pub use json::json;
 pub use prometheus::prometheus;
 pub use series::{CostChange, CostPoint, Series};
@@ -54,6 +56,8 @@ pub struct Group {
     /// without a change.
     pub steps: Vec<Vec<FactChange>>,
     pub series: Vec<Series>,
+    /// More percentiles of response times, in which no changes are looked for.
+    pub percentiles: Vec<Series>,
 }
 
 /// The history of a set of records, from which every format is written.
@@ -87,6 +91,7 @@ impl History {
                     records: vec![entry],
                     steps: Vec::new(),
                     series: Vec::new(),
+                    percentiles: Vec::new(),
                 });
                 continue;
             };
@@ -97,7 +102,7 @@ impl History {
         }
         for group in &mut groups {
             group.steps = entry::steps(&group.records);
-            group.series = series::all(&group.records);
+            (group.series, group.percentiles) = series::all(&group.records);
         }
         Self { groups, unreadable, copies }
     }
@@ -117,6 +122,11 @@ impl History {
 }
 
 impl Group {
+    /// All series, those with changes first.
+    pub(crate) fn all_series(&self) -> impl Iterator<Item = &Series> {
+        self.series.iter().chain(&self.percentiles)
+    }
+
     /// `quick` or `quick on HOST`.
     pub(crate) fn title(&self) -> String {
         match &self.host {

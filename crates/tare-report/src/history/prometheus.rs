@@ -5,7 +5,6 @@
 use tare_lab::analysis::Interval;
 
 use super::{Group, History, Series};
-use crate::headline::Metric;
 use crate::prometheus::Figures;
 
 type Labels<'a> = Vec<(&'static str, &'a str)>;
@@ -31,9 +30,13 @@ pub fn prometheus(history: &History) -> String {
     }
     out.gauge(
         "tare_history_cost_ratio",
-        "Cost in the newest record that has it, as a share of 1; above 0 is a loss. of: server_cpu or throughput. 95 % interval by bound.",
+        "Cost in the newest record that has it, as a share of 1; above 0 is a loss. of: server_cpu, throughput, p50, p95, p99 or p99.9. 95 % interval by bound.",
     );
-    for (group, series) in all(history) {
+    let percentiles = history
+        .groups
+        .iter()
+        .flat_map(|group| group.percentiles.iter().map(move |series| (group, series)));
+    for (group, series) in all(history).chain(percentiles) {
         if let Some(newest) = series.costs.iter().flatten().last() {
             bounds(&mut out, labels_of(group, series), &newest.cost.percent);
         }
@@ -87,14 +90,10 @@ fn labels(group: &Group) -> Labels<'_> {
 
 fn labels_of<'a>(group: &'a Group, series: &'a Series) -> Labels<'a> {
     let mut labels = labels(group);
-    let of = match series.metric {
-        Metric::ServerCpu => "server_cpu",
-        Metric::Throughput => "throughput",
-    };
     labels.extend([
         ("workload", series.workload.as_str()),
-        ("environment", &series.environment),
-        ("of", of),
+        ("environment", series.environment.as_str()),
+        ("of", series.metric.name()),
     ]);
     labels
 }

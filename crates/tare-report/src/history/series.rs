@@ -1,12 +1,13 @@
 //! One environment under one workload in all records of a group, by one metric.
 
 use serde::Serialize;
-use tare_lab::analysis::{Cost, Interval, Metric};
+use tare_lab::analysis::{Cost, Interval};
 use tare_stats::Estimate;
 use tare_stats::change::{self, Change, Point};
 use tare_stats::law::{Verdict, judge_difference};
 
 use super::entry::{Entry, EntryCost};
+use super::figure::Figure;
 use crate::compare::{log, percent_of};
 
 /// The costs of one environment over time.
@@ -14,7 +15,7 @@ use crate::compare::{log, percent_of};
 pub struct Series {
     pub workload: String,
     pub environment: String,
-    pub metric: Metric,
+    pub metric: Figure,
     /// Whether it is a control, whose cost is noise. It has no changes.
     pub control: bool,
     /// One per record of the group; `None` if the record does not have it.
@@ -62,10 +63,10 @@ pub struct CostChange {
     pub verdict: Verdict,
 }
 
-/// The series of a group, by workload, environment and metric, in the order in which the newest
-/// record has them.
-pub(super) fn all(records: &[Entry]) -> Vec<Series> {
-    type Key<'e> = (&'e str, &'e str, Metric, bool);
+/// The series of a group, by workload, metric and environment, in the order in which the newest
+/// record has them. The second list has those in which no changes are looked for.
+pub(super) fn all(records: &[Entry]) -> (Vec<Series>, Vec<Series>) {
+    type Key<'e> = (&'e str, &'e str, Figure, bool);
     let mut keys: Vec<Key<'_>> = Vec::new();
     for cost in records.iter().rev().flat_map(|record| &record.costs) {
         let key = (cost.workload.as_str(), cost.environment.as_str(), cost.metric, cost.control);
@@ -79,7 +80,7 @@ pub(super) fn all(records: &[Entry]) -> Vec<Series> {
             workloads.push(key.0);
         }
     });
-    let metric = |key: &Key<'_>| Metric::ALL.iter().position(|known| *known == key.2);
+    let metric = |key: &Key<'_>| Figure::ALL.iter().position(|known| *known == key.2);
     keys.sort_by_key(|key| (workloads.iter().position(|known| *known == key.0), metric(key)));
     keys.into_iter()
         .map(|(workload, environment, metric, control)| {
@@ -96,8 +97,11 @@ pub(super) fn all(records: &[Entry]) -> Vec<Series> {
                 })
             };
             let costs: Vec<Option<CostPoint>> = records.iter().map(of).collect();
-            let (changes, least_step_percent) =
-                if control { (Vec::new(), None) } else { changes(&costs, metric) };
+            let (changes, least_step_percent) = if control || !metric.has_changes() {
+                (Vec::new(), None)
+            } else {
+                changes(&costs, metric)
+            };
             Series {
                 workload: workload.to_string(),
                 environment: environment.to_string(),
@@ -108,12 +112,12 @@ pub(super) fn all(records: &[Entry]) -> Vec<Series> {
                 least_step_percent,
             }
         })
-        .collect()
+        .partition(|series: &Series| series.metric.has_changes())
 }
 
 /// Finds and judges the changes of a series. Costs without an interval, and those that a doubt
 /// withholds, do not count.
-fn changes(costs: &[Option<CostPoint>], metric: Metric) -> (Vec<CostChange>, Option<f64>) {
+fn changes(costs: &[Option<CostPoint>], metric: Figure) -> (Vec<CostChange>, Option<f64>) {
     let counted = |cost: &&CostPoint| {
         cost.cost.percent.is_bounded() && cost.verdict != Some(Verdict::Withheld)
     };
@@ -121,12 +125,14 @@ fn changes(costs: &[Option<CostPoint>], metric: Metric) -> (Vec<CostChange>, Opt
         .iter()
         .enumerate()
         .filter_map(|(at, cost)| Some((at, cost.as_ref().filter(counted)?)))
-        .filter(|(_, cost)| log(cost.cost.percent.value, metric).is_finite())
+        .filter(|(_, cost)| log(cost.cost.percent.value, metric.scale()).is_finite())
         .collect();
     let points: Vec<Point> = used.iter().map(|(_, cost)| point(cost, metric)).collect();
     let judged = |change: &Change| {
         let noise = |of: &[(usize, &CostPoint)]| -> Vec<Option<f64>> {
-            of.iter().map(|(_, cost)| cost.noise_percent.map(|noise| noise / 100.0)).collect()
+            of.iter()
+                .map(|(_, cost)| cost.noise_percent.map(|noise| noise_log(noise, metric)))
+                .collect()
         };
         let (before, after) = (
             &used[change.at - change.before..change.at],
@@ -137,7 +143,7 @@ fn changes(costs: &[Option<CostPoint>], metric: Metric) -> (Vec<CostChange>, Opt
             at: used[change.at].0,
             before: change.before,
             after: change.after,
-            percent: change.step.map(|log| percent_of(log, metric)).into(),
+            percent: change.step.map(|log| percent_of(log, metric.scale())).into(),
             verdict: judge_difference(true, change.step.centre, noise),
         }
     };
@@ -145,8 +151,17 @@ fn changes(costs: &[Option<CostPoint>], metric: Metric) -> (Vec<CostChange>, Opt
     (change::changes(&points).iter().map(judged).collect(), least)
 }
 
-fn point(cost: &CostPoint, metric: Metric) -> Point {
-    let interval = &cost.cost.percent;
+/// The noise of a control on the scale of logarithms. A small percentage is about one; the noise of
+/// a percentile is not small.
+fn noise_log(percent: f64, metric: Figure) -> f64 {
+    match metric {
+        Figure::ServerCpu | Figure::Throughput => percent / 100.0,
+        _ => (percent / 100.0).ln_1p(),
+    }
+}
+
+fn point(cost: &CostPoint, metric: Figure) -> Point {
+    let (interval, metric) = (&cost.cost.percent, metric.scale());
     Point::from(Estimate {
         centre: log(interval.value, metric),
         low: log(interval.low, metric),

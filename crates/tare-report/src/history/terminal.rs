@@ -3,7 +3,6 @@
 
 use super::{Group, History, METHOD, Series, facts_text, minute};
 use crate::figures::{clean, has_place, percent, shorten};
-use crate::headline::Metric;
 use crate::layout::{Paint, Style, columns, pad, paragraph};
 
 /// Columns of a record's time.
@@ -75,11 +74,7 @@ fn table(out: &mut Vec<String>, group: &Group, all: &[Series], last: usize, pain
 }
 
 fn caption(group: &Group, series: &Series) -> String {
-    let what = match series.metric {
-        Metric::ServerCpu => "% more server CPU per operation",
-        Metric::Throughput => "% of the throughput lost",
-    };
-    format!("{}: {what}, against {}", series.workload, group.baseline)
+    format!("{}: {}, against {}", series.workload, series.metric.unit(), group.baseline)
 }
 
 fn one_table(

@@ -77,6 +77,41 @@ fn change_stands_at_its_step_with_its_facts() {
 }
 
 #[test]
+fn response_times_have_series_and_changes() {
+    let slower = |day_number: u64| {
+        let mut entry = day(day_number, 99);
+        for cost in entry.costs.iter_mut().filter(|cost| cost.metric == Figure::P99) {
+            let percent = &mut cost.cost.percent;
+            let risen = cost.environment == "docker-default" && day_number >= 8;
+            let luck = 1.0 + 0.01 * Rng::new(day_number + 100).normal();
+            let factor = luck * if risen { 3.0 } else { 1.0 };
+            let scaled = |percent: f64| (factor * (1.0 + percent / 100.0) - 1.0) * 100.0;
+            percent.value = scaled(percent.value);
+            (percent.low, percent.high) = (scaled(percent.low), scaled(percent.high));
+            cost.noise = Some(20.0);
+        }
+        entry
+    };
+    let history = History::new((0..12).map(slower).collect(), Vec::new());
+    let [group] = &history.groups[..] else { panic!("{history:?}") };
+    let claimed = group.claimed();
+    let [(series, change)] = claimed[..] else { panic!("{claimed:?}") };
+    assert_eq!((series.metric, change.at, change.after), (Figure::P99, 8, 4));
+    assert!(change.percent.low < 200.0 && change.percent.high > 200.0, "{change:?}");
+    let sentence = &group.sentences()[0];
+    assert!(sentence.contains("cost in p99 response time changed by +"), "{sentence}");
+    // The other percentiles are exported, without changes.
+    assert!(group.percentiles.iter().all(|series| series.changes.is_empty()));
+    let figures: Vec<Figure> = group.percentiles.iter().map(|series| series.metric).collect();
+    assert!([Figure::P50, Figure::P95, Figure::P999].iter().all(|one| figures.contains(one)));
+    assert!(csv(&history).contains("write/docker-default/p99.9_ratio"));
+    assert!(prometheus(&history).contains("of=\"p50\""));
+    let text = terminal(&history, 10, Style::new(false, 100));
+    assert!(text.contains("write: % longer p99 response time at the fixed rate, against native"));
+    assert!(!text.contains("p99.9"), "{text}");
+}
+
+#[test]
 fn quiet_history_says_what_it_would_find() {
     let history = days(12, 99);
     assert!(!history.has_claimed_change(false));

@@ -12,7 +12,7 @@ use super::charts::{COLOURS, as_f64};
 use super::document::{self, Document};
 use super::svg::{Scale, Shape, Svg, TextAnchor, swatch};
 use crate::figures::{clean, interval_or_noise, percent, shorten};
-use crate::headline::{Metric, capital, cost_title};
+use crate::headline::capital;
 use crate::history::{CostPoint, Group, History, METHOD, Series, facts_text, minute};
 
 /// Most records that have marks with tooltips.
@@ -137,10 +137,7 @@ impl GroupView {
         });
         let several = group.series.windows(2).any(|pair| pair[0].workload != pair[1].workload);
         let head = group.series.iter().map(|one| {
-            let what = match one.metric {
-                Metric::ServerCpu => "CPU",
-                Metric::Throughput => "throughput lost",
-            };
+            let what = one.metric.heading();
             let name = clean(&shorten(&one.environment, NAME));
             let workload =
                 if several { format!(" ({})", clean(&one.workload)) } else { String::new() };
@@ -245,11 +242,8 @@ fn chart(group: &Group, all: &[Series], numbers: &[Option<usize>], id: &str) -> 
         x: Scale::linear(-0.5, as_f64(newest) + 0.5).after(LABELS),
         y: Scale::linear(low - margin, high + margin),
     };
-    let unit = match first.metric {
-        Metric::ServerCpu => "% more CPU per operation than the baseline",
-        Metric::Throughput => "% of the baseline's throughput",
-    };
-    let title = format!("{}: {}", cost_title(first.metric), clean(&first.workload));
+    let unit = format!("{}, against {}", first.metric.unit(), clean(&group.baseline));
+    let title = format!("{}: {}", first.metric.title(), clean(&first.workload));
     let described = all.iter().map(description).collect::<Vec<_>>().join(". ");
     let mut svg = Svg::new(id, TOP + PLOT + BOTTOM, &title, &described);
     frame(&mut svg, &axes, group, numbers);

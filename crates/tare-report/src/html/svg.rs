@@ -164,6 +164,18 @@ impl Svg {
         ));
     }
 
+    /// Bars of one class on a floor (x and width in percent, height in pixels) in one path.
+    pub(super) fn bars(&mut self, bars: &[(f64, f64, f64)], floor: f64, class: &str) {
+        let mut path = String::with_capacity(bars.len() * 22);
+        for (x, width, height) in bars {
+            let _ = write!(path, "M{x:.2} {floor:.1}v-{height:.1}h{width:.2}v{height:.1}z");
+        }
+        let tall = self.height;
+        self.write(format_args!(
+            r#"<svg width="100%" height="{tall}" viewBox="0 0 100 {tall}" preserveAspectRatio="none"><path d="{path}" class="{class}"/></svg>"#
+        ));
+    }
+
     /// A mark of radius `r` pixels.
     pub(super) fn mark(&mut self, x: f64, y: f64, shape: Shape, r: f64, class: &str, title: &str) {
         self.write(format_args!(

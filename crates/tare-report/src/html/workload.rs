@@ -17,6 +17,7 @@ use crate::doubts::DoubtGroups;
 use crate::figures::{CostFormat, clean, cost, latency, micros, rate, role, share, with_interval};
 use crate::headline::{Metric, telling_noise};
 use crate::histogram::{Responses, responses};
+use crate::interrupts::{self, Counted, CpuRole, InterruptTable};
 use crate::own_view::OwnTable;
 use crate::relations;
 use crate::run_conditions::fixed_rate;
@@ -41,6 +42,7 @@ pub(super) struct WorkloadView {
     percentiles: Option<Value>,
     distribution: Option<Plot>,
     p99_over_time: Option<Noted>,
+    interrupts: Option<InterruptsView>,
     counters_over_time: Option<CountersOverTime>,
     /// Length of a slice.
     window: String,
@@ -89,6 +91,45 @@ struct CostRow {
     client_cpu: Stacked,
     client_share: String,
     doubts: Vec<usize>,
+}
+
+/// Interrupts by CPU over the rounds: the chart, and its figures.
+#[derive(Serialize)]
+struct InterruptsView {
+    chart: Value,
+    devices_only: bool,
+    cpus_max: usize,
+    cpus: Vec<String>,
+    /// An environment with the median and the extremes of each CPU.
+    rows: Vec<(String, Vec<String>)>,
+}
+
+impl InterruptsView {
+    fn new(record: &Record, workload: &str, id: &str) -> Option<Self> {
+        let tables = interrupts::tables(record, workload);
+        let chart = Value::from_safe_string(charts::interrupts(&tables, id)?);
+        let mut cpus: Vec<(u32, CpuRole)> =
+            tables.iter().flat_map(|table| &table.cpus).map(|one| (one.cpu, one.role)).collect();
+        cpus.sort_by_key(|(cpu, _)| *cpu);
+        cpus.dedup();
+        let cell = |table: &InterruptTable, cpu: u32| {
+            let found = table.cpus.iter().find(|one| one.cpu == cpu);
+            found.map_or_else(missing, |one| {
+                let [median, smallest, largest] =
+                    [one.per_s.median, one.per_s.smallest, one.per_s.largest].map(rate);
+                format!("{median} ({smallest} to {largest})")
+            })
+        };
+        let row = |table: &InterruptTable| {
+            let cells = cpus.iter().map(|(cpu, _)| cell(table, *cpu)).collect();
+            (clean(&table.environment), cells)
+        };
+        let rows = tables.iter().map(row).collect();
+        let devices_only = tables.iter().all(|table| table.of == Counted::BusiestDevices);
+        let heads = cpus.iter().map(|(cpu, role)| format!("CPU {cpu}, {}", role.word()));
+        let cpus_max = charts::CPUS_MAX;
+        Some(Self { chart, devices_only, cpus_max, cpus: heads.collect(), rows })
+    }
 }
 
 /// A figure with its interval on the line below.
@@ -167,6 +208,7 @@ impl WorkloadView {
                 .map(Value::from_safe_string),
             distribution: charts::distribution(&series, &responses, &format!("hdr-{id}")),
             p99_over_time: charts::p99_over_time(&series, &responses, &format!("p99-time-{id}")),
+            interrupts: InterruptsView::new(record, &workload.name, &format!("interrupts-{id}")),
             counters_over_time: charts::counters_over_time(&series),
             window: format!("{} ms", record.study.schedule.window.as_millis()),
             costs: findings.iter().map(|f| CostRow::new(record, analysis, f, marks)).collect(),

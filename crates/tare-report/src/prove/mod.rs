@@ -53,6 +53,9 @@ pub struct Proof {
     /// Settings that were planned and not weighed, with the reason.
     pub not_weighed: Vec<(String, String)>,
     pub remains: Vec<RemainingCost>,
+    /// Whether an environment with a tuned host ran, with or without a valid round.
+    #[serde(skip)]
+    is_tuned: bool,
 }
 
 impl Proof {
@@ -81,7 +84,8 @@ impl Proof {
             None => Vec::new(),
         };
         let proven = tuning::proven(&gains);
-        Some(Self { gains, proven, not_weighed: not_weighed.collect(), remains })
+        let (not_weighed, is_tuned) = (not_weighed.collect(), !tuned.is_empty());
+        Some(Self { gains, proven, not_weighed, remains, is_tuned })
     }
 }
 
@@ -150,7 +154,13 @@ fn sentence(remains: &RemainingCost, several: bool) -> String {
         false => remains.layers.join(", "),
     };
     let baseline = clean(&remains.baseline);
+    let costs = [&remains.cpu, &remains.throughput];
+    let is_known = costs.into_iter().flatten().any(|cost| cost.percent.is_bounded());
     match remains.nothing {
+        true if !is_known => format!(
+            "Remaining cost of \"{name}\"{place} against {baseline}: not known, too few rounds. Layers \
+             that still differ: {layers}."
+        ),
         true => format!(
             "Remaining cost of \"{name}\"{place} against {baseline}: none found. {figures}. \
              Layers that still differ: {layers}."
@@ -169,7 +179,7 @@ pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
         cost.as_ref().map_or("-".to_string(), |cost| cost_text(cost, verdict, CostFormat::Short))
     };
     let row = |gain: &Gain| {
-        let mut cells = vec![clean(&gain.groups)];
+        let mut cells = vec![label(gain)];
         cells.extend(several.then(|| clean(&gain.workload)));
         cells.extend([
             cost(&gain.cpu, gain.cpu_verdict),
@@ -178,7 +188,7 @@ pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
         ]);
         cells
     };
-    let mut head = vec!["groups"];
+    let mut head = vec!["groups or knobs"];
     head.extend(several.then_some("workload"));
     head.extend(["CPU per operation", "throughput lost", "verdict"]);
     (head, proof.gains.iter().map(row).collect())
@@ -187,14 +197,30 @@ pub(crate) fn table(proof: &Proof) -> (Vec<&'static str>, Vec<Vec<String>>) {
 /// The caption of the table of gains.
 pub(crate) fn caption(proof: &Proof) -> String {
     match proof.gains.first() {
+        None if proof.is_tuned => {
+            "No gain is known: no round has a valid slice both with the tuning and without it."
+                .to_string()
+        }
         None => {
             "No host tuning was weighed: a system under this load would notice none of the plan's changes."
                 .to_string()
         }
         Some(gain) => format!(
-            "Against \"{}\" on the host as found, paired within the rounds; below 0 is a gain.",
-            clean(&gain.against)
+            "Against \"{}\" on the host as found, paired within the rounds; below 0 is a gain.{}",
+            clean(&gain.against),
+            match proof.gains.iter().any(|gain| !gain.on_top_of.is_empty()) {
+                true => " \"On top of\": against the environment that has those alone.",
+                false => "",
+            }
         ),
+    }
+}
+
+/// Returns what a gain is of: `rps+rfs on top of interrupts`.
+pub(crate) fn label(gain: &Gain) -> String {
+    match gain.on_top_of.as_str() {
+        "" => clean(&gain.groups),
+        below => format!("{} on top of {}", clean(&gain.groups), clean(below)),
     }
 }
 
@@ -220,8 +246,15 @@ pub(crate) fn lines(proof: &Proof, style: Style) -> Vec<String> {
     lines
 }
 
+/// Returns whether a gain has an interval, which takes a few rounds.
+pub(crate) fn is_known(gain: &Gain) -> bool {
+    let costs = [&gain.cpu, &gain.throughput];
+    costs.into_iter().flatten().any(|cost| cost.percent.is_bounded())
+}
+
 fn verdict(gain: &Gain) -> String {
     match gain.verdict {
+        TuningVerdict::NotProven if !is_known(gain) => "not known yet: too few rounds",
         TuningVerdict::Helps => "helps",
         TuningVerdict::Hurts => "hurts",
         TuningVerdict::Mixed => "gains in one, loses in the other: not proven",

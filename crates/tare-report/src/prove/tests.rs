@@ -66,8 +66,12 @@ fn prints_missing_gain() {
     assert_eq!(verdicts, [("cpu", TuningVerdict::Hurts), ("disk", TuningVerdict::NotProven)]);
     assert!(proof.proven.is_empty() && proof.remains.is_empty());
     let text = lines(&proof, Style::new(false, 100)).join("\n");
-    assert!(text.contains("no help beyond the noise: not proven"), "{text}");
+    assert!(text.contains("no help beyond the noise"), "{text}");
     assert!(text.contains("hurts"), "{text}");
+    // The one without an effect is named beside the other.
+    let found = crate::findings::statements(&record, &analysis, &[]);
+    let none = found.iter().find(|one| one.rule == "tuning_not_proven").unwrap();
+    assert!(none.text.starts_with("Host tuning (disk): no effect"), "{}", none.text);
 }
 
 #[test]
@@ -99,6 +103,36 @@ fn every_format_has_the_proof() {
     assert!(page.contains("id=\"tuning\"") && page.contains("somaxconn"));
     let markdown = crate::markdown::render(&record, &analysis, &[]);
     assert!(markdown.contains("\n\nHost tuning:\n\nAgainst "), "{markdown}");
-    assert!(markdown.contains("\n| groups | "), "{markdown}");
+    assert!(markdown.contains("\n| groups or knobs | "), "{markdown}");
     assert!(markdown.contains("somaxconn"), "{markdown}");
+}
+
+#[test]
+fn gains_without_valid_rounds_are_not_known() {
+    let (mut record, _) = proof();
+    let tuned = ["+ no seccomp", "+ no cgroup"];
+    let of_tuned = |slice: &&mut tare_lab::record::Slice| tuned.contains(&&*slice.environment);
+    record.slices.iter_mut().filter(of_tuned).for_each(|slice| slice.void = Some("late".into()));
+    let analysis = tare_lab::analysis::analyse(&record);
+    let proof = Proof::of(&record, &analysis).unwrap();
+    assert!(proof.gains.is_empty());
+    assert!(caption(&proof).starts_with("No gain is known"), "{}", caption(&proof));
+    for remains in &proof.remains {
+        assert!(remains.text.contains("not known, too few rounds"), "{}", remains.text);
+    }
+}
+
+#[test]
+fn knobs_on_top_of_others_are_a_step() {
+    let (mut record, analysis) = fixture::quick();
+    tune(&mut record, "+ cpuset", "+ host network", "tuned=interrupts");
+    tune(&mut record, "+ no seccomp", "+ host network", "tuned=interrupts+rps+rfs");
+    tune(&mut record, "+ no cgroup", "+ host network", "tuned=rps");
+    let proof = Proof::of(&record, &analysis).unwrap();
+    let labels: Vec<String> = proof.gains.iter().map(label).collect();
+    let expect = ["interrupts", "interrupts+rps+rfs", "rps+rfs on top of interrupts", "rps"];
+    assert_eq!(labels, expect);
+    assert_eq!(proof.gains[2].against, "+ cpuset");
+    let text = lines(&proof, Style::new(false, 100)).join("\n").replace('\n', " ");
+    assert!(text.contains("\"On top of\": against the environment"), "{text}");
 }

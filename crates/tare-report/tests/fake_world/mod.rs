@@ -96,6 +96,7 @@ pub(crate) fn measure(
         device_towards: None,
         accounts_are_exact: true,
         hosts: None,
+        goal: None,
     };
     let never = AtomicBool::new(false);
     campaign::run(parts, &study, writer, &mut NoObserver, &never).unwrap();

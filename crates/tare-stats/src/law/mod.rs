@@ -30,7 +30,7 @@ use serde::Serialize;
 
 use crate::{Cost, Interval};
 
-pub use budget::{BudgetVerdict, judge_budget, rounds_to_decide};
+pub use budget::{BudgetVerdict, is_decided_early, judge_budget, rounds_to_decide};
 pub use objections::{
     FAILED_SHARE_MAX, OFTEN_SHARE, Objections, STEAL_SHARE_MAX, STRANGERS_SHARE_MAX,
 };
@@ -84,9 +84,21 @@ impl Noise {
     /// Returns the noise of the difference of two costs from two records, on the scale of
     /// logarithms. Each control depends on the chance of one start, so that the noises in percent
     /// combine like errors. A small percentage is about a logarithm. A record without a control
-    /// adds nothing.
-    pub fn of_two_records(noises: [Option<f64>; 2]) -> Self {
-        Self::Within(noises.into_iter().flatten().fold(0.0, |sum: f64, n| sum.hypot(n / 100.0)))
+    /// adds nothing; one that has no interval yet allows no claim.
+    ///
+    /// ```
+    /// use tare_stats::law::Noise;
+    ///
+    /// let one = Noise::of_two_records([Noise::NoControl, Noise::Within(4.0)]);
+    /// assert_eq!(one, Noise::Within(0.04));
+    /// assert_eq!(Noise::of_two_records([Noise::Within(3.0), Noise::Unknown]), Noise::Unknown);
+    /// ```
+    pub fn of_two_records(noises: [Self; 2]) -> Self {
+        if noises.contains(&Self::Unknown) {
+            return Self::Unknown;
+        }
+        let bounds = noises.into_iter().filter_map(Self::bound);
+        Self::Within(bounds.fold(0.0, |sum: f64, noise| sum.hypot(noise / 100.0)))
     }
 
     /// Returns the larger of two noises, if two controls bound the same difference. A control that

@@ -40,9 +40,12 @@ fn claims_ratio_beyond_noise() {
 
 #[test]
 fn two_records_combine_noise() {
-    let Noise::Within(noise) = Noise::of_two_records([Some(3.0), Some(4.0)]) else { panic!() };
+    let Noise::Within(noise) = Noise::of_two_records([Noise::Within(3.0), Noise::Within(4.0)])
+    else {
+        panic!()
+    };
     assert!((noise - 0.05).abs() < 1e-12, "{noise}");
-    assert_eq!(Noise::of_two_records([None, None]), Noise::Within(0.0));
+    assert_eq!(Noise::of_two_records([Noise::NoControl; 2]), Noise::Within(0.0));
     assert_eq!(judge_difference(true, 0.04, Noise::Within(noise)), Verdict::WithinNoise);
 }
 
@@ -98,4 +101,41 @@ fn harmful_tuning_is_not_proven() {
     assert!(proven(&[("disk", NotProven)]).is_empty());
     assert_eq!(TuningVerdict::of([Verdict::Gain, Verdict::Loss]), Mixed);
     assert_eq!(TuningVerdict::of([Verdict::NotFound, Verdict::NoiseUnknown]), NotProven);
+}
+
+/// The share of measurements at their limit that end beyond it, if they are looked at after
+/// rounds that grow by half, and if only the last of 120 rounds counts.
+fn beyond_by_chance(looks: bool, early: fn(&Interval, f64, Verdict) -> bool) -> f64 {
+    let (runs, rounds) = (400, 120);
+    let mut beyond = 0;
+    for run in 0..runs {
+        let mut rng = tare_std::rng::Rng::new(run);
+        let values: Vec<f64> = (0..rounds).map(|_| rng.normal()).collect();
+        let mut at = 10;
+        while at < rounds && looks {
+            let interval = Interval::from(crate::estimate(&values[..at]).unwrap());
+            if early(&interval, 0.0, Verdict::Loss) {
+                break;
+            }
+            at += at.div_ceil(2);
+        }
+        let at = if looks { at.min(rounds) } else { rounds };
+        let last = Interval::from(crate::estimate(&values[..at]).unwrap());
+        beyond += u32::from(judge_budget(&last, 0.0, Verdict::Loss) == BudgetVerdict::Beyond);
+    }
+    f64::from(beyond) / runs as f64
+}
+
+#[test]
+fn looking_early_does_not_fail_gates_by_chance() {
+    let at_95 = |interval: &Interval, limit: f64, verdict: Verdict| {
+        !judge_budget(interval, limit, verdict).is_undecided()
+    };
+    let once = beyond_by_chance(false, at_95);
+    let (often, bounded) =
+        (beyond_by_chance(true, at_95), beyond_by_chance(true, is_decided_early));
+    // Of many runs 2.6 %, 10 % and 5 %.
+    assert!(once < 0.05, "{once}");
+    assert!(often > 0.06, "{often}");
+    assert!(bounded < 0.075 && bounded < often, "{bounded} {often}");
 }

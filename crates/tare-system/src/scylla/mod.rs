@@ -107,6 +107,7 @@ const CONFIGURATION: &[(&str, &str)] = &[
     ("cluster_name", "tare"),
     ("workdir", "\"{data}\""),
     ("native_transport_port", "{port}"),
+    ("storage_port", "{node_port}"),
     // Only the one for TLS is set, and TLS is off: then neither is opened
     // (transport/controller.cc).
     ("native_shard_aware_transport_port_ssl", "19142"),
@@ -221,6 +222,7 @@ impl Scylla {
             add("--overprovisioned", "");
         }
         add("--listen-address", "{node}");
+        add("--broadcast-address", "{advertised_node}");
         add("--rpc-address", "{listen}");
         let seeds = if self.instances.cluster { "{seeds}" } else { "{node}" };
         add("--seed-provider-parameters", &format!("seeds={seeds}"));

@@ -36,12 +36,12 @@ fn flags_match_the_container_image() {
     let plan = plan(&[]);
     let expect = "DIR/libexec/scylla --log-to-syslog 0 --log-to-stdout 1 --default-log-level info \
         --network-stack posix --developer-mode 1 --memory 2147483648 --smp 2 --overprovisioned \
-        --listen-address {node} --rpc-address {listen} --seed-provider-parameters seeds={node} \
+        --listen-address {node} --broadcast-address {advertised_node} --rpc-address {listen} --seed-provider-parameters seeds={node} \
         --broadcast-rpc-address {advertised} --api-address {node} \
         --blocked-reactor-notify-ms 999999999 --options-file {data}/conf/scylla.yaml";
     assert_eq!(plan.command.join(" "), expect);
     let [(name, configuration)] = &plan.files[..] else { panic!("{:?}", plan.files) };
-    let expect = "cluster_name: tare\nworkdir: \"{data}\"\nnative_transport_port: {port}\n\
+    let expect = "cluster_name: tare\nworkdir: \"{data}\"\nnative_transport_port: {port}\nstorage_port: {node_port}\n\
         native_shard_aware_transport_port_ssl: 19142\nprometheus_port: 0\n\
         endpoint_snitch: SimpleSnitch\nauto_snapshot: false\napi_doc_dir: \"DIR/api/api-doc/\"\n";
     assert_eq!((name.as_str(), configuration.as_str()), ("conf/scylla.yaml", expect));

@@ -65,3 +65,56 @@ fn each(group: &Path, visit: &mut dyn FnMut(&Path)) {
 fn write_existing(path: &Path, value: &str) -> std::io::Result<()> {
     if path.exists() { fs::write(path, value) } else { Ok(()) }
 }
+
+/// A cgroup with a quota of CPU time, removed when dropped.
+#[derive(Debug)]
+pub(super) struct Quota(PathBuf);
+
+impl Quota {
+    /// Makes a cgroup whose processes get this share of one CPU, in percent; `None` where the
+    /// kernel has no quota.
+    pub(super) fn new(name: &str, percent: u32) -> Option<Self> {
+        const PERIOD_US: u32 = 10_000;
+        let quota_us = PERIOD_US * percent / 100;
+        let (first, second) = (Path::new(ROOT).join("cpu"), Path::new(ROOT).to_path_buf());
+        let (root, files) = if first.join("cpu.cfs_quota_us").exists() {
+            let period = ("cpu.cfs_period_us", PERIOD_US.to_string());
+            (first, vec![period, ("cpu.cfs_quota_us", quota_us.to_string())])
+        } else {
+            // The controller has to be on for the children of the root, as systemd has it.
+            (second, vec![("cpu.max", format!("{quota_us} {PERIOD_US}"))])
+        };
+        let made = Self(root.join(name));
+        fs::create_dir(&made.0).ok()?;
+        let set = |(file, value): &(&str, String)| write_existing_file(&made.0.join(file), value);
+        files.iter().all(|one| set(one).is_ok()).then_some(made)
+    }
+
+    /// Removes the cgroups of tests that were killed, by their names.
+    pub(super) fn remove_abandoned(is_abandoned: impl Fn(&str) -> bool) {
+        for root in [Path::new(ROOT).join("cpu"), ROOT.into()] {
+            let groups = fs::read_dir(root).into_iter().flatten().flatten();
+            for group in groups.filter(|group| is_abandoned(&group.file_name().to_string_lossy())) {
+                // Its processes died with their machine.
+                let _ = fs::remove_dir(group.path());
+            }
+        }
+    }
+
+    /// Moves a process into it.
+    pub(super) fn add(&self, pid: u32) -> std::io::Result<()> {
+        fs::write(self.0.join("cgroup.procs"), pid.to_string())
+    }
+}
+
+impl Drop for Quota {
+    fn drop(&mut self) {
+        remove(std::slice::from_ref(&self.0));
+    }
+}
+
+/// Opens a file that must exist.
+fn write_existing_file(path: &Path, value: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    fs::File::options().write(true).open(path)?.write_all(value.as_bytes())
+}

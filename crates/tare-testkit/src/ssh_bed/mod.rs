@@ -21,6 +21,8 @@ use crate::skip::{Machine, Need, Reason, skip, skipped};
 const MACHINE: &str = include_str!("machine.sh");
 /// Passes packets between two devices after a delay.
 const LINE: &str = include_str!("line.py");
+/// Becomes a program whose kernel seems old.
+const OLD_KERNEL: &str = include_str!("old_kernel.py");
 /// Long enough for a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(30);
 const NEEDS: [Need; 10] = [
@@ -53,17 +55,26 @@ pub struct MachineSpec {
     name: String,
     monotonic_s: i64,
     delay: Duration,
+    old_kernel: bool,
 }
 
 impl MachineSpec {
     pub fn new(name: &str) -> Self {
-        Self { name: name.into(), monotonic_s: 0, delay: Duration::ZERO }
+        let delay = Duration::ZERO;
+        Self { name: name.into(), monotonic_s: 0, delay, old_kernel: false }
     }
 
     /// Moves the machine's monotonic clock by this many seconds against that of this host.
     #[must_use]
     pub fn monotonic_s(mut self, offset_s: i64) -> Self {
         self.monotonic_s = offset_s;
+        self
+    }
+
+    /// Lets every system call fail that Linux 5.0 did not have, such as those of io_uring.
+    #[must_use]
+    pub fn old_kernel(mut self) -> Self {
+        self.old_kernel = true;
         self
     }
 
@@ -86,6 +97,8 @@ struct Host {
     has_clock: bool,
     process: Option<Child>,
     line: Option<Child>,
+    /// Removed after the processes in them have ended.
+    quotas: Vec<cgroups::Quota>,
 }
 
 impl SshBed {
@@ -114,7 +127,8 @@ impl SshBed {
             return None;
         }
         let delays = specs.iter().any(|spec| !spec.delay.is_zero());
-        if delays && skipped(test, &[Need::Program("python3")]) {
+        let scripts = delays || specs.iter().any(|spec| spec.old_kernel);
+        if scripts && skipped(test, &[Need::Program("python3")]) {
             return None;
         }
         if delays && !Path::new("/dev/net/tun").exists() {
@@ -167,6 +181,18 @@ impl SshBed {
     /// Returns the network namespace of a machine.
     pub fn namespace(&self, name: &str) -> &str {
         &self.machine(name).namespace
+    }
+
+    /// Lets the machines reach each other, through this host: their lines forward, and no other
+    /// device.
+    ///
+    /// # Panics
+    /// If a line is gone.
+    pub fn connect_all(&self) {
+        for machine in &self.machines {
+            let line = format!("/proc/sys/net/ipv4/conf/{}/forwarding", machine.link);
+            fs::write(line, "1").unwrap();
+        }
     }
 
     /// Sets both directions of a machine's line, such as to `delay 10ms`, `loss 2%` or
@@ -236,6 +262,42 @@ impl SshBed {
         checked(program, arguments, &output)
     }
 
+    /// Gives the processes of a machine whose words contain `word` this share of one CPU, in
+    /// percent, until the machine ends.
+    ///
+    /// # Errors
+    /// The reason to skip a test, where the kernel has no quota of CPU time.
+    ///
+    /// # Panics
+    /// If there is no such process.
+    pub fn slow_down(&mut self, name: &str, word: &str, percent: u32) -> Result<(), Reason> {
+        let found = self.processes(name, word);
+        assert!(!found.is_empty(), "no process of {name} has the word {word}");
+        let machine = self.machines.iter_mut().find(|machine| machine.name == name).unwrap();
+        let group = format!("{}q{}", machine.namespace, machine.quotas.len());
+        let quota = cgroups::Quota::new(&group, percent).ok_or_else(|| {
+            Reason::from(Machine::KernelLacks("cgroups have no quota of CPU time".into()))
+        })?;
+        for pid in found {
+            quota.add(pid).unwrap();
+        }
+        machine.quotas.push(quota);
+        Ok(())
+    }
+
+    /// Returns the processes of a machine whose words contain `word`, as this host numbers them.
+    pub fn processes(&self, name: &str, word: &str) -> Vec<u32> {
+        let (mut waiting, mut found) = (vec![self.machine(name).first_process()], Vec::new());
+        while let Some(pid) = waiting.pop() {
+            waiting.extend(children(pid));
+            let words = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&words).contains(word) {
+                found.push(pid);
+            }
+        }
+        found
+    }
+
     /// Ends a machine at once, as a loss of power does. Its line stays.
     ///
     /// # Panics
@@ -266,6 +328,7 @@ impl SshBed {
             has_clock: spec.monotonic_s != 0,
             process: None,
             line: None,
+            quotas: Vec::new(),
         });
         let machine = self.machines.last_mut().unwrap();
         let (namespace, link) = (&*machine.namespace, &*machine.link);
@@ -345,6 +408,7 @@ impl Host {
             std::thread::sleep(Duration::from_millis(5));
         }
         cgroups::remove(&groups);
+        self.quotas.clear();
     }
 }
 
@@ -385,6 +449,9 @@ fn boot(spec: &MachineSpec, machine: &Host, directory: &Path) -> Child {
         command.arg("--time").arg(format!("--monotonic={offset}"));
         command.arg(format!("--boottime={offset}"));
     }
+    if spec.old_kernel {
+        command.args(["python3", "-c", OLD_KERNEL]);
+    }
     command.args(["sh", "-c", MACHINE, "sh"]).arg(directory).arg(&own);
     command.arg(machine.there.to_string()).arg(USER);
     // It ends when this pipe closes, so also with a killed test.
@@ -422,6 +489,11 @@ fn remove_abandoned() {
             remove(&name, &format!("{PREFIX}{pid}h{number}"));
         }
     }
+    cgroups::Quota::remove_abandoned(|name| {
+        let pid =
+            name.strip_prefix(PREFIX).and_then(|rest| rest.split_once('-')).map(|(pid, _)| pid);
+        pid.is_some_and(|pid| pid.parse::<u32>().is_ok() && !Path::new("/proc").join(pid).exists())
+    });
 }
 
 fn remove(namespace: &str, link: &str) {

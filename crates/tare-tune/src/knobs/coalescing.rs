@@ -4,6 +4,7 @@
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
+use crate::machine::nics::names::adaptive_rx_usecs;
 use crate::plan::queues::identity;
 use crate::plan::{Action, EthtoolSetting, Group, Item, Key, ValueFormat};
 
@@ -46,7 +47,9 @@ impl Knob for Coalescing {
             let Some(now) = value("rx-usecs") else { continue };
             let adaptive = value("adaptive-rx").is_some_and(|adaptive| adaptive == "on");
             let what = "receive interrupt delay, µs";
-            let shown = if adaptive { format!("{now}, adaptive") } else { now };
+            let by_value = value("adaptive-rx").is_none()
+                && adaptive_rx_usecs(&nic.driver).contains(&now.as_str());
+            let shown = if adaptive || by_value { format!("{now}, adaptive") } else { now };
             let Some(requested) = context.options.coalesce_us else {
                 let reason = "changed only on request, with --coalesce".into();
                 let action = Action::Leave { now: shown, reason };

@@ -3,6 +3,8 @@
 
 use crate::knobs::Context;
 use crate::knobs::Knob;
+use crate::machine::Nic;
+use crate::machine::nics::names::adaptive_rx_usecs;
 use crate::plan::queues::identity;
 use crate::plan::{Action, EthtoolSetting, Group, Item, Key, ValueFormat};
 
@@ -19,7 +21,8 @@ impl Knob for CoalescingAdaptive {
     }
 
     fn help(&self) -> &'static str {
-        "delay of the receive interrupt that the driver adapts to the traffic (adaptive-rx on)"
+        "delay of the receive interrupt that the driver adapts to the traffic (adaptive-rx on; for e1000, e1000e, igb, \
+         igc and ixgbe a value of rx-usecs)"
     }
 
     fn why(&self) -> &'static str {
@@ -43,11 +46,26 @@ impl Knob for CoalescingAdaptive {
     }
 
     fn plan(&self, context: &Context<'_>) -> Vec<Item> {
-        let what = "adaptive receive interrupt delay";
-        let item = |nic: &crate::machine::Nic| {
-            let setting = EthtoolSetting::CoalesceAdaptiveRx;
+        let item = |nic: &Nic| {
+            let value = |name: &str| context.snapshot.ethtool(&nic.name, "coalesce", name);
+            let values = match value("adaptive-rx") {
+                Some(_) => [].as_slice(),
+                None => adaptive_rx_usecs(&nic.driver),
+            };
+            let (setting, what, wanted) = match (values.first(), value("rx-usecs")) {
+                (Some(usual), Some(now)) => {
+                    // Any of these values is adaptive already.
+                    let kept = values.iter().find(|value| **value == now).unwrap_or(usual);
+                    let what = "receive interrupt delay, µs, or a kind of adaptive delay";
+                    (EthtoolSetting::CoalesceRxUs, what, *kept)
+                }
+                _ => {
+                    let what = "adaptive receive interrupt delay";
+                    (EthtoolSetting::CoalesceAdaptiveRx, what, "on")
+                }
+            };
             let key = Key::Ethtool { nic: nic.name.clone(), setting };
-            let mut item = context.item(self, &nic.name, what, key, ValueFormat::Text, "on")?;
+            let mut item = context.item(self, &nic.name, what, key, ValueFormat::Text, wanted)?;
             if let Action::Change(change) = &mut item.action {
                 change.identity = identity(context.snapshot, nic);
             }

@@ -83,7 +83,7 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
         };
         let mut driver = bench_error(info.make(&client, Instances::ONE))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
-        let target = bench_error(driver.open(address, OPEN_LIMIT))?;
+        let target = bench_error(driver.open(&[address], OPEN_LIMIT))?;
         tools.push(Tool { name, driver, target, options, filled: false });
     }
     Ok(tools)

@@ -1,18 +1,16 @@
 //! The network cards that the load of a study crosses, found before it runs: the devices of this
 //! host at whose addresses the loaders on other hosts see it.
 
-use std::net::{IpAddr, Ipv4Addr};
-use std::path::Path;
+use std::net::IpAddr;
 
-use anyhow::{Context, anyhow};
+use anyhow::Context;
 use tare_host::exec::Command;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::study::{LoaderSpec, Study};
+use tare_lab::study::Study;
 use tare_tune::machine::{Interrupts, nics};
 use tare_tune::snapshot::Snapshot;
 
-use crate::exit::{Exit, ExitWith};
-use crate::remote_run::Connections;
+use super::loaders::ConnectedLoaders;
 
 /// How the packets of a study reach the system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,36 +24,34 @@ pub(crate) struct CardPath {
 }
 
 impl CardPath {
-    /// Finds the path of a study on this host. Connects to loaders for which the study gives no
-    /// address of this host.
+    /// Finds the path of a study on this host.
     ///
     /// # Errors
-    /// If a loader cannot be reached.
-    pub(crate) fn find(study: &Study, snapshot: &Snapshot, state: &Path) -> anyhow::Result<Self> {
-        let elsewhere: Vec<&LoaderSpec> =
-            study.loaders.iter().filter(|one| one.host.ssh().is_some()).collect();
-        if elsewhere.is_empty() {
+    /// If the addresses of this host cannot be read, or a loader does not tell at which it sees
+    /// this host.
+    pub(crate) fn find(
+        study: &Study,
+        snapshot: &Snapshot,
+        loaders: Option<&ConnectedLoaders>,
+    ) -> anyhow::Result<Self> {
+        let seen = loaders.map(ConnectedLoaders::addresses_seen).transpose()?.unwrap_or_default();
+        if seen.is_empty() {
             return Ok(Self::without_loaders(study));
         }
-        let connections = Connections::open(state)?;
         let listed = Command::new("ip").args(["-json", "address", "show"]).run();
         let listed = listed.context("cannot list the addresses of this host")?.stdout;
         let devices = devices(&listed).context("cannot read the output of ip -json address")?;
         let mut path = Self::default();
         let mut others = Vec::new();
-        for loader in elsewhere {
-            let seen = address_of_this_host(&connections, loader)?;
-            let device = devices.iter().find(|(_, addresses)| addresses.contains(&seen));
+        for (loader, address) in seen {
+            let device = devices.iter().find(|(_, addresses)| addresses.contains(&address));
             let Some((device, _)) = device else {
-                others.push(format!(
-                    "{} sees this host at {seen}, which no device has",
-                    loader.name()
-                ));
+                others.push(format!("{loader} sees this host at {address}, which no device has"));
                 continue;
             };
             match cards_below(snapshot, device) {
                 cards if cards.is_empty() => {
-                    others.push(format!("{} reaches this host through {device}", loader.name()));
+                    others.push(format!("{loader} reaches this host through {device}"));
                 }
                 cards => path.cards.extend(cards),
             }
@@ -112,22 +108,6 @@ fn devices(text: &str) -> Result<Vec<(String, Vec<IpAddr>)>, serde_json::Error> 
         (device["ifname"].as_str().unwrap_or_default().to_string(), addresses)
     };
     Ok(devices.iter().map(device).collect())
-}
-
-/// Returns the address of this host as a loader sees it.
-fn address_of_this_host(connections: &Connections, loader: &LoaderSpec) -> anyhow::Result<IpAddr> {
-    if let Some(address) = loader.address {
-        return Ok(address);
-    }
-    let Some(address) = loader.host.ssh() else { return Ok(Ipv4Addr::LOCALHOST.into()) };
-    let seen = connections.reach(address)?.basics().exit_with(Exit::Host)?.seen_from;
-    let unknown = || {
-        anyhow!(
-            "{} does not tell the address of this host; write address = \"...\" in its [[loader]]",
-            loader.name()
-        )
-    };
-    seen.ok_or_else(unknown).exit_with(Exit::Host)
 }
 
 #[cfg(test)]

@@ -173,7 +173,7 @@ mod tests {
         let chosen = |change: &dyn Fn(&mut Study)| {
             let mut study = super::super::study::read("quick", false).unwrap().0;
             change(&mut study);
-            let path = CardPath::find(&study, &snapshot, Path::new("/nowhere")).unwrap();
+            let path = CardPath::find(&study, &snapshot, None).unwrap();
             choose(&snapshot, &Options::default(), &study, &path).unwrap()
         };
         let knobs = |choice: &Choice| -> Vec<String> {

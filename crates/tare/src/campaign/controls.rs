@@ -10,8 +10,8 @@ use tare_lab::campaign::Memory;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::study::Study;
 
-use super::{CampaignConfig, run};
-use crate::study_plan::{DiskPlan, amount, disk};
+use super::CampaignConfig;
+use super::space::{DiskPlan, amount, disk, memory_available_bytes};
 
 /// Returns the controls of runtimes that do not fit into this host's memory or disk, with the
 /// reasons. `absent` are the environments that it cannot run at all: they take no disk.
@@ -25,7 +25,7 @@ pub(crate) fn without_room(
     if config.study.runtime_controls.is_empty() || elsewhere || config.is_fake()? {
         return Ok(Vec::new());
     }
-    let memory = run::memory_available_bytes().map(|available_bytes| Memory {
+    let memory = memory_available_bytes().map(|available_bytes| Memory {
         available_bytes,
         per_environment_bytes: config.memory_per_environment(cpus),
     });

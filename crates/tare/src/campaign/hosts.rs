@@ -1,11 +1,10 @@
 //! A campaign whose system runs on hosts of its own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::anyhow;
 use tare_cluster::{Cluster, ClusterOptions};
 use tare_env::EnvironmentFactory;
-use tare_host::journal::Entry;
 use tare_lab::campaign::SystemHosts;
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::CpuPlan;
@@ -15,10 +14,8 @@ use tare_std::host_address::HostAddress;
 
 use super::CampaignConfig;
 use crate::exit::{Exit, ExitWith};
+use crate::remote_run::Connections;
 use crate::stream::warn;
-
-/// The sockets of ssh's connections need short paths.
-const SOCKETS: &str = "/run";
 
 /// Refuses what a study cannot have on several hosts.
 pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
@@ -51,31 +48,29 @@ fn names(study: &Study) -> String {
     names.join(", ")
 }
 
-/// Starts an agent on each host of the system; `None` if the system runs on this host.
+/// Starts an agent on each host of the system; `None` if the system runs on this host. The
+/// connections have to outlive the agents.
 pub(super) fn open(
     config: &CampaignConfig,
     plan: &CpuPlan,
     factory: &EnvironmentFactory,
     state: &Path,
-) -> anyhow::Result<Option<Cluster>> {
-    let study = &config.study;
-    if study.hosts.is_empty() {
+) -> anyhow::Result<Option<(Connections, Cluster)>> {
+    if config.study.hosts.is_empty() {
         return Ok(None);
     }
-    let context = factory.context();
-    let directory = PathBuf::from(SOCKETS).join(format!("{}-ssh", context.prefix()));
-    context.journal().write(vec![Entry::directory(directory.clone())])?;
-    std::fs::create_dir_all(&directory)?;
+    let connections = Connections::open(state)?;
     let options = ClusterOptions {
-        study,
+        study: &config.study,
         plan,
         destroy: &config.destroy,
         program: &crate::own_program()?,
         state,
-        directory: &directory,
+        directory: connections.directory(),
         run: factory.run(),
     };
-    Cluster::open(&options).exit_with(Exit::Host).map(Some)
+    let cluster = Cluster::open(&options).exit_with(Exit::Host)?;
+    Ok(Some((connections, cluster)))
 }
 
 /// Returns the environments that a host cannot run, with the reasons.

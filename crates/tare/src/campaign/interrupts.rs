@@ -12,7 +12,6 @@ use tare_tune::plan::{Group, Options};
 use tare_tune::{LiveHost, SettingStore, knobs, planner};
 
 use super::CampaignConfig;
-use super::tuning::tunes_host;
 use crate::exit::{Exit, ExitWith, plan_error};
 
 /// Returns the CPUs to which the tuner moves interrupts in an environment of the study, or to which
@@ -24,7 +23,7 @@ pub(super) fn of_tuner(
     state: &Path,
 ) -> anyhow::Result<Option<CpuSet>> {
     let store = LiveHost::new("/");
-    if tunes_host(study) {
+    if study.tunes_host() {
         if !study.environments.iter().any(|spec| tunes_interrupts(&spec.host)) {
             return Ok(None);
         }

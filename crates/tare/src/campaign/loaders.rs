@@ -6,23 +6,22 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::anyhow;
-use tare_driver::Client;
 use tare_driver::loaders::{AgentPipes, AgentProcess, LocalAgent, MultiLoader, StartAgent};
+use tare_driver::{Client, DriverInfo};
 use tare_lab::PartError;
+use tare_lab::driver::Driver;
 use tare_lab::study::{LoaderSpec, Study};
+use tare_lab::system::Instances;
 use tare_remote::{RemoteError, RemoteHost, RemoteProcess};
 use tare_std::cpus::CpuSet;
 
 use super::fit;
 use crate::exit::{Exit, ExitWith};
-use crate::remote_run::Connections;
+use crate::remote_run::{Connected, Connections};
 use crate::stream::say;
 
-/// The driver whose agents run on loaders.
-const DRIVER: &str = "tare-load";
-
 /// The loaders of a study, with the connections to their hosts.
-pub(super) struct ConnectedLoaders {
+pub(crate) struct ConnectedLoaders {
     loaders: Vec<(LoaderSpec, Option<RemoteLoader>)>,
     reach: Option<IpAddr>,
     /// The directory of the sockets, removed at the end.
@@ -38,47 +37,106 @@ struct RemoteLoader {
     seen_from: Option<IpAddr>,
 }
 
+impl RemoteLoader {
+    /// Connects to a loader and copies the program there; `None` for one on this host.
+    fn connect(spec: &LoaderSpec, connections: &Connections) -> anyhow::Result<Option<Self>> {
+        let Some(address) = spec.host.ssh() else { return Ok(None) };
+        say(&format!("connecting to {}", spec.name()));
+        let Connected { host, program, connecting, copying } = connections.connect(address)?;
+        say(&format!(
+            "loader {} is ready: connected in {:.2} s, program checked or copied in {:.2} s",
+            spec.name(),
+            connecting.as_secs_f64(),
+            copying.as_secs_f64()
+        ));
+        let (program, seen_from) = (program.path, program.basics.seen_from);
+        Ok(Some(Self { host, program, seen_from }))
+    }
+
+    /// Connects again if the connection is gone.
+    fn reconnect(&mut self, directory: &Path, own_program: &Path) -> Result<(), RemoteError> {
+        if self.host.check().is_ok() {
+            return Ok(());
+        }
+        let host = RemoteHost::connect(self.host.address(), directory)?;
+        self.program = host.install(own_program)?.path;
+        self.host = host;
+        Ok(())
+    }
+}
+
 impl ConnectedLoaders {
-    /// Connects to every loader and copies the program there; `None` for a study without loaders.
+    /// Connects to all loaders at once and copies the program there; `None` for a study without
+    /// loaders.
     ///
     /// # Errors
     /// If a host cannot be reached or does not run the program, the study cannot have loaders, or
     /// no address of this host serves all of them.
-    pub(super) fn connect(study: &Study, state: &Path) -> anyhow::Result<Option<Self>> {
+    pub(crate) fn connect(study: &Study, state: &Path) -> anyhow::Result<Option<Self>> {
         if study.loaders.is_empty() {
             return Ok(None);
         }
         check(study).exit_with(Exit::Input)?;
         let connections = Connections::open(state)?;
+        let connected: Vec<anyhow::Result<Option<RemoteLoader>>> = std::thread::scope(|scope| {
+            let connect = |spec| RemoteLoader::connect(spec, &connections);
+            let start = |spec| scope.spawn(move || connect(spec));
+            let threads: Vec<_> = study.loaders.iter().map(start).collect();
+            let lost = || Err(anyhow!("a thread panicked"));
+            threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| lost())).collect()
+        });
         let mut loaders = Vec::new();
-        for spec in &study.loaders {
-            let Some(address) = spec.host.ssh() else {
-                loaders.push((spec.clone(), None));
-                continue;
-            };
-            say(&format!("connecting to {}", spec.name()));
-            let connected = connections.connect(address)?;
-            let seen_from = connected.host.basics().exit_with(Exit::Host)?.seen_from;
-            let (host, program) = (connected.host, connected.program);
-            say(&format!(
-                "loader {} is ready: connected in {:.2} s, program checked or copied in {:.2} s",
-                spec.name(),
-                connected.connecting.as_secs_f64(),
-                connected.copying.as_secs_f64()
-            ));
-            loaders.push((spec.clone(), Some(RemoteLoader { host, program, seen_from })));
+        for (spec, connected) in study.loaders.iter().zip(connected) {
+            loaders.push((spec.clone(), connected?));
         }
-        let reach = common_address(&loaders).exit_with(Exit::Host)?;
+        // A connection ends when it is not used for a minute, and others may have taken longer.
+        for remote in loaders.iter_mut().filter_map(|(_, remote)| remote.as_mut()) {
+            remote.reconnect(connections.directory(), &crate::own_program()?)?;
+        }
+        check_tools(study, &loaders).exit_with(Exit::Host)?;
+        let reach = match study.hosts.is_empty() {
+            true => common_address(&loaders).exit_with(Exit::Host)?,
+            // Loaders reach the addresses of those hosts.
+            false => None,
+        };
         Ok(Some(Self { loaders, reach, connections }))
     }
 
-    /// Returns the address of this host at which all loaders reach it; `None` if all run here.
+    /// Returns the address of this host at which all loaders reach it; `None` if all run here, or
+    /// the system runs on other hosts.
     pub(super) fn reach(&self) -> Option<IpAddr> {
         self.reach
     }
 
-    /// Starts the agents and compares the clocks.
-    pub(super) fn start(&self, client: &Client<'_>) -> anyhow::Result<MultiLoader> {
+    /// Returns each loader on another host with the address at which it sees this one.
+    ///
+    /// # Errors
+    /// If neither the study nor a loader tells it.
+    pub(super) fn addresses_seen(&self) -> anyhow::Result<Vec<(String, IpAddr)>> {
+        addresses_seen(&self.loaders).exit_with(Exit::Host)
+    }
+
+    /// Starts the agents, which load a cluster as one and separate instances each on its own.
+    pub(super) fn start(
+        &self,
+        driver: &DriverInfo,
+        client: &Client<'_>,
+        instances: Instances,
+    ) -> anyhow::Result<Box<dyn Driver>> {
+        if instances.cluster || instances.count < 2 {
+            return Ok(Box::new(self.start_agents(driver, client)?));
+        }
+        let one = |_| Ok(Box::new(self.start_agents(driver, client)?) as Box<dyn Driver + Send>);
+        let all = (0..instances.count).map(one).collect::<anyhow::Result<_>>()?;
+        Ok(tare_driver::separate(all))
+    }
+
+    /// Starts an agent on each loader and compares the clocks.
+    fn start_agents(
+        &self,
+        driver: &DriverInfo,
+        client: &Client<'_>,
+    ) -> anyhow::Result<MultiLoader> {
         let agents = self.loaders.iter().map(|(spec, remote)| {
             let agent: Box<dyn StartAgent> = match remote {
                 None => Box::new(LocalAgent::new(client)),
@@ -93,42 +151,75 @@ impl ConnectedLoaders {
             (agent, spec.cpus.clone().or(of_client))
         });
         let agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = agents.collect();
-        MultiLoader::start(agents).exit_with(Exit::Host)
+        MultiLoader::start(driver, agents).exit_with(Exit::Host)
     }
 }
 
-/// Refuses a study whose load cannot be divided among loaders.
-fn check(study: &Study) -> anyhow::Result<()> {
-    if study.driver != DRIVER {
-        return Err(anyhow!(
-            "the driver {} cannot run on [[loader]] hosts; use {DRIVER}, or no [[loader]]",
-            study.driver
-        ));
+/// Refuses a loader that lacks what the driver needs for the workloads of the study. The driver
+/// without a tool needs nothing, so its loaders are not asked.
+fn check_tools(
+    study: &Study,
+    loaders: &[(LoaderSpec, Option<RemoteLoader>)],
+) -> anyhow::Result<()> {
+    if tare_driver::find(&study.driver).is_none_or(|driver| driver.program.is_none()) {
+        return Ok(());
     }
-    if fit::instances(study) > 1 && !fit::is_cluster(study) {
+    let workloads = serde_json::to_vec(&study.workloads)?;
+    for (spec, remote) in loaders {
+        let missing = match remote {
+            None => tare_driver::missing(&study.driver, &study.workloads),
+            Some(remote) => {
+                let words = ["load-agent", "--missing", "--driver", &study.driver];
+                let told = remote.host.output(&remote.program, &words, &*workloads)?;
+                serde_json::from_slice(&told)?
+            }
+        };
+        if !missing.is_empty() {
+            let (driver, host) = (&study.driver, spec.name());
+            return Err(anyhow!("{driver} cannot load from {host}: {}", missing.join("; ")));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses a study whose load cannot be divided among its loaders.
+pub(super) fn check(study: &Study) -> anyhow::Result<()> {
+    if study.loaders.is_empty() {
+        return Ok(());
+    }
+    let one_host = study.hosts.is_empty() && fit::instances(study) > 1 && fit::is_cluster(study);
+    if one_host && study.system.name == "scylla" {
         return Err(anyhow!(
-            "[[loader]] hosts load one system or one cluster, not separate instances; write \
-             cluster = true, or instances = 1"
+            "scylla tells clients the addresses of its nodes without ports, and [[loader]] hosts reach \
+             all nodes of this host at one address; name hosts in [system] hosts, or leave out [[loader]]"
         ));
     }
     Ok(())
+}
+
+/// Returns each loader elsewhere with the address at which it sees this host.
+fn addresses_seen(
+    loaders: &[(LoaderSpec, Option<RemoteLoader>)],
+) -> anyhow::Result<Vec<(String, IpAddr)>> {
+    let elsewhere =
+        loaders.iter().filter_map(|(spec, remote)| Some((spec, remote.as_ref()?.seen_from)));
+    let address = |(spec, seen_from): (&LoaderSpec, Option<IpAddr>)| {
+        let unknown = || {
+            anyhow!(
+                "{} does not tell how it sees this host; write its address = \"...\"",
+                spec.name()
+            )
+        };
+        Ok((spec.name(), spec.address.or(seen_from).ok_or_else(unknown)?))
+    };
+    elsewhere.map(address).collect()
 }
 
 /// Returns the address of this host that every loader elsewhere reaches.
 fn common_address(
     loaders: &[(LoaderSpec, Option<RemoteLoader>)],
 ) -> anyhow::Result<Option<IpAddr>> {
-    let mut seen: Vec<(String, IpAddr)> = Vec::new();
-    for (spec, remote) in loaders {
-        let Some(remote) = remote else { continue };
-        let address = spec.address.or(remote.seen_from).ok_or_else(|| {
-            anyhow!(
-                "{} does not tell how it sees this host; write its address = \"...\"",
-                spec.name()
-            )
-        })?;
-        seen.push((spec.name(), address));
-    }
+    let seen = addresses_seen(loaders)?;
     let Some((_, first)) = seen.first() else { return Ok(None) };
     if seen.iter().all(|(_, address)| address == first) {
         return Ok(Some(*first));
@@ -172,26 +263,13 @@ struct RemoteAgent {
     own_program: std::path::PathBuf,
 }
 
-impl RemoteAgent {
-    /// Connects again if the connection is gone.
-    fn reconnect(&mut self) -> Result<(), RemoteError> {
-        if self.loader.host.check().is_ok() {
-            return Ok(());
-        }
-        let host = RemoteHost::connect(self.loader.host.address(), &self.directory)?;
-        self.loader.program = host.install(&self.own_program)?;
-        self.loader.host = host;
-        Ok(())
-    }
-}
-
 impl StartAgent for RemoteAgent {
     fn host(&self) -> &str {
         &self.name
     }
 
     fn start(&mut self, arguments: &[String]) -> Result<AgentPipes, PartError> {
-        self.reconnect()?;
+        self.loader.reconnect(&self.directory, &self.own_program)?;
         let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
         let mut process = self.loader.host.start(&self.loader.program, &arguments)?;
         let lost = || format!("{} has no pipes", self.name);
@@ -207,6 +285,7 @@ impl StartAgent for RemoteAgent {
 }
 
 /// An agent on another host, which ends when its pipes close.
+#[derive(Debug)]
 struct AgentThere(RemoteProcess);
 
 impl AgentProcess for AgentThere {

@@ -1,16 +1,19 @@
 //! A campaign as the commands run it: `tare weigh`, `tare explain` and `tare tune prove` fill a
 //! [`CampaignConfig`] and start it with [`run::measure`].
 
+pub(crate) mod absent;
 pub(crate) mod card_path;
 mod choice;
 pub(crate) mod controls;
+pub(crate) mod cpu_plan;
 pub(crate) mod derived;
 pub(crate) mod fit;
 mod hosts;
 pub(crate) mod interrupts;
-mod loaders;
+pub(crate) mod loaders;
 pub(crate) mod run;
 mod samplers;
+pub(crate) mod space;
 pub(crate) mod study;
 pub(crate) mod tuning;
 
@@ -18,14 +21,13 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use tare_lab::campaign::Clock;
+use tare_lab::campaign::{Clock, Goal};
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::loader::Loader;
 use tare_lab::record::{HostFact, Opening, RecordWriter};
 use tare_lab::study::{LoadCpus, Study, WorkloadSpec};
 use tare_lab::system::Instances;
-use tare_load::workload::shipped;
 use tare_tune::plan::Options;
 
 use crate::cli::{Progress, SampleStacks};
@@ -35,6 +37,12 @@ use crate::exit::{Exit, ExitWith};
 const SYSTEM_BYTES: u64 = 64 << 20;
 /// Memory of a row in addition to its columns: key, index, allocator.
 const ROW_EXTRA_BYTES: u64 = 200;
+
+/// Refuses, before any host is asked, what a study cannot have on other hosts.
+pub(crate) fn check_other_hosts(config: &CampaignConfig) -> anyhow::Result<()> {
+    hosts::check(config)?;
+    loaders::check(&config.study)
+}
 
 /// What a campaign measures, how it is shown, and where its record goes.
 pub(crate) struct CampaignConfig {
@@ -55,6 +63,8 @@ pub(crate) struct CampaignConfig {
     /// Block devices that may be overwritten.
     pub(crate) destroy: Vec<PathBuf>,
     pub(crate) progress: Progress,
+    /// The question that ends the rounds in place of the study's schedule.
+    pub(crate) goal: Option<Goal>,
     /// The socket on which the page is served while the study runs.
     pub(crate) page: Option<TcpListener>,
 }
@@ -131,14 +141,7 @@ impl CampaignConfig {
 
     /// Returns the memory that one environment needs while all are up, with all of its instances.
     pub(crate) fn memory_per_environment(&self, plan: &CpuPlan) -> u64 {
-        let rows = |w: &WorkloadSpec| {
-            let shipped = w.workload.as_deref().and_then(shipped::find);
-            let row_bytes = match shipped.and_then(|shipped| shipped.read().ok()) {
-                Some(workload) => workload.row_bytes_most(),
-                None => u64::from(w.columns) * u64::from(w.column_bytes),
-            };
-            w.rows * (row_bytes + ROW_EXTRA_BYTES)
-        };
+        let rows = |one: &WorkloadSpec| one.rows * (space::row_bytes(one) + ROW_EXTRA_BYTES);
         let bytes = SYSTEM_BYTES + self.study.workloads.iter().map(rows).sum::<u64>();
         let all = bytes.saturating_mul(fit::copies_of_rows(&self.study));
         let own = fit::memory_bytes(&self.study, plan);

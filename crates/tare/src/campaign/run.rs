@@ -7,11 +7,10 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, anyhow};
 use tare_cluster::Cluster;
-use tare_driver as drivers;
+use tare_driver::{self as drivers, DriverInfo};
 use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
 use tare_host::{UndoError, facts};
 use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
-use tare_lab::cpus;
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::Driver;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -22,15 +21,16 @@ use tare_lab::stacks::ExtraRounds;
 use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
 use tare_std::cpus::CpuSet;
+use tare_system::SystemInfo;
 use tare_tune::idle;
 
 use super::loaders::ConnectedLoaders;
-use super::tuning::{self, StudyTuning};
-use super::{CampaignConfig, controls, fit, hosts, interrupts, samplers};
+use super::tuning::StudyTuning;
+use super::{CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, samplers, space};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith};
 use crate::stream::warn;
-use crate::{cleanup, inside, live, serve, study_plan, terminal, there};
+use crate::{cleanup, inside, live, run_server, serve, terminal};
 
 /// Runs a campaign into its record. Returns why it ended and what could not be removed.
 pub(crate) fn measure(
@@ -38,90 +38,45 @@ pub(crate) fn measure(
     state: &Path,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
-    let plan = cpu_plan(&config.study, &config.plan_options, state)?;
+    let plan = cpu_plan::of_study(&config.study, &config.plan_options, state)?;
     if config.is_fake()? {
         return Ok((measure_fake(config, plan, stop)?, Vec::new()));
     }
     hosts::check(config)?;
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
-    let tuning = host_tuning(config, state)?;
-    measure_on_host(config, state, plan, tuning.as_ref(), stop)
+    check(config, &plan, state)?;
+    let loaders = ConnectedLoaders::connect(&config.study, state)?;
+    let tuning = match config.study.tunes_host() {
+        true => Some(StudyTuning::of_study(
+            state,
+            &config.plan_options,
+            &config.study,
+            loaders.as_ref(),
+        )?),
+        false => None,
+    };
+    measure_on_host(config, state, plan, tuning.as_ref(), loaders, stop)
 }
 
-/// Divides the CPUs that this process may use as the study says. Where the study does not say which
-/// CPUs are kept for interrupts, those of the tuner are, if it has tuned this host or will tune it
-/// for the study with `options`.
-pub(crate) fn cpu_plan(
-    study: &Study,
-    options: &tare_tune::plan::Options,
-    state: &Path,
-) -> anyhow::Result<CpuPlan> {
-    let topology = crate::topology::allowed_here()?;
-    let mut spec = study.cpus.clone();
-    if !spec.says_interrupts() {
-        let interrupts = interrupts::of_tuner(study, options, state)?;
-        let interrupts = interrupts.map(|cpus| cpus.intersection(&topology.cpus()));
-        spec.interrupts = interrupts.filter(|cpus| !cpus.is_empty());
-    }
-    let plan = cpus::plan(&topology, &spec).exit_with(Exit::Input)?;
-    for line in notes(&topology, &plan, study) {
-        warn(&line);
-    }
-    Ok(plan)
+/// Checks what can be wrong with a study before anything is changed here or another host is
+/// reached.
+///
+/// # Errors
+/// If the study cannot run on this host.
+pub(crate) fn check(config: &CampaignConfig, plan: &CpuPlan, state: &Path) -> anyhow::Result<()> {
+    interrupts::check(config, plan)?;
+    let (info, _) = parts_of(&config.study)?;
+    fit::check(&config.study, info, plan)?;
+    check_runtimes(&config.study, state)
 }
 
-/// Returns what makes a plan worse than it could be, one line each with what to write instead.
-fn notes(topology: &cpus::CpuTopology, plan: &CpuPlan, study: &Study) -> Vec<String> {
-    let mut lines = Vec::new();
-    let list = |nodes: &[u32]| nodes.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
-    if let Some(nodes) = cpus::distant_client(topology, plan) {
-        lines.push(format!(
-            "the client is on NUMA node {} and the system on another, so that packets cross the \
-             interconnect; [cpus] node = N in the study keeps both on one node",
-            list(&nodes)
-        ));
-    }
-    if let Some(nodes) = cpus::nodes_without_memory(topology, plan) {
-        let others: Vec<u32> = topology.memory.iter().collect();
-        lines.push(format!(
-            "the system is on NUMA node {}, which has no memory, so that every access goes to \
-             another node; write [cpus] node = N with N one of {}",
-            list(&nodes),
-            list(&others)
-        ));
-    }
-    let named = study.cpus.system.is_some() && study.cpus.client.is_some();
-    if topology.is_flat && plan.all.len() > 2 && !named {
-        lines.push(
-            "this kernel does not show which CPUs share a core (/sys/devices/system/cpu), so that \
-             client and system may; if CPUs are hardware threads, name whole cores: [cpus] system = \
-             \"...\", client = \"...\""
-                .into(),
-        );
-    }
-    let instances = if study.hosts.is_empty() { fit::instances(study) } else { 1 };
-    let cores = plan.cores_of(&plan.system).len();
-    if instances as usize > cores {
-        let cores = if cores == 1 { "core".into() } else { format!("{cores} cores") };
-        lines.push(format!(
-            "the {instances} instances share the {cores} of the system (CPUs {}); for a core each, \
-             write fewer instances, or give the system more CPUs with [cpus] system = N",
-            plan.system
-        ));
-    }
-    lines
-}
-
-/// Prepares the host tuning of the study's environments; `None` if no environment tunes the host.
-fn host_tuning(config: &CampaignConfig, state: &Path) -> anyhow::Result<Option<StudyTuning>> {
-    let study = &config.study;
-    if !tuning::tunes_host(study) {
-        return Ok(None);
-    }
-    // Preparing changes the host, so the study has to be able to run.
-    check_runtimes(study, state)?;
-    StudyTuning::of_study(state, &config.plan_options, study).map(Some)
+/// Returns the system and the driver of a study.
+fn parts_of(study: &Study) -> anyhow::Result<(&'static SystemInfo, &'static DriverInfo)> {
+    let info = tare_system::find(&study.system.name)
+        .with_context(|| format!("there is no system {}", study.system.name))?;
+    let driver = drivers::of(study, &info.speaks(&study.system));
+    Ok((info, driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?))
 }
 
 /// Checks that this host can run every environment that is not optional.
@@ -146,20 +101,14 @@ pub(crate) fn measure_on_host(
     state: &Path,
     plan: CpuPlan,
     tuning: Option<&StudyTuning>,
+    loaders: Option<ConnectedLoaders>,
     stop: &AtomicBool,
 ) -> anyhow::Result<(Ending, Vec<UndoError>)> {
     let study = &config.study;
-    interrupts::check(config, &plan)?;
-    let info = tare_system::find(&study.system.name)
-        .with_context(|| format!("there is no system {}", study.system.name))?;
-    let driver = drivers::of(study, &info.speaks(&study.system));
-    let driver = driver.map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
-    fit::check(study, info, &plan)?;
-    check_runtimes(study, state)?;
-    let loaders = ConnectedLoaders::connect(study, state)?;
+    let (info, driver) = parts_of(study)?;
     let reach = loaders.as_ref().and_then(ConnectedLoaders::reach);
     let factory = open_factory(config, state, &plan, reach, tuning)?;
-    let cluster = hosts::open(config, &plan, &factory, state)?;
+    let (_connections, cluster) = hosts::open(config, &plan, &factory, state)?.unzip();
     // Other hosts are reached from this host's network, not from the client's link to it.
     let namespace = cluster.is_none().then(|| factory.client_namespace());
     let route = tare_system::ClientRoute { namespace: namespace.map(Into::into) };
@@ -180,7 +129,7 @@ pub(crate) fn measure_on_host(
     };
     let instances = system.instances();
     let mut driver: Box<dyn Driver> = match &loaders {
-        Some(loaders) => Box::new(loaders.start(&client)?),
+        Some(loaders) => loaders.start(driver, &client, instances)?,
         None => driver.make(&client, instances).map_err(|error| anyhow!(error))?,
     };
     let cpus = observed_cpus(config, &plan)?;
@@ -199,11 +148,11 @@ pub(crate) fn measure_on_host(
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
     let study = config.sized(sizing.as_ref().unwrap_or(&plan), instances, &driver.loaders());
     let writer = config.writer(&study, &plan, host, &clock)?;
-    let available = memory_available_bytes().filter(|_| cluster.is_none());
+    let available = space::memory_available_bytes().filter(|_| cluster.is_none());
     let per_environment_bytes = config.memory_per_environment(&plan);
     let left_out = match &cluster {
         Some(cluster) => hosts::left_out(cluster, &study)?,
-        None => controls::without_room(config, &study_plan::absent_names(config)?, &plan, state)?,
+        None => controls::without_room(config, &absent::names(config)?, &plan, state)?,
     };
     let parts = Parts {
         factory: &mut |spec| match &cluster {
@@ -223,13 +172,15 @@ pub(crate) fn measure_on_host(
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
         left_out,
-        device_towards: Some(Box::new(tare_host::net_device::towards)),
+        // Loaders and systems on other hosts are linked by devices that are not of this one.
+        device_towards: (cluster.is_none()).then(|| Box::new(tare_host::net_device::towards) as _),
         refresh_accounts: Box::new(move || refresh.refresh()),
         accounts_are_exact: match &cluster {
             Some(cluster) => cluster.hosts().iter().all(|host| host.opened.accounts_are_exact),
             None => refreshed > 0,
         },
         hosts: cluster.as_ref().map(|cluster| hosts::parts(cluster, &config.study)),
+        goal: config.goal.as_ref(),
     };
     let ending = run_observed(config, &study, parts, writer, stop, extra);
     hosts::close(cluster);
@@ -254,6 +205,7 @@ fn measure_fake(
     let mut make = |spec: &EnvironmentSpec| host.environment(spec);
     let parts = Parts {
         probes: vec![Box::new(host.probe())],
+        goal: config.goal.as_ref(),
         ..Parts::new(&mut make, &system, &mut driver, &host, plan)
     };
     let mut extra = ExtraRounds::default();
@@ -336,7 +288,7 @@ fn host_facts(tuning: Option<&StudyTuning>, idle: Option<&idle::IdleLimit>) -> V
         })
         .collect();
     host.extend(inside::guest_facts());
-    host.extend(there::facts());
+    host.extend(run_server::facts());
     host.extend(tuning.map(StudyTuning::facts).unwrap_or_default());
     host.extend(idle.map(|limit| HostFact {
         section: "cpu".into(),
@@ -424,11 +376,4 @@ fn limit_idle_states() -> Option<idle::IdleLimit> {
         warn(&tare_host::error_line(&error));
         None
     })
-}
-
-/// Returns `MemAvailable` of the host.
-pub(crate) fn memory_available_bytes() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kilobytes| kilobytes << 10)
 }

@@ -16,6 +16,7 @@ use tare_tune::{LiveHost, SettingState, SettingStore, TuningStatus};
 use super::card_path::CardPath;
 use super::choice::{Choice, choose, merge_reasons};
 use super::interrupts;
+use super::loaders::ConnectedLoaders;
 use crate::exit::{Exit, ExitWith, plan_error};
 
 /// Key of the fact that holds the options of the planner.
@@ -34,11 +35,6 @@ pub(crate) struct StudyTuning {
     tuned_already: Option<String>,
 }
 
-/// Returns whether an environment of the study tunes the host.
-pub(crate) fn tunes_host(study: &Study) -> bool {
-    study.environments.iter().any(|spec| !spec.host.is_as_is())
-}
-
 /// Returns the options of the planner that a record holds, or the defaults.
 pub(crate) fn plan_options_of(host: &[HostFact]) -> Options {
     let fact = host.iter().find(|fact| fact.section == FACTS && fact.key == FACT_OPTIONS);
@@ -48,7 +44,7 @@ pub(crate) fn plan_options_of(host: &[HostFact]) -> Options {
 /// Returns why environments of the study that tune the host cannot do so: the host is tuned.
 pub(crate) fn refused_here(study: &Study, state: &Path) -> anyhow::Result<Vec<(String, String)>> {
     // Only root tunes hosts and measures on them; others may not be allowed to read the journals.
-    if !tunes_host(study) || !rustix::process::geteuid().is_root() {
+    if !study.tunes_host() || !rustix::process::geteuid().is_root() {
         return Ok(Vec::new());
     }
     let Some(tunings) = tunings_in_force(&LiveHost::new("/"), state)? else {
@@ -68,11 +64,16 @@ impl StudyTuning {
     /// # Errors
     /// If an environment that is not optional cannot be tuned, or the host cannot be planned for or
     /// cannot be changed.
-    pub(crate) fn of_study(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
+    pub(crate) fn of_study(
+        state: &Path,
+        options: &Options,
+        study: &Study,
+        loaders: Option<&ConnectedLoaders>,
+    ) -> anyhow::Result<Self> {
         let optional = |spec: &EnvironmentSpec| spec.host.is_as_is() || spec.optional;
         let tunings = tunings_in_force(&LiveHost::new("/"), state)?;
         let Some(tunings) = tunings.filter(|_| study.environments.iter().all(optional)) else {
-            return Self::prepare(state, options, study);
+            return Self::prepare(state, options, study, loaders);
         };
         Ok(Self {
             choice: Choice::default(),
@@ -88,12 +89,17 @@ impl StudyTuning {
     ///
     /// # Errors
     /// If the host is tuned already, cannot be planned for or cannot be changed.
-    pub(crate) fn prepare(state: &Path, options: &Options, study: &Study) -> anyhow::Result<Self> {
+    pub(crate) fn prepare(
+        state: &Path,
+        options: &Options,
+        study: &Study,
+        loaders: Option<&ConnectedLoaders>,
+    ) -> anyhow::Result<Self> {
         let store = LiveHost::new("/");
         refuse_if_tuned(&store, state)?;
         let options = &interrupts::plan_options(study, options)?;
         let snapshot = store.snapshot();
-        let path = CardPath::find(study, &snapshot, state)?;
+        let path = CardPath::find(study, &snapshot, loaders)?;
         let mut choice = choose(&snapshot, options, study, &path).map_err(plan_error)?;
         if !choice.items.is_empty() {
             let refused = Journalled::begin(state, store, "rehearsal")

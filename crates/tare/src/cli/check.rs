@@ -38,10 +38,11 @@ pub struct Check {
     /// Run the quick part of the study
     #[arg(long)]
     pub quick: bool,
-    /// At most this many rounds
+    /// At most this many rounds [default: those that the time allows]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-    /// Time for the whole study, such as 5m or 1h
+    /// Time for the whole study, such as 5m or 1h; it ends earlier once every budget is decided
+    /// [default: that of the study]
     #[arg(long, value_name = "TIME", value_parser = duration)]
     pub time: Option<Duration>,
     /// Seed of order, keys and rows

@@ -16,6 +16,10 @@ pub struct Compare {
     /// its letter or position in the order given, its file, or its host. Once per record
     #[arg(long = "price", value_name = "A=4.99/h")]
     pub prices: Vec<PriceTag>,
+    /// Environments to compare although their names differ, one of each record in their order, such
+    /// as "docker=podman"
+    #[arg(long = "pair", value_name = "NAME=NAME")]
+    pub pairs: Vec<String>,
     /// Exit with 6 if the cost of an environment differs from that in the first record, beyond the
     /// noise of both A/A controls
     #[arg(long, value_name = "WHAT")]

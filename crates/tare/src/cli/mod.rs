@@ -9,6 +9,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tare_report::fleet::Fleet;
 use tare_std::cpus::CpuSet;
+use tare_std::host_address::HostAddress;
 use tare_std::units::UnitError;
 
 use crate::exit::{self, Exit};
@@ -122,9 +123,9 @@ pub enum Command {
     /// Run as the first process of a virtual machine (started by its kernel)
     #[command(hide = true)]
     Guest,
-    /// Do a part of a command that another host started here with `--on`
+    /// Serve a command that another host started here with `--on`
     #[command(hide = true)]
-    There(There),
+    RunServer(RunServer),
     /// Print what is visible inside a sandbox (executed there to verify its layers)
     #[command(hide = true)]
     Facts,
@@ -293,6 +294,10 @@ pub struct List {
 pub struct Doctor {
     #[command(flatten)]
     pub on: RunOn,
+    /// Only ask these loaders (ssh:HOST) which load tools they have. Repeatable, or a list with
+    /// commas
+    #[arg(long = "loader", value_name = "HOST", value_delimiter = ',', conflicts_with = "on")]
+    pub loaders: Vec<HostAddress>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,
@@ -461,6 +466,9 @@ pub struct Man {
 
 #[derive(Debug, Args)]
 pub struct LoadAgent {
+    /// The driver that it serves.
+    #[arg(long, value_name = "NAME", default_value = "tare-load")]
+    pub driver: String,
     /// CPUs of the load threads; all that it may use without this.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,
@@ -470,6 +478,17 @@ pub struct LoadAgent {
     /// Only find out whether this address can be connected to.
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub reach: Option<SocketAddr>,
+    /// Only print which load tools this host has, as JSON.
+    #[arg(long)]
+    pub tools: bool,
+    /// Only print what the driver lacks here for the workloads on standard input, as JSON.
+    #[arg(long)]
+    pub missing: bool,
+    /// Become a load tool that ends with its agent, whose process id this is.
+    #[arg(long = "become", value_name = "PID", requires = "tool")]
+    pub parent: Option<u32>,
+    #[arg(last = true, value_name = "TOOL")]
+    pub tool: Vec<String>,
 }
 
 #[derive(Debug, Args)]

@@ -28,13 +28,13 @@ pub struct Attach {
 }
 
 #[derive(Debug, Args)]
-pub struct There {
+pub struct RunServer {
     #[command(subcommand)]
-    pub task: ThereTask,
+    pub task: RunServerTask,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum ThereTask {
+pub enum RunServerTask {
     /// Start a run from the files on standard input, and print its directory
     Start,
     /// Watch over a run

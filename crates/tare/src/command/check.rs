@@ -3,12 +3,13 @@
 use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
 use anyhow::Context;
-use tare_lab::analysis::analyse;
-use tare_lab::campaign::Ending;
-use tare_lab::record::free_path;
-use tare_report::check::{self, Against, CheckError};
+use tare_lab::analysis::{Analysis, analyse, analyse_costs};
+use tare_lab::campaign::{Ending, Goal};
+use tare_lab::record::{Record, free_path};
+use tare_report::check::{self, Against, Budget, CheckError, Figure};
 use tare_tune::plan::Options;
 
 use super::report;
@@ -38,16 +39,13 @@ fn checked(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result
         Some(path) => Some((path.display().to_string(), analyse(&report::read(path)?))),
         None => None,
     };
+    let gate = Rc::new(Gate { budgets: options.budgets.clone(), against });
     let (path, ending) = if is_record(&options.subject) {
         (PathBuf::from(&options.subject), Measured::Before)
     } else {
-        measure(options, state)?
+        measure(options, &gate, state)?
     };
-    let record = report::read(&path)?;
-    let analysis = analyse(&record);
-    let older = against.as_ref().map(|(name, analysis)| Against { name, analysis });
-    let found =
-        check::Check::new(&record, &analysis, older, &options.budgets).exit_with(Exit::Usage)?;
+    let found = gate.check(&report::read(&path)?).exit_with(Exit::Usage)?;
     if let Some(file) = &options.junit {
         write(file, &check::junit(&found))?;
     }
@@ -76,6 +74,29 @@ fn checked(options: &Check, state: &Path, out: &mut dyn Write) -> anyhow::Result
     })
 }
 
+/// The budgets and the older record, with its name.
+struct Gate {
+    budgets: Vec<Budget>,
+    against: Option<(String, Analysis)>,
+}
+
+impl Gate {
+    fn check(&self, record: &Record) -> Result<check::Check, CheckError> {
+        let latencies = self.budgets.iter().flat_map(|one| &one.terms);
+        let latencies = latencies.map(|term| term.figure).any(Figure::is_latency);
+        // Latencies take most of the time of an analysis.
+        let analysis = if latencies { analyse(record) } else { analyse_costs(record) };
+        let older = self.against.as_ref().map(|(name, analysis)| Against { name, analysis });
+        check::Check::new(record, &analysis, older, &self.budgets)
+    }
+
+    /// Whether a study that writes this record has measured enough.
+    fn is_settled(&self, record: &Path) -> bool {
+        let record = Record::read(record);
+        record.is_ok_and(|record| self.check(&record).is_ok_and(|check| check.is_settled()))
+    }
+}
+
 /// How the record came to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measured {
@@ -95,8 +116,8 @@ fn is_record(subject: &str) -> bool {
     path.extension().is_some_and(|ending| ending == "tare") || (read.is_ok() && start == *SQLITE)
 }
 
-/// Runs the study. Returns its record.
-fn measure(options: &Check, state: &Path) -> anyhow::Result<(PathBuf, Measured)> {
+/// Runs the study until all budgets are decided or its time is over. Returns its record.
+fn measure(options: &Check, gate: &Rc<Gate>, state: &Path) -> anyhow::Result<(PathBuf, Measured)> {
     let (mut study, study_text) = study::read(&options.subject, options.quick)?;
     study.add_runtime_controls();
     for budget in &options.budgets {
@@ -112,6 +133,8 @@ fn measure(options: &Check, state: &Path) -> anyhow::Result<(PathBuf, Measured)>
         .output
         .clone()
         .unwrap_or_else(|| free_path(Path::new(&format!("{}.tare", study.name))));
+    let settled = Rc::clone(gate);
+    let is_reached = Box::new(move |record: &Path| settled.is_settled(record));
     let mut config = CampaignConfig {
         study,
         study_text,
@@ -123,10 +146,12 @@ fn measure(options: &Check, state: &Path) -> anyhow::Result<(PathBuf, Measured)>
         samples: None,
         destroy: options.destroy.destroy_data_on.clone(),
         progress: options.progress,
+        goal: Some(Goal { rounds: options.rounds, is_reached }),
         page: None,
     };
     let stop = signals::stop_flag_with(live::restore)?;
-    study_plan::fit_budget(&mut config, options.time.is_some())?;
+    // A gate leaves out nothing for lack of time: it says how much more it needs.
+    study_plan::fit_budget(&mut config, false)?;
     let (ending, left) = run::measure(&config, state, &stop)?;
     cleanup::warn_left(&left);
     let measured = match ending {

@@ -1,8 +1,10 @@
 //! `tare compare`: compares records.
 
 use std::io::Write;
+use std::path::PathBuf;
 
 use tare_lab::analysis::analyse;
+use tare_lab::record::Record;
 use tare_report::compare::{self, Comparison, Named};
 
 use super::report;
@@ -12,13 +14,18 @@ use crate::stream::{Written, write_file};
 use crate::terminal::style;
 
 pub(crate) fn run(options: &Compare, out: &mut dyn Write) -> anyhow::Result<Exit> {
-    let mut records: Vec<Named> = Vec::new();
-    for path in &options.records {
-        let record = report::read(path)?;
+    let mut records = options
+        .records
+        .iter()
+        .map(|path| report::read(path))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let pairs = compare::pair(&mut records, &options.pairs).exit_with(Exit::Usage)?;
+    let named = |(path, record): (&PathBuf, Record)| {
         let analysis = analyse(&record);
-        records.push((path.display().to_string(), record, analysis));
-    }
-    let comparison = Comparison::new(&records, &options.prices).exit_with(Exit::Usage)?;
+        (path.display().to_string(), record, analysis)
+    };
+    let records: Vec<Named> = options.records.iter().zip(records).map(named).collect();
+    let comparison = Comparison::paired(&records, &options.prices, pairs).exit_with(Exit::Usage)?;
     let differs =
         options.fail_on.is_some_and(|what| comparison.has_claimed_difference(what == FailOn::Rise));
     let code = if differs { Exit::Differs } else { Exit::Success };

@@ -1,37 +1,51 @@
 //! `tare doctor`: checks what can be measured on this host, what is missing and how to get it, and
-//! what ended runs left.
+//! what ended runs left; or which load tools other hosts have.
 
 use std::io::Write;
 use std::path::Path;
 
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 use tare_host::clean::Leftover;
 use tare_host::doctor::{self, Check, Verdict};
 
 use crate::cli::Doctor;
-use crate::exit::Exit;
+use crate::exit::{Exit, ExitWith};
 use crate::registry::HOUSEKEEPING;
+use crate::remote_run::{Connected, Connections};
+
+/// A check as it is printed, and as a loader sends it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Line {
+    what: String,
+    verdict: String,
+    detail: String,
+    remedy: String,
+}
+
+/// The checks of a loader, for JSON.
+#[derive(Debug, Serialize)]
+struct OfLoader {
+    loader: String,
+    checks: Vec<Line>,
+}
 
 pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if !options.loaders.is_empty() {
+        return of_loaders(options, state, out);
+    }
     let leftovers: Vec<Leftover> =
         HOUSEKEEPING.iter().flat_map(|one| (one.leftovers)(state)).collect();
     let mut checks: Vec<Check> = HOUSEKEEPING.iter().flat_map(|one| (one.checks)(state)).collect();
     checks.push(doctor::leftovers(&leftovers));
+    let checks: Vec<Line> = checks.into_iter().map(Line::from).collect();
     if options.json {
-        let checks: Vec<_> = checks.iter().map(check_json).collect();
         let leftovers: Vec<_> = leftovers.iter().map(leftover_json).collect();
         let both = json!({ "checks": checks, "leftovers": leftovers });
         writeln!(out, "{}", serde_json::to_string_pretty(&both)?)?;
         return Ok(Exit::Success);
     }
-    let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or(0);
-    for check in &checks {
-        let Check { what, detail, remedy, .. } = check;
-        writeln!(out, "{:<8} {what:<width$}  {detail}", word(check.verdict))?;
-        if !remedy.is_empty() {
-            writeln!(out, "{:<8} {:<width$}  -> {remedy}", "", "")?;
-        }
-    }
+    print(&checks, out)?;
     writeln!(out)?;
     if leftovers.is_empty() {
         writeln!(out, "ended runs left nothing on this host")?;
@@ -48,17 +62,61 @@ pub(crate) fn run(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow
     Ok(Exit::Success)
 }
 
+/// Asks loaders which load tools they have.
+fn of_loaders(options: &Doctor, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    let connections = Connections::open(state)?;
+    let mut all = Vec::new();
+    for loader in &options.loaders {
+        let checks = match loader.ssh() {
+            None => load_tools(),
+            Some(address) => {
+                let Connected { host, program, .. } = connections.connect(address)?;
+                let told = host.output(&program.path, &["load-agent", "--tools"], std::io::empty());
+                serde_json::from_slice(&told.exit_with(Exit::Host)?)?
+            }
+        };
+        all.push(OfLoader { loader: loader.to_string(), checks });
+    }
+    if options.json {
+        writeln!(out, "{}", serde_json::to_string_pretty(&json!({ "loaders": all }))?)?;
+        return Ok(Exit::Success);
+    }
+    for OfLoader { loader, checks } in &all {
+        writeln!(out, "{loader}")?;
+        print(checks, out)?;
+    }
+    Ok(Exit::Success)
+}
+
+/// Returns the checks of this host as a loader.
+pub(crate) fn load_tools() -> Vec<Line> {
+    tare_driver::doctor::loader_checks().into_iter().map(Line::from).collect()
+}
+
+fn print(checks: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
+    let width = checks.iter().map(|check| check.what.chars().count()).max().unwrap_or(0);
+    for Line { what, verdict, detail, remedy } in checks {
+        writeln!(out, "{verdict:<8} {what:<width$}  {detail}")?;
+        if !remedy.is_empty() {
+            writeln!(out, "{:<8} {:<width$}  -> {remedy}", "", "")?;
+        }
+    }
+    Ok(())
+}
+
+impl From<Check> for Line {
+    fn from(check: Check) -> Self {
+        let Check { what, verdict, detail, remedy } = check;
+        Self { what, verdict: word(verdict).into(), detail, remedy }
+    }
+}
+
 fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Ok => "ok",
         Verdict::Limited => "limited",
         Verdict::Missing => "missing",
     }
-}
-
-fn check_json(check: &Check) -> serde_json::Value {
-    let Check { what, verdict, detail, remedy } = check;
-    json!({ "what": what, "verdict": word(*verdict), "detail": detail, "remedy": remedy })
 }
 
 fn leftover_json(leftover: &Leftover) -> serde_json::Value {

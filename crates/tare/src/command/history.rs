@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::{Context, anyhow};
 use tare_host::error_line;
-use tare_lab::analysis::analyse_costs;
+use tare_lab::analysis::analyse_with;
 use tare_lab::record::Record;
 use tare_report::history::{self, Entry, Unreadable};
 
@@ -103,11 +103,12 @@ fn read(files: &[PathBuf]) -> (Vec<Entry>, Vec<Unreadable>) {
         let (mut entries, mut unreadable) = (Vec::new(), Vec::new());
         while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
             let name = file.display().to_string();
-            match Record::read_costs(file) {
-                Ok(record) => {
-                    let analysis = analyse_costs(&record);
-                    entries.push(Entry::new(&name, &record, &analysis));
-                }
+            let read = Record::read_costs(file).map(|(record, response_times)| {
+                let analysis = analyse_with(&record, response_times);
+                Entry::new(&name, &record, &analysis)
+            });
+            match read {
+                Ok(entry) => entries.push(entry),
                 Err(error) => unreadable.push(Unreadable { name, reason: error_line(&error) }),
             }
         }

@@ -118,6 +118,7 @@ fn config(options: &Weigh) -> anyhow::Result<CampaignConfig> {
         samples: Some(options.stacks.clone()),
         destroy,
         progress: options.show.progress,
+        goal: None,
         page: serve::listen(options.show.page.serve)?,
     })
 }

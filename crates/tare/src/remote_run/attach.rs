@@ -1,32 +1,24 @@
 //! `tare attach`: shows a run of another host that was started with `--detach` or whose line broke,
 //! and brings its files.
 
-use std::io::{Write, empty};
+use std::io::Write;
 use std::path::Path;
 
-use anyhow::{Context, anyhow};
+use anyhow::anyhow;
 
-use super::connections::{Connected, Connections, of_program};
+use super::connections::Connections;
 use super::watch::{self, View};
 use super::{finish, restore, terminal};
 use crate::cli::Attach;
 use crate::exit::{Exit, ExitWith};
+use crate::run_server::Session;
 use crate::signals;
-use crate::there::Session;
-
-/// Returns the runs on a host.
-pub(super) fn sessions(connected: &Connected) -> anyhow::Result<Vec<Session>> {
-    let text = connected.host.output(&connected.program, &["there", "list"], empty());
-    let text = text.map_err(of_program)?;
-    serde_json::from_slice(&text)
-        .with_context(|| format!("cannot understand the list of runs on {}", connected.host.name()))
-}
 
 pub(crate) fn run(options: &Attach, state: &Path, _out: &mut dyn Write) -> anyhow::Result<Exit> {
     let stop = signals::stop_flag_with(restore)?;
     let connections = Connections::open(state)?;
     let connected = connections.connect(&options.host)?;
-    let session = choose(sessions(&connected)?, options, &connected.host.name())?;
+    let session = choose(connected.sessions()?, options, &connected.host.name())?;
     let directory = session.directory;
     let view = match session.spec.terminal.and(terminal::spec()) {
         Some(_) => View::Terminal,

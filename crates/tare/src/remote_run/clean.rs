@@ -6,12 +6,11 @@ use std::path::Path;
 use anyhow::Context;
 use tare_std::host_address::SshAddress;
 
-use super::attach::sessions;
 use super::connections::{Connected, Connections, of_program};
 use super::results;
 use crate::cli::Clean;
 use crate::exit::{Exit, ExitWith};
-use crate::there::ProgramCopy;
+use crate::run_server::ProgramCopy;
 
 pub(super) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let connections = Connections::open(state)?;
@@ -35,10 +34,10 @@ fn clean(
     let connected = connections.connect(host)?;
     let name = connected.host.name();
     let run = |words: &[&str]| {
-        connected.host.output(&connected.program, words, empty()).map_err(of_program)
+        connected.host.output(&connected.program.path, words, empty()).map_err(of_program)
     };
     let mut lines = Vec::new();
-    for session in sessions(&connected)? {
+    for session in connected.sessions()? {
         let id = session.id();
         if session.alive {
             lines.push(format!("run {id}: alive; tare attach {name} shows it"));
@@ -46,12 +45,12 @@ fn clean(
         }
         let files = results::bring(connections, &connected, &session.directory, None)?.len();
         let directory = session.directory.to_str().context("the name of a run is no text")?;
-        run(&["there", "remove", directory])?;
+        run(&["run-server", "remove", directory])?;
         let brought = if files > 0 { "; its files are here now" } else { "" };
         lines.push(format!("run {id}: removed{brought}"));
     }
     let code = journals(&connected, options, &mut lines, out)?;
-    let mut words = vec!["there", "programs"];
+    let mut words = vec!["run-server", "programs"];
     words.extend(options.programs.then_some("--remove"));
     let copies: Vec<ProgramCopy> = serde_json::from_slice(&run(&words)?)?;
     for ProgramCopy { path, bytes } in copies {
@@ -76,7 +75,7 @@ fn journals(
     out: &mut dyn Write,
 ) -> anyhow::Result<Exit> {
     let words: &[&str] = if options.json { &["clean", "--json"] } else { &["clean"] };
-    match connected.host.output(&connected.program, words, empty()) {
+    match connected.host.output(&connected.program.path, words, empty()) {
         Ok(text) if options.json => out.write_all(&text)?,
         Ok(text) => {
             lines.extend(String::from_utf8_lossy(&text).lines().map(Into::into));

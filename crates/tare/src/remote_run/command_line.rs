@@ -11,7 +11,7 @@ use clap::{ArgAction, ArgMatches, CommandFactory};
 
 use crate::cli::Arguments;
 use crate::exit::{Exit, ExitWith};
-use crate::there::Packer;
+use crate::run_server::Packer;
 
 /// Arguments about this host.
 const OURS: [&str; 5] = ["on", "detach", "state", "help", "version"];

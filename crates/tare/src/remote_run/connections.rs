@@ -1,18 +1,20 @@
 //! The connections of one command to other hosts, and the directory of their sockets.
 
 use std::fs;
+use std::io::empty;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use tare_host::journal::{Entry, Journal, JournalError};
-use tare_remote::{RemoteError, RemoteHost};
+use tare_remote::{InstalledProgram, RemoteError, RemoteHost};
 use tare_std::host_address::SshAddress;
 
 use crate::cleanup;
 use crate::exit::{Exit, ExitWith};
 use crate::registry::KINDS;
+use crate::run_server::Session;
 
 /// The state directory unless the user names another.
 const STATE: &str = "/var/lib/tare";
@@ -30,8 +32,7 @@ pub(crate) struct Connections {
 #[derive(Debug)]
 pub(crate) struct Connected {
     pub(crate) host: RemoteHost,
-    /// The path of the program there.
-    pub(crate) program: String,
+    pub(crate) program: InstalledProgram,
     pub(crate) connecting: Duration,
     pub(crate) copying: Duration,
 }
@@ -90,18 +91,27 @@ impl Connections {
     }
 }
 
+impl Connected {
+    /// Returns the runs on the host.
+    pub(crate) fn sessions(&self) -> anyhow::Result<Vec<Session>> {
+        let text = self.host.output(&self.program.path, &["run-server", "list"], empty());
+        let text = text.map_err(of_program)?;
+        serde_json::from_slice(&text)
+            .with_context(|| format!("cannot understand the list of runs on {}", self.host.name()))
+    }
+}
+
 impl Drop for Connections {
     fn drop(&mut self) {
         cleanup::warn_left(&self.journal.close());
     }
 }
 
-/// Returns the error of a `there` task as the program there said it.
+/// Returns the error of a `run-server` task as that program printed it.
 pub(crate) fn of_program(error: RemoteError) -> anyhow::Error {
     match error {
         RemoteError::Failed { host, stderr, .. } if stderr.starts_with("tare: ") => {
-            let said = stderr.trim_start_matches("tare: ").trim().to_string();
-            anyhow!("{said}, on {host}")
+            anyhow!("{}, on {host}", stderr.trim_start_matches("tare: ").trim())
         }
         other => other.into(),
     }

@@ -1,8 +1,9 @@
 //! `--on`: runs this command on other hosts, shows it here, and brings its files back.
 //!
 //! Method: the program is copied to the host, and gets the same arguments; files that they name
-//! travel with them. The `there` tasks of the copy do everything on the other host. The command
-//! there runs to its end even if this process is killed, or is interrupted, as `--detach` says.
+//! travel with them. The `run-server` tasks of the copy do everything on the other host. The
+//! command there runs to its end even if this process is killed, or is interrupted, as `--detach`
+//! says.
 
 mod attach;
 mod clean;
@@ -22,15 +23,14 @@ use tare_std::host_address::SshAddress;
 
 use crate::cli::{Command, HostCommand, RunOn, TuneCommand};
 use crate::exit::{Exit, ExitWith};
+use crate::run_server::{Packer, SessionSpec, TerminalSpec};
 use crate::stream::warn;
-use crate::there::{Packer, SessionSpec, TerminalSpec};
 use crate::{live, signals};
 
 pub(crate) use attach::run as attach;
-pub(crate) use connections::{Connections, user_state};
+pub(crate) use connections::{Connected, Connections, user_state};
 
 use command_line::CommandLine;
-use connections::Connected;
 use watch::{Ending, View};
 
 /// Returns the hosts that a command runs on; `None` for this host.
@@ -89,7 +89,7 @@ fn on_one(
     let terminal = terminal::spec();
     let directory = start(&connected, line, terminal.clone(), detach)?;
     if detach {
-        let id = crate::there::id(&directory);
+        let id = crate::run_server::id(&directory);
         let name = connected.host.name();
         writeln!(out, "run {id} goes on at {name}; tare attach {name} shows it")?;
         return Ok(Exit::Success);
@@ -129,7 +129,8 @@ fn start(
     let mut packer = Packer::new(&spec)?;
     line.pack(&mut packer)?;
     let archive = packer.finish()?;
-    let answer = connected.host.output(&connected.program, &["there", "start"], &archive[..]);
+    let answer =
+        connected.host.output(&connected.program.path, &["run-server", "start"], &archive[..]);
     let answer = answer.map_err(connections::of_program)?;
     let directory = String::from_utf8(answer).ok().map(|text| text.trim().to_string());
     let directory = directory.filter(|text| text.starts_with('/'));
@@ -158,8 +159,11 @@ fn finish(
     let mut records = results::bring(connections, connected, directory, suffix)?;
     records.retain(|path| path.extension().is_some_and(|extension| extension == "tare"));
     let directory = directory.to_str().context("the name of a run is no text")?;
-    let removed =
-        connected.host.output(&connected.program, &["there", "remove", directory], empty());
+    let removed = connected.host.output(
+        &connected.program.path,
+        &["run-server", "remove", directory],
+        empty(),
+    );
     if let Err(error) = removed {
         warn(&format!("{}; tare clean --on {name} removes it", tare_host::error_line(&error)));
     }

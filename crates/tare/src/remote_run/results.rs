@@ -9,8 +9,8 @@ use tar::Archive;
 use tare_lab::record::free_path;
 
 use super::connections::{Connected, Connections, of_program};
+use crate::run_server::{Session, SessionSpec};
 use crate::stream::warn;
-use crate::there::{Session, SessionSpec};
 
 /// Copies the new and changed files of a run here, and returns their paths. A `suffix` follows the
 /// name of each file.
@@ -21,13 +21,14 @@ pub(super) fn bring(
     suffix: Option<&str>,
 ) -> anyhow::Result<Vec<PathBuf>> {
     let name = connected.host.name();
-    let sessions = super::attach::sessions(connected)?;
+    let sessions = connected.sessions()?;
     let session = sessions.into_iter().find(|session| session.directory == directory);
     let Session { spec, .. } = session.with_context(|| format!("the run on {name} is gone"))?;
     let words = directory.to_str().context("the name of a run is no text")?;
-    let archive = connected.host.output(&connected.program, &["there", "fetch", words], empty());
+    let archive =
+        connected.host.output(&connected.program.path, &["run-server", "fetch", words], empty());
     let archive = archive.map_err(of_program)?;
-    let staging = connections.directory().join(crate::there::id(directory));
+    let staging = connections.directory().join(crate::run_server::id(directory));
     fs::create_dir(&staging).with_context(|| format!("cannot create {}", staging.display()))?;
     // It never writes outside of the directory.
     let unpacked = Archive::new(BufReader::new(&archive[..])).unpack(&staging);

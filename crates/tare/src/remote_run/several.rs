@@ -56,9 +56,17 @@ pub(super) fn run(
     }
     if matches!(command, Command::Weigh(_)) && records.len() > 1 {
         writeln!(out)?;
-        let (prices, fail_on, html) = (Vec::new(), None, None);
-        let (json, csv, markdown) = (false, false, false);
-        compare::run(&cli::Compare { records, prices, fail_on, html, json, csv, markdown }, out)?;
+        let options = cli::Compare {
+            records,
+            prices: Vec::new(),
+            pairs: Vec::new(),
+            fail_on: None,
+            html: None,
+            json: false,
+            csv: false,
+            markdown: false,
+        };
+        compare::run(&options, out)?;
     }
     Ok(exit)
 }

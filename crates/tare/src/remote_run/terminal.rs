@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr};
 
-use crate::there::TerminalSpec;
+use crate::run_server::TerminalSpec;
 
 /// The settings before. Global for the handler of a second signal.
 static SAVED: Mutex<Option<Termios>> = Mutex::new(None);

@@ -12,8 +12,8 @@ use tare_remote::RemoteHost;
 
 use super::connections::{Connected, Connections};
 use super::terminal;
+use crate::run_server::{Ended, Frame, Kind, Session, read_frame, write_frame};
 use crate::stream::{DropWhenClosed, Errors, Output, warn};
-use crate::there::{Ended, Frame, Kind, Session, read_frame, write_frame};
 
 /// How often the run hears that somebody watches.
 const BEAT: Duration = Duration::from_secs(5);
@@ -59,7 +59,7 @@ pub(super) fn follow(
         View::Streams { .. } => None,
     };
     let mut watch = Watch { view, stop, directory, received: 0, lines: Default::default() };
-    let mut ending = watch.once(&connected.host, &connected.program, false)?;
+    let mut ending = watch.once(&connected.host, &connected.program.path, false)?;
     let name = connected.host.name();
     for pause in AGAIN {
         let Ending::Lost { .. } = ending else { break };
@@ -74,7 +74,7 @@ pub(super) fn follow(
         if matches!(view, View::Streams { .. }) && !stop.load(Ordering::Relaxed) {
             warn(&format!("the connection to {name} was lost and is made again"));
         }
-        ending = watch.once(&host, &connected.program, true)?;
+        ending = watch.once(&host, &connected.program.path, true)?;
     }
     if !matches!(ending, Ending::Ended(Ended { code: Some(_), .. })) {
         terminal::restore();
@@ -82,7 +82,7 @@ pub(super) fn follow(
     drop(raw);
     watch.flush();
     if let Ending::Lost { .. } = ending {
-        let sessions = super::attach::sessions(connected).unwrap_or_default();
+        let sessions = connected.sessions().unwrap_or_default();
         let found = sessions.iter().find(|session| session.directory == directory);
         ending = match found {
             Some(Session { ended: Some(ended), .. }) => Ending::Ended(*ended),
@@ -109,7 +109,7 @@ impl Watch<'_> {
     fn once(&mut self, host: &RemoteHost, program: &str, again: bool) -> anyhow::Result<Ending> {
         let directory = self.directory.to_str().context("the name of a run is no text")?;
         let after = self.received.to_string();
-        let mut words = vec!["there", "attach", directory, "--after", &after];
+        let mut words = vec!["run-server", "attach", directory, "--after", &after];
         words.extend(again.then_some("--again"));
         let mut process = host.start(program, &words)?;
         let to_run = process.stdin.take().map(|stdin| Arc::new(Mutex::new(stdin)));

@@ -9,9 +9,10 @@ use tare_driver::fio;
 use tare_lab::study::{ScheduleKind, Study};
 use tare_std::units::rough_duration;
 
-use super::times::FILL_BYTES_PER_S;
 use crate::exit::{Exit, ExitWith};
 
+/// Expected speed of writing in order.
+pub(super) const FILL_BYTES_PER_S: u64 = 500 << 20;
 /// Bytes that a study writes without asking.
 const WRITES_MAX: u64 = 100_000_000_000;
 

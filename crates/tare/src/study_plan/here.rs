@@ -1,33 +1,20 @@
 //! What of a study this host cannot run, without trying it.
 
 use anyhow::anyhow;
-use tare_env::{multi_instance, runtime, storage};
-use tare_host::{error_line, exec};
-use tare_lab::PartError;
+use tare_env::runtime;
+use tare_host::exec;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::study::Study;
 
-use crate::campaign::{CampaignConfig, fit, interrupts};
+use super::elsewhere::has_hosts;
+use crate::campaign::{CampaignConfig, check_other_hosts, fit, interrupts};
 use crate::exit::{Exit, ExitError};
 
-/// Returns the environments that this host cannot run, with the reasons.
-pub(super) fn absent(config: &CampaignConfig) -> anyhow::Result<Vec<(String, String)>> {
-    if config.is_fake()? {
-        return Ok(Vec::new());
-    }
-    let study = &config.study;
-    let instances = fit::instances(study);
-    let lack = |spec: &EnvironmentSpec| {
-        let checked = runtime::check(spec)
-            .and_then(|()| multi_instance::check(spec, instances).map_err(PartError::from))
-            .and_then(|()| storage::check_allowed(spec, &config.destroy).map_err(PartError::from));
-        checked.err().map(|error| (spec.name.clone(), error_line(&*error)))
-    };
-    Ok(study.environments.iter().filter_map(lack).collect())
-}
-
 /// Returns what limits an environment that runs, or what only its start shows.
-pub(super) fn note(spec: &EnvironmentSpec) -> Option<String> {
+pub(super) fn note(study: &Study, spec: &EnvironmentSpec) -> Option<String> {
+    if has_hosts(study) {
+        return Some("if its hosts can run it".into());
+    }
     match spec.runtime.as_str() {
         "vm:uml" => Some("if its kernel boots, which the start of the study tries".into()),
         "vm:qemu" => runtime::vm::emulation_reason()
@@ -58,12 +45,19 @@ pub(super) fn obstacles(
     if let Err(error) = interrupts::check(config, cpus) {
         add(format!("{error:#}"), Exit::Input);
     }
+    if let Err(error) = check_other_hosts(config) {
+        add(format!("{error:#}"), Exit::Input);
+    }
     if let Err(error) = system_and_driver(study, cpus) {
         let code = error.downcast_ref::<ExitError>().map_or(Exit::Input, |error| error.exit);
         add(format!("{error:#}"), code);
     }
-    let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+    let driver = tare_driver::find(&study.driver);
+    // Loaders on other hosts are asked when the study starts.
+    let is_client =
+        study.loaders.is_empty() || study.loaders.iter().any(|loader| loader.host.ssh().is_none());
     if let Some(program) = driver.and_then(|driver| driver.program)
+        && is_client
         && exec::find(program.name).is_none()
     {
         add(format!("{} is not on PATH: {}", program.name, program.get), Exit::Host);

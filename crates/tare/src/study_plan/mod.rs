@@ -2,6 +2,7 @@
 //! memory, disk, rounds and time. Making it starts nothing, changes nothing and needs no root.
 
 mod conditioning;
+mod elsewhere;
 mod here;
 mod needs;
 mod resources;
@@ -20,8 +21,8 @@ use tare_lab::schedule::has_latency_phase;
 use tare_lab::study::{LoaderSpec, Study, WorkloadSpec, control_name};
 use tare_std::units::{duration, rough_duration};
 
-use crate::campaign::run::cpu_plan;
-use crate::campaign::{CampaignConfig, controls};
+use crate::campaign::space::{self, DiskPlan};
+use crate::campaign::{CampaignConfig, absent, controls, cpu_plan};
 use crate::exit::Exit;
 use crate::stream::say;
 use crate::topology;
@@ -29,8 +30,6 @@ use crate::topology;
 pub(crate) use conditioning::check_writes;
 pub(crate) use needs::Needs;
 pub(crate) use times::at_most;
-
-pub(crate) use resources::{DiskPlan, amount, disk};
 
 use conditioning::Conditioning;
 use resources::{CpuGroup, MemoryPlan};
@@ -56,16 +55,24 @@ pub(crate) struct StudyPlan {
     /// The hosts that load the system in place of the client here.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     loaders: Vec<String>,
+    /// The hosts that run the system in place of this one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    hosts: Vec<String>,
     environments: Vec<EnvironmentPlan>,
     workloads: Vec<WorkloadPlan>,
+    /// Of this host; `None` where the system runs on others.
     memory: Option<MemoryPlan>,
-    disk: DiskPlan,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    disk: Option<DiskPlan>,
     /// What the study does with its storage before it measures.
     #[serde(skip_serializing_if = "Option::is_none")]
     conditioning: Option<Conditioning>,
     needs: Needs,
     /// Why the study cannot start here; empty if it can.
     obstacles: Vec<String>,
+    /// What only the start of the study shows, because the plan asks no other host.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    not_known: Vec<String>,
     #[serde(skip)]
     exit: Exit,
 }
@@ -97,16 +104,11 @@ struct WorkloadPlan {
     left_out: Option<String>,
 }
 
-/// Returns the names of the environments that this host cannot run.
-pub(crate) fn absent_names(config: &CampaignConfig) -> anyhow::Result<Vec<String>> {
-    Ok(here::absent(config)?.into_iter().map(|(name, _)| name).collect())
-}
-
 /// Leaves out of a study what has no time for enough rounds within its budget, if the budget was
 /// given on the command line. Says on standard error what is left out, and how long a long study
 /// takes.
 pub(crate) fn fit_budget(config: &mut CampaignConfig, budget_given: bool) -> anyhow::Result<()> {
-    let absent = absent_names(config)?;
+    let absent = absent::names(config)?;
     if budget_given {
         choose_part(&mut config.study, &absent);
     }
@@ -166,7 +168,7 @@ impl StudyPlan {
         quick: Option<&Study>,
         state: &Path,
     ) -> anyhow::Result<Self> {
-        let mut absent = here::absent(config)?;
+        let mut absent = absent::with_reasons(config)?;
         for refused in crate::campaign::tuning::refused_here(&config.study, state)? {
             if absent.iter().all(|(name, _)| *name != refused.0) {
                 absent.push(refused);
@@ -178,17 +180,19 @@ impl StudyPlan {
         }
         let study = &config.study;
         let topology = topology::allowed_here()?;
-        let cpus = cpu_plan(study, &config.plan_options, state)?;
+        let cpus = cpu_plan::of_study(study, &config.plan_options, state)?;
         for without_room in controls::without_room(config, &names, &cpus, state)? {
             if !names.contains(&without_room.0) {
                 names.push(without_room.0.clone());
                 absent.push(without_room);
             }
         }
-        let memory = resources::memory(config, &names, &cpus);
-        let disk = resources::disk(study, &names, state);
+        let is_here = !elsewhere::has_hosts(study);
+        let memory = resources::memory(config, &names, &cpus).filter(|_| is_here);
+        let disk = is_here.then(|| space::disk(study, &names, state));
         let (mut obstacles, mut exit) = here::obstacles(config, &absent, &cpus)?;
-        let lacks = [memory.as_ref().and_then(MemoryPlan::lack), disk.lack()];
+        let lacks =
+            [memory.as_ref().and_then(MemoryPlan::lack), disk.as_ref().and_then(DiskPlan::lack)];
         for lack in lacks.into_iter().flatten() {
             obstacles.push(lack);
             exit = if exit == Exit::Success { Exit::Host } else { exit };
@@ -200,8 +204,9 @@ impl StudyPlan {
             time: times::this(study, whole, &names),
             other_parts: times::other_parts(study, whole, quick, &names),
             stop_width_percent: study.schedule.stop_width_percent,
-            cpus: CpuGroup::of(&topology, &cpus),
+            cpus: elsewhere::without_system(study, CpuGroup::of(&topology, &cpus)),
             loaders: study.loaders.iter().map(LoaderSpec::name).collect(),
+            hosts: elsewhere::hosts(study),
             environments: environments(study, whole, &absent),
             workloads: workloads(study, whole),
             memory,
@@ -209,6 +214,7 @@ impl StudyPlan {
             conditioning: Conditioning::of(study, &names),
             needs: Needs::of(study),
             obstacles,
+            not_known: elsewhere::not_known(study),
             exit,
         })
     }
@@ -240,7 +246,7 @@ fn environments(study: &Study, whole: &Study, absent: &[(String, String)]) -> Ve
             role,
             optional: spec.optional,
             left_out: left_out.clone(),
-            note: here::note(spec),
+            note: here::note(study, spec),
         };
         plans.push(plan(spec.name.clone(), if baseline { "baseline" } else { "compared" }));
         if baseline {

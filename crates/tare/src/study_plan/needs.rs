@@ -29,7 +29,7 @@ impl Needs {
         if system.is_some_and(|system| system.found.is_some()) {
             needs.always.push(study.system.name.clone());
         }
-        let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+        let driver = tare_driver::find(&study.driver);
         needs.always.extend(driver.and_then(|one| one.program).map(|one| one.name.to_string()));
         for spec in study.environments.iter().filter(|spec| !spec.optional) {
             needs.always.extend(of_environment(spec));

@@ -48,10 +48,12 @@ fn plan(name: &str, budget: Option<Duration>) -> StudyPlan {
             per_environment_bytes: needed_bytes,
             at_once: 1,
         }),
-        disk: DiskPlan {
+        hosts: Vec::new(),
+        not_known: Vec::new(),
+        disk: Some(DiskPlan {
             free_bytes: Some(100 << 30),
-            ..resources::disk(&part, &names, Path::new("/var/lib/tare"))
-        },
+            ..space::disk(&part, &names, Path::new("/var/lib/tare"))
+        }),
         conditioning: Conditioning::of(&part, &names),
         needs: Needs::of(&part),
         obstacles: Vec::new(),

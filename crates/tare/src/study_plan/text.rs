@@ -6,8 +6,8 @@ use std::time::Duration;
 use tare_report::clean;
 use tare_std::units::rough_duration;
 
-use super::resources::amount;
 use super::{EnvironmentPlan, Part, StudyPlan, WorkloadPlan};
+use crate::campaign::space::amount;
 
 /// Workloads that are listed by name; a study with sweeps has dozens.
 const WORKLOADS_SHOWN: usize = 12;
@@ -42,6 +42,10 @@ pub(super) fn render(plan: &StudyPlan) -> String {
         let rows = [vec![plan.loaders.join(", ")]];
         section(&mut line, &format!("Loaders: {}", plan.loaders.len()), &rows);
     }
+    if !plan.hosts.is_empty() {
+        let rows = [vec![plan.hosts.join(", ")]];
+        section(&mut line, &format!("Hosts of the system: {}", plan.hosts.len()), &rows);
+    }
     let here = plan.environments.iter().filter(|one| one.role != "control");
     let (all, out) = (here.clone().count(), here.filter(|one| one.left_out.is_some()).count());
     let rows: Vec<Vec<String>> = plan.environments.iter().map(environment).collect();
@@ -53,6 +57,10 @@ pub(super) fn render(plan: &StudyPlan) -> String {
     if !plan.obstacles.is_empty() {
         let rows: Vec<Vec<String>> = plan.obstacles.iter().map(|one| vec![one.clone()]).collect();
         section(&mut line, "The study cannot start here", &rows);
+    }
+    if !plan.not_known.is_empty() {
+        let rows: Vec<Vec<String>> = plan.not_known.iter().map(|one| vec![one.clone()]).collect();
+        section(&mut line, "Not known before the study starts", &rows);
     }
     text
 }
@@ -153,7 +161,8 @@ fn resources(plan: &StudyPlan) -> Vec<Vec<String>> {
             amount(memory.per_environment_bytes)
         );
         rows.push(vec!["memory".into(), text]);
-        let disk = &plan.disk;
+    }
+    if let Some(disk) = plan.disk.as_ref().filter(|_| plan.memory.is_some()) {
         let free = disk.free_bytes.map_or("unknown".into(), amount);
         let images = match disk.images_bytes {
             0 => String::new(),

@@ -6,11 +6,12 @@ use serde::Serialize;
 use tare_lab::campaign::SLICE_EXTRA_GUESS;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::forecast::{Conditions, Forecast, part_in_budget};
-use tare_lab::study::{Study, WorkloadSpec};
-use tare_std::units::{duration, parse_bytes, rough_duration};
+use tare_lab::study::Study;
+use tare_std::units::{duration, rough_duration};
 
-use super::conditioning::Conditioning;
+use super::conditioning::{Conditioning, FILL_BYTES_PER_S};
 use super::is_guest;
+use crate::campaign::space::file_bytes;
 
 /// Expected times from a start until the system answers, on a host with two CPUs.
 const START_PROCESS: Duration = Duration::from_millis(300);
@@ -25,7 +26,6 @@ const START_SLOW_SYSTEM: Duration = Duration::from_secs(30);
 const TOOL_START: Duration = Duration::from_millis(350);
 /// Expected speed of loading.
 const ROWS_PER_S: u64 = 100_000;
-pub(super) const FILL_BYTES_PER_S: u64 = 500 << 20;
 
 /// Budgets that a plan shows as examples.
 const EXAMPLES: [Duration; 3] =
@@ -103,14 +103,14 @@ pub(super) fn conditions(absent: &[String]) -> Conditions<'_> {
 /// Whether the study's driver is built in. Only its load covers both readings of the accounts. That
 /// these are exact is expected: it fails without privileges, which studies need anyway.
 fn has_short_slices(study: &Study) -> bool {
-    let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+    let driver = tare_driver::find(&study.driver);
     driver.is_none_or(|driver| driver.program.is_none())
 }
 
 /// Returns the expected time of a slice besides its lead-in and window. A tool of another project
 /// starts and stops in each slice.
 fn slice_extra(study: &Study) -> Duration {
-    let driver = tare_driver::ALL.iter().find(|driver| driver.name == study.driver);
+    let driver = tare_driver::find(&study.driver);
     match driver.and_then(|driver| driver.program) {
         Some(_) => SLICE_EXTRA_GUESS + TOOL_START,
         None => SLICE_EXTRA_GUESS,
@@ -130,7 +130,7 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
     let own_storage = !matches!(spec.storage.kind.as_str(), "directory" | "rootfs" | "tmpfs");
     let slow = matches!(study.system.name.as_str(), "cassandra" | "scylla");
     let rows: u64 = study.workloads.iter().map(|workload| workload.rows).sum();
-    let bytes = super::resources::file_bytes(&study.workloads);
+    let bytes = file_bytes(&study.workloads);
     let load = rows as f64 / ROWS_PER_S as f64 + bytes as f64 / FILL_BYTES_PER_S as f64;
     let more = |wanted: bool, time: Duration| if wanted { time } else { Duration::ZERO };
     runtime
@@ -138,12 +138,6 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
         + more(slow, START_SLOW_SYSTEM)
         + Duration::from_secs_f64(load)
         + Conditioning::start_time(study)
-}
-
-/// Returns the size of an option in bytes.
-pub(super) fn option_bytes(workload: &WorkloadSpec, name: &str) -> Option<u64> {
-    let found = workload.options.iter().find(|(known, _)| known == name);
-    parse_bytes(&found?.1).ok()
 }
 
 /// Returns the option that gives a study its least number of rounds: `--budget 2h`.

@@ -28,3 +28,18 @@ pub(crate) fn stdout(output: &Output) -> String {
 pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
+
+/// A latte script that writes rows that consist of a key.
+pub(crate) const LATTE_SCRIPT: &str = r#"
+pub async fn schema(db) {
+    db.execute(`CREATE KEYSPACE IF NOT EXISTS k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}`).await?;
+    db.execute(`CREATE TABLE IF NOT EXISTS k.rows (id bigint PRIMARY KEY)`).await?;
+}
+pub async fn prepare(db) {
+    db.prepare("write", `INSERT INTO k.rows (id) VALUES (:id)`).await?;
+}
+pub async fn load(db, i) {}
+pub async fn run(db, i) {
+    db.execute_prepared("write", [i]).await?
+}
+"#;

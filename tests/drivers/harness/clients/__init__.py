@@ -1,5 +1,6 @@
 """All clients in the order in which they run, with the fastest first."""
 
+from clients.cassandra import Cassandra
 from clients.cqlsh import Cqlsh
 from clients.gocql import Gocql
 from clients.gocql_suite import GocqlSuite
@@ -11,6 +12,7 @@ from clients.scylla_suite import ScyllaSuite
 from clients.stress import Stress
 
 ALL = (
+    Cassandra(),
     PythonDriver(),
     Cqlsh(),
     Java(),

@@ -86,6 +86,11 @@ pub enum HostError {
         "host = \"{value}\" would change nothing: {why}; optional = true leaves the environment out"
     )]
     NothingToChange { value: Host, why: String },
+    #[error(
+        "{knob} of host = \"{value}\" would change nothing: {why}; optional = true leaves the \
+         environment out"
+    )]
+    NoAlternative { value: Host, knob: String, why: String },
 }
 
 /// The host of a run, shared by all environments: the possible changes, and whether they are made.
@@ -120,18 +125,27 @@ impl TunedHost {
         self
     }
 
-    /// Returns why this value of the layer changes nothing.
-    pub fn why_nothing(&self, layer: &Host) -> String {
-        let group = |knob: &str| knobs::find(knob).map_or("", |knob| knob.group().name());
+    /// Returns why an environment with this value of the layer would not be what it says: nothing
+    /// changes, or a knob that is planned only by name, as the alternative to others, does not.
+    pub fn without_effect(&self, layer: &Host) -> Option<HostError> {
         let state = self.state();
-        let mut left_out = state.left_out.iter().filter(|(knob, _)| match layer {
-            Host::AsIs => false,
-            Host::Tuned => !knobs::is_on_request(knob),
-            Host::TunedGroups(names) => {
-                names.iter().any(|name| name == knob || name == group(knob))
-            }
-        });
-        left_out.next().map_or(NO_CHANGE.into(), |(_, reason)| reason.clone())
+        let value = layer.clone();
+        if !state.items.iter().any(|item| wants(layer, item)) {
+            let group = |knob: &str| knobs::find(knob).map_or("", |knob| knob.group().name());
+            let why = state.why_left_out(|knob| match layer {
+                Host::AsIs => false,
+                Host::Tuned => !knobs::is_on_request(knob),
+                Host::TunedGroups(names) => {
+                    names.iter().any(|name| name == knob || name == group(knob))
+                }
+            });
+            return Some(HostError::NothingToChange { value, why });
+        }
+        let mut alternatives = layer.groups().iter().filter(|name| knobs::is_on_request(name));
+        let changes = |name: &String| state.items.iter().any(|item| item.knob == *name);
+        let knob = alternatives.find(|name| !changes(name))?.clone();
+        let why = state.why_left_out(|left_out| left_out == knob);
+        Some(HostError::NoAlternative { value, knob, why })
     }
 
     /// Puts all changes back. Idempotent.
@@ -142,17 +156,18 @@ impl TunedHost {
         self.state().revert()
     }
 
-    /// Returns whether this value of the layer changes anything on the host.
-    pub fn changes_for(&self, layer: &Host) -> bool {
-        self.state().items.iter().any(|item| wants(layer, item))
-    }
-
     fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl State {
+    /// Returns the reason of the first of these changes that a study does not make.
+    fn why_left_out(&self, is_wanted: impl Fn(&str) -> bool) -> String {
+        let reason = self.left_out.iter().find(|(knob, _)| is_wanted(knob));
+        reason.map_or(NO_CHANGE.into(), |(_, reason)| reason.clone())
+    }
+
     fn apply(&mut self, layer: &Host) -> Result<(), PartError> {
         if self.tuned {
             // All other environments are frozen, so a revert must have failed earlier.

@@ -338,21 +338,29 @@ fn groups_without_changes_change_nothing() {
     let state: Shared = Arc::default();
     let tuner = MemoryTuner { host_state: Arc::clone(&state), written: Vec::new() };
     let host = TunedHost::new(&items(), Box::new(tuner));
-    let check = |layer: &str, expect: bool| {
-        assert_eq!(host.changes_for(&layer.parse().unwrap()), expect, "{layer}");
+    let why = |host: &TunedHost, layer: &str| {
+        host.without_effect(&layer.parse().unwrap()).map(|error| error.to_string())
     };
-    check("as-is", false);
-    check("tuned", true);
-    check("tuned=disk", true);
-    check("tuned=irqbalance", false);
-    let why = |host: &TunedHost, layer: &str| host.why_nothing(&layer.parse().unwrap());
-    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
+    let nothing = |layer: &str, why: &str| {
+        let rest = "optional = true leaves the environment out";
+        Some(format!("host = \"{layer}\" would change nothing: {why}; {rest}"))
+    };
+    assert_eq!(why(&host, "tuned"), None);
+    assert_eq!(why(&host, "tuned=disk"), None);
+    for layer in ["tuned=irqbalance", "tuned=interrupts"] {
+        assert_eq!(why(&host, layer), nothing(layer, NO_CHANGE));
+    }
     let host = host.leaving_out(vec![("xps".into(), "no card".into())]);
-    assert_eq!(why(&host, "tuned=xps"), "no card");
-    assert_eq!(why(&host, "tuned=network"), "no card");
-    assert_eq!(why(&host, "tuned=interrupts"), NO_CHANGE);
+    assert_eq!(why(&host, "tuned=xps"), nothing("tuned=xps", "no card"));
+    assert_eq!(why(&host, "tuned=network"), None, "rps changes");
+    assert_eq!(why(&host, "tuned=interrupts"), nothing("tuned=interrupts", NO_CHANGE));
+    // A step to an alternative that changes nothing is no step.
+    let layer = "tuned=disk+coalescing_off";
+    let step = why(&host, layer).unwrap();
+    assert!(step.starts_with(&format!("coalescing_off of host = {layer:?} would")), "{step}");
+    assert_eq!(why(&host, "tuned=disk+xps"), None, "the group has its other changes");
     let tuner = MemoryTuner { host_state: state, written: Vec::new() };
-    assert!(!TunedHost::new(&[], Box::new(tuner)).changes_for(&Host::Tuned));
+    assert!(TunedHost::new(&[], Box::new(tuner)).without_effect(&Host::Tuned).is_some());
 }
 
 #[test]

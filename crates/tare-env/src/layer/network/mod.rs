@@ -11,8 +11,8 @@
 //! Several instances of a system have one port and different addresses: with `host` more addresses
 //! of the link, with `bridge` namespaces behind one bridge, each published on its own address.
 //!
-//! With loaders on other hosts, systems listen on, or are published at, an address of this host:
-//! `published` explains how.
+//! With loaders on other hosts, systems listen on, or are published at, an address of this host,
+//! several instances each at a port of its own: `published` explains how.
 //!
 //! Addresses are from 198.18.0.0/15, which RFC 2544 reserves for benchmarks: 198.18/16 for links to
 //! namespaces that Tare did not create, 198.19/16 inside its own.
@@ -79,8 +79,14 @@ pub struct Router {
 pub(crate) const TAP: &str = "tare-s";
 
 impl Router {
-    /// Returns the router of start `number`. `make` creates it.
-    pub fn new(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
+    /// Returns the router of start `number`. `make` creates it. `port` is the fixed port of a
+    /// system whose port cannot be set.
+    pub(crate) fn new(
+        context: &RunContext,
+        number: u32,
+        proxy: bool,
+        port: Option<u16>,
+    ) -> Result<Self, NetworkError> {
         if number >= ROUTERS_MAX {
             return Err(NetworkError::TooManyRouters);
         }
@@ -88,15 +94,23 @@ impl Router {
         let (of, slot) = (context.slot().router(number), context.slot().number());
         let router = format!("{prefix}-r{of}");
         let system = format!("{prefix}-s{number}");
-        let on_host =
-            context.reach().map(|reach| HostBridge::plan(context, reach, number)).transpose()?;
-        let (port, tap, proxy) = (PORT, false, None);
+        let plan = |reach| HostBridge::plan(context, reach, number, proxy);
+        let on_host = context.reach().map(plan).transpose()?;
+        // A client asks one instance for the ports of the others.
+        let common = context.slot().count() > 1 || context.slot().peers().is_some();
+        let published = on_host.as_ref().map(|bridge| bridge.published.port());
+        let port = port.or(published.filter(|_| common)).unwrap_or(PORT);
+        let (tap, proxy) = (false, None);
         Ok(Self { number, of, slot, router, system, port, tap, proxy, on_host })
     }
 
     /// Returns the router for a virtual machine, whose monitor runs in the router's namespace.
-    pub(crate) fn for_guest(context: &RunContext, number: u32) -> Result<Self, NetworkError> {
-        Ok(Self { tap: true, ..Self::new(context, number)? })
+    pub(crate) fn for_guest(
+        context: &RunContext,
+        number: u32,
+        proxy: bool,
+    ) -> Result<Self, NetworkError> {
+        Ok(Self { tap: true, ..Self::new(context, number, proxy, None)? })
     }
 
     /// Returns the entries that must be in the journal before `make`.
@@ -119,7 +133,18 @@ impl Router {
         SystemAddresses {
             listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.port),
             advertised: *self.published().ip(),
-            nodes: NodeAddresses::of(slot, behind_bridge),
+            nodes: self.nodes(slot),
+        }
+    }
+
+    /// Returns the addresses at which the instances find each other.
+    fn nodes(&self, slot: &InstanceSlot) -> NodeAddresses {
+        match (&self.on_host, slot.peers()) {
+            (Some(bridge), Some(peers)) => {
+                NodeAddresses { own: bridge.system, ..NodeAddresses::of_hosts(peers) }
+            }
+            (Some(bridge), None) => NodeAddresses::of(slot, |number| bridge.instance(number)),
+            (None, _) => NodeAddresses::of(slot, behind_bridge),
         }
     }
 
@@ -134,7 +159,7 @@ impl Router {
 
     /// Returns the address of the bridge and the length of its network's prefix.
     pub(crate) fn gateway(&self) -> (Ipv4Addr, u8) {
-        self.on_host.as_ref().map_or((BRIDGE_ADDRESS, 24), |bridge| (bridge.gateway, 30))
+        self.on_host.as_ref().map_or((BRIDGE_ADDRESS, 24), HostBridge::gateway)
     }
 
     /// Returns the device of the bridge behind which the system is: of a guest the tap device.
@@ -418,16 +443,17 @@ pub struct SystemNetwork {
 
 impl SystemNetwork {
     /// Returns the entries that must be in the journal before `make`, and the router if there is
-    /// one.
+    /// one. `port` is the fixed port of a system whose port cannot be set.
     pub(crate) fn plan(
         context: &RunContext,
         layer: Network,
         number: u32,
+        port: Option<u16>,
     ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
         match layer {
             Network::Host => Ok((Vec::new(), None)),
-            Network::Bridge { .. } => {
-                let router = Router::new(context, number)?;
+            Network::Bridge { proxy } => {
+                let router = Router::new(context, number, proxy, port)?;
                 Ok((router.entries(), Some(router)))
             }
         }
@@ -443,13 +469,11 @@ impl SystemNetwork {
         let slot = context.slot();
         match (layer, router) {
             (Network::Bridge { proxy }, Some(mut router)) => {
-                router.port = port.unwrap_or(PORT);
                 router.make(context, proxy)?;
-                let own = router.on_host.is_some().then(|| router.system_address());
                 let mut network = Self {
                     address: router.published().into(),
                     listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
-                    nodes: NodeAddresses::of(slot, |n| own.unwrap_or_else(|| behind_bridge(n))),
+                    nodes: router.nodes(slot),
                     namespace: router.system_namespace(),
                     router: Some(router),
                 };
@@ -466,9 +490,10 @@ impl SystemNetwork {
                     context.client().link(context.journal(), context.slot().number(), None)?;
                 let address = context.reach().map_or(linked, Reach::address);
                 let free = || port.map_or_else(|| free_port(address), must_be_free);
-                let port = context.slot().port(free)?;
-                let listen = SocketAddrV4::new(address, port);
-                let nodes = NodeAddresses::on_loopback(port, slot);
+                let common = slot.port(free)?;
+                let own = own_port(context, (address, common), port, || free_port(address))?;
+                let listen = SocketAddrV4::new(address, own);
+                let nodes = NodeAddresses::on_loopback(common, slot);
                 Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
@@ -496,10 +521,29 @@ impl SystemNetwork {
     }
 }
 
+/// Returns the port of an instance in the host's network, whose instances listen on `common`. Where
+/// other hosts reach all of them at one address, each after the first has its own, which `free`
+/// chooses. `fixed` is the port of a system whose port cannot be set.
+pub(crate) fn own_port(
+    context: &RunContext,
+    (address, common): (Ipv4Addr, u16),
+    fixed: Option<u16>,
+    free: impl FnOnce() -> Result<u16, NetworkError>,
+) -> Result<u16, NetworkError> {
+    match (context.reach().is_some() && context.slot().number() > 0, fixed) {
+        (false, _) => Ok(common),
+        (true, None) => free(),
+        (true, Some(port)) => Err(ReachError::FixedPort { port, address }.into()),
+    }
+}
+
 /// Addresses at which only the instances of one environment find each other.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NodeAddresses {
+    /// The address on which this instance listens for the others.
     pub(crate) own: Ipv4Addr,
+    /// The address at which the others reach it.
+    pub(crate) advertised: Ipv4Addr,
     /// The addresses of all instances in the order of their slots, including this one's.
     pub(crate) all: Vec<Ipv4Addr>,
     /// The port of all instances for each other.
@@ -509,12 +553,14 @@ pub(crate) struct NodeAddresses {
 impl NodeAddresses {
     pub(crate) fn of(slot: &InstanceSlot, address: impl Fn(u32) -> Ipv4Addr) -> Self {
         let all = (0..slot.count()).map(&address).collect();
-        Self { own: address(slot.number()), all, port: NODE_PORT }
+        let own = address(slot.number());
+        Self { own, advertised: own, all, port: NODE_PORT }
     }
 
     /// Returns the addresses of instances on several hosts.
     pub(crate) fn of_hosts(peers: &Peers) -> Self {
-        Self { own: peers.own, all: peers.all.clone(), port: peers.node_port }
+        let (own, all) = (peers.own, peers.all.clone());
+        Self { own, advertised: own, all, port: peers.node_port }
     }
 
     /// Returns addresses of 127.0.0.0/8 that contain the port, which differs between environments

@@ -12,11 +12,16 @@
 //! The kernel keeps its table of connections, so those that are open work again with the rules.
 //!
 //! The client of this host dials the same address, through its link and a route.
+//!
+//! Several instances are behind one bridge, and each is published at a port of its own. One table
+//! has the rules of all, in the order in which they started. An instance whose peers are on other
+//! hosts is also published for them, at the port that all have for each other.
 
 use std::fs;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use socket2::{Domain, SockFilter, Socket, Type};
@@ -27,7 +32,8 @@ use tare_host::netns;
 use tare_lab::environment::LayerState;
 
 use super::SystemNetwork;
-use crate::client::{NetworkError, ReachError, free_pair};
+use crate::client::{NetworkError, ReachError, free_block};
+use crate::instance_slot::HostRules;
 use crate::reach::{Forwarding, Reach};
 use crate::run_context::RunContext;
 
@@ -40,21 +46,30 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(3);
 /// The instruction of a socket filter that drops every packet: return 0 bytes (BPF_RET | BPF_K).
 const DROP: u16 = 0x06;
 
-/// A bridge in the host's namespace, with the rules that publish the port of the system behind it.
+/// A bridge in the host's namespace, with the rules that publish the port of a system behind it.
 #[derive(Debug)]
 pub(crate) struct HostBridge {
     bridge: String,
     /// The bridge's port: the end of a veth pair, or the tap of a guest.
     pub(super) port_device: String,
-    table: String,
     pub(super) published: SocketAddrV4,
-    pub(super) gateway: Ipv4Addr,
+    /// The port for instances on other hosts, inside and outside.
+    node_port: Option<u16>,
+    subnet: Subnet,
     pub(super) system: Ipv4Addr,
-    rules: String,
-    /// Holds the published port, and drops what arrives while no rules stand.
-    guard: Option<Socket>,
+    /// Hold the published ports, and drop what arrives while no rules stand.
+    _guards: Vec<Socket>,
     client_device: String,
-    standing: bool,
+    /// Whether this instance makes the bridge.
+    is_first: bool,
+    rules: Arc<Mutex<HostRules>>,
+}
+
+/// The network behind a bridge of the host.
+#[derive(Clone, Copy, Debug)]
+struct Subnet {
+    base: Ipv4Addr,
+    prefix: u8,
 }
 
 /// What a bridge of the host is for.
@@ -68,117 +83,187 @@ pub(super) struct Behind<'a> {
     pub(super) proxy: bool,
 }
 
+impl Subnet {
+    /// Chooses the network of an instance; the first instance chooses that of all.
+    fn choose(context: &RunContext) -> Result<Self, NetworkError> {
+        let (run, slot) = (context.run(), context.slot());
+        let free = |size| free_block(run, None, Vec::new(), size);
+        Ok(match slot.count() {
+            1 => Self { base: free(4)?, prefix: 30 },
+            _ => Self { base: slot.subnet(|| free(256))?, prefix: 24 },
+        })
+    }
+
+    fn gateway(self) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.base) + 1)
+    }
+
+    fn instance(self, number: u32) -> Ipv4Addr {
+        Ipv4Addr::from(u32::from(self.base) + 2 + number)
+    }
+}
+
 impl HostBridge {
+    /// Chooses addresses and the published port. `proxy`: a userland proxy will listen on it.
     pub(super) fn plan(
         context: &RunContext,
         reach: &Reach,
         number: u32,
+        proxy: bool,
     ) -> Result<Self, NetworkError> {
         if number >= BRIDGES_MAX {
             return Err(NetworkError::TooManyRouters);
         }
-        let prefix = context.prefix();
+        let (prefix, slot) = (context.prefix(), context.slot());
+        let of = slot.router(number);
+        let subnet = Subnet::choose(context)?;
+        let address = reach.address();
+        let (mut guards, node_port) = (Vec::new(), slot.peers().map(|peers| peers.node_port));
+        let mut guard = |port| -> Result<u16, NetworkError> {
+            let fail =
+                |source| ReachError::Guard { address: SocketAddrV4::new(address, port), source };
+            let (socket, port) = hold(address, port).map_err(fail)?;
+            guards.push(socket);
+            Ok(port)
+        };
+        let wanted = slot.peers().map(|peers| peers.port);
+        let port = match (proxy, wanted) {
+            (true, Some(port)) => port,
+            (true, None) => super::free_port(address)?,
+            (false, wanted) => guard(wanted.unwrap_or(0))?,
+        };
+        node_port.map_or(Ok(0), guard)?;
         Ok(Self {
-            bridge: format!("{prefix}-b{number}"),
+            bridge: format!("{prefix}-b{of}"),
             port_device: format!("{prefix}-v{number}"),
-            table: format!("{prefix}-n{number}"),
-            published: SocketAddrV4::new(reach.address(), 0),
-            gateway: Ipv4Addr::UNSPECIFIED,
-            system: Ipv4Addr::UNSPECIFIED,
-            rules: String::new(),
-            guard: None,
+            published: SocketAddrV4::new(address, port),
+            node_port,
+            subnet,
+            system: subnet.instance(slot.number()),
+            _guards: guards,
             client_device: reach.client_device().to_string(),
-            standing: false,
+            is_first: of == number,
+            rules: slot.host_rules(format!("{prefix}-n{of}")),
         })
     }
 
     /// Returns the entries that must be in the journal before `make`.
     pub(super) fn entries(&self) -> Vec<Entry> {
-        vec![
-            Entry::link(self.bridge.clone(), None),
-            Entry::link(self.port_device.clone(), None),
-            Entry::nft_table("ip", self.table.clone(), None),
-        ]
+        let port = Entry::link(self.port_device.clone(), None);
+        if !self.is_first {
+            return vec![port];
+        }
+        let table = Entry::nft_table("ip", self.table(), None);
+        vec![Entry::link(self.bridge.clone(), None), port, table]
     }
 
-    /// Creates the bridge with its port, and chooses addresses and the published port.
+    /// Returns the address of an instance, counted from 0.
+    pub(super) fn instance(&self, number: u32) -> Ipv4Addr {
+        self.subnet.instance(number)
+    }
+
+    /// Returns the address of the bridge and the length of its network's prefix.
+    pub(super) fn gateway(&self) -> (Ipv4Addr, u8) {
+        (self.subnet.gateway(), self.subnet.prefix)
+    }
+
+    fn table(&self) -> String {
+        lock(&self.rules).table.clone()
+    }
+
+    /// Creates the bridge, if this is the first instance, with the port of this one.
     pub(super) fn make(
         &mut self,
         context: &RunContext,
         behind: Behind<'_>,
     ) -> Result<(), NetworkError> {
         let (bridge, port) = (&self.bridge, &self.port_device);
-        (self.gateway, self.system) = free_pair(context.run(), None, Vec::new())?;
-        let port_line = match behind.namespace {
-            None => format!("tuntap add dev {port} mode tap vnet_hdr"),
-            Some(name) => format!("link add {port} type veth peer name eth0 netns {name}"),
+        let mut made = String::new();
+        if self.is_first {
+            let (gateway, prefix) = self.gateway();
+            made = format!(
+                "link add {bridge} type bridge\naddr add {gateway}/{prefix} dev {bridge}\n"
+            );
+        }
+        made += &match behind.namespace {
+            None => format!("tuntap add dev {port} mode tap vnet_hdr\n"),
+            Some(name) => format!("link add {port} type veth peer name eth0 netns {name}\n"),
         };
-        let gateway = self.gateway;
-        let made = format!(
-            "link add {bridge} type bridge\n\
-             addr add {gateway}/30 dev {bridge}\n\
-             {port_line}\n"
-        );
         super::batch(context.run(), None, &made)?;
-        [bridge, port].into_iter().try_for_each(|device| without_ipv6(device))?;
+        let new = self.is_first.then_some(bridge).into_iter().chain([port]);
+        new.into_iter().try_for_each(|device| without_ipv6(device))?;
         let up =
             format!("link set {port} master {bridge}\nlink set {port} up\nlink set {bridge} up\n");
         super::batch(context.run(), None, &up)?;
-        let address = *self.published.ip();
-        let port = match behind.proxy {
-            true => super::free_port(address)?,
-            false => {
-                let held = hold(address);
-                let fail = |source| ReachError::Guard { address: self.published, source };
-                let (guard, port) = held.map_err(fail)?;
-                self.guard = Some(guard);
-                port
-            }
+        let table = self.table();
+        let part = match self.is_first {
+            true => self.first_rules(&table, behind),
+            false => self.joining_rules(&table, behind),
         };
-        self.published.set_port(port);
-        self.rules = self.rules(behind);
+        lock(&self.rules).parts.push(part);
         Ok(())
     }
 
     /// Returns the lines of `ip` for the system's namespace.
     pub(super) fn inside(&self) -> String {
-        let Self { system, gateway, .. } = self;
+        let Self { system, .. } = self;
+        let (gateway, prefix) = self.gateway();
         format!(
             "link set lo up\n\
-             addr add {system}/30 dev eth0\n\
+             addr add {system}/{prefix} dev eth0\n\
              link set eth0 up\n\
              route add default via {gateway}\n"
         )
     }
 
-    /// Returns the nft table: hooks and decisions like those of a router namespace
-    /// (`super::table`). Packets of others pass, which a router has not.
-    fn rules(&self, behind: Behind<'_>) -> String {
-        let Self { table, bridge, system, gateway, published, .. } = self;
-        let port = behind.port;
-        let publish = match behind.proxy {
-            true => String::new(),
-            false => format!(
-                "fib daddr type local ip daddr {} tcp dport {} dnat to {system}:{port}",
-                published.ip(),
-                published.port()
-            ),
+    /// Returns the rules that map the published ports to those of the system.
+    fn publishing(&self, behind: Behind<'_>) -> Vec<String> {
+        let Self { system, published, .. } = self;
+        let address = published.ip();
+        let to_client = (published.port(), behind.port);
+        let to_client = (!behind.proxy).then_some(to_client);
+        let to_node = self.node_port.map(|port| (port, port));
+        let rule = |(outside, inside)| {
+            format!(
+                "fib daddr type local ip daddr {address} tcp dport {outside} dnat to {system}:{inside}"
+            )
         };
-        // One line of `nft`, so it ends in a semicolon.
-        let publish = if publish.is_empty() { publish } else { format!("{publish};") };
+        to_client.into_iter().chain(to_node).map(rule).collect()
+    }
+
+    /// Returns the ports that the system listens on.
+    fn ports(&self, behind: Behind<'_>) -> String {
+        let ports = std::iter::once(behind.port).chain(self.node_port);
+        let ports: Vec<String> = ports.map(|port| port.to_string()).collect();
+        match &ports[..] {
+            [port] => port.clone(),
+            _ => format!("{{ {} }}", ports.join(", ")),
+        }
+    }
+
+    /// Returns the nft table of the first instance: hooks and decisions like those of a router
+    /// namespace (`super::table`). Packets of others pass, which a router has not.
+    fn first_rules(&self, table: &str, behind: Behind<'_>) -> String {
+        let Self { bridge, system, .. } = self;
+        let (gateway, prefix) = self.gateway();
+        let ports = self.ports(behind);
+        let publish: String =
+            self.publishing(behind).into_iter().map(|rule| format!("    {rule}\n")).collect();
         format!(
             "table ip {table} {{
-  chain prerouting {{ type nat hook prerouting priority -100; policy accept; {publish} }}
+  chain prerouting {{
+    type nat hook prerouting priority -100; policy accept;
+{publish}  }}
   chain postrouting {{
     type nat hook postrouting priority 100; policy accept;
-    ip saddr {gateway}/30 oifname != \"{bridge}\" masquerade
-    ip saddr {system} ip daddr {system} tcp dport {port} masquerade
+    ip saddr {gateway}/{prefix} oifname != \"{bridge}\" masquerade
+    ip saddr {system} ip daddr {system} tcp dport {ports} masquerade
   }}
   chain user {{ return; }}
   chain isolate {{ iifname \"{bridge}\" oifname != \"{bridge}\" jump isolate2; return; }}
   chain isolate2 {{ oifname \"{bridge}\" drop; return; }}
   chain publish {{
-    ip daddr {system} iifname != \"{bridge}\" oifname \"{bridge}\" tcp dport {port} accept
+    ip daddr {system} iifname != \"{bridge}\" oifname \"{bridge}\" tcp dport {ports} accept
   }}
   chain forward {{
     type filter hook forward priority 0; policy accept;
@@ -194,36 +279,64 @@ impl HostBridge {
         )
     }
 
-    /// Adds the rules, and lets the devices of the path forward. Idempotent.
+    /// Returns the rules that a further instance adds to the table, like `super::joining`.
+    fn joining_rules(&self, table: &str, behind: Behind<'_>) -> String {
+        let Self { bridge, system, .. } = self;
+        let ports = self.ports(behind);
+        let publish: String = self
+            .publishing(behind)
+            .into_iter()
+            .map(|rule| format!("add rule ip {table} prerouting {rule}\n"))
+            .collect();
+        format!(
+            "{publish}add rule ip {table} postrouting ip saddr {system} ip daddr {system} tcp dport {ports} masquerade
+add rule ip {table} publish ip daddr {system} iifname != \"{bridge}\" oifname \"{bridge}\" tcp dport {ports} accept
+"
+        )
+    }
+
+    /// Adds the rules of all instances that have started, and lets the devices of the path forward.
+    /// Idempotent.
     fn publish(&mut self, context: &RunContext, reach: &Reach) -> Result<(), NetworkError> {
-        if self.standing {
+        let mut rules = lock(&self.rules);
+        if rules.standing == rules.parts.len() {
             return Ok(());
         }
-        self.standing = true;
-        reach.forwarding().set(true)?;
-        for device in [&self.client_device, &self.bridge] {
-            Forwarding::of_ours(device, true)?;
+        let missing = rules.parts[rules.standing..].concat();
+        let are_first = rules.standing == 0;
+        // Before anything is changed, so that `withdraw` also undoes a part of it.
+        rules.standing = rules.parts.len();
+        if are_first {
+            reach.forwarding().set(true)?;
+            for device in [&self.client_device, &self.bridge] {
+                Forwarding::of_ours(device, true)?;
+            }
         }
-        let rules = Command::new("nft").args(["-f", "-"]).input(self.rules.clone());
-        rules.variable(RUN_VARIABLE, context.run()).run()?;
+        let added = Command::new("nft").args(["-f", "-"]).input(missing);
+        added.variable(RUN_VARIABLE, context.run()).run()?;
         Ok(())
     }
 
-    /// Removes the rules, and puts forwarding back. Idempotent.
+    /// Removes the rules of all instances, and puts forwarding back. Idempotent.
     fn withdraw(&mut self, context: &RunContext, reach: &Reach) -> Result<(), NetworkError> {
-        if !self.standing {
+        let mut rules = lock(&self.rules);
+        if rules.standing == 0 {
             return Ok(());
         }
         // Before the rules go, so that no packet leaves with the address behind the bridge.
         for device in [&self.bridge, &self.client_device] {
             Forwarding::of_ours(device, false)?;
         }
-        let delete = Command::new("nft").args(["delete", "table", "ip", &self.table]);
+        let delete = Command::new("nft").args(["delete", "table", "ip", &rules.table]);
         delete.variable(RUN_VARIABLE, context.run()).run()?;
         reach.forwarding().set(false)?;
-        self.standing = false;
+        rules.standing = 0;
         Ok(())
     }
+}
+
+fn lock(rules: &Mutex<HostRules>) -> MutexGuard<'_, HostRules> {
+    rules.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SystemNetwork {
@@ -253,8 +366,8 @@ impl SystemNetwork {
 
     /// Adds to the read-back of the network layer how the system is reached from other hosts.
     pub(crate) fn read_reach(&self, context: &RunContext, state: LayerState) -> LayerState {
-        let table = self.host_bridge().map(|bridge| bridge.table.as_str());
-        read_reach(context, self.address, table, state)
+        let table = self.host_bridge().map(HostBridge::table);
+        read_reach(context, self.address, table.as_deref(), state)
     }
 }
 
@@ -302,11 +415,11 @@ fn tables_of_run(context: &RunContext) -> Result<Vec<String>, NetworkError> {
     Ok(ours.filter_map(|line| line.rsplit(' ').next().map(str::to_string)).collect())
 }
 
-/// Opens a listening socket on a free port that drops everything.
-fn hold(address: Ipv4Addr) -> io::Result<(Socket, u16)> {
+/// Opens a listening socket on a port, or on any free one (0), that drops everything.
+fn hold(address: Ipv4Addr, port: u16) -> io::Result<(Socket, u16)> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     socket.attach_filter(&[SockFilter::new(DROP, 0, 0, 0)])?;
-    socket.bind(&SocketAddr::from((address, 0)).into())?;
+    socket.bind(&SocketAddr::from((address, port)).into())?;
     socket.listen(1)?;
     let port = socket.local_addr()?.as_socket_ipv4().map_or(0, |bound| bound.port());
     Ok((socket, port))
@@ -328,7 +441,7 @@ mod tests {
 
     #[test]
     fn held_port_answers_nothing() {
-        let (_guard, port) = hold(Ipv4Addr::LOCALHOST).unwrap();
+        let (_guard, port) = hold(Ipv4Addr::LOCALHOST, 0).unwrap();
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let error = TcpStream::connect_timeout(&address, Duration::from_millis(200)).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::TimedOut, "{error}");

@@ -11,7 +11,8 @@
 //!   connection to its own destination. The engine's DNAT then skips it, and it arrives at the
 //!   userland proxy, which Docker runs for every published port.
 //!
-//! With loaders on other hosts the address is this host's. The engine's rules stand all the time.
+//! With loaders or instances on other hosts the address is this host's. The engine's rules stand
+//! all the time.
 //!
 //! Freezing is by signal (SIGSTOP), not by cgroup: on cgroup v1 a frozen process cannot be killed,
 //! and after a crash the engine would wait for it forever. Only gVisor is paused by the engine,
@@ -107,7 +108,7 @@ pub enum DockerError {
     NoProxy { environment: String, engine: &'static str },
     #[error(
         "environment {environment:?}: {engine} runs in a network namespace without the address \
-         {address}, at which loaders reach this host; use runtime = \"oci:runc\", or an engine of \
+         {address}, at which other hosts reach this one; use runtime = \"oci:runc\", or an engine of \
          this host"
     )]
     Elsewhere { environment: String, engine: &'static str, address: Ipv4Addr },

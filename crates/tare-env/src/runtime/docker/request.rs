@@ -37,6 +37,8 @@ pub(super) struct Request<'a> {
     pub(super) read_only: bool,
     /// The port that the system listens on behind a bridge.
     pub(super) port: u16,
+    /// The port to publish for instances on other hosts, inside and outside.
+    pub(super) node_port: Option<u16>,
     pub(super) run: &'a str,
     pub(super) environment: &'a str,
     pub(super) runtime: Option<&'a str>,
@@ -62,12 +64,18 @@ pub(super) struct Request<'a> {
 
 impl Request<'_> {
     pub(super) fn body(&self) -> ContainerCreateBody {
-        let port = format!("{}/tcp", self.port);
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let binding = PortBinding {
+        let binding = |outside: u16| PortBinding {
             host_ip: Some(self.published.ip().to_string()),
-            host_port: Some(self.published.port().to_string()),
+            host_port: Some(outside.to_string()),
         };
+        let node_port = self.node_port.map(|port| (port, port));
+        let ports = std::iter::once((self.port, self.published.port())).chain(node_port);
+        let bindings: HashMap<String, Option<Vec<PortBinding>>> = ports
+            .map(|(inside, outside)| (format!("{inside}/tcp"), Some(vec![binding(outside)])))
+            .collect();
+        let mut exposed: Vec<String> = bindings.keys().cloned().collect();
+        exposed.sort();
         let nano_cpus = match self.layers.cpu {
             Cpu::Quota(cpus) => Some(nano_cpus(cpus)),
             _ => None,
@@ -79,7 +87,7 @@ impl Request<'_> {
                 None if bridge => "bridge".into(),
                 None => "host".into(),
             }),
-            port_bindings: bridge.then(|| HashMap::from([(port.clone(), Some(vec![binding]))])),
+            port_bindings: bridge.then_some(bindings),
             cpuset_cpus: self.cpuset.clone(),
             cpuset_mems: self.nodes.clone(),
             nano_cpus,
@@ -110,7 +118,7 @@ impl Request<'_> {
                 ("tare.run".into(), self.run.to_owned()),
                 ("tare.environment".into(), self.environment.to_owned()),
             ])),
-            exposed_ports: bridge.then(|| vec![port]),
+            exposed_ports: bridge.then_some(exposed),
             host_config: Some(host),
             networking_config: self.network.map(|(name, address)| with_address(name, address)),
             ..ContainerCreateBody::default()
@@ -207,6 +215,7 @@ mod tests {
             program: None,
             read_only: true,
             port: 9042,
+            node_port: None,
             run: "ab12",
             environment: "x",
             runtime: Some("runc"),

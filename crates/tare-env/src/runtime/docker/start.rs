@@ -21,6 +21,7 @@ use super::{Container, DockerError, Running, engine};
 use crate::groups::Groups;
 use crate::layer::network::{self, NodeAddresses, PORT, SystemAddresses};
 use crate::layer::rootfs;
+use crate::reach::Reach;
 use crate::runtime::gvisor;
 use crate::storage::{self, At, DataLocation, MountView};
 use crate::system::{self, System};
@@ -50,32 +51,14 @@ impl Container {
         let volume = self.make_storage(&at, &planned)?;
 
         let namespace = self.engine.namespace();
-        let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let peers = context.slot().peers();
-        let address = match peers {
-            Some(peers) => peers.own,
-            None => {
-                let (journal, slot) = (context.journal(), context.slot().number());
-                let linked = context.client().link(journal, slot, Some(&namespace))?;
-                self.reached_at(linked, &namespace)?
-            }
-        };
-        let common = peers.map(|peers| peers.port);
-        let port = context.slot().port(|| {
-            if let Some(port) = launch.port.or(common).filter(|_| common.is_some()) {
-                return Ok(port);
-            }
-            netns::within(&namespace, || match launch.port {
-                Some(port) if !bridge => network::must_be_free(port),
-                _ => network::free_port(address),
-            })?
-        })?;
+        let address = self.address(&namespace)?;
+        let (port, common) = self.ports(launch, address, &namespace)?;
         let published = SocketAddrV4::new(address, port);
         if let Some(network) = &planned.network {
             network.make(&self.engine)?;
         }
         let (cpuset, security_opt) =
-            self.create_container(launch, &program, &planned, published)?;
+            self.create_container(launch, &program, &planned, (published, common))?;
         self.engine.start(&self.name)?;
 
         let inspected = self.engine.inspect(&self.name)?;
@@ -110,19 +93,38 @@ impl Container {
         Ok(Endpoint { address: published.into(), data: Some(data) })
     }
 
-    /// Returns the address at which clients reach the engine's namespace: the one that loaders on
-    /// other hosts reach, if there are such.
-    fn reached_at(&self, linked: Ipv4Addr, namespace: &Path) -> Result<Ipv4Addr, PartError> {
-        let Some(reach) = self.context.reach() else { return Ok(linked) };
-        let address = reach.address();
+    /// Returns the address at which clients reach the engine's namespace: the one that other hosts
+    /// reach, if there are such.
+    fn address(&self, namespace: &Path) -> Result<Ipv4Addr, PartError> {
+        let context = &self.context;
+        let peers = context.slot().peers().map(|peers| peers.own);
+        let Some(address) = peers.or(context.reach().map(Reach::address)) else {
+            let (client, slot) = (context.client(), context.slot().number());
+            return Ok(client.link(context.journal(), slot, Some(namespace))?);
+        };
         let is_there = netns::within(namespace, || network::free_port(address))?;
-        match is_there {
-            Ok(_) => Ok(address),
-            Err(_) => {
-                let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
-                Err(DockerError::Elsewhere { environment, engine, address }.into())
-            }
-        }
+        let (environment, engine) = (self.spec.name.clone(), self.engine.kind().name());
+        is_there.map_err(|_| DockerError::Elsewhere { environment, engine, address })?;
+        Ok(address)
+    }
+
+    /// Returns the port that clients dial, and the one that the first instance chose for all: where
+    /// other hosts reach all instances at one address, each has its own.
+    fn ports(
+        &self,
+        launch: &Launch,
+        address: Ipv4Addr,
+        namespace: &Path,
+    ) -> Result<(u16, u16), PartError> {
+        let (slot, host) = (self.context.slot(), self.layers.network == Network::Host);
+        let fixed = launch.port.filter(|_| host);
+        let common = slot.port(|| match (slot.peers(), fixed) {
+            (Some(peers), fixed) => Ok(fixed.unwrap_or(peers.port)),
+            (None, Some(port)) => netns::within(namespace, || network::must_be_free(port))?,
+            (None, None) => netns::within(namespace, || network::free_port(address))?,
+        })?;
+        let free = || netns::within(namespace, || network::free_port(address))?;
+        Ok((network::own_port(&self.context, (address, common), fixed, free)?, common))
     }
 
     /// Journals what this start creates, and imports the image. The container's entry comes last,
@@ -141,7 +143,8 @@ impl Container {
             entries.push(Entry::nft_table("ip", table.clone(), namespace));
         }
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
-        let network = match bridge && context.slot().count() > 1 {
+        let slot = context.slot();
+        let network = match bridge && (slot.count() > 1 || slot.peers().is_some()) {
             true => Some(InstanceNetwork::plan(context, self.number, &self.engine)?),
             false => None,
         };
@@ -205,7 +208,7 @@ impl Container {
         launch: &Launch,
         program: &Program,
         planned: &Planned,
-        published: SocketAddrV4,
+        (published, common): (SocketAddrV4, u16),
     ) -> Result<(String, Vec<String>), PartError> {
         let context = Arc::clone(&self.context);
         let folder = self.folder();
@@ -223,10 +226,13 @@ impl Container {
         };
         let slot = context.slot();
         let addresses = match &planned.network {
-            _ if let Some(peers) = slot.peers() => SystemAddresses {
+            network if let Some(peers) = slot.peers() => SystemAddresses {
                 listen,
                 advertised: peers.own,
-                nodes: NodeAddresses::of_hosts(peers),
+                nodes: NodeAddresses {
+                    own: network.as_ref().map_or(peers.own, |network| network.address(0)),
+                    ..NodeAddresses::of_hosts(peers)
+                },
             },
             _ if slot.count() == 1 => SystemAddresses::from(listen),
             Some(network) => SystemAddresses {
@@ -237,7 +243,7 @@ impl Container {
             None => SystemAddresses {
                 listen,
                 advertised: *published.ip(),
-                nodes: NodeAddresses::on_loopback(published.port(), slot),
+                nodes: NodeAddresses::on_loopback(common, slot),
             },
         };
         let cgroup_parent = match self.engine.has_systemd_cgroups()? {
@@ -255,6 +261,7 @@ impl Container {
             program: (!matches!(self.base, Base::Program)).then(|| context.program()),
             read_only: !self.writes_root(),
             port: inner,
+            node_port: slot.peers().map(|peers| peers.node_port),
             run: context.run(),
             environment: &self.spec.name,
             runtime: self.runtime.as_deref(),

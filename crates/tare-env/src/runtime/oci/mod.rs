@@ -328,8 +328,8 @@ impl HostRuntime for Oci {
         let group = groups.of_runtime(&context);
         let name = group.name().to_string();
 
-        let (network_entries, router) =
-            SystemNetwork::plan(&context, self.common.layers.network, self.common.number)?;
+        let (layer, number) = (self.common.layers.network, self.common.number);
+        let (network_entries, router) = SystemNetwork::plan(&context, layer, number, launch.port)?;
         let mut entries = vec![Entry::directory(folder.clone())];
         let at = At { context: &context, folder: &folder };
         entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
@@ -349,8 +349,7 @@ impl HostRuntime for Oci {
         let (location, data) = (self.common.storage.location(), self.common.storage.data(&at));
         self.common.initial_data.put(&at.in_root(location, &data))?;
         let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
-        let network =
-            SystemNetwork::make(&context, self.common.layers.network, router, launch.port)?;
+        let network = SystemNetwork::make(&context, layer, router, launch.port)?;
         let nodes = context.memory_nodes(self.common.layers.cpu);
         let contents = bundle::Contents {
             id: &id,

@@ -276,17 +276,26 @@ impl Environment for Vm {
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {
-        let context = Arc::clone(&self.context);
-        let running = self.running()?;
-        running.freeze()?;
-        Ok(running.network.withdraw(&context)?)
+        self.running()?.freeze()?;
+        match self.context.slot().peers() {
+            Some(_) => Ok(()),
+            None => self.withdraw(),
+        }
     }
 
     fn thaw(&mut self) -> Result<(), PartError> {
+        self.publish()?;
+        self.running()?.thaw()
+    }
+
+    fn withdraw(&mut self) -> Result<(), PartError> {
         let context = Arc::clone(&self.context);
-        let running = self.running()?;
-        running.network.publish(&context)?;
-        running.thaw()
+        Ok(self.running()?.network.withdraw(&context)?)
+    }
+
+    fn publish(&mut self) -> Result<(), PartError> {
+        let context = Arc::clone(&self.context);
+        Ok(self.running()?.network.publish(&context)?)
     }
 
     fn usage(&mut self) -> Result<Usage, PartError> {

@@ -94,7 +94,8 @@ impl Vm {
         let files = self.files();
         let folder = context.work().join(format!("e{}", self.number));
         let groups = Groups::plan(&context, self.number, self.layers.cgroup);
-        let router = Router::for_guest(&context, self.number)?;
+        let proxy = self.layers.network.has_proxy();
+        let router = Router::for_guest(&context, self.number, proxy)?;
 
         let mut entries = vec![Entry::directory(folder)];
         entries.extend(router.entries());

@@ -10,9 +10,8 @@ use std::io::Cursor;
 use hdrhistogram::Histogram;
 use hdrhistogram::iterators::IterationValue;
 use hdrhistogram::serialization::Deserializer;
-use serde::{Deserialize as FromText, Serialize};
 
-use super::{Interval, Latency};
+use super::{Interval, Latency, OverBaseline, Percentile};
 use crate::record::{Phase, Record, Slice};
 use tare_stats::Estimate;
 use tare_stats::dependence::{Unequal, unequal, wander_factor};
@@ -29,30 +28,6 @@ const SHARES: [f64; 4] = [0.5, 0.95, 0.99, 0.999];
 
 /// The stream of the record's seed that draws rounds.
 const STREAM: u64 = 0x7461_696c;
-
-/// One percentile of a merged histogram with its interval.
-#[derive(Clone, Debug, PartialEq, Serialize, FromText)]
-pub struct Percentile {
-    /// One of [`PERCENTS`].
-    pub percent: f64,
-    /// Number of operations that took longer.
-    pub beyond: u64,
-    /// `None` if fewer than [`BEYOND_MIN`] operations took longer, too few for a percentile.
-    pub ns: Option<Interval>,
-    /// `None` for the baseline itself, and if one of the two is unknown.
-    pub over_baseline: Option<OverBaseline>,
-}
-
-/// A percentile compared with the baseline's, over the rounds that both have.
-#[derive(Clone, Debug, PartialEq, Serialize, FromText)]
-pub struct OverBaseline {
-    /// The environment's divided by the baseline's.
-    pub ratio: Interval,
-    /// The environment's minus the baseline's.
-    pub difference_ns: Interval,
-    /// Whether the interval of the ratio excludes 1.
-    pub found: bool,
-}
 
 /// Some histograms could not be read.
 #[derive(Clone, Debug)]

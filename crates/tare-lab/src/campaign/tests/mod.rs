@@ -1,5 +1,6 @@
 mod climb;
 mod data;
+mod goal;
 mod instances;
 mod stacks;
 mod system_options;

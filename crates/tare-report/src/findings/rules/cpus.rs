@@ -6,12 +6,12 @@ use tare_lab::doubt::Doubt;
 use tare_lab::layer::Cpu;
 use tare_lab::record::{Phase, Slice};
 use tare_stats::estimate;
-use tare_std::cpus::CpuSet;
 
 use super::super::facts::{Facts, interval};
 use super::super::{Confidence, Kind, Rule, Statement, words};
 use crate::figures::rounds;
 use crate::headline::Metric;
+use crate::interrupts::interrupt_cpus as interrupt_cpus_of;
 
 /// Lowest rate of device interrupts on the system's CPUs that is reported.
 const DEVICE_INTERRUPTS_PER_S: f64 = 500.0;
@@ -42,8 +42,6 @@ const OF_THE_KERNEL: &[&str] = &[
     "rescheduling",
     "function_call",
 ];
-/// The section and key of the host fact that lists these CPUs.
-const INTERRUPT_CPUS_FACT: (&str, &str) = ("cpu", "interrupt CPUs");
 const INTERRUPT_CPUS_BUSY: &str = "interrupt_cpus_busy_share";
 const INTERRUPT_CPUS_SOFTIRQ: &str = "interrupt_cpus_softirq_share";
 /// How busy interrupt CPUs are before they limit the network or the disks, in percent. The rest is
@@ -294,11 +292,9 @@ fn limited(facts: &Facts<'_>) -> &'static str {
 /// Whether the CPUs kept for interrupts run neither system nor client. A list of the user may name
 /// CPUs that do, which are busy with them.
 fn interrupt_cpus_are_apart(facts: &Facts<'_>) -> bool {
-    let mut host = facts.record.host.iter();
-    let fact = host.find(|fact| (fact.section.as_str(), fact.key.as_str()) == INTERRUPT_CPUS_FACT);
-    let cpus = fact.and_then(|fact| CpuSet::parse_list(&fact.value).ok());
     let plan = &facts.record.cpu_plan;
-    cpus.is_none_or(|cpus| cpus.is_disjoint(&plan.system) && cpus.is_disjoint(&plan.client))
+    interrupt_cpus_of(facts.record)
+        .is_none_or(|cpus| cpus.is_disjoint(&plan.system) && cpus.is_disjoint(&plan.client))
 }
 
 /// Mean share of their time that CPUs spend in interrupts and softirqs, in percent.

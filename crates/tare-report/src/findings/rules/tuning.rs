@@ -2,8 +2,9 @@
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
-use crate::figures::rounds;
+use crate::figures::{clean, rounds};
 use crate::headline::Metric;
+use crate::prove::{is_known, label};
 use tare_lab::analysis::tuning::Gain;
 use tare_stats::law::TuningVerdict;
 
@@ -28,7 +29,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         data: "every environment with a tuned host against the one that differs in nothing else",
         condition: "it loses in one figure, as a claim",
-        sentence: "Host tuning ({groups}): {change}. Leave these groups out.",
+        sentence: "Host tuning ({groups}): {change}. Leave that out.",
         details: "costs {gain}.",
         advice: "tare tune apply --except {listed} leaves them out.",
         expected: "",
@@ -40,7 +41,8 @@ pub(super) const RULES: &[Rule] = &[
         title: "Host tuning without a proven gain",
         kind: Kind::Nothing,
         data: "every environment with a tuned host against the one that differs in nothing else",
-        condition: "no group of knobs gains or loses beyond the noise",
+        condition: "groups of knobs and knobs that gain or lose nothing beyond the noise under any workload; all together are \
+                    listed only if none of them gains or loses",
         sentence: "Host tuning ({groups}): no effect beyond the noise. Do not apply it for this database.",
         details: "",
         advice: "A longer run (tare tune prove --budget) finds smaller gains.",
@@ -66,11 +68,13 @@ fn hurts(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<Statement> {
     let groups = match gain.groups.as_str() {
         "all" => "all groups".to_string(),
-        groups => crate::figures::clean(groups),
+        _ => label(gain),
     };
-    let only = match gain.groups.as_str() {
-        "all" => String::new(),
-        groups => format!(" --only {}", crate::figures::clean(groups).replace('+', ",")),
+    let listed = clean(&gain.groups).replace('+', ",");
+    let only = match (gain.groups.as_str(), gain.on_top_of.as_str()) {
+        ("all", _) => String::new(),
+        (_, "") => format!(" --only {listed}"),
+        (_, below) => format!(" --only {},{listed}", clean(below).replace('+', ",")),
     };
     let pair = [gain.environment.as_str(), gain.against.as_str()];
     let (mut parts, mut brief, mut first) = (Vec::new(), Vec::new(), None);
@@ -97,8 +101,8 @@ fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<
     }
     let figure = first?;
     let values = [
-        ("groups", groups.clone()),
-        ("listed", groups.replace('+', ",")),
+        ("groups", groups),
+        ("listed", listed),
         ("gain", words::list(&parts)),
         ("change", brief.join(", ")),
         ("only", only),
@@ -109,25 +113,25 @@ fn statement(rule: &Rule, facts: &Facts<'_>, gain: &Gain, good: bool) -> Option<
         rule.statement(&values)
             .with_effect(&gain.workload, figure.value)
             .confidence(words::confidence(&figure, ("percent", "%"), &n, None, doubts))
-            .with_evidence([Evidence::at(
-                "tuning",
-                format!("gain of {}", crate::figures::clean(&gain.groups)),
-            )]),
+            .with_evidence([Evidence::at("tuning", format!("gain of {}", label(gain)))]),
     )
 }
 
 fn not_proven(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let Some(proof) = &facts.proof else { return Vec::new() };
-    let none = |gain: &Gain| gain.verdict == TuningVerdict::NotProven;
-    if proof.gains.is_empty() || !proof.gains.iter().all(none) {
-        return Vec::new();
-    }
+    let is_none = |gain: &&Gain| gain.verdict == TuningVerdict::NotProven && is_known(gain);
+    let is_found = |gain: &&Gain| gain.verdict != TuningVerdict::NotProven;
+    let found: Vec<String> = proof.gains.iter().filter(is_found).map(label).collect();
     let mut groups: Vec<String> = Vec::new();
-    for gain in &proof.gains {
-        let name = crate::figures::clean(&gain.groups);
-        if !groups.contains(&name) {
+    for gain in proof.gains.iter().filter(is_none) {
+        let name = label(gain);
+        let together = gain.groups == "all" && !found.is_empty();
+        if !together && !found.contains(&name) && !groups.contains(&name) {
             groups.push(name);
         }
+    }
+    if groups.is_empty() {
+        return Vec::new();
     }
     vec![
         rule.statement(&[("groups", groups.join(", "))])

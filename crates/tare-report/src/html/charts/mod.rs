@@ -1,14 +1,15 @@
 //! The charts of the page, one file per question.
 //!
 //! A chart with few marks is an SVG ([`costs`](mod@costs), [`throughput`], [`percentiles`],
-//! [`order`]): it prints, needs no script, and works with screen readers. Figures over a
-//! number are lines ([`Sweep`], [`climb`]). A dense chart is a
+//! [`order`], [`interrupts`](fn@interrupts)): it prints, needs no script, and works with screen
+//! readers. Figures over a number are lines ([`Sweep`], [`climb`]). A dense chart is a
 //! [`Plot`]: an SVG and the same figures as data, from which the script draws a chart that can be
 //! zoomed and read off.
 
 mod costs;
 mod dots;
 pub(super) mod groups;
+mod interrupts;
 mod latency;
 pub(super) mod lines;
 mod order;
@@ -25,6 +26,7 @@ use tare_std::units::significant;
 
 pub(super) use costs::{costs, costs_height};
 pub(super) use dots::throughput;
+pub(super) use interrupts::{CPUS_MAX, interrupts};
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
 pub(super) use plot::{Plot, as_data};

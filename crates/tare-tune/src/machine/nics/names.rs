@@ -64,6 +64,18 @@ pub fn rss_queues_max(driver: &str) -> Option<usize> {
     }
 }
 
+/// Returns the values of `rx-usecs` with which a driver adapts the delay of the receive interrupt
+/// to the traffic, the driver's default first. These drivers have no switch for it (adaptive-rx).
+/// Source: the kernel's `e1000e_set_coalesce`, `igb_set_coalesce`, `igc_ethtool_set_coalesce` and
+/// `ixgbe_set_coalesce`; Documentation/networking/device_drivers/ethernet/intel.
+pub fn adaptive_rx_usecs(driver: &str) -> &'static [&'static str] {
+    match driver {
+        "e1000" | "e1000e" | "igb" | "igc" => &["3", "1"],
+        "ixgbe" => &["1"],
+        _ => &[],
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -16,7 +16,7 @@ use tare_lab::stacks::StackSlice;
 use tare_lab::study::ScheduleKind;
 
 use super::report;
-use crate::campaign::{CampaignConfig, derived, run, study};
+use crate::campaign::{CampaignConfig, cpu_plan, derived, run, space, study};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
 use crate::study_plan::check_writes;
@@ -92,6 +92,7 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
         samples: None,
         destroy,
         progress: arguments.show.progress,
+        goal: None,
         page: serve::listen(arguments.show.page.serve)?,
         study,
     };
@@ -168,8 +169,8 @@ fn environments_max(config: &CampaignConfig, state: &Path) -> anyhow::Result<usi
     if config.is_fake()? || config.study.schedule.kind == ScheduleKind::Trials {
         return Ok(all);
     }
-    let Some(available) = run::memory_available_bytes() else { return Ok(all) };
-    let plan = run::cpu_plan(&config.study, &config.plan_options, state)?;
+    let Some(available) = space::memory_available_bytes() else { return Ok(all) };
+    let plan = cpu_plan::of_study(&config.study, &config.plan_options, state)?;
     let fit = available / config.memory_per_environment(&plan).max(1);
     Ok(usize::try_from(fit).unwrap_or(all).saturating_sub(1))
 }

@@ -4,6 +4,7 @@ use std::io::{BufReader, Write};
 use std::time::Duration;
 
 use anyhow::Context;
+use tare_lab::study::WorkloadSpec;
 use tare_load::load::LoadEvent;
 use tare_load::pacing::{Pace, Schedule};
 use tare_load::search::Search;
@@ -11,6 +12,7 @@ use tare_load::{LoadConfig, LoadError, LoadSpec};
 use tare_std::cpus::CpuSet;
 
 use crate::cli::{Load, LoadAgent, LoadTask, shipped_text};
+use crate::command::doctor;
 use crate::exit::{Exit, ExitWith};
 use crate::live::LoadView;
 use crate::signals;
@@ -151,9 +153,25 @@ pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
             .with_context(|| format!("cannot connect to {address}"))?;
         return Ok(Exit::Success);
     }
+    if let Some(parent) = options.parent {
+        tare_driver::become_tool(parent, &options.tool)?;
+    }
+    if options.tools {
+        serde_json::to_writer(Output, &doctor::load_tools())?;
+        return Ok(Exit::Success);
+    }
+    if options.missing {
+        let workloads: Vec<WorkloadSpec> = serde_json::from_reader(std::io::stdin())?;
+        serde_json::to_writer(Output, &tare_driver::missing(&options.driver, &workloads))?;
+        return Ok(Exit::Success);
+    }
     let orders = BufReader::new(std::io::stdin());
-    let cpus = agent_cpus(options.cpus.as_ref())?;
-    let silence = options.silence.map(Duration::from_secs);
-    tare_driver::agent(&cpus, silence, orders, Output).context("the load agent failed")?;
+    let agent = tare_driver::AgentOptions {
+        driver: options.driver.clone(),
+        cpus: agent_cpus(options.cpus.as_ref())?,
+        silence: options.silence.map(Duration::from_secs),
+        program: crate::own_program()?,
+    };
+    tare_driver::agent(&agent, orders, Output).context("the load agent failed")?;
     Ok(Exit::Success)
 }

@@ -16,8 +16,9 @@ use tare_tune::knobs;
 use tare_tune::plan::{Item, Options};
 use tare_tune::{LiveHost, Outcome, Purpose, Tuning};
 
+use crate::campaign::loaders::ConnectedLoaders;
 use crate::campaign::tuning::StudyTuning;
-use crate::campaign::{CampaignConfig, run, study};
+use crate::campaign::{CampaignConfig, cpu_plan, run, study};
 use crate::cli::TuneProve;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith};
@@ -32,13 +33,14 @@ pub(crate) fn run(
         return Err(FactoryError::NoRoot).exit_with(Exit::Host);
     }
     let stop = signals::stop_flag_with(live::restore)?;
-    let loaders = &arguments.loaders.loaders;
-    let (study, original) = study::read_with(&arguments.study, false, loaders)?;
+    let asked = &arguments.loaders.loaders;
+    let (study, original) = study::read_with(&arguments.study, false, asked)?;
     let seed = study::seed(arguments.seed, &study);
     // What a killed run left behind would disturb the measurement.
     cleanup::before_run(state);
     let options = Options::from(&arguments.plan);
-    let mut tuning = StudyTuning::prepare(state, &options, &study)?;
+    let loaders = ConnectedLoaders::connect(&study, state)?;
+    let mut tuning = StudyTuning::prepare(state, &options, &study, loaders.as_ref())?;
     let names = tuning.choice.names(arguments.each_knob);
     let mut derived =
         derive::derive(&study, arguments.environment.as_deref(), &names).exit_with(Exit::Input)?;
@@ -50,7 +52,7 @@ pub(crate) fn run(
         Some(path) => path.clone(),
         None => free_path(Path::new(&format!("{}.tare", derived.name))),
     };
-    let plan = run::cpu_plan(&derived, &options, state)?;
+    let plan = cpu_plan::of_study(&derived, &options, state)?;
     let config = CampaignConfig {
         study: derived,
         study_text: text,
@@ -62,6 +64,7 @@ pub(crate) fn run(
         samples: None,
         destroy: arguments.destroy.destroy_data_on.clone(),
         progress: arguments.show.progress,
+        goal: None,
         page: serve::listen(arguments.show.page.serve)?,
     };
     if config.is_fake()? {
@@ -71,7 +74,8 @@ pub(crate) fn run(
         ))
         .exit_with(Exit::Input);
     }
-    let (ending, left) = run::measure_on_host(&config, state, plan, Some(&tuning), &stop)?;
+    run::check(&config, &plan, state)?;
+    let (ending, left) = run::measure_on_host(&config, state, plan, Some(&tuning), loaders, &stop)?;
     cleanup::warn_left(&left);
     let kept = match ending {
         Ending::Interrupted => Vec::new(),

@@ -1,5 +1,6 @@
-//! A command that another host started here with `--on`: its directory, the process that watches
-//! over it, and the files that go there and back.
+//! The far side of `--on` (the near one is `remote_run`): serves a command that another host
+//! started here. Its directory, the process that supervises it, and the files that go there and
+//! back.
 //!
 //! Method: the other host speaks to these tasks through ssh only. `start` unpacks the files, starts
 //! `supervise` in the background, and ends. `supervise` runs the command, on a terminal of its own
@@ -20,7 +21,7 @@ use std::io::Write;
 
 use tare_host::housekeeping::Housekeeping;
 
-use crate::cli::{There, ThereTask};
+use crate::cli::{RunServer, RunServerTask};
 use crate::exit::Exit;
 
 pub(crate) use command::facts;
@@ -34,16 +35,16 @@ pub(crate) use session::{Ended, Session, SessionSpec, TerminalSpec, id};
 pub(crate) const HOUSEKEEPING: Housekeeping =
     Housekeeping { leftovers: session::leftovers, ..Housekeeping::NOTHING };
 
-pub(crate) fn run(options: &There, out: &mut dyn Write) -> anyhow::Result<Exit> {
+pub(crate) fn run(options: &RunServer, out: &mut dyn Write) -> anyhow::Result<Exit> {
     match &options.task {
-        ThereTask::Start => supervise::start(out)?,
-        ThereTask::Supervise { directory } => supervise::run(directory)?,
-        ThereTask::Run { directory, parent } => command::become_command(directory, *parent)?,
-        ThereTask::Attach { directory, after, again } => relay::run(directory, *after, *again)?,
-        ThereTask::List => session::print_all(out)?,
-        ThereTask::Fetch { directory } => files::fetch(directory, out)?,
-        ThereTask::Remove { directory } => session::remove(directory)?,
-        ThereTask::Programs { remove } => programs::print_all(*remove, out)?,
+        RunServerTask::Start => supervise::start(out)?,
+        RunServerTask::Supervise { directory } => supervise::run(directory)?,
+        RunServerTask::Run { directory, parent } => command::become_command(directory, *parent)?,
+        RunServerTask::Attach { directory, after, again } => relay::run(directory, *after, *again)?,
+        RunServerTask::List => session::print_all(out)?,
+        RunServerTask::Fetch { directory } => files::fetch(directory, out)?,
+        RunServerTask::Remove { directory } => session::remove(directory)?,
+        RunServerTask::Programs { remove } => programs::print_all(*remove, out)?,
     }
     Ok(Exit::Success)
 }

@@ -48,14 +48,14 @@ fn start_in(directory: &Path) -> anyhow::Result<()> {
     files::receive(io::stdin().lock(), directory)?;
     let errors = File::create(directory.join("errors"))?;
     let mut command = Command::new(crate::own_program()?);
-    command.args(["there", "supervise"]).arg(directory);
+    command.args(["run-server", "supervise"]).arg(directory);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).current_dir("/");
     let mut supervisor = command.spawn().context("cannot start a process")?;
     let begun = Instant::now();
     while !directory.join(SOCKET).exists() && !directory.join(ENDED).exists() {
         if supervisor.try_wait()?.is_some() || begun.elapsed() > START {
-            let said = fs::read_to_string(directory.join("errors")).unwrap_or_default();
-            bail!("the run did not start: {}", said.trim());
+            let errors = fs::read_to_string(directory.join("errors")).unwrap_or_default();
+            bail!("the run did not start: {}", errors.trim());
         }
         std::thread::sleep(Duration::from_millis(5));
     }
@@ -105,7 +105,7 @@ fn start_command(
     hub: &Arc<Hub>,
 ) -> anyhow::Result<(Child, Option<Arc<File>>, Receiver<()>)> {
     let mut command = Command::new(crate::own_program()?);
-    command.args(["there", "run"]).arg(directory);
+    command.args(["run-server", "run"]).arg(directory);
     command.arg("--parent").arg(std::process::id().to_string());
     command.current_dir(directory.join(WORK));
     let (done, printed) = channel();

@@ -1,4 +1,4 @@
-//! The messages between a study's driver and its load agent: JSON, one message per line.
+//! The messages between the harness and a load agent: JSON, one message per line.
 //!
 //! Order (to the agent's standard input) -> answers (from its standard output):
 //!
@@ -18,10 +18,14 @@
 //! | `"host"` | `{"host":{"cpus":"0-3","kernel":"6.1.0","architecture":"x86_64"}}` |
 //! | `"clock"` | `{"clock":{"ns":123}}`: CLOCK_MONOTONIC of the agent's host |
 //! | `{"rows":{"target":0,"workload":{..},"seed":1}}`: others wrote them | `"populated"` |
-//! | `{"prepare":{"target":0,"workload":{..},"part":{"index":0,"count":2}}}` | `"prepared"` |
+//! | `{"prepare":{"target":0,"order":{..},"part":{"index":0,"count":2},"wait":{..}}}` | `{"progress":{..}}` while it takes long, `{"prepared":{"loading":false}}` |
+//! | `"release"`: the slice that was prepared will not come | `"released"` |
 //! | `{"run":{..,"shared":{..}}}`: one part of a load, at a time of the agent's clock | `{"accepted":{"ns":123}}` at once, `{"ran":{..}}` |
 //! | `"stop"`: the load is void | none: the load ends |
 //! | `"alive"`, every few seconds | none |
+//!
+//! A driver that runs a load tool loads the system once it is prepared (`"loading":true`), and has
+//! the lead-in behind it. Its run begins with the window, and it is prepared for each slice.
 //!
 //! Any order may be answered by `{"failed":{"error":".."}}` instead. Orders are executed
 //! one after the other; the end of standard input ends a running load. Histograms are base64 of
@@ -38,14 +42,14 @@ use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
 use tare_std::cpus::CpuSet;
 
-/// The line with which the driver answers the end of a window, once it has read its accounts.
+/// The line with which the harness answers the end of a window, once it has read its accounts.
 pub(crate) const ACCOUNTS_READ: &str = r#""read""#;
-/// The line with which the driver ends a running load whose result nobody needs.
+/// The line with which the harness ends a running load whose result nobody needs.
 pub(crate) const STOP: &str = r#""stop""#;
-/// The line that shows that the driver is there.
+/// The line that shows that the harness is there.
 pub(crate) const ALIVE: &str = r#""alive""#;
 
-/// A message from the driver to the agent.
+/// A message from the harness to the agent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Order {
@@ -69,9 +73,12 @@ pub(crate) enum Order {
     },
     Prepare {
         target: TargetId,
-        workload: WorkloadSpec,
+        order: SliceOrder,
         part: LoaderPart,
+        /// The longest time that it may have to wait for other loaders once it is ready.
+        wait: Duration,
     },
+    Release,
     Run {
         target: TargetId,
         order: SliceOrder,
@@ -93,25 +100,40 @@ pub(crate) struct LoaderPart {
     pub(crate) count: u32,
 }
 
+impl LoaderPart {
+    /// A client that shares its load with no other.
+    pub(crate) const ALONE: Self = Self { index: 0, count: 1 };
+
+    /// Returns its part of so many things: the first one, and how many.
+    pub(crate) fn range(self, all: u64) -> (u64, u64) {
+        let [index, count] = [self.index, self.count].map(u128::from);
+        let edge =
+            |index: u128| u64::try_from(u128::from(all) * index / count.max(1)).unwrap_or(u64::MAX);
+        (edge(index), edge(index + 1) - edge(index))
+    }
+}
+
 /// One loader's part of a slice. The order of such a run has this loader's connections, requests in
 /// flight and rate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SharedRun {
     pub(crate) part: LoaderPart,
-    /// When the lead-in begins, on the agent's own CLOCK_MONOTONIC.
+    /// When the lead-in begins, on the agent's own CLOCK_MONOTONIC; the window, if it was prepared
+    /// and is loading.
     pub(crate) at_ns: u64,
     /// Open loop: the first operation is due this much later.
     pub(crate) phase_ns: u64,
 }
 
-/// A message from the agent to the driver.
+/// A message from the agent to the harness.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Answer {
     Opened { target: TargetId },
     Progress { done: u64, all: u64 },
     Populated,
-    Prepared,
+    Prepared { loading: bool },
+    Released,
     Host { cpus: CpuSet, kernel: String, architecture: String },
     Clock { ns: u64 },
     Accepted { ns: u64 },
@@ -136,7 +158,7 @@ pub(crate) struct SliceResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) shared: Option<SharedResult>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) path: Option<PathSample>,
+    path: Option<PathSample>,
 }
 
 /// What a driver of several loaders needs in addition.
@@ -151,8 +173,8 @@ pub(crate) struct SharedResult {
     pub(crate) waited_ns: Option<u64>,
 }
 
-impl From<&SliceLoad> for SliceResult {
-    fn from(load: &SliceLoad) -> Self {
+impl SliceResult {
+    pub(crate) fn new(load: &SliceLoad, shared: Option<SharedResult>) -> Self {
         Self {
             window_ns: load.window_ns,
             operations: load.operations,
@@ -161,8 +183,8 @@ impl From<&SliceLoad> for SliceResult {
             client_cpu_ns: load.client_cpu_ns,
             response: STANDARD.encode(&load.response),
             service: STANDARD.encode(&load.service),
-            shared: None,
-            path: None,
+            shared,
+            path: load.paths.first().cloned(),
         }
     }
 }
@@ -229,6 +251,6 @@ mod tests {
             loaders: Vec::new(),
             paths: Vec::new(),
         };
-        assert_eq!(SliceLoad::try_from(SliceResult::from(&load)).unwrap(), load);
+        assert_eq!(SliceLoad::try_from(SliceResult::new(&load, None)).unwrap(), load);
     }
 }

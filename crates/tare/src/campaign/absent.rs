@@ -1,0 +1,30 @@
+//! The environments of a study that this host cannot run, found without trying them.
+
+use tare_env::{multi_instance, runtime, storage};
+use tare_host::error_line;
+use tare_lab::PartError;
+use tare_lab::environment::EnvironmentSpec;
+
+use super::{CampaignConfig, fit};
+
+/// Returns the environments that this host cannot run, with the reasons.
+pub(crate) fn with_reasons(config: &CampaignConfig) -> anyhow::Result<Vec<(String, String)>> {
+    let study = &config.study;
+    // Other hosts say at the start of the study what they can run.
+    if config.is_fake()? || !study.hosts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let instances = fit::instances(study);
+    let lack = |spec: &EnvironmentSpec| {
+        let checked = runtime::check(spec)
+            .and_then(|()| multi_instance::check(spec, instances).map_err(PartError::from))
+            .and_then(|()| storage::check_allowed(spec, &config.destroy).map_err(PartError::from));
+        checked.err().map(|error| (spec.name.clone(), error_line(&*error)))
+    };
+    Ok(study.environments.iter().filter_map(lack).collect())
+}
+
+/// Returns the names of the environments that this host cannot run.
+pub(crate) fn names(config: &CampaignConfig) -> anyhow::Result<Vec<String>> {
+    Ok(with_reasons(config)?.into_iter().map(|(name, _)| name).collect())
+}
