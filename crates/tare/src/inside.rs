@@ -15,7 +15,7 @@ use tare_env::inside::{
     self as guest, Command, DISK, Guest, GuestInfo, InsideError, RESULTS, Status,
 };
 use tare_lab::environment::INSIDE;
-use tare_lab::record::HostFact;
+use tare_lab::record::{HostFact, copy_record};
 
 use crate::cleanup;
 use crate::cli::{RunInside, ServePage};
@@ -24,10 +24,6 @@ use crate::stream::{DropWhenClosed, Errors, warn};
 
 /// The name of the record in the guest's directory.
 const RECORD: &str = "record.tare";
-
-/// What SQLite appends to the name of a record for its files: the record itself, and the logs of a
-/// record that was not closed cleanly.
-const RECORD_SUFFIXES: [&str; 3] = ["", "-wal", "-shm"];
 
 /// Returns the guest that this process runs in because of its own `--inside`.
 pub(crate) fn current_guest(options: &RunInside) -> Option<GuestInfo> {
@@ -144,16 +140,4 @@ pub(crate) fn fetch_result(folder: &Path, to: &Path) -> anyhow::Result<()> {
         }
         None => Ok(()),
     }
-}
-
-fn copy_record(from: &Path, to: &Path) -> anyhow::Result<()> {
-    for suffix in RECORD_SUFFIXES {
-        let with = |path: &Path| PathBuf::from(format!("{}{suffix}", path.display()));
-        let (from, to) = (with(from), with(to));
-        if suffix.is_empty() || from.exists() {
-            fs::copy(&from, &to)
-                .with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-        }
-    }
-    Ok(())
 }

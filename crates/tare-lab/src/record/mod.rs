@@ -4,6 +4,7 @@
 //! `schema.sql` has the tables, for sqlite3, pandas or DuckDB.
 
 mod columns;
+mod copy;
 mod error;
 mod loaders;
 mod opening;
@@ -27,6 +28,7 @@ use crate::probe::Counter;
 use crate::study::{Study, control_name};
 use crate::system::BusyTime;
 
+pub use copy::{LOG_SUFFIXES, copy_record};
 pub use error::RecordError;
 pub use opening::Opening;
 pub use share::{Keep, share};

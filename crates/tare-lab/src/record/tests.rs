@@ -34,6 +34,7 @@ fn study() -> Study {
             seed: Some(3),
             auto_window: None,
             restarts: 0,
+            warm_up: std::time::Duration::ZERO,
         },
         cpus: CpuSpec { system: Some([1].into_iter().collect()), ..CpuSpec::default() },
         environments: vec![spec("native", "fake"), spec("box", "fake:cpu=1.1")],
@@ -299,6 +300,38 @@ fn refuses_files_that_are_no_records() {
     folder.begun().finish("rounds done", 1).unwrap();
     Connection::open(&path).unwrap().pragma_update(None, "user_version", 99).unwrap();
     check("PATH is a record of version 99, and this Tare reads up to version 9; use a newer Tare");
+}
+
+#[test]
+fn copied_record_has_its_log_and_no_other() {
+    let folder = RecordFolder::new();
+    let at = |name: &str| folder.folder.path().join(name);
+    // Copied while a writer has it open, a record is as after a kill: with a log beside it.
+    let mut writer = folder.begun();
+    writer.put_rate("of the log", 1.0).unwrap();
+    for suffix in LOG_SUFFIXES {
+        std::fs::copy(at(&format!("s.tare{suffix}")), at(&format!("k.tare{suffix}"))).unwrap();
+    }
+    std::fs::copy(at("s.tare"), at("k.tare")).unwrap();
+    writer.finish("rounds done", 1).unwrap();
+    copy_record(&at("k.tare"), &at("copy.tare")).unwrap();
+    assert!(!at("copy.tare-wal").exists(), "a single file");
+    let copied = Record::read(&at("copy.tare")).unwrap();
+    assert_eq!(copied.header.rates.last().unwrap().0, "of the log");
+    assert_eq!(copied, Record::read(&at("k.tare")).unwrap());
+
+    // A log of what was there before is not that of the copy.
+    copy_record(&at("s.tare"), &at("k.tare")).unwrap();
+    assert!(!at("k.tare-wal").exists());
+    assert_eq!(Record::read(&at("k.tare")).unwrap().header.ending.unwrap(), "rounds done");
+
+    // A damaged record stays damaged, and keeps its log.
+    std::fs::write(at("k.tare"), "x".repeat(5000)).unwrap();
+    std::fs::write(at("k.tare-wal"), "log").unwrap();
+    copy_record(&at("k.tare"), &at("copy.tare")).unwrap();
+    assert_eq!(std::fs::read(at("copy.tare-wal")).unwrap(), b"log");
+    assert!(copy_record(&at("none.tare"), &at("copy.tare")).is_err());
+    assert_eq!(std::fs::read(at("copy.tare")).unwrap(), "x".repeat(5000).into_bytes());
 }
 
 #[test]

@@ -8,6 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory};
+use tare_lab::record::LOG_SUFFIXES;
 
 use crate::cli::Arguments;
 use crate::exit::{Exit, ExitWith};
@@ -19,8 +20,6 @@ const OURS: [&str; 5] = ["on", "detach", "state", "help", "version"];
 const INPUTS: [&str; 4] = ["study", "what", "resume", "snapshot"];
 /// Arguments that name a file or a directory to write.
 const OUTPUTS: [&str; 6] = ["output", "html", "directory", "io_properties", "map", "chart"];
-/// What SQLite appends to the name of a record for its logs.
-const LOGS: [&str; 2] = ["-wal", "-shm"];
 
 /// A command for another host.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -124,7 +123,7 @@ impl CommandLine {
             self.inputs.push((name.clone(), path.into()));
             if id == "resume" {
                 self.replace.push(name.clone());
-                for log in LOGS {
+                for log in LOG_SUFFIXES {
                     let with = |path: &Path| PathBuf::from(format!("{}{log}", path.display()));
                     if with(path).exists() {
                         self.inputs.push((with(&name), with(path)));

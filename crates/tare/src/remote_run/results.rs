@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tar::Archive;
-use tare_lab::record::free_path;
+use tare_lab::record::{LOG_SUFFIXES, copy_record, free_path};
 
 use super::connections::{Connected, Connections, of_program};
 use crate::run_server::{Session, SessionSpec};
@@ -34,8 +34,8 @@ pub(super) fn bring(
     let unpacked = Archive::new(BufReader::new(&archive[..])).unpack(&staging);
     unpacked.with_context(|| format!("cannot unpack the files of {name}"))?;
     let mut placed = Vec::new();
-    for file in files(&staging, Path::new(""))? {
-        placed.push(place(&staging, &file, &spec, suffix)?);
+    for file in files(&staging, Path::new(""))?.iter().filter(|file| !is_log(file)) {
+        placed.push(place(&staging, file, &spec, suffix)?);
     }
     fs::remove_dir_all(&staging)?;
     if !placed.is_empty() {
@@ -56,8 +56,7 @@ fn summary(placed: &[PathBuf]) -> Vec<String> {
     }
 }
 
-/// Returns the files below a directory, the logs of a record before it, so that a record is never
-/// without them.
+/// Returns the files below a directory, sorted by name.
 fn files(root: &Path, below: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(root.join(below))? {
@@ -70,6 +69,18 @@ fn files(root: &Path, below: &Path) -> anyhow::Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+fn is_record(file: &Path) -> bool {
+    file.extension().is_some_and(|extension| extension == "tare")
+}
+
+/// Whether a file is the log of a record. It comes with its record.
+fn is_log(file: &Path) -> bool {
+    let name = file.to_string_lossy();
+    LOG_SUFFIXES
+        .iter()
+        .any(|suffix| name.strip_suffix(suffix).is_some_and(|record| is_record(Path::new(record))))
 }
 
 /// Copies one file to its place and returns that.
@@ -87,7 +98,7 @@ fn place(
     if let Some(suffix) = suffix {
         to = with_suffix(&to, suffix);
     }
-    let is_record = to.extension().is_some_and(|extension| extension == "tare");
+    let is_record = is_record(&to);
     if is_record && to.exists() && !spec.replace.contains(&file.to_path_buf()) {
         to = free_path(&to);
     }
@@ -96,6 +107,10 @@ fn place(
             .with_context(|| format!("cannot create {}", parent.display()))?;
     }
     let from = staging.join(file);
+    if is_record {
+        copy_record(&from, &to)?;
+        return Ok(to);
+    }
     let copied = File::open(&from).and_then(|_| fs::copy(&from, &to));
     copied.with_context(|| format!("cannot write {}", to.display()))?;
     Ok(to)
