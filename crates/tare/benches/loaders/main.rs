@@ -1,4 +1,4 @@
-//! `cargo bench -p tare --bench loaders [-- ROUNDS] [ssh] [delay] [nine] [injected]`
+//! `cargo bench -p tare --bench loaders [-- ROUNDS] [ssh] [delay] [nine] [injected] [on]`
 //!
 //! Measures what changes when the load comes through ssh. The machines are network namespaces with
 //! an sshd of their own (`tare_testkit::ssh_bed`), each with a veth pair to this host; agents have
@@ -12,7 +12,12 @@
 //!   such a line is a program and carries little.
 //! - `nine`: nine loaders with one connection each against one loader with nine, with a server
 //!   that spends 20 µs more per operation, so that it is the limit, not the one CPU of all loaders.
-//! - `injected`: a study through the program itself, with 5 µs of server CPU per operation added.
+//!   First closed loop, where nine processes always want that CPU, then at half the throughput.
+//! - `injected`: a study through the program itself, with 5 µs of server CPU per operation added,
+//!   loaded from the machine and by the local client.
+//! - `on`: the same study on the other machine (`--on`) and on this one: seconds from the start of
+//!   the program to the first round and to the end, at the first run there with the copy of the
+//!   program.
 //!
 //! Prints every slice, medians, and ratios within rounds with their intervals. `beyond` is the time
 //! of a slice that is neither lead-in nor window. Needs root, sshd and two CPUs.
@@ -23,8 +28,10 @@ mod sides;
 mod tiny;
 
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use sides::{Figures, LoadedServer, Side};
@@ -42,8 +49,13 @@ fn main() -> Result<()> {
     let (words, tiny) = tiny::words();
     let named = words.iter().find_map(|word| word.parse().ok());
     let rounds: u32 = named.unwrap_or(if tiny { 1 } else { 40 });
-    let parts: [(&str, Part); 4] =
-        [("ssh", over_ssh), ("delay", delayed), ("nine", nine), ("injected", injected)];
+    let parts: [(&str, Part); 5] = [
+        ("ssh", over_ssh),
+        ("delay", delayed),
+        ("nine", nine),
+        ("injected", injected),
+        ("on", on_machine),
+    ];
     let asked = |name: &str| words.iter().any(|word| word == name);
     let all = !parts.iter().any(|(name, _)| asked(name));
     for (_, part) in parts.iter().filter(|(name, _)| all || asked(name)) {
@@ -149,23 +161,30 @@ fn nine(count: u32, tiny: bool) -> Result<()> {
         server.remote("one of nine", &names[..1], NINE)?,
         server.remote("nine of one", &names, NINE)?,
     ];
-    let found = rounds(&mut server, &mut sides, count, Pacing::Closed, window(tiny))?;
-    ratios("nine / one", &found[1], &found[0]);
+    let closed = rounds(&mut server, &mut sides, count, Pacing::Closed, window(tiny))?;
+    ratios("nine / one", &closed[1], &closed[0]);
+    let rate_per_s = Figures::medians(&closed[0]).per_s / 2.0;
+    println!("at {rate_per_s:.0} op/s:");
+    let open = rounds(&mut server, &mut sides, count, Pacing::Open { rate_per_s }, window(tiny))?;
+    ratios("nine / one", &open[1], &open[0]);
     server.close(sides)
 }
 
-/// The study of `injected`.
-fn study(host: &str, cpus: &str, rounds: u32, tiny: bool) -> String {
+/// The study of `injected` and `on`, which has no loader elsewhere.
+fn study(loader: Option<(&str, &str)>, rounds: u32, tiny: bool) -> String {
     let environment = |name: &str, inject: &str| {
         format!(
             "[[environment]]\nname = \"{name}\"\nruntime = \"process\"\ncpu = \"pinned\"\n\
              security = \"none\"\ncgroup = \"none\"\ninject = \"{inject}\"\n"
         )
     };
+    let loader = loader
+        .map(|(host, cpus)| format!("[[loader]]\nhost = \"{host}\"\ncpus = \"{cpus}\"\n"))
+        .unwrap_or_default();
     format!(
         "name = \"injected\"\nbaseline = \"native\"\n[schedule]\nwindow = \"{}ms\"\n\
          lead_in = \"50ms\"\nrounds = {rounds}\nrounds_min = {rounds}\nstop_width_percent = 0\n\
-         budget = \"5m\"\n[[loader]]\nhost = \"{host}\"\ncpus = \"{cpus}\"\n{}{}\
+         budget = \"5m\"\n{loader}{}{}\
          [[workload]]\nname = \"w\"\nwrite_share = 0.5\nrows = 2000\nconnections = 8\n\
          in_flight = 64\nlatency_share = 0\n",
         window(tiny).as_millis(),
@@ -175,14 +194,26 @@ fn study(host: &str, cpus: &str, rounds: u32, tiny: bool) -> String {
 }
 
 fn injected(count: u32, tiny: bool) -> Result<()> {
-    println!("# 5 µs of server CPU per operation, found through a loader elsewhere");
+    println!(
+        "# 5 µs of server CPU per operation, found through a loader elsewhere and a local client"
+    );
     let Some(bed) = SshBed::start("loaders: injected", &["load1"]) else { return Ok(()) };
-    let scratch = tempfile::tempdir()?;
     let cpus = sides::plan()?.client.to_string();
-    fs::write(
-        scratch.path().join("s.toml"),
-        study(&bed.address("load1"), &cpus, count.max(2), tiny),
-    )?;
+    let address = bed.address("load1");
+    for (name, loader) in [("elsewhere", Some((&*address, &*cpus))), ("local", None)] {
+        let record = weigh(&bed, &study(loader, count.max(2), tiny))?;
+        println!("{name}: {}", added(&record)?);
+        for loader in record["loaders"].as_array().into_iter().flatten() {
+            println!("{loader}");
+        }
+    }
+    Ok(())
+}
+
+/// Runs a study through the program and returns its result.
+fn weigh(bed: &SshBed, study: &str) -> Result<Value> {
+    let scratch = tempfile::tempdir()?;
+    fs::write(scratch.path().join("s.toml"), study)?;
     let output = Command::new(env!("CARGO_BIN_EXE_tare"))
         .args(["weigh", "s.toml", "--json", "-o", "s.tare", "--state"])
         .arg(scratch.path().join("state"))
@@ -190,7 +221,11 @@ fn injected(count: u32, tiny: bool) -> Result<()> {
         .env("TARE_SSH_CONFIG", bed.config())
         .stderr(Stdio::inherit())
         .output()?;
-    let record: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// Returns what a study found of the injected CPU time.
+fn added(record: &Value) -> Result<String> {
     let findings = record["analysis"]["findings"].as_array().ok_or("no findings")?;
     let of = |name: &str| findings.iter().find(|one| one["environment"] == name);
     let (native, busy) = of("native").zip(of("busy")).ok_or("an environment is missing")?;
@@ -198,15 +233,56 @@ fn injected(count: u32, tiny: bool) -> Result<()> {
     let cost = &busy["server_cpu_cost"];
     let us =
         |bound: &str| cost["percent"][bound].as_f64().map_or(f64::NAN, |p| p / 100.0 * native_us);
-    println!(
+    Ok(format!(
         "native {native_us:.2} µs; added {:.2} [{:.2}, {:.2}] µs of 5; verdict {}",
         us("value"),
         us("low"),
         us("high"),
         cost["verdict"]
-    );
-    for loader in record["loaders"].as_array().into_iter().flatten() {
-        println!("{loader}");
+    ))
+}
+
+fn on_machine(count: u32, tiny: bool) -> Result<()> {
+    println!("# a study on another machine and on this one: seconds from the start of the program");
+    let Some(bed) = SshBed::start("loaders: on", &["db1"]) else { return Ok(()) };
+    let scratch = tempfile::tempdir()?;
+    fs::write(scratch.path().join("s.toml"), study(None, 2, tiny))?;
+    let address = bed.address("db1");
+    println!("{:>5}  {:<6}{:>14}{:>8}", "run", "where", "first round", "end");
+    for run in 0..(count / 4).max(1) {
+        for (name, words) in [("there", &["--on", &*address][..]), ("here", &[])] {
+            let (first, end) = time_study(&bed, scratch.path(), words)?;
+            println!("{run:>5}  {name:<6}{first:>14.2}{end:>8.2}");
+        }
     }
     Ok(())
+}
+
+/// Returns the seconds until a study says that its first round runs, and until its end.
+fn time_study(bed: &SshBed, directory: &Path, words: &[&str]) -> Result<(f64, f64)> {
+    let begun = Instant::now();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(["weigh", "s.toml", "--json", "--state"])
+        .arg(directory.join("state"))
+        .args(words)
+        .current_dir(directory)
+        .env("TARE_SSH_CONFIG", bed.config())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()?;
+    let mut first = None;
+    let mut said = String::new();
+    for line in BufReader::new(child.stderr.take().ok_or("no pipe")?).lines() {
+        let line = line?;
+        if first.is_none() && line.starts_with("round ") {
+            first = Some(begun.elapsed().as_secs_f64());
+        }
+        said.push_str(&line);
+        said.push('\n');
+    }
+    let status = child.wait()?;
+    match first {
+        Some(first) if status.success() => Ok((first, begun.elapsed().as_secs_f64())),
+        _ => Err(format!("the study ended with {status}: {said}").into()),
+    }
 }
