@@ -15,8 +15,12 @@ use std::path::{Path, PathBuf};
 use crate::ProbeError;
 use crate::source::Source;
 
-/// The most threads. Each takes about 6 µs to read, and more take longer than an edge may take.
+/// The most threads whose `sched` or `status` is read, about 6 µs each. More take longer than an
+/// edge may take.
 pub(crate) const THREADS_MAX: usize = 160;
+
+/// The most threads whose `schedstat` is read, about 1.5 µs each.
+pub(crate) const SCHEDSTAT_THREADS_MAX: usize = 640;
 
 /// The buffer for one file. It grows if that is too small.
 const FILE_BYTES: usize = 2048;
@@ -44,15 +48,16 @@ pub(crate) struct ProcessFiles<const N: usize> {
 }
 
 impl<const N: usize> ProcessFiles<N> {
-    /// Opens `/proc/PID/task/TID/FILE` of every thread of the processes.
+    /// Opens `/proc/PID/task/TID/FILE` of every thread of the processes, at most `most`.
     pub(crate) fn of_threads(
         of: &'static str,
         proc: &Path,
         pids: &[u32],
         file: &'static str,
         take: Take<N>,
+        most: usize,
     ) -> Result<Self, ProbeError> {
-        Self::new(of, proc, pids, file, take, (true, THREADS_MAX))
+        Self::new(of, proc, pids, file, take, (true, most))
     }
 
     /// Opens `/proc/PID/FILE` of every process.

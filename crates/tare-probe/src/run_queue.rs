@@ -12,14 +12,14 @@ use tare_lab::probe::names::busiest_thread_share;
 use tare_lab::probe::{Counter, Scope};
 
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
-use crate::process_files::{CLIENT, LAYER, ProcessFiles, SYSTEM};
+use crate::process_files::{CLIENT, LAYER, ProcessFiles, SCHEDSTAT_THREADS_MAX, SYSTEM};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
     name: "run_queue",
     help: "how long threads of the system, the layer and the client waited for a CPU, and the busiest thread of each",
     needs: "/proc/PID/task/TID/schedstat (CONFIG_SCHED_INFO)",
-    limits: "a wait counts when it ends; threads that start and end inside a slice are missed",
+    limits: "a wait counts when it ends; threads that start and end inside a slice are missed; at most 640 threads",
     optional: false,
     disturbs: false,
     counters: &[
@@ -73,8 +73,10 @@ impl EdgeReader for RunQueue {
     fn prepare(&mut self, scope: &Scope) -> Result<(), ProbeError> {
         self.parts.clear();
         let proc = &self.roots.proc;
-        let part =
-            |of, pids: &[u32]| ProcessFiles::of_threads(of, proc, pids, "schedstat", times_ns);
+        let part = |of, pids: &[u32]| {
+            let most = SCHEDSTAT_THREADS_MAX;
+            ProcessFiles::of_threads(of, proc, pids, "schedstat", times_ns, most)
+        };
         let mut parts = vec![part(SYSTEM, &scope.system)?];
         for (of, pids) in [(LAYER, &scope.layer), (CLIENT, &scope.client)] {
             if !pids.is_empty() {

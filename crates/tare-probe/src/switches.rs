@@ -4,12 +4,16 @@
 //! Source: `/proc/PID/task/TID/sched` (`nr_voluntary_switches`, `nr_involuntary_switches`,
 //! `se.nr_migrations`; kernel/sched/debug.c, proc_sched_show_task). A kernel without
 //! CONFIG_SCHED_DEBUG lacks it; then `status`, proc_pid_status(5), gives all but the migrations.
+//! Of many threads these take too long to read: then the third field of `schedstat` tells how
+//! often a CPU turned to a thread (Documentation/scheduler/sched-stats.rst).
 //! Processes of other pid namespaces have the file too.
 
 use tare_lab::probe::{Counter, Scope};
 
 use crate::edge_probe::{Edge, EdgeReader, edge_probe};
-use crate::process_files::{CLIENT, LAYER, ProcessFiles, SYSTEM};
+use crate::process_files::{
+    CLIENT, LAYER, ProcessFiles, SCHEDSTAT_THREADS_MAX, SYSTEM, THREADS_MAX, Take,
+};
 use crate::{CounterKind, ProbeError, ProbeKind, Roots, counter};
 
 pub(crate) const KIND: ProbeKind = ProbeKind {
@@ -17,7 +21,7 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
     help: "how often threads of the system, the layer and the client slept, were preempted, moved",
     needs: "/proc/PID/task/TID/sched (CONFIG_SCHED_DEBUG), or status without migrations",
     limits: "threads that start and end inside a slice are missed; the layer counts only if it has \
-             processes",
+             processes; of more than 160 threads the sum alone is read, and at most 640 are read",
     optional: false,
     disturbs: false,
     counters: &[
@@ -30,25 +34,51 @@ pub(crate) const KIND: ProbeKind = ProbeKind {
             help: "times a thread lost its CPU to another one",
         },
         CounterKind { name: "{part}_migrations", help: "times a thread was moved to another CPU" },
+        CounterKind {
+            name: "{part}_switches",
+            help: "times a CPU turned to a thread, in place of the three above, of many threads",
+        },
     ],
     open: |roots, _| edge_probe(&KIND, Switches { roots: roots.clone(), parts: Vec::new() }),
 };
 
 struct Switches {
     roots: Roots,
-    parts: Vec<(ProcessFiles<3>, bool)>,
+    parts: Vec<(ProcessFiles<3>, File)>,
+}
+
+/// The file that is read of each thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum File {
+    Sched,
+    Status,
+    Schedstat,
+}
+
+impl File {
+    /// Its name, what is taken from it, and the most threads.
+    fn reading(self) -> (&'static str, Take<3>, usize) {
+        match self {
+            Self::Sched => ("sched", from_sched, THREADS_MAX),
+            Self::Status => ("status", from_status, THREADS_MAX),
+            Self::Schedstat => ("schedstat", from_schedstat, SCHEDSTAT_THREADS_MAX),
+        }
+    }
 }
 
 impl Switches {
-    fn part(&self, of: &'static str, pids: &[u32]) -> Result<(ProcessFiles<3>, bool), ProbeError> {
+    fn part(&self, of: &'static str, pids: &[u32]) -> Result<(ProcessFiles<3>, File), ProbeError> {
         let proc = &self.roots.proc;
+        let open = |file: File| {
+            let (name, take, most) = file.reading();
+            Ok((ProcessFiles::of_threads(of, proc, pids, name, take, most)?, file))
+        };
         let has_sched =
             pids.first().is_some_and(|pid| proc.join(pid.to_string()).join("sched").exists());
-        let files = match has_sched {
-            true => ProcessFiles::of_threads(of, proc, pids, "sched", from_sched)?,
-            false => ProcessFiles::of_threads(of, proc, pids, "status", from_status)?,
-        };
-        Ok((files, has_sched))
+        match open(if has_sched { File::Sched } else { File::Status }) {
+            Err(ProbeError::ManyThreads { .. }) => open(File::Schedstat),
+            opened => opened,
+        }
     }
 }
 
@@ -60,6 +90,10 @@ fn from_status(text: &str) -> Option<[u64; 3]> {
     let names = ["voluntary_ctxt_switches", "nonvoluntary_ctxt_switches"];
     let [voluntary, involuntary] = take(text, names)?;
     Some([voluntary, involuntary, 0])
+}
+
+fn from_schedstat(text: &str) -> Option<[u64; 3]> {
+    Some([text.split_ascii_whitespace().nth(2)?.parse().ok()?, 0, 0])
 }
 
 /// Numbers of a file of `name : number` lines.
@@ -109,14 +143,16 @@ impl EdgeReader for Switches {
 
     fn counters(&mut self, begin: Self::Values, end: Self::Values) -> Vec<Counter> {
         let mut counters = Vec::new();
-        for (((files, has_sched), begin), end) in self.parts.iter().zip(begin).zip(end) {
+        for (((files, file), begin), end) in self.parts.iter().zip(begin).zip(end) {
             let grown = |at: usize| end[at].saturating_sub(begin[at]) as f64;
+            let names: &[&str] = match file {
+                File::Sched => &["switches_voluntary", "switches_involuntary", "migrations"],
+                File::Status => &["switches_voluntary", "switches_involuntary"],
+                File::Schedstat => &["switches"],
+            };
             let part = files.of;
-            counters.push(counter(format!("{part}_switches_voluntary"), grown(0)));
-            counters.push(counter(format!("{part}_switches_involuntary"), grown(1)));
-            if *has_sched {
-                counters.push(counter(format!("{part}_migrations"), grown(2)));
-            }
+            let named = names.iter().enumerate();
+            counters.extend(named.map(|(at, name)| counter(format!("{part}_{name}"), grown(at))));
         }
         counters
     }

@@ -146,6 +146,33 @@ fn host_cpu_skips_file_without_figures() {
 }
 
 #[test]
+fn switches_of_many_threads_are_read_from_their_short_file() {
+    let scope = Scope { system: vec![7], ..Scope::default() };
+    let observe = |threads: u32| {
+        let host = Host::new();
+        host.put("proc/7/sched", "");
+        let put = |host: &Host, slices: u32| {
+            for thread in 1..=threads {
+                let at = format!("proc/7/task/{thread}");
+                let sched = format!(
+                    "se.nr_migrations : 0\nnr_voluntary_switches : {slices}\n\
+                     nr_involuntary_switches : 0\n"
+                );
+                host.put(&format!("{at}/sched"), &sched);
+                host.put(&format!("{at}/schedstat"), &format!("{slices}000 500 {slices}\n"));
+            }
+        };
+        put(&host, 1);
+        host.observe_scope("switches", "0", &scope, |host| put(host, 4))
+    };
+    let named = |name: &str, value: f64| (name.to_string(), value);
+    assert!(observe(160).contains(&named("system_switches_voluntary", 480.0)));
+    assert_eq!(observe(161), [named("system_switches", 483.0)]);
+    let mut probe = kind("switches").open(&Host::new().roots(), &cpus_of("0")).unwrap();
+    assert!(probe.prepare(&scope).is_err(), "no process");
+}
+
+#[test]
 fn context_switches_and_pressure_grow() {
     let host = Host::new();
     let seen = host.observe("context_switches", "0", |host| {
