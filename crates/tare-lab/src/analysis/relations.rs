@@ -3,8 +3,8 @@
 //! **The rule.** A published figure becomes a band: its range, widened by the tolerance (5 points
 //! of throughput, a quarter of a latency ratio, or the study's `within_percent`). Our figure is the
 //! interval of the paired ratio, made at least as wide as the A/A control's noise on either side.
-//! 1. Not testable: one of the two did not run or is emulated, or there are fewer than
-//!    [`ROUNDS_MIN`] rounds.
+//! 1. Not testable: one of the two did not run or is emulated, a throughput is the client's limit
+//!    and not the system's, or there are fewer than [`ROUNDS_MIN`] rounds.
 //! 2. Contradicted: our interval is outside the band.
 //! 3. Not testable: our interval is wider than the band, so that it would agree with nearly
 //!    anything.
@@ -27,6 +27,7 @@ use super::{Comparison, Interval, doubts, latency};
 use crate::doubt::Doubt;
 use crate::record::{Phase, Record};
 use crate::study::{Claim, Expected, Percentile, PublishedRelation, Sign, control_name};
+use tare_stats::law::OFTEN_SHARE;
 use tare_stats::{Estimate, ROUNDS_MIN, estimate, log_ratios};
 
 /// Default tolerance around a published loss of throughput, in points of the baseline's throughput.
@@ -80,6 +81,8 @@ pub enum Untestable {
     NotMeasured,
     /// An environment is a guest with an emulated CPU.
     Emulated { environment: String },
+    /// The client was at its limit, so that the throughput of the system is not known.
+    ClientSaturated { environment: String },
     /// Too few rounds for a reliable interval.
     FewRounds { rounds: u32 },
     /// The interval is wider than the published band.
@@ -101,6 +104,9 @@ impl Untestable {
             Self::NotMeasured => "no round has a figure of both".into(),
             Self::Emulated { environment } => {
                 format!("\"{environment}\" is emulated here: functional, not a measurement")
+            }
+            Self::ClientSaturated { environment } => {
+                format!("the client limits \"{environment}\" here; give it more CPUs or hosts")
             }
             Self::FewRounds { rounds } => {
                 format!("{rounds} rounds are too few (at least {ROUNDS_MIN})")
@@ -146,7 +152,12 @@ fn relation(
         let noise = control.low.abs().max(control.high.abs());
         if noise.is_finite() { noise } else { 0.0 }
     });
-    let verdict = match untestable_reason(record, &workload, [&published.environment, &against]) {
+    let names = [published.environment.as_str(), against.as_str()];
+    let of_client = || match published.claim {
+        Claim::Throughput(_) => client_limits(record, &workload, names),
+        Claim::Latency { .. } => None,
+    };
+    let verdict = match untestable_reason(record, &workload, names).or_else(of_client) {
         Some(why) => Verdict::NotTestable { why },
         None => match ours {
             None => Verdict::NotTestable { why: Untestable::NotMeasured },
@@ -183,6 +194,24 @@ fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Optio
         let emulated = doubts.iter().any(|(doubt, _)| matches!(doubt, Doubt::Emulated { .. }));
         emulated.then(|| Untestable::Emulated { environment: name.to_string() })
     })
+}
+
+/// Returns that the client was often at its limit in one of two environments, if it was.
+fn client_limits(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
+    let environment = names.into_iter().find(|name| {
+        let slices = record.slices.iter().filter(|slice| {
+            slice.phase == Phase::Capacity
+                && slice.workload == workload
+                && slice.environment == *name
+        });
+        let often = OFTEN_SHARE * slices.count() as f64;
+        let doubts = doubts::about_environment(record, workload, name);
+        doubts.iter().any(|(doubt, touched)| {
+            matches!(doubt, Doubt::ClientSaturated { .. } | Doubt::LoaderSaturated { .. })
+                && f64::from(*touched) >= often
+        })
+    })?;
+    Some(Untestable::ClientSaturated { environment: environment.to_string() })
 }
 
 /// Returns the log of the claim's figure, environment over the other.

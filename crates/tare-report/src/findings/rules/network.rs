@@ -1,5 +1,7 @@
 //! The path of a packet: the proxy's own CPU time, and TCP retransmits.
 
+use std::collections::BTreeMap;
+
 use tare_lab::analysis::{Interval, crosses_network_card};
 use tare_lab::record::Phase;
 use tare_stats::estimate;
@@ -12,6 +14,8 @@ use crate::figures::rounds;
 const RETRANSMITS: [&str; 2] = ["system_tcp_retransmits", "client_tcp_retransmits"];
 /// One in ten thousand operations; a lower rate has no visible effect.
 const RETRANSMITS_MIN: f64 = 1e-4;
+/// A process that takes less of the CPU time, in percent, is not what an environment costs.
+const PROCESS_MIN_PERCENT: f64 = 1.0;
 
 pub(super) const RULES: &[Rule] = &[
     Rule {
@@ -20,7 +24,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Cost,
         data: "the CPU time of the processes that a layer adds outside the system (a userland proxy, a sentry), at capacity, \
                    by round",
-        condition: "its CPU time per operation is above 0, and no two environments separate its layer",
+        condition: "its CPU time per operation is above the baseline's by at least 1 % of the environment's, and no two environments separate its layer",
         sentence: "{part}: {figure} CPU per operation in {environment}. {action}",
         details: "",
         advice: "{advice}",
@@ -57,11 +61,15 @@ fn layer_process(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         // Report the first environment, in the order of the study, that has such a process.
         let found = facts.compared(workload).find_map(|finding| {
             let (part, us) = account(facts, workload, &finding.environment)?;
-            Some((finding.environment.as_str(), part, us))
+            let percent = 100.0 * us.value / finding.server_cpu_us.as_ref()?.value;
+            (percent >= PROCESS_MIN_PERCENT).then_some((
+                finding.environment.as_str(),
+                part,
+                us,
+                percent,
+            ))
         });
-        let Some((environment, part, us)) = found else { continue };
-        let whole = facts.finding(workload, environment).and_then(|f| f.server_cpu_us);
-        let size = whole.map_or(0.0, |whole| 100.0 * us.value / whole.value);
+        let Some((environment, part, us, size)) = found else { continue };
         let values = [
             ("part", crate::headline::capital(&crate::figures::clean(&part))),
             ("environment", words::quoted(environment)),
@@ -101,8 +109,22 @@ fn advice(part: &str) -> [&'static str; 2] {
     }
 }
 
-/// The most expensive process that a layer adds, in µs per operation at capacity over rounds.
+/// The most expensive process that a layer adds, in µs per operation at capacity over rounds: what
+/// it uses beyond the same part of the baseline, where kernel threads work too.
 fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(String, Interval)> {
+    let before = parts(facts, workload, &facts.record.study.baseline);
+    let added = parts(facts, workload, environment).into_iter().filter_map(|(part, mut values)| {
+        let baseline = before.get(part).and_then(|values| estimate(values));
+        let baseline = baseline.map_or(0.0, |found| found.centre);
+        values.iter_mut().for_each(|us| *us -= baseline);
+        let figure = Interval::from(estimate(&values)?);
+        (figure.is_bounded() && figure.low > 0.0).then(|| (part.to_string(), figure))
+    });
+    added.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
+}
+
+/// The CPU time of each process of the layers of an environment, in µs per operation of each slice.
+fn parts<'r>(facts: &Facts<'r>, workload: &str, environment: &str) -> BTreeMap<&'r str, Vec<f64>> {
     let slices = facts.record.slices.iter().filter(|slice| {
         slice.environment == environment
             && slice.workload == workload
@@ -110,18 +132,14 @@ fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(Stri
             && slice.void.is_none()
             && slice.operations > 0
     });
-    let mut parts: std::collections::BTreeMap<&str, Vec<f64>> = std::collections::BTreeMap::new();
+    let mut parts: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for slice in slices {
         for (part, cpu_ns) in &slice.layer_cpu_ns {
             let us = *cpu_ns as f64 / 1e3 / slice.operations as f64;
             parts.entry(part).or_default().push(us);
         }
     }
-    let parts = parts.into_iter().filter_map(|(part, values)| {
-        let figure = Interval::from(estimate(&values)?);
-        (figure.is_bounded() && figure.low > 0.0).then(|| (part.to_string(), figure))
-    });
-    parts.max_by(|a, b| a.1.value.total_cmp(&b.1.value))
+    parts
 }
 
 /// Returns which knobs may help against drops, on the path that the load takes.

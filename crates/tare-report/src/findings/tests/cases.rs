@@ -30,6 +30,18 @@ pub(super) fn quiet() -> World {
     bridged(0.0)
 }
 
+/// A box with a proxy that uses this much CPU time for an operation.
+fn proxied(ns: u64) -> World {
+    let both: FakeEnvironment = ("box", 10.0, |spec| {
+        spec.network = "bridge+proxy".parse().unwrap();
+        spec.cpu = "shared".parse().unwrap();
+    });
+    World::of(&[NATIVE, both]).slices("box", |block, slice| {
+        let cpu_ns = slice.operations * (ns + u64::from(block % 3));
+        slice.layer_cpu_ns.push(("userland proxy".into(), cpu_ns));
+    })
+}
+
 /// A box whose filter takes io_uring away, or leaves it.
 fn filtered(us: f64, from: &'static str, engine: &str) -> World {
     let places: &[FakeEnvironment] = match from {
@@ -270,20 +282,7 @@ pub(super) const CASES: &[Case] = &[
         || bridged(2.0).slices("box", |_, slice| slice.window_ns /= 2),
         || bridged(2.0),
     ),
-    (
-        "layer_process",
-        || {
-            let both: FakeEnvironment = ("box", 10.0, |spec| {
-                spec.network = "bridge+proxy".parse().unwrap();
-                spec.cpu = "shared".parse().unwrap();
-            });
-            World::of(&[NATIVE, both]).slices("box", |block, slice| {
-                let cpu_ns = slice.operations * (2_000 + u64::from(block % 3));
-                slice.layer_cpu_ns.push(("userland proxy".into(), cpu_ns));
-            })
-        },
-        || bridged(2.0),
-    ),
+    ("layer_process", || proxied(2_000), || proxied(50)),
     (
         "retransmits",
         || counted("system_tcp_retransmits", 0.01),
