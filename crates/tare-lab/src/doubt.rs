@@ -93,6 +93,8 @@ pub enum Doubt {
     },
     /// No operation ended in some slices. They are void, so that the others look better than all.
     EmptySlices { slices: u32, of: u32 },
+    /// Throughput rose by this much from the first third of the rounds to the last.
+    StillWarming { percent: f64 },
 }
 
 impl Doubt {
@@ -137,6 +139,7 @@ impl Doubt {
             Self::LinkFilled { .. } => "link_filled",
             Self::NoCardInPath { .. } => "no_card_in_path",
             Self::EmptySlices { .. } => "empty_slices",
+            Self::StillWarming { .. } => "still_warming",
         }
     }
 
@@ -158,7 +161,8 @@ impl Doubt {
             | Self::LoaderSaturated { .. }
             | Self::LinkFilled { .. }
             | Self::NoCardInPath { .. }
-            | Self::EmptySlices { .. } => self.load_text(),
+            | Self::EmptySlices { .. }
+            | Self::StillWarming { .. } => self.load_text(),
             Self::NodeBehind { .. } | Self::NodeReadLate { .. } => self.node_text(),
             Self::ClientSharesCpus { cpus } => {
                 format!("CPU {cpus} may run both client and system")
@@ -295,6 +299,9 @@ impl Doubt {
             Self::EmptySlices { slices, of } => {
                 format!("no operation ended in {slices} of {of} slices, which do not count")
             }
+            Self::StillWarming { percent } => format!(
+                "throughput rose by {percent:.0} % from the first third of the rounds to the last"
+            ),
             _ => String::new(),
         }
     }
@@ -394,6 +401,10 @@ impl Doubt {
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
                  disk"
+            }
+            Self::StillWarming { .. } => {
+                "the system still compiled its code or filled its caches, and an environment that \
+                 slows it down also warms it up later; give the schedule a warm_up"
             }
         }
     }

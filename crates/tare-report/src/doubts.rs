@@ -230,6 +230,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         | Doubt::SentLate { .. }
         | Doubt::NotSteady { .. }
         | Doubt::EmptySlices { .. }
+        | Doubt::StillWarming { .. }
         | Doubt::LoaderSaturated { .. }
         | Doubt::CoordinatedOmission { .. } => 2,
         Doubt::Steal { .. }
@@ -266,6 +267,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         }
         Doubt::FewRounds { rounds: blocks } => Some(-f64::from(*blocks)),
         Doubt::EmptySlices { slices, of } => Some(f64::from(*slices) / f64::from((*of).max(1))),
+        Doubt::StillWarming { percent } => Some(*percent),
         _ => None,
     }
 }
@@ -354,6 +356,9 @@ fn brief_text(doubt: &Doubt) -> String {
         Doubt::EmptySlices { slices, of } => {
             format!("no operation ended in {slices} of {of} slices")
         }
+        Doubt::StillWarming { percent } => {
+            format!("throughput rose by {percent:.0} % during the rounds")
+        }
         Doubt::NoRuntimeControl { runtime, .. } => format!("no control of the runtime {runtime}"),
         Doubt::FewRounds { rounds: blocks } => format!("only {}", crate::figures::rounds(*blocks)),
         Doubt::ControlBeyondClaim { .. }
@@ -402,6 +407,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::LoaderClock { .. } => "Use a longer window or a shorter line.",
         Doubt::LoaderSaturated { .. } => "Throughput is a lower bound; add a [[loader]].",
         Doubt::EmptySlices { .. } => "Throughput is worse than shown; use a longer window.",
+        Doubt::StillWarming { .. } => "Not the cost of a warm system; give the schedule a warm_up.",
         Doubt::NoRuntimeControl { .. } => "Small differences may be the runtime's set-up.",
     }
 }
@@ -440,6 +446,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::LoaderClock { .. } => "A loader's clock is not known well",
         Doubt::LoaderSaturated { .. } => "A loader was saturated",
         Doubt::EmptySlices { .. } => "Slices without an operation",
+        Doubt::StillWarming { .. } => "Still warming up",
         Doubt::NoRuntimeControl { .. } => "No control of the runtime",
     }
 }

@@ -151,6 +151,7 @@ fn study(study: &Study) -> Value {
             "seed": schedule.seed,
             "auto_window": schedule.auto_window.as_ref().map(tried),
             "restarts": schedule.restarts,
+            "warm_up_ms": ms(schedule.warm_up),
         },
         "cpus": study.cpus,
         "environments": study.environments,

@@ -2,9 +2,10 @@
 
 use tare_lab::analysis::Finding;
 use tare_lab::study::{ScheduleSpec, TriedWindow};
+use tare_std::units::duration;
 
-/// Returns what a schedule of slices has besides its lengths: how the window was chosen, and the
-/// restarts with their share of the variance. Empty without both.
+/// Returns what a schedule of slices has besides its lengths: how the window was chosen, the warm-up,
+/// and the restarts with their share of the variance. Empty without them.
 pub(crate) fn text(schedule: &ScheduleSpec, findings: &[Finding]) -> String {
     let mut text = String::new();
     if let Some(auto) = &schedule.auto_window {
@@ -26,6 +27,9 @@ pub(crate) fn text(schedule: &ScheduleSpec, findings: &[Finding]) -> String {
     }
     if let Some(why) = schedule.auto_window.as_ref().and_then(|auto| auto.kept_because.as_ref()) {
         text += &format!("; no shorter window was tried: {why}");
+    }
+    if !schedule.warm_up.is_zero() {
+        text += &format!("; warmed up for {} by each workload", duration(schedule.warm_up));
     }
     match schedule.restarts {
         0 => {}

@@ -7,11 +7,16 @@ use super::Finding;
 use super::claims::CostKind;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record, Slice};
-use tare_stats::ROUNDS_MIN;
+use tare_stats::{ROUNDS_MIN, estimate};
 
 /// The share of slices without an operation above which they are a doubt. What they lacked would
 /// change a mean by as much.
 const EMPTY_SHARE: f64 = 0.01;
+
+/// The rise of throughput from the first third of the rounds to the last above which a system was
+/// not warm, and the fewest slices of a third. Hosts themselves drift by some percent.
+const WARMING_SHARE: f64 = 0.15;
+const WARMING_SLICES: u32 = 4;
 
 /// Returns the doubts about an environment and its slices: each kind once, at its worst, with the
 /// number of affected slices. A doubt about the environment affects all of them.
@@ -154,6 +159,25 @@ pub(super) fn about_empty_slices(
         measured.fold((0, 0), |(empty, all), s| (empty + u32::from(is_empty(&s)), all + 1));
     let share = f64::from(empty) / f64::from(all.max(1));
     (share > EMPTY_SHARE).then_some((Doubt::EmptySlices { slices: empty, of: all }, empty))
+}
+
+/// Returns the doubt that an environment became much faster during the rounds.
+pub(super) fn about_warming(record: &Record, workload: &str, environment: &str) -> Option<Doubt> {
+    let slices = record.slices.iter().filter(|slice| {
+        slice.phase == Phase::Capacity
+            && slice.workload == workload
+            && slice.environment == environment
+            && slice.void.is_none()
+            && slice.operations > 0
+    });
+    let logs: Vec<f64> =
+        slices.map(|s| (s.operations as f64 * 1e9 / s.window_ns as f64).ln()).collect();
+    let third = logs.len() / 3;
+    let (first, last) = (estimate(&logs[..third])?, estimate(&logs[logs.len() - third..])?);
+    let rose = last.centre - first.centre;
+    let is_certain = first.rounds >= WARMING_SLICES && first.high < last.low;
+    (is_certain && rose > (1.0 + WARMING_SHARE).ln())
+        .then(|| Doubt::StillWarming { percent: 100.0 * rose.exp_m1() })
 }
 
 /// Returns the doubts about the whole record.

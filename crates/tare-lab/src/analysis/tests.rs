@@ -10,8 +10,8 @@ use crate::environment::{CpuPlan, EnvironmentSpec};
 use crate::fake;
 use crate::record::{DoubtRecord, Header, Slice};
 use crate::study::{
-    CpuSpec, DataStart, KeyDistribution, ScheduleKind, ScheduleSpec, Study, SystemSpec,
-    WorkloadSpec,
+    Claim, CpuSpec, DataStart, Expected, KeyDistribution, PublishedRelation, ScheduleKind,
+    ScheduleSpec, Study, SystemSpec, WorkloadSpec,
 };
 use crate::system::BusyTime;
 
@@ -69,6 +69,7 @@ pub(super) fn record() -> Record {
                 seed: Some(1),
                 auto_window: None,
                 restarts: 0,
+                warm_up: Duration::ZERO,
             },
             cpus: CpuSpec::default(),
             environments: names.iter().map(|name| spec(name)).collect(),
@@ -417,6 +418,56 @@ fn headline_uses_fixed_rate_without_capacity() {
     assert_eq!((&proxy.server_cpu_cost, &proxy.throughput_cost), (&None, &None));
     assert!(proxy.server_cpu_cost_at_rate.clone().unwrap().found);
     assert!(analysis.arithmetic[0].contains("at the fixed rate"), "{:#?}", analysis.arithmetic);
+}
+
+#[test]
+fn rising_throughput_is_a_doubt() {
+    let warming = |rise_per_round: f64, rounds: u32| {
+        let mut record = campaign(rounds, &RATIOS);
+        for slice in record.slices.iter_mut().filter(|slice| slice.environment == "bridge") {
+            let faster = 1.0 + rise_per_round * f64::from(slice.round);
+            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "positive")]
+            let window_ns = (WINDOW_NS as f64 / faster) as u64;
+            slice.window_ns = window_ns;
+        }
+        let analysis = analyse(&record);
+        assert!(named(&analysis, "native").doubts.is_empty(), "its throughput stays");
+        named(&analysis, "bridge").doubts.clone()
+    };
+    // From 1.02 to 1.18 in the middle of the thirds of 12 rounds of 2 %: 16 %.
+    let [(Doubt::StillWarming { percent }, 12)] = warming(0.02, 12)[..] else { panic!() };
+    assert!((percent - 15.5).abs() < 1.0, "{percent}");
+    assert!(warming(0.01, 12).is_empty(), "hosts drift by less");
+    assert!(warming(0.1, 9).is_empty(), "too few rounds");
+    assert!(warming(-0.02, 12).is_empty(), "a system that slows down is not warming");
+}
+
+#[test]
+fn throughput_of_a_limited_client_tests_no_published_loss() {
+    let mut record = campaign(12, &RATIOS);
+    record.study.published = vec![PublishedRelation {
+        environment: "proxy".into(),
+        against: None,
+        workload: None,
+        claim: Claim::Throughput(Expected::Value(80.0)),
+        within_percent: None,
+        source: "a paper".into(),
+        hardware: None,
+    }];
+    let verdict = |record: &Record| relations(record).pop().unwrap().verdict;
+    assert_eq!(verdict(&record), super::Verdict::Contradicted);
+    let ids = record.slices.iter().filter(|s| s.environment == "native").map(|s| s.id);
+    let limited = |id: i64| DoubtRecord {
+        slice: Some(id),
+        environment: None,
+        doubt: Doubt::ClientSaturated { share: 0.97, busiest_thread_share: None },
+    };
+    record.doubts = ids.take(2).map(limited).collect();
+    assert_eq!(verdict(&record), super::Verdict::Contradicted, "two of twelve slices");
+    let third = record.slices.iter().rfind(|s| s.environment == "native").unwrap().id;
+    record.doubts.push(limited(third));
+    let why = Untestable::ClientSaturated { environment: "native".into() };
+    assert_eq!(verdict(&record), super::Verdict::NotTestable { why });
 }
 
 #[test]

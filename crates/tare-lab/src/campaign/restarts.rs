@@ -99,7 +99,7 @@ impl Campaign<'_, '_> {
         });
         match started {
             Ok(()) => {
-                self.warm(index);
+                self.warm_up_one(index);
                 Ok(())
             }
             Err(StartError::Record(error)) => Err(error),

@@ -149,16 +149,23 @@ impl Campaign<'_, '_> {
         Ok(true)
     }
 
-    /// Runs one slice of each workload in each environment without recording it. No recorded round
-    /// then pays for the first touch of memory, files and caches, and the baseline, which
-    /// calibration loads too, is not the only warm environment.
+    /// Runs slices of each workload in each environment without recording them: one, or as many as
+    /// the study wants. No recorded round then pays for the first touch of memory, files and
+    /// caches, and the baseline, which calibration loads too, is not the only warm environment.
     fn warm_up(&mut self) {
         self.stage(Stage::WarmingUp);
-        (0..self.members.len()).for_each(|index| self.warm(index));
+        for _ in 0..self.study.schedule.warm_up_turns() {
+            (0..self.members.len()).for_each(|index| self.warm(index));
+        }
+    }
+
+    /// Warms up one environment that was started again.
+    pub(super) fn warm_up_one(&mut self, index: usize) {
+        (0..self.study.schedule.warm_up_turns()).for_each(|_| self.warm(index));
     }
 
     /// Runs one slice of each workload in an environment without recording it.
-    pub(super) fn warm(&mut self, index: usize) {
+    fn warm(&mut self, index: usize) {
         for at in 0..self.study.workloads.len() {
             if self.members[index].out || self.stopped() {
                 continue;

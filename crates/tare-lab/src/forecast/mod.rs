@@ -96,7 +96,8 @@ impl Forecast {
         };
         match schedule.kind {
             ScheduleKind::Slices => {
-                let warm_up = slice * members * count(study.workloads.len());
+                let warm_up =
+                    slice * members * count(study.workloads.len()) * schedule.warm_up_turns();
                 let setup = saved + starts + warm_up + calibration + trial;
                 Self { setup, round: slices, teardown: teardowns }
             }

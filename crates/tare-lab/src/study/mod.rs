@@ -197,6 +197,10 @@ pub struct ScheduleSpec {
     /// How often each environment is started again during the rounds of slices.
     #[serde(default)]
     pub restarts: u32,
+    /// Load of each workload in each environment after a start, before the rounds of slices. Not
+    /// measured.
+    #[serde(default)]
+    pub warm_up: Duration,
 }
 
 /// The choice of the window on the host. Only slices of the capacity phase have this window.
@@ -246,6 +250,12 @@ impl ScheduleSpec {
     pub fn window_at_rate(&self) -> Duration {
         let least = self.auto_window.as_ref().map_or(Duration::ZERO, |_| AutoWindow::AT_RATE);
         self.window.max(least)
+    }
+
+    /// Returns the number of slices of each workload that warm an environment up, at least 1.
+    pub fn warm_up_turns(&self) -> u32 {
+        let slice = (self.window_at_rate() + self.lead_in).as_nanos().max(1);
+        u32::try_from(self.warm_up.as_nanos().div_ceil(slice)).unwrap_or(u32::MAX).max(1)
     }
 }
 

@@ -89,6 +89,7 @@ const SCHEDULE_KEYS: &[&str] = &[
     "stop_width_percent",
     "seed",
     "restarts",
+    "warm_up",
 ];
 const WORKLOAD_KEYS: &[&str] = &[
     "name",
@@ -339,7 +340,21 @@ fn schedule(root: &Table<'_>) -> Result<ScheduleSpec, StudyError> {
         // TOML's whole numbers are signed, so a seed in a file has 63 bits.
         seed: table.get("seed").map(|item| item.whole(0..=u64::MAX >> 1)).transpose()?,
         restarts: restarts(&table, kind)?,
+        warm_up: warm_up(&table, kind)?,
     })
+}
+
+fn warm_up(table: &Table<'_>, kind: ScheduleKind) -> Result<Duration, StudyError> {
+    match table.get("warm_up") {
+        Some(item) if kind == ScheduleKind::Trials => {
+            Err(item.bad_value("every trial starts its environment; use \"lead_in\""))
+        }
+        _ => Ok(table.duration(
+            "warm_up",
+            Duration::ZERO..=Duration::from_secs(3600),
+            Duration::ZERO,
+        )?),
+    }
 }
 
 fn restarts(table: &Table<'_>, kind: ScheduleKind) -> Result<u32, StudyError> {

@@ -569,9 +569,17 @@ fn window_may_be_chosen_on_the_host() {
     let defaults = (defaults::LEAD_IN_AUTO, defaults::ROUNDS_AUTO, defaults::ROUNDS_MIN_AUTO);
     assert_eq!((auto.lead_in, auto.rounds, auto.rounds_min), defaults);
     let fixed = schedule("window = \"300ms\"\nrestarts = 3");
+    assert_eq!((fixed.warm_up, fixed.warm_up_turns()), (Duration::ZERO, 1));
     assert_eq!((fixed.auto_window, fixed.restarts), (None, 3));
     assert_eq!(fixed.window, Duration::from_millis(300));
+
+    let warm = schedule("window = \"300ms\"\nlead_in = \"100ms\"\nwarm_up = \"2100ms\"");
+    assert_eq!(warm.warm_up_turns(), 6, "slices of 400 ms for at least 2.1 s");
     for (lines, expect) in [
+        (
+            "kind = \"trials\"\nwarm_up = \"1s\"",
+            "every trial starts its environment; use \"lead_in\"",
+        ),
         ("kind = \"trials\"\nwindow = \"auto\"", "only slices have a window that Tare chooses"),
         ("kind = \"trials\"\nrestarts = 2", "every trial starts its environment anyway"),
         ("window = \"automatic\"", "\"window\""),

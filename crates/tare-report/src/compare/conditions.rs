@@ -86,6 +86,7 @@ pub(crate) fn facts(sides: &[Side<'_>]) -> Vec<Fact> {
     add("study", "schedule", &|r| Some(format!("{:?}", r.study.schedule.kind).to_lowercase()));
     add("study", "window", &|r| Some(format!("{} ms", r.study.schedule.window.as_millis())));
     add("study", "lead-in", &|r| Some(format!("{} ms", r.study.schedule.lead_in.as_millis())));
+    add("study", "warm-up", &|r| Some(format!("{} ms", r.study.schedule.warm_up.as_millis())));
     add("study", "CPUs of the system", &|r| Some(r.cpu_plan.system.len().to_string()));
     add("study", "CPUs of the client", &|r| Some(r.cpu_plan.client.len().to_string()));
     add("study", "CPUs kept for interrupts", &|r| Some(r.cpu_plan.interrupts.len().to_string()));

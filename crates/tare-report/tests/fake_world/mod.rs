@@ -37,6 +37,7 @@ pub(crate) fn measure(
             seed: None,
             auto_window: None,
             restarts: 0,
+            warm_up: Duration::ZERO,
         },
         cpus: CpuSpec::default(),
         workloads: vec![WorkloadSpec {

@@ -67,6 +67,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
             seed: None,
             auto_window: None,
             restarts: 0,
+            warm_up: Duration::ZERO,
         },
         cpus: CpuSpec::default(),
         environments: environments.iter().map(|(name, runtime)| spec(name, runtime)).collect(),
