@@ -118,10 +118,17 @@ fn explanation(record: &Record) -> Vec<String> {
 
 /// A table of text, aligned to the left.
 fn plain_table(head: &[&str], rows: &[Vec<String>]) -> String {
-    let cells = |row: &[String]| row.iter().map(|text| escape(text)).collect::<Vec<_>>();
-    let mut lines = vec![line(&head.iter().map(|text| escape(text)).collect::<Vec<_>>())];
+    let cells = |row: &Vec<String>| row.iter().map(|text| escape(text)).collect();
+    let head: Vec<String> = head.iter().map(|text| escape(text)).collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    table_of(&head, &rows.iter().map(cells).collect::<Vec<_>>())
+}
+
+/// A table of escaped cells, aligned to the left.
+pub(crate) fn table_of(head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut lines = vec![format!("| {} |", head.join(" | "))];
     lines.push(line(&vec![":--".to_string(); head.len()]));
-    lines.extend(rows.iter().map(|row| line(&cells(row))));
+    lines.extend(rows.iter().map(|row| line(row)));
     lines.join("\n")
 }
 

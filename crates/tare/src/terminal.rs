@@ -7,16 +7,23 @@ use tare_report::terminal::Style;
 
 use crate::stream::Errors;
 
-/// Returns colour and width of the terminal on standard output; plain and 160 columns without one.
+/// Returns colour and width of the terminal on standard output. Without one it is plain and has
+/// `COLUMNS`, or 160 columns.
 pub(crate) fn style() -> Style {
     const WIDTH_DEFAULT: u16 = 160;
+    /// A table has no room for less.
+    const WIDTH_MIN: u16 = 40;
     let terminal = io::stdout().is_terminal();
     let no_colour = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let size = rustix::termios::tcgetwinsize(io::stdout()).ok();
     let width = size.map(|size| size.ws_col).filter(|width| terminal && *width > 0);
+    let asked = || {
+        let columns: u16 = std::env::var("COLUMNS").ok()?.parse().ok()?;
+        (columns >= WIDTH_MIN).then_some(columns)
+    };
     Style {
         colour: terminal && !no_colour,
-        width: width.unwrap_or(WIDTH_DEFAULT),
+        width: width.or_else(asked).unwrap_or(WIDTH_DEFAULT),
         ..Style::default()
     }
 }

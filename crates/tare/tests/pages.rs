@@ -74,6 +74,34 @@ fn a_wrong_command_is_found() {
     assert_eq!(words("a \"b c\" d"), ["a", "b c", "d"]);
 }
 
+#[test]
+fn table_of_results_is_that_of_the_records() {
+    let results = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
+    let here = tempfile::tempdir().unwrap();
+    let mut records = Vec::new();
+    for file in std::fs::read_dir(results).unwrap() {
+        let file = file.unwrap();
+        let name = file.file_name().into_string().unwrap();
+        if name.ends_with(".tare") || name.ends_with(".md") {
+            std::fs::copy(file.path(), here.path().join(&name)).unwrap();
+        }
+        if name.ends_with(".tare") {
+            for report in ["md", "html"] {
+                let report = file.path().with_extension(report);
+                assert!(report.exists(), "{}; run scripts/results", report.display());
+            }
+            records.push(name);
+        }
+    }
+    assert!(!records.is_empty());
+    let output =
+        run_in(here.path(), [&["history".into(), "--markdown".into()], &records[..]].concat());
+    let page = read("docs/results/README.md");
+    let table = page.split("<!-- table -->\n").nth(1).unwrap();
+    let table = table.split("<!-- end of table -->").next().unwrap();
+    assert_eq!(table.trim(), stdout(&output).trim(), "run scripts/results");
+}
+
 /// Returns the names of one kind that the program lists: the first words of lines indented by two.
 fn listed(kind: &str) -> BTreeSet<String> {
     let folder = tempfile::tempdir().unwrap();

@@ -99,6 +99,25 @@ fn labels<'t>(text: &'t str, is_name: &dyn Fn(&str) -> bool) -> &'t str {
 }
 
 #[test]
+fn columns_are_the_width_of_tables_in_a_pipe() {
+    let here = weighed();
+    let widest = |columns: &str| {
+        let output = common::tare()
+            .args(["report", "f.tare"])
+            .current_dir(here.path())
+            .env("COLUMNS", columns)
+            .output()
+            .unwrap();
+        let text = stdout(&output);
+        let rules = text.lines().filter(|line| line.starts_with('\u{2500}'));
+        rules.map(|line| line.chars().count()).max().unwrap()
+    };
+    assert!(widest("100") <= 100);
+    assert!(widest("100") < widest("200"));
+    assert_eq!(widest("7"), widest("no number"), "no room, and no width");
+}
+
+#[test]
 fn every_format_can_be_parsed() {
     let here = weighed();
     let json: Value = serde_json::from_str(&report(here.path(), "f.tare", &["--json"])).unwrap();

@@ -7,6 +7,7 @@ use tare_stats::law::Verdict;
 
 use super::figure::Figure;
 use crate::compare::{Side, facts, host_name};
+use crate::doubts::{DoubtGroup, DoubtGroups};
 use crate::figures::{clean, shorten};
 
 /// Characters of a value in a list of facts.
@@ -27,6 +28,8 @@ pub struct Entry {
     /// Such as its file.
     pub name: String,
     pub study: String,
+    /// Such as `redis`.
+    pub system: String,
     pub baseline: String,
     pub host: Option<String>,
     pub started_unix_ms: u64,
@@ -44,6 +47,8 @@ pub struct Entry {
     pub(super) facts: Vec<(String, String, String)>,
     #[serde(skip)]
     pub(super) costs: Vec<EntryCost>,
+    #[serde(skip)]
+    doubts: Vec<EntryDoubt>,
 }
 
 /// The cost of an environment in one record.
@@ -58,6 +63,14 @@ pub(super) struct EntryCost {
     pub(super) verdict: Option<Verdict>,
     /// The bound of the record's A/A control, in percent.
     pub(super) noise: Option<f64>,
+}
+
+/// A kind of doubt in one record.
+#[derive(Clone, Debug, PartialEq)]
+struct EntryDoubt {
+    kind: &'static str,
+    /// Environment and workload; `None` for a doubt about the whole record.
+    about: Option<(String, String)>,
 }
 
 impl Entry {
@@ -80,6 +93,7 @@ impl Entry {
         Self {
             name: name.to_string(),
             study: record.study.name.clone(),
+            system: record.study.system.name.clone(),
             baseline: record.study.baseline.clone(),
             host: host_name(record).map(str::to_string),
             started_unix_ms: record.header.started_unix_ms,
@@ -92,7 +106,27 @@ impl Entry {
             rounds: analysis.rounds,
             facts: facts.collect(),
             costs: costs.flatten().collect(),
+            doubts: doubts(record, analysis),
         }
+    }
+
+    /// The kinds of doubts about an environment under a workload, the gravest first.
+    pub(super) fn doubts_about(&self, environment: &str, workload: &str) -> Vec<&'static str> {
+        self.doubts_with(|about| {
+            about.is_some_and(|(of, under)| of == environment && under == workload)
+        })
+    }
+
+    /// The kinds of doubts about the whole record, the gravest first.
+    pub(super) fn doubts_about_all(&self) -> Vec<&'static str> {
+        self.doubts_with(|about| about.is_none())
+    }
+
+    fn doubts_with(&self, is: impl Fn(Option<&(String, String)>) -> bool) -> Vec<&'static str> {
+        let found = self.doubts.iter().filter(|doubt| is(doubt.about.as_ref()));
+        let mut kinds: Vec<&'static str> = found.map(|doubt| doubt.kind).collect();
+        kinds.dedup();
+        kinds
     }
 
     /// Whether both are copies of one run.
@@ -114,6 +148,19 @@ impl EntryCost {
             noise,
         })
     }
+}
+
+/// The doubts of a record, the gravest kind first.
+fn doubts(record: &Record, analysis: &Analysis) -> Vec<EntryDoubt> {
+    let groups = DoubtGroups::of(record, analysis).0.into_iter();
+    let of = |group: DoubtGroup| {
+        let kind = group.kind;
+        group
+            .seen
+            .into_iter()
+            .map(move |seen| EntryDoubt { kind, about: seen.environment.zip(seen.workload) })
+    };
+    groups.flat_map(of).collect()
 }
 
 /// Whether a fact is one of the host or the study that should stay the same.

@@ -186,3 +186,23 @@ fn page_of_thousand_records_is_below_five_megabytes() {
     let page = crate::html::history(&History::new(entries.collect(), Vec::new()));
     assert!(page.len() < 5_000_000, "{} bytes", page.len());
 }
+
+#[test]
+fn markdown_has_the_newest_costs_with_links_and_doubts() {
+    let text = markdown(&days(4, 9), |name| name.replace(".tare", ".md"));
+    let rows: Vec<&str> = text.lines().filter(|line| line.starts_with("| [")).collect();
+    let series = &days(4, 9).groups[0].series;
+    let environments = series.iter().filter(|one| one.metric == Figure::ServerCpu).count();
+    assert_eq!(rows.len(), environments, "{text}");
+    assert!(rows.iter().all(|row| row.starts_with("| [quick](day-003.md) | tare-db | ")), "{text}");
+    let of = |name: &str| rows.iter().find(|row| row.contains(name)).unwrap().to_string();
+    assert!(of("docker-default").contains("| **+"), "claimed: {text}");
+    assert!(of("(A/A)").contains("none found"), "{text}");
+    assert!(rows.iter().all(|row| row.split(" | ").count() == 9), "{text}");
+    assert!(!text.contains("about the whole"), "{text}");
+    let (record, mut analysis) = fixture::quick();
+    analysis.doubts.push(tare_lab::doubt::Doubt::BaselineNotClean { found: "docker0".into() });
+    let doubted = History::new(vec![Entry::new("q.tare", &record, &analysis)], Vec::new());
+    let text = markdown(&doubted, str::to_string);
+    assert!(text.ends_with("Doubts about the whole of quick: baseline_not_clean.\n"), "{text}");
+}

@@ -40,6 +40,8 @@ pub(crate) fn run(options: &History, out: &mut dyn Write) -> anyhow::Result<Exit
         write!(out, "{}", history::csv(&history))?;
     } else if options.prometheus {
         write!(out, "{}", history::prometheus(&history))?;
+    } else if options.markdown {
+        write!(out, "{}", history::markdown(&history, page_of))?;
     } else {
         write!(out, "{}", history::terminal(&history, options.last as usize, style()))?;
         if let Some(path) = &options.html {
@@ -57,6 +59,13 @@ fn code(options: &History, history: &history::History) -> Exit {
         false if !history.unreadable.is_empty() => Exit::Input,
         false => Exit::Success,
     }
+}
+
+/// Returns the report beside a record, Markdown or HTML, or the record if there is none.
+fn page_of(record: &str) -> String {
+    let reports = ["md", "html"].map(|ending| Path::new(record).with_extension(ending));
+    let found = reports.into_iter().find(|path| path.is_file());
+    found.map_or_else(|| record.to_string(), |path| path.display().to_string())
 }
 
 /// Returns the files to read, each once.
