@@ -4,8 +4,8 @@ use tare_lab::analysis::Finding;
 use tare_lab::study::{ScheduleSpec, TriedWindow};
 use tare_std::units::duration;
 
-/// Returns what a schedule of slices has besides its lengths: how the window was chosen, the warm-up,
-/// and the restarts with their share of the variance. Empty without them.
+/// Returns what a schedule of slices has besides its lengths: how the window was chosen, the
+/// warm-up, and the restarts with their share of the variance. Empty without them.
 pub(crate) fn text(schedule: &ScheduleSpec, findings: &[Finding]) -> String {
     let mut text = String::new();
     if let Some(auto) = &schedule.auto_window {

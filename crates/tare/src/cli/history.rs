@@ -24,7 +24,7 @@ pub struct History {
     /// Print the newest costs and changes for the textfile collector of Prometheus' node_exporter
     #[arg(long, conflicts_with_all = ["json", "csv"])]
     pub prometheus: bool,
-    /// Print the newest costs of each study as a Markdown table, with links to pages beside the records
+    /// Print the newest costs of each study as a Markdown table, with links to reports
     #[arg(long, conflicts_with_all = ["json", "csv", "prometheus"])]
     pub markdown: bool,
     /// Exit with 6 if a cost changed, beyond the noise of the A/A controls

@@ -23,6 +23,8 @@ pub(super) enum Rule {
     Name,
     /// JSON: names change, words of the list stay.
     Json,
+    /// The words of the command line, in JSON. The first is the program, without its directory.
+    Command,
     /// The text of the study file, which stays if it is public.
     StudyText,
     /// Removed.
@@ -33,7 +35,7 @@ pub(super) enum Rule {
     Histogram,
 }
 
-use Rule::{Histogram, Json as InJson, Name, Nothing, Number, Stack, StudyText, Words};
+use Rule::{Command, Histogram, Json as InJson, Name, Nothing, Number, Stack, StudyText, Words};
 
 type Table = (&'static str, &'static [(&'static str, Rule)]);
 
@@ -46,7 +48,7 @@ pub(super) const TABLES: &[Table] = &[
             ("started_unix_ms", Number),
             ("ended_unix_ms", Number),
             ("seed", Number),
-            ("command", InJson),
+            ("command", Command),
             ("ending", Words),
             ("study_name", Name),
             ("baseline", Name),
@@ -276,6 +278,7 @@ impl Rule {
             StudyText if keep.texts.contains(text) => text.to_string(),
             StudyText => TEXT_LEFT_OUT.to_string(),
             InJson => in_json(text, names, keep),
+            Command => command(text, names, keep),
             // A fact can be JSON too.
             Words if text.starts_with(['{', '[']) => in_json(text, names, keep),
             Words => kept(text, names, keep),
@@ -298,6 +301,14 @@ fn in_json(text: &str, names: &Names, keep: &Keep) -> String {
         return keep_words(text);
     };
     walk(json, names, keep).to_string()
+}
+
+fn command(text: &str, names: &Names, keep: &Keep) -> String {
+    let mut words: Vec<String> = serde_json::from_str(text).unwrap_or_default();
+    if let Some(program) = words.first_mut() {
+        *program = program.rsplit('/').next().unwrap_or_default().to_string();
+    }
+    in_json(&Json::from(words).to_string(), names, keep)
 }
 
 fn walk(json: Json, names: &Names, keep: &Keep) -> Json {

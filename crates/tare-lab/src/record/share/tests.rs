@@ -64,7 +64,7 @@ impl Folder {
         study.environments[1].rootfs = Rootfs::Image(text.clone());
         opening.study_text = format!("# {text}\n");
         opening.tare_version = format!("0.1.0+{}", MARKS[0]);
-        opening.command = vec!["tare".into(), "weigh".into(), text.clone()];
+        opening.command = vec!["/opt/work/tare".into(), "weigh".into(), text.clone()];
         let fact = |section: &str, key: &str| HostFact {
             section: section.into(),
             key: key.into(),
@@ -148,6 +148,7 @@ fn shared_record_has_no_mark() {
     assert_eq!(record.environments[1].spec.name, "environment 1");
     assert_eq!(record.study.environments[1].name, "environment 1");
     assert_eq!(record.slices[1].environment, "environment 1");
+    assert_eq!(record.header.command[..2], ["tare", "weigh"], "no directory of the program");
     assert!(record.host.iter().all(|fact| fact.key != "host name"));
     let stacks = read_stacks(&to).unwrap();
     let samples: u64 = stacks[0].stacks.iter().map(|stack| stack.samples).sum();
