@@ -398,11 +398,18 @@ impl Doubt {
             | Self::LoaderLate { .. }
             | Self::LoaderClock { .. }
             | Self::LoaderSaturated { .. } => self.advice_for_hosts(),
+            Self::EmptySlices { .. } | Self::StillWarming { .. } => self.advice_for_time(),
+        }
+    }
+
+    /// Returns the advice about the times of slices.
+    fn advice_for_time(&self) -> &'static str {
+        match self {
             Self::EmptySlices { .. } => {
                 "throughput and latency are worse than shown; use a longer window, or a quieter CPU and \
                  disk"
             }
-            Self::StillWarming { .. } => {
+            _ => {
                 "the system still compiled its code or filled its caches, and an environment that \
                  slows it down also warms it up later; give the schedule a warm_up"
             }
