@@ -107,19 +107,27 @@ fn left_of_kernels() -> Vec<String> {
     all.map(|pid| format!("process {pid} of a user-mode kernel")).collect()
 }
 
-/// Connects from the client's namespace until the system answers.
-fn dial(client: &Path, address: SocketAddr, environment: &dyn Environment) -> TcpStream {
+/// Connects from the client's namespace until the system answers. An error is the log of a guest
+/// whose emulated CPUs stalled.
+fn dial(
+    client: &Path,
+    address: SocketAddr,
+    environment: &dyn Environment,
+) -> Result<TcpStream, String> {
     let deadline = Instant::now() + Duration::from_secs(60);
     loop {
         let stream = netns::within(client, || TcpStream::connect(address)).unwrap();
         if let Ok(mut stream) = stream {
             stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
             if echo(&mut stream) {
-                return stream;
+                return Ok(stream);
             }
         }
         let name = &environment.spec().name;
         let log = environment.log_tail();
+        if log.contains("soft lockup") {
+            return Err(log);
+        }
         assert!(Instant::now() < deadline, "{name} at {address}: no answer\n{log}");
         thread::sleep(Duration::from_millis(5));
     }
@@ -131,8 +139,17 @@ fn echo(stream: &mut TcpStream) -> bool {
 }
 
 /// Runs one guest from start to stop and checks each step. Returns the read-back of its
-/// accelerator.
+/// accelerator. Emulated CPUs rarely stall while their kernel patches its code; such a guest is
+/// started once more.
 fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
+    run_guest(factory, spec).unwrap_or_else(|log| {
+        eprintln!("{}: its emulated CPUs stalled, once more:\n{log}", spec.name);
+        run_guest(factory, spec).unwrap()
+    })
+}
+
+/// An error is the log of a guest whose emulated CPUs stalled.
+fn run_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> Result<String, String> {
     let name = &spec.name;
     let mut environment = factory.environment(spec).unwrap();
     let begin = Instant::now();
@@ -140,7 +157,11 @@ fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
     });
     let made = begin.elapsed();
-    let mut stream = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
+    let dialled = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
+    if dialled.is_err() {
+        environment.stop().unwrap();
+    }
+    let mut stream = dialled?;
     let ready = begin.elapsed();
 
     let layers = environment.read_back().unwrap();
@@ -204,7 +225,7 @@ fn check_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> String {
     eprintln!(
         "{name}: made {made:.0?}, ready {ready:.0?}, usage {usage:.0?}, stopped {stopped:.0?}"
     );
-    accelerator
+    Ok(accelerator)
 }
 
 #[test]
