@@ -165,14 +165,8 @@ fn ended_process_is_an_error() {
     assert!(perf.begin(&Scope::default()).unwrap_err().to_string().contains("no process"));
 }
 
-#[test]
-fn sleep_counts_as_waiting_for_clock() {
-    let mut perf = match Perf::open(StackKind::OffCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
-        Ok(perf) => perf,
-        Err(error) => {
-            return skip("sleep_counts_as_waiting_for_clock", reason(&error));
-        }
-    };
+/// Samples a process that sleeps for 0.2 s. Returns the stacks and the length of the window.
+fn sample_sleep(perf: &mut Perf) -> (Vec<SampledStack>, u128) {
     let mut child = std::process::Command::new("sh")
         .args(["-c", "read -r line; exec sleep 0.2"])
         .stdin(std::process::Stdio::piped())
@@ -192,7 +186,22 @@ fn sleep_counts_as_waiting_for_clock() {
     let window_ns = started.elapsed().as_nanos();
     other.kill().unwrap();
     other.wait().unwrap();
-    let stacks = sampled.unwrap();
+    (sampled.unwrap(), window_ns)
+}
+
+#[test]
+fn sleep_counts_as_waiting_for_clock() {
+    let mut perf = match Perf::open(StackKind::OffCpu, UserFrames::Auto, ("TARE_TEST", "stacks")) {
+        Ok(perf) => perf,
+        Err(error) => {
+            return skip("sleep_counts_as_waiting_for_clock", reason(&error));
+        }
+    };
+    let (mut stacks, mut window_ns) = sample_sleep(&mut perf);
+    // Seen once in many runs: perf wrote no event at all.
+    if stacks.is_empty() {
+        (stacks, window_ns) = sample_sleep(&mut perf);
+    }
     let slept = stacks.iter().filter(|stack| stack.subsystem == "the clock");
     let slept_ns: u64 = slept.map(|stack| stack.samples).sum();
     assert!(slept_ns >= 200_000_000 && u128::from(slept_ns) <= window_ns, "{stacks:#?}");
