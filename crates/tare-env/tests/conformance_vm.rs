@@ -157,11 +157,14 @@ fn run_guest(factory: &EnvironmentFactory, spec: &EnvironmentSpec) -> Result<Str
         panic!("{name}: {}\n{}", tare_host::error_line(error.as_ref()), environment.log_tail())
     });
     let made = begin.elapsed();
-    let dialled = dial(factory.client_namespace(), endpoint.address, environment.as_ref());
-    if dialled.is_err() {
-        environment.stop().unwrap();
-    }
-    let mut stream = dialled?;
+    let mut stream = match dial(factory.client_namespace(), endpoint.address, environment.as_ref())
+    {
+        Ok(stream) => stream,
+        Err(log) => {
+            environment.stop().unwrap();
+            return Err(log);
+        }
+    };
     let ready = begin.elapsed();
 
     let layers = environment.read_back().unwrap();

@@ -107,8 +107,12 @@ impl Series {
     /// Returns a figure over all rounds. Its interval is computed on the log scale, like those of
     /// ratios.
     pub(super) fn level(&self, figure: impl Fn(&Cell) -> f64) -> Option<Estimate> {
-        let logs = log_ratios(self.rounds.values().map(|cell| (figure(cell), 1.0)));
-        Some(estimate(&logs)?.map(f64::exp))
+        Some(estimate(&self.logs(figure))?.map(f64::exp))
+    }
+
+    /// Returns the logarithm of a figure in each round.
+    pub(super) fn logs(&self, figure: impl Fn(&Cell) -> f64) -> Vec<f64> {
+        log_ratios(self.rounds.values().map(|cell| (figure(cell), 1.0)))
     }
 
     /// Returns the share of its CPUs that the client used.

@@ -125,12 +125,17 @@ pub fn objections(analysis: &Analysis, workload: &str, environments: [&str; 2]) 
     let mut objections = Objections::default();
     for name in environments {
         let Some(finding) = finding(analysis, workload, name) else { continue };
-        let slices = f64::from((finding.slices + finding.slices_void).max(1));
-        for (doubt, touched) in &finding.doubts {
-            note(&mut objections, doubt, f64::from(*touched) >= OFTEN_SHARE * slices);
-        }
+        note_all(&mut objections, &finding.doubts, finding.slices + finding.slices_void);
     }
     objections
+}
+
+/// Adds what doubts about an environment forbid, each with the number of slices that it affects.
+pub(super) fn note_all(objections: &mut Objections, doubts: &[(Doubt, u32)], slices: u32) {
+    for (doubt, touched) in doubts {
+        let often = f64::from(*touched) >= OFTEN_SHARE * f64::from(slices.max(1));
+        note(objections, doubt, often);
+    }
 }
 
 /// Adds what one doubt forbids. `often`: it affects at least [`OFTEN_SHARE`] of the slices.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::Finding;
+use super::cells::{Cell, Series};
 use super::claims::CostKind;
 use crate::doubt::Doubt;
 use crate::record::{EnvironmentRecord, Phase, Record, Slice};
@@ -14,9 +15,9 @@ use tare_stats::{ROUNDS_MIN, estimate};
 const EMPTY_SHARE: f64 = 0.01;
 
 /// The rise of throughput from the first third of the rounds to the last above which a system was
-/// not warm, and the fewest slices of a third. Hosts themselves drift by some percent.
+/// not warm, and the fewest rounds of a third. Hosts themselves drift by some percent.
 const WARMING_SHARE: f64 = 0.15;
-const WARMING_SLICES: u32 = 4;
+const WARMING_ROUNDS: u32 = 4;
 
 /// Returns the doubts about an environment and its slices: each kind once, at its worst, with the
 /// number of affected slices. A doubt about the environment affects all of them.
@@ -162,20 +163,12 @@ pub(super) fn about_empty_slices(
 }
 
 /// Returns the doubt that an environment became much faster during the rounds.
-pub(super) fn about_warming(record: &Record, workload: &str, environment: &str) -> Option<Doubt> {
-    let slices = record.slices.iter().filter(|slice| {
-        slice.phase == Phase::Capacity
-            && slice.workload == workload
-            && slice.environment == environment
-            && slice.void.is_none()
-            && slice.operations > 0
-    });
-    let logs: Vec<f64> =
-        slices.map(|s| (s.operations as f64 * 1e9 / s.window_ns as f64).ln()).collect();
+pub(super) fn about_warming(capacity: &Series) -> Option<Doubt> {
+    let logs = capacity.logs(Cell::throughput_per_s);
     let third = logs.len() / 3;
     let (first, last) = (estimate(&logs[..third])?, estimate(&logs[logs.len() - third..])?);
     let rose = last.centre - first.centre;
-    let is_certain = first.rounds >= WARMING_SLICES && first.high < last.low;
+    let is_certain = first.rounds >= WARMING_ROUNDS && first.high < last.low;
     (is_certain && rose > (1.0 + WARMING_SHARE).ln())
         .then(|| Doubt::StillWarming { percent: 100.0 * rose.exp_m1() })
 }

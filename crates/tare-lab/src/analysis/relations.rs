@@ -23,11 +23,10 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::cells::{Cell, Cells};
-use super::{Comparison, Interval, doubts, latency};
-use crate::doubt::Doubt;
+use super::{Comparison, Interval, claims, doubts, latency};
 use crate::record::{Phase, Record};
 use crate::study::{Claim, Expected, Percentile, PublishedRelation, Sign, control_name};
-use tare_stats::law::OFTEN_SHARE;
+use tare_stats::law::Objections;
 use tare_stats::{Estimate, ROUNDS_MIN, estimate, log_ratios};
 
 /// Default tolerance around a published loss of throughput, in points of the baseline's throughput.
@@ -153,11 +152,8 @@ fn relation(
         if noise.is_finite() { noise } else { 0.0 }
     });
     let names = [published.environment.as_str(), against.as_str()];
-    let of_client = || match published.claim {
-        Claim::Throughput(_) => client_limits(record, &workload, names),
-        Claim::Latency { .. } => None,
-    };
-    let verdict = match untestable_reason(record, &workload, names).or_else(of_client) {
+    let of_client = matches!(published.claim, Claim::Throughput(_));
+    let verdict = match untestable_reason(record, &workload, names, of_client) {
         Some(why) => Verdict::NotTestable { why },
         None => match ours {
             None => Verdict::NotTestable { why: Untestable::NotMeasured },
@@ -168,8 +164,14 @@ fn relation(
     Relation { published: published.clone(), workload, against, here, verdict }
 }
 
-/// Returns why two environments cannot be compared, independent of their figures.
-fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
+/// Returns why two environments cannot be compared, independent of their figures. `of_client`: also
+/// if the client limits one of them.
+fn untestable_reason(
+    record: &Record,
+    workload: &str,
+    names: [&str; 2],
+    of_client: bool,
+) -> Option<Untestable> {
     let quick = record.study.quick.as_ref();
     if quick.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
         return Some(Untestable::NotInQuickPart { name: workload.to_string() });
@@ -178,7 +180,8 @@ fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Optio
     if budget.is_some_and(|part| part.workloads.iter().any(|name| name == workload)) {
         return Some(Untestable::NotInBudget { name: workload.to_string() });
     }
-    names.into_iter().find_map(|name| {
+    let objections = names.map(|name| objections(record, workload, name));
+    let of_environment = |(name, objections): (&str, &Objections)| {
         if budget.is_some_and(|part| part.environments.iter().any(|other| other == name)) {
             return Some(Untestable::NotInBudget { name: name.to_string() });
         }
@@ -190,28 +193,26 @@ fn untestable_reason(record: &Record, workload: &str, names: [&str; 2]) -> Optio
             let (environment, reason) = (name.to_string(), reason.clone());
             return Some(Untestable::LeftOut { environment, reason });
         }
-        let doubts = doubts::about_environment(record, workload, name);
-        let emulated = doubts.iter().any(|(doubt, _)| matches!(doubt, Doubt::Emulated { .. }));
-        emulated.then(|| Untestable::Emulated { environment: name.to_string() })
-    })
+        objections.emulated.then(|| Untestable::Emulated { environment: name.to_string() })
+    };
+    let client_limits = |(name, objections): (&str, &Objections)| {
+        (of_client && objections.client_limited)
+            .then(|| Untestable::ClientSaturated { environment: name.to_string() })
+    };
+    let mut both = names.into_iter().zip(&objections);
+    both.clone().find_map(of_environment).or_else(|| both.find_map(client_limits))
 }
 
-/// Returns that the client was often at its limit in one of two environments, if it was.
-fn client_limits(record: &Record, workload: &str, names: [&str; 2]) -> Option<Untestable> {
-    let environment = names.into_iter().find(|name| {
-        let slices = record.slices.iter().filter(|slice| {
-            slice.phase == Phase::Capacity
-                && slice.workload == workload
-                && slice.environment == *name
-        });
-        let often = OFTEN_SHARE * slices.count() as f64;
-        let doubts = doubts::about_environment(record, workload, name);
-        doubts.iter().any(|(doubt, touched)| {
-            matches!(doubt, Doubt::ClientSaturated { .. } | Doubt::LoaderSaturated { .. })
-                && f64::from(*touched) >= often
-        })
-    })?;
-    Some(Untestable::ClientSaturated { environment: environment.to_string() })
+/// Returns what the doubts about an environment forbid.
+fn objections(record: &Record, workload: &str, name: &str) -> Objections {
+    let slices = record.slices.iter().filter(|slice| {
+        slice.phase == Phase::Capacity && slice.workload == workload && slice.environment == name
+    });
+    let slices = u32::try_from(slices.count()).unwrap_or(u32::MAX);
+    let mut objections = Objections::default();
+    let doubts = doubts::about_environment(record, workload, name);
+    claims::note_all(&mut objections, &doubts, slices);
+    objections
 }
 
 /// Returns the log of the claim's figure, environment over the other.

@@ -8,9 +8,11 @@ use rusqlite::Connection;
 
 use super::RecordError;
 
-/// What SQLite appends to the name of a record for its write-ahead log and the index of that. Both
-/// are left by a writer that was killed.
-pub const LOG_SUFFIXES: [&str; 2] = ["-wal", "-shm"];
+/// Returns the paths of SQLite's write-ahead log of a record and of the index of that. Both are left
+/// by a writer that was killed.
+pub fn logs_of(record: &Path) -> [PathBuf; 2] {
+    ["-wal", "-shm"].map(|suffix| with_suffix(record, suffix))
+}
 
 /// Copies a record that no process writes, and replaces what is at `to`. The log that a killed
 /// writer left is merged into the copy, and the log of a record that was at `to` is removed: SQLite
@@ -31,7 +33,7 @@ fn copy_parts(from: &Path, part: &Path) -> Result<(), RecordError> {
     let copy = |from: &Path, to: &Path| {
         fs::copy(from, to).map(drop).map_err(|error| RecordError::file("copy", from, error))
     };
-    let [log, to] = [from, part].map(|record| with_suffix(record, LOG_SUFFIXES[0]));
+    let ([log, _], [to, _]) = (logs_of(from), logs_of(part));
     remove_parts(part);
     copy(from, part)?;
     if log.exists() {
@@ -54,21 +56,19 @@ fn merge_log(record: &Path) -> rusqlite::Result<()> {
 
 fn move_parts(part: &Path, to: &Path) -> Result<(), RecordError> {
     let failed = |error| RecordError::file("write", to, error);
-    for suffix in LOG_SUFFIXES {
-        remove(&with_suffix(to, suffix)).map_err(failed)?;
-        let log = with_suffix(part, suffix);
+    for (log, to) in logs_of(part).iter().zip(&logs_of(to)) {
+        remove(to).map_err(failed)?;
         if log.exists() {
-            fs::rename(&log, with_suffix(to, suffix)).map_err(failed)?;
+            fs::rename(log, to).map_err(failed)?;
         }
     }
     fs::rename(part, to).map_err(failed)
 }
 
 fn remove_parts(part: &Path) {
-    for path in LOG_SUFFIXES.map(|suffix| with_suffix(part, suffix)) {
-        let _ = remove(&path);
+    for path in logs_of(part).iter().map(PathBuf::as_path).chain([part]) {
+        let _ = remove(path);
     }
-    let _ = remove(part);
 }
 
 fn remove(path: &Path) -> io::Result<()> {

@@ -28,7 +28,7 @@ use crate::probe::Counter;
 use crate::study::{Study, control_name};
 use crate::system::BusyTime;
 
-pub use copy::{LOG_SUFFIXES, copy_record};
+pub use copy::{copy_record, logs_of};
 pub use error::RecordError;
 pub use opening::Opening;
 pub use share::{Keep, share};

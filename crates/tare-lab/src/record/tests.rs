@@ -309,8 +309,8 @@ fn copied_record_has_its_log_and_no_other() {
     // Copied while a writer has it open, a record is as after a kill: with a log beside it.
     let mut writer = folder.begun();
     writer.put_rate("of the log", 1.0).unwrap();
-    for suffix in LOG_SUFFIXES {
-        std::fs::copy(at(&format!("s.tare{suffix}")), at(&format!("k.tare{suffix}"))).unwrap();
+    for (from, to) in logs_of(&at("s.tare")).iter().zip(&logs_of(&at("k.tare"))) {
+        std::fs::copy(from, to).unwrap();
     }
     std::fs::copy(at("s.tare"), at("k.tare")).unwrap();
     writer.finish("rounds done", 1).unwrap();

@@ -1,7 +1,7 @@
 //! The newest costs of a history as one table of GitHub-flavoured Markdown: a row per environment
 //! and workload, in the newest record of each study that has it.
 
-use super::{CostPoint, Entry, Figure, Group, History};
+use super::{CostPoint, Entry, Figure, Group, History, Series};
 use crate::escape::markdown as escape;
 use crate::figures::{CostFormat, cost, utc};
 use crate::markdown::table_of;
@@ -26,16 +26,17 @@ pub fn markdown(history: &History, page: impl Fn(&str) -> String) -> String {
     let mut rows = Vec::new();
     let mut records: Vec<&Entry> = Vec::new();
     for group in &history.groups {
-        for (workload, environment) in places(group) {
-            let Some((record, cells)) = newest(group, workload, environment) else { continue };
+        for place in places(group) {
+            let Some((record, cells)) = newest(group, place) else { continue };
             if !records.contains(&record) {
                 records.push(record);
             }
             let study = format!("[{}]({})", escape(&group.study), page(&record.name));
-            let mut row = vec![study, escape(&record.system), escape(workload)];
-            row.push(name(group, workload, environment));
+            let role = if place.control { " (A/A)" } else { "" };
+            let environment = escape(&place.environment) + role;
+            let mut row = vec![study, escape(&record.system), escape(&place.workload), environment];
             row.extend(cells);
-            row.push(record.doubts_about(environment, workload).join(", "));
+            row.push(record.doubts_about(&place.environment, &place.workload).join(", "));
             row.push(utc(record.started_unix_ms).chars().take(10).collect());
             rows.push(row);
         }
@@ -51,31 +52,27 @@ pub fn markdown(history: &History, page: impl Fn(&str) -> String) -> String {
     text
 }
 
-/// Workloads and environments, each once, in the order of the newest record.
-fn places(group: &Group) -> Vec<(&str, &str)> {
-    let mut places = Vec::new();
+/// One series of each workload and environment, in the order of the newest record.
+fn places(group: &Group) -> Vec<&Series> {
+    let mut places: Vec<&Series> = Vec::new();
     for series in &group.series {
-        let place = (series.workload.as_str(), series.environment.as_str());
-        if !places.contains(&place) {
-            places.push(place);
+        if !places.iter().any(|place| is_same_place(place, series)) {
+            places.push(series);
         }
     }
     places
 }
 
+fn is_same_place(a: &Series, b: &Series) -> bool {
+    a.workload == b.workload && a.environment == b.environment
+}
+
 /// The newest record that has a figure of this environment, and all its figures.
-fn newest<'g>(
-    group: &'g Group,
-    workload: &str,
-    environment: &str,
-) -> Option<(&'g Entry, Vec<String>)> {
+fn newest<'g>(group: &'g Group, place: &Series) -> Option<(&'g Entry, Vec<String>)> {
     let points = |at: usize| {
         FIGURES.map(|figure| {
             let mut all = group.series.iter();
-            let found = all.find(|one| {
-                (one.metric, one.workload.as_str(), one.environment.as_str())
-                    == (figure, workload, environment)
-            });
+            let found = all.find(|one| one.metric == figure && is_same_place(one, place));
             found.and_then(|series| series.costs.get(at)?.as_ref())
         })
     };
@@ -87,13 +84,4 @@ fn cell(point: Option<&CostPoint>) -> String {
     let Some(point) = point else { return "-".to_string() };
     let text = cost(&point.cost, point.verdict, CostFormat::Short);
     if point.is_claimed() { format!("**{text}**") } else { text }
-}
-
-fn name(group: &Group, workload: &str, environment: &str) -> String {
-    let is_control = group
-        .series
-        .iter()
-        .any(|one| one.control && one.workload == workload && one.environment == environment);
-    let name = escape(environment);
-    if is_control { format!("{name} (A/A)") } else { name }
 }

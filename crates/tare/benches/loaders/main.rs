@@ -214,14 +214,16 @@ fn injected(count: u32, tiny: bool) -> Result<()> {
 fn weigh(bed: &SshBed, study: &str) -> Result<Value> {
     let scratch = tempfile::tempdir()?;
     fs::write(scratch.path().join("s.toml"), study)?;
-    let output = Command::new(env!("CARGO_BIN_EXE_tare"))
-        .args(["weigh", "s.toml", "--json", "-o", "s.tare", "--state"])
-        .arg(scratch.path().join("state"))
-        .current_dir(scratch.path())
-        .env("TARE_SSH_CONFIG", bed.config())
-        .stderr(Stdio::inherit())
-        .output()?;
+    let output = weigh_command(bed, scratch.path()).stderr(Stdio::inherit()).output()?;
     Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// The program, to weigh the study in a directory.
+fn weigh_command(bed: &SshBed, directory: &Path) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tare"));
+    command.args(["weigh", "s.toml", "--json", "--state"]).arg(directory.join("state"));
+    command.current_dir(directory).env("TARE_SSH_CONFIG", bed.config());
+    command
 }
 
 /// Returns what a study found of the injected CPU time.
@@ -261,15 +263,8 @@ fn on_machine(count: u32, tiny: bool) -> Result<()> {
 /// Returns the seconds until a study says that its first round runs, and until its end.
 fn time_study(bed: &SshBed, directory: &Path, words: &[&str]) -> Result<(f64, f64)> {
     let begun = Instant::now();
-    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
-        .args(["weigh", "s.toml", "--json", "--state"])
-        .arg(directory.join("state"))
-        .args(words)
-        .current_dir(directory)
-        .env("TARE_SSH_CONFIG", bed.config())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()?;
+    let mut command = weigh_command(bed, directory);
+    let mut child = command.args(words).stdout(Stdio::null()).stderr(Stdio::piped()).spawn()?;
     let mut first = None;
     let mut said = String::new();
     for line in BufReader::new(child.stderr.take().ok_or("no pipe")?).lines() {

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use anyhow::{Context, anyhow};
 use clap::parser::ValueSource;
 use clap::{ArgAction, ArgMatches, CommandFactory};
-use tare_lab::record::LOG_SUFFIXES;
+use tare_lab::record::logs_of;
 
 use crate::cli::Arguments;
 use crate::exit::{Exit, ExitWith};
@@ -123,12 +123,8 @@ impl CommandLine {
             self.inputs.push((name.clone(), path.into()));
             if id == "resume" {
                 self.replace.push(name.clone());
-                for log in LOG_SUFFIXES {
-                    let with = |path: &Path| PathBuf::from(format!("{}{log}", path.display()));
-                    if with(path).exists() {
-                        self.inputs.push((with(&name), with(path)));
-                    }
-                }
+                let logs = logs_of(&name).into_iter().zip(logs_of(path));
+                self.inputs.extend(logs.filter(|(_, here)| here.exists()));
             }
             return text(name.as_os_str());
         }

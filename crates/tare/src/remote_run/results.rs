@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 use tar::Archive;
-use tare_lab::record::{LOG_SUFFIXES, copy_record, free_path};
+use tare_lab::record::{copy_record, free_path, logs_of};
 
 use super::connections::{Connected, Connections, of_program};
 use crate::run_server::{Session, SessionSpec};
@@ -34,7 +34,11 @@ pub(super) fn bring(
     let unpacked = Archive::new(BufReader::new(&archive[..])).unpack(&staging);
     unpacked.with_context(|| format!("cannot unpack the files of {name}"))?;
     let mut placed = Vec::new();
-    for file in files(&staging, Path::new(""))?.iter().filter(|file| !is_log(file)) {
+    let files = files(&staging, Path::new(""))?;
+    // A log comes with its record.
+    let logs: Vec<PathBuf> =
+        files.iter().filter(|file| is_record(file)).flat_map(|file| logs_of(file)).collect();
+    for file in files.iter().filter(|file| !logs.contains(file)) {
         placed.push(place(&staging, file, &spec, suffix)?);
     }
     fs::remove_dir_all(&staging)?;
@@ -73,14 +77,6 @@ fn files(root: &Path, below: &Path) -> anyhow::Result<Vec<PathBuf>> {
 
 fn is_record(file: &Path) -> bool {
     file.extension().is_some_and(|extension| extension == "tare")
-}
-
-/// Whether a file is the log of a record. It comes with its record.
-fn is_log(file: &Path) -> bool {
-    let name = file.to_string_lossy();
-    LOG_SUFFIXES
-        .iter()
-        .any(|suffix| name.strip_suffix(suffix).is_some_and(|record| is_record(Path::new(record))))
 }
 
 /// Copies one file to its place and returns that.

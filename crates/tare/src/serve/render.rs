@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use tare_lab::analysis::analyse;
-use tare_lab::record::{Record, RecordError, read_stacks};
+use tare_lab::record::{Record, RecordError, logs_of, read_stacks};
 
 use super::page::SharedPage;
 
@@ -47,12 +47,11 @@ fn page(path: &Path) -> Result<(String, bool), RecordError> {
 /// Returns sizes and modification times of a record's file and of its SQLite log, which change with
 /// the record.
 pub(super) fn stamp(path: &Path) -> Option<Vec<(u64, SystemTime)>> {
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
+    let [log, _] = logs_of(path);
     let of = |path: &Path| {
         let metadata = fs::metadata(path).ok()?;
         Some((metadata.len(), metadata.modified().ok()?))
     };
-    let stamps: Vec<_> = [path, Path::new(&log)].into_iter().filter_map(of).collect();
+    let stamps: Vec<_> = [path, &log].into_iter().filter_map(of).collect();
     (!stamps.is_empty()).then_some(stamps)
 }
