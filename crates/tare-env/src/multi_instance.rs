@@ -144,7 +144,9 @@ impl Environment for MultiInstance {
     fn usage(&mut self) -> Result<Usage, PartError> {
         let mut sum = Usage::default();
         for part in &mut self.parts {
-            add(&mut sum, part.usage()?);
+            let one = part.usage()?;
+            sum.instance_cpu_ns.push(one.system_cpu_ns);
+            add(&mut sum, one);
         }
         Ok(sum)
     }

@@ -73,9 +73,22 @@ pub struct SliceLoad {
     /// What each loader did, where the study has loaders.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loaders: Vec<LoaderSlice>,
+    /// What each instance did, if there are several and each has a load of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instances: Vec<InstanceLoad>,
     /// What each loader saw of its network path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<PathSample>,
+}
+
+/// What one of several instances did in the measured window.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InstanceLoad {
+    /// Operations that succeeded inside the window.
+    pub operations: u64,
+    /// Response time at a fixed rate, else service time, in ns: median, 99 % and 99.9 %. `None`
+    /// without a histogram.
+    pub latency_ns: Option<[u64; 3]>,
 }
 
 /// `open` received no address.

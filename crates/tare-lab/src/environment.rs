@@ -51,9 +51,24 @@ pub struct EnvironmentSpec {
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
     pub limits: Limits,
+    /// How many instances of the system it runs; `None`: as many as the system's options say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub instances: Option<u32>,
     /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
+}
+
+/// The option of a system that says how many instances there are.
+pub const INSTANCES: &str = "instances";
+
+impl EnvironmentSpec {
+    /// Returns the options that replace those of the study's system here, the number of instances
+    /// included.
+    pub fn system_options(&self) -> Vec<(String, String)> {
+        let instances = self.instances.map(|count| (INSTANCES.to_string(), count.to_string()));
+        self.system.iter().cloned().chain(instances).collect()
+    }
 }
 
 /// The layers of an environment, one by one.
@@ -77,6 +92,7 @@ impl Layer {
             system,
             inject,
             limits,
+            instances,
             optional: _,
         } = spec;
         match self {
@@ -93,6 +109,7 @@ impl Layer {
             Self::System => options_text(system),
             Self::Inject => inject.to_string(),
             Self::Limits => limits.to_string(),
+            Self::Instances => instances.map_or("as the system".into(), |count| count.to_string()),
         }
     }
 
@@ -112,6 +129,7 @@ impl Layer {
             Self::System => to.system.clone_from(&from.system),
             Self::Inject => to.inject = from.inject,
             Self::Limits => to.limits.clone_from(&from.limits),
+            Self::Instances => to.instances = from.instances,
         }
     }
 
@@ -277,6 +295,9 @@ pub struct Usage {
     pub layer_cpu_ns: Vec<(String, u64)>,
     /// Time that the CPU quota throttled the environment, in ns. `None` without a quota.
     pub throttled_ns: Option<u64>,
+    /// CPU time of each instance, if there are several on one host, in ns.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub instance_cpu_ns: Vec<u64>,
     /// The accounts of each host, if the instances run on several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeUsage>,

@@ -108,6 +108,24 @@ pub mod names {
         format!("node_{}_late_ns_max", number + 1)
     }
 
+    /// Returns the name of the counter of a figure of one of several instances, counted from 0:
+    /// [`INSTANCE_OPERATIONS`], [`INSTANCE_CPU`], or one of [`INSTANCE_LATENCIES`].
+    pub fn of_instance(number: usize, figure: &str) -> String {
+        format!("instance_{}_{figure}", number + 1)
+    }
+
+    /// Returns whether a counter is a figure of one of several instances.
+    pub fn is_of_instance(name: &str) -> bool {
+        name.starts_with("instance_")
+    }
+
+    /// Operations of an instance in the window.
+    pub const INSTANCE_OPERATIONS: &str = "operations";
+    /// CPU time of an instance in ns: its busy time if it reports that.
+    pub const INSTANCE_CPU: &str = "cpu_ns";
+    /// Latency of an instance in ns: median, 99 % and 99.9 %.
+    pub const INSTANCE_LATENCIES: [&str; 3] = ["p50_ns_mean", "p99_ns_mean", "p99_9_ns_mean"];
+
     /// Returns the name of the counter that holds the share of a CPU that a part's busiest thread
     /// used.
     pub fn busiest_thread_share(part: &str) -> String {

@@ -110,6 +110,10 @@ fn parts(record: &Record, analysis: &Analysis, histograms: Histograms) -> Value 
         "slices": record.slices.iter().map(|s| slice(s, histograms)).collect::<Vec<_>>(),
         "doubts": record.doubts,
     });
+    let instances = crate::instances::tables(record, analysis);
+    if !instances.is_empty() {
+        value["instances"] = json!(instances);
+    }
     if !record.loaders.is_empty() {
         value["study"]["loaders"] = json!(record.study.loaders);
         value["loaders"] = json!(crate::loaders::summaries(record));

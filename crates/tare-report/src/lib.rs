@@ -28,6 +28,7 @@ mod headline;
 mod histogram;
 pub mod history;
 pub mod html;
+mod instances;
 mod interrupts;
 pub mod json;
 mod layout;

@@ -59,6 +59,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice]) -> St
             blocks.push(escape(&workload_line(record, workload)) + ".");
             blocks.push(table(analysis, &findings, &marks));
             blocks.push(control_line(analysis, workload, &findings));
+            blocks.extend(instances(record, analysis, &workload.name));
         }
     }
     blocks.extend(explanation(record));
@@ -94,6 +95,22 @@ fn host_tuning(proof: &Proof) -> Vec<String> {
         blocks.push(plain_table(&head, &rows));
     }
     blocks.extend(prove::sentences(proof).iter().map(|sentence| escape(sentence)));
+    blocks
+}
+
+/// The tables of instances under one workload.
+fn instances(record: &Record, analysis: &Analysis, workload: &str) -> Vec<String> {
+    let mut tables = crate::instances::tables(record, analysis);
+    tables.retain(|one| one.workload == workload);
+    let mut blocks = Vec::new();
+    for one in &tables {
+        if !one.instances.is_empty() {
+            blocks.push(plain_table(&crate::instances::HEAD, &one.instance_rows()));
+        }
+        let scaling = one.scaling_rows();
+        let rows = scaling.iter().map(|rows| plain_table(&crate::instances::SCALING_HEAD, rows));
+        blocks.extend(rows);
+    }
     blocks
 }
 

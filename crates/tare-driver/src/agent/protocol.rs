@@ -204,6 +204,7 @@ impl TryFrom<SliceResult> for SliceLoad {
             response: STANDARD.decode(ran.response)?,
             service: STANDARD.decode(ran.service)?,
             loaders: Vec::new(),
+            instances: Vec::new(),
             paths: ran.path.into_iter().collect(),
         })
     }
@@ -249,6 +250,7 @@ mod tests {
             response: Vec::new(),
             service: vec![0, 1, 2, 255],
             loaders: Vec::new(),
+            instances: Vec::new(),
             paths: Vec::new(),
         };
         assert_eq!(SliceLoad::try_from(SliceResult::new(&load, None)).unwrap(), load);

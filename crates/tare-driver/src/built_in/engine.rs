@@ -59,6 +59,7 @@ fn slice_load(stats: &Stats, pacing: Pacing, path: PathSample) -> SliceLoad {
         response,
         service: histogram::encode(&stats.service()),
         loaders: Vec::new(),
+        instances: Vec::new(),
         paths: vec![path],
     }
 }

@@ -322,6 +322,7 @@ fn slice(totals: Totals, window: Duration, pacing: Pacing) -> SliceLoad {
         response: Vec::new(),
         service: histogram::encode(&totals.latency),
         loaders: Vec::new(),
+        instances: Vec::new(),
         paths: Vec::new(),
     }
 }

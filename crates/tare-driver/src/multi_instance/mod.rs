@@ -2,7 +2,8 @@
 //! client runs, or each on all loaders.
 //!
 //! Method: every instance holds all rows and gets the whole workload; a fixed rate is divided among
-//! them. Accounts are read once the last window has begun, and again when the first one ends.
+//! them. A system may have fewer instances than there are drivers: the others have nothing to do.
+//! Accounts are read once the last window has begun, and again when the first one ends.
 //! Counts are added up, and histograms merged. What a loader did for all instances is one entry of
 //! the result, and its windows are compared with the time of those accounts.
 //!
@@ -17,7 +18,7 @@ use std::time::Duration;
 
 use tare_lab::PartError;
 use tare_lab::doubt::Doubt;
-use tare_lab::driver::{Driver, Edge, Pacing, SliceLoad, SliceOrder, TargetId};
+use tare_lab::driver::{Driver, Edge, InstanceLoad, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::loader::{Loader, LoaderSlice};
 use tare_lab::path::PathSample;
 use tare_lab::study::WorkloadSpec;
@@ -30,7 +31,7 @@ use tare_load::histogram::{self, DecodeError};
 /// Why instances could not be loaded together.
 #[derive(Debug, thiserror::Error)]
 pub enum MultiInstanceError {
-    #[error("the driver was created for {made} instances of the system, not {given}")]
+    #[error("the driver was created for up to {made} instances of the system, not {given}")]
     Number { made: usize, given: usize },
     #[error(transparent)]
     NoTarget(#[from] NoTarget),
@@ -89,7 +90,7 @@ impl Driver for MultiInstance {
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
         let (made, given) = (self.drivers.len(), addresses.len());
-        if made != given {
+        if given == 0 || made < given {
             return Err(MultiInstanceError::Number { made, given }.into());
         }
         let open = |(driver, address): (&mut Box<dyn Driver + Send>, &SocketAddr)| {
@@ -106,7 +107,7 @@ impl Driver for MultiInstance {
         seed: u64,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), PartError> {
-        let count = u64::try_from(self.drivers.len()).unwrap_or(u64::MAX);
+        let count = u64::try_from(self.targets.get(target)?.len()).unwrap_or(u64::MAX);
         for (number, (driver, target)) in (0..).zip(self.each(target)?) {
             let mut sum = |done, all| progress(number * all + done, count * all);
             driver.populate(target, workload, seed, &mut sum)?;
@@ -124,7 +125,7 @@ impl Driver for MultiInstance {
         order: &SliceOrder,
         edge: &mut dyn FnMut(Edge),
     ) -> Result<SliceLoad, PartError> {
-        let count = self.drivers.len();
+        let count = self.targets.get(target)?.len();
         let mut share = order.clone();
         if let Pacing::Open { rate_per_s } = &mut share.pacing {
             *rate_per_s /= count as f64;
@@ -177,7 +178,7 @@ impl Driver for MultiInstance {
         for (load, seen) in loads.iter_mut().zip(seen) {
             seen.compare_with(read, &mut load.loaders);
         }
-        Ok(sum(&loads)?)
+        sum(&loads).map_err(PartError::from)
     }
 
     fn doubts(&mut self, target: TargetId) -> Vec<Doubt> {
@@ -300,9 +301,23 @@ pub(super) fn sum(loads: &[SliceLoad]) -> Result<SliceLoad, MultiInstanceError> 
     }
     sum.loaders = loaders(loads);
     sum.paths = paths(loads);
+    sum.instances = loads.iter().map(instance).collect::<Result<_, _>>()?;
     sum.response = merged(loads.iter().map(|load| load.response.as_slice()))?;
     sum.service = merged(loads.iter().map(|load| load.service.as_slice()))?;
     Ok(sum)
+}
+
+/// Returns what the driver of one instance measured.
+fn instance(load: &SliceLoad) -> Result<InstanceLoad, MultiInstanceError> {
+    let times = if load.response.is_empty() { &load.service } else { &load.response };
+    let latency_ns = match times.is_empty() {
+        true => None,
+        false => {
+            let times = histogram::decode(times)?;
+            Some([0.5, 0.99, 0.999].map(|share| times.value_at_quantile(share)))
+        }
+    };
+    Ok(InstanceLoad { operations: load.operations, latency_ns })
 }
 
 /// Merges histograms without loss; empty if one is missing.

@@ -74,6 +74,7 @@ fn load(operations: u64, service: &[u64]) -> SliceLoad {
         response: Vec::new(),
         service: times(service),
         loaders: Vec::new(),
+        instances: Vec::new(),
         paths: Vec::new(),
     }
 }

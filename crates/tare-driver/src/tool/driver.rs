@@ -263,6 +263,7 @@ impl<T: Tool> ToolDriver<T> {
             response: encoded(response),
             service: encoded(outcome.service),
             loaders: Vec::new(),
+            instances: Vec::new(),
             paths: Vec::new(),
         })
     }

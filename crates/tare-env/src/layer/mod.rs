@@ -101,6 +101,11 @@ impl LayerInfo {
                 "ends with the cgroup",
                 "memory.max (v2) or memory.limit_in_bytes (v1)",
             ),
+            Layer::Instances => (
+                "a system with the option instances",
+                "each instance ends as a single one does",
+                "every layer of every instance; the address and the figures of each",
+            ),
         };
         Self { layer, needs, cleanup, read_back }
     }

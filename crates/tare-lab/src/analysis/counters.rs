@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 use super::{Interval, in_order};
-use crate::probe::is_level;
+use crate::probe::{is_level, names};
 use crate::record::{Phase, Record, Slice};
 use tare_stats::estimate;
 
@@ -71,7 +71,7 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
     for workload in &record.study.workloads {
         for phase in [Phase::Capacity, Phase::Latency, Phase::Traced] {
             let place = (workload.name.as_str(), phase);
-            for name in names(&sums, place) {
+            for name in counter_names(&sums, place) {
                 // Traced slices are disturbed, so they supply only counters that no other slice
                 // has.
                 let elsewhere = |known: &Key<'_>| {
@@ -126,7 +126,8 @@ fn sums(record: &Record) -> BTreeMap<Key<'_>, RoundSums> {
             sum.value += value;
             sum.over += if is_level(name) { 1.0 } else { slice.operations as f64 };
         };
-        for counter in slice.counters.iter().filter(|counter| counter.value.is_finite()) {
+        let of_all = slice.counters.iter().filter(|counter| !names::is_of_instance(&counter.name));
+        for counter in of_all.filter(|counter| counter.value.is_finite()) {
             add(counter.name.as_str(), counter.value);
         }
         if let Some(ns) = slice.throttled_ns {
@@ -137,7 +138,10 @@ fn sums(record: &Record) -> BTreeMap<Key<'_>, RoundSums> {
 }
 
 /// Returns the sorted names of the counters that are not 0 everywhere.
-fn names<'r>(sums: &BTreeMap<Key<'r>, RoundSums>, place: (&str, Phase)) -> BTreeSet<&'r str> {
+fn counter_names<'r>(
+    sums: &BTreeMap<Key<'r>, RoundSums>,
+    place: (&str, Phase),
+) -> BTreeSet<&'r str> {
     let here = sums.iter().filter(|((workload, phase, ..), _)| (*workload, *phase) == place);
     let moved = here.filter(|(_, rounds)| rounds.values().any(|sum| sum.value != 0.0));
     moved.map(|((_, _, name, _), _)| *name).collect()

@@ -13,6 +13,7 @@ mod cells;
 pub mod claims;
 mod counters;
 mod doubts;
+mod instances;
 mod latency;
 mod load_path;
 mod pair;
@@ -35,6 +36,9 @@ use latency::Latencies;
 pub use crate::response_time::{Latency, OverBaseline, Percentile};
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters};
+pub use instances::{
+    InstanceFigures, OneInstance, Scaling, ScalingPoint, instance_figures, scaling,
+};
 pub use latency::{PERCENTS, closed_loop_latency, latency};
 pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::PartError;
 use crate::doubt::Doubt;
-use crate::driver::{Edge, Pacing, SliceLoad, SliceOrder};
+use crate::driver::{Edge, InstanceLoad, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{NodeUsage, Processes, Usage};
 use crate::judge;
 use crate::loader;
@@ -28,6 +28,8 @@ struct AccountSample {
     usage: Usage,
     own: Option<BusyTime>,
     counts: Option<OwnCounts>,
+    /// CPU time of each of several instances on one host, in ns: its busy time if it reports that.
+    instances: Vec<u64>,
 }
 
 /// The result of a measured slice.
@@ -88,13 +90,19 @@ fn read(
     for node in &usage.nodes {
         add(node.busy, node.counts.as_ref());
     }
-    for at in running.endpoints.iter().filter(|_| usage.nodes.is_empty()) {
-        match &at.data {
-            Some(data) => add(system.busy_time(data)?, system.own_counts(data)?.as_ref()),
-            None => add(None, None),
+    let mut instances = usage.instance_cpu_ns.clone();
+    for (number, at) in running.endpoints.iter().filter(|_| usage.nodes.is_empty()).enumerate() {
+        let Some(data) = &at.data else {
+            add(None, None);
+            continue;
+        };
+        let busy = system.busy_time(data)?;
+        if let Some((instance, busy)) = instances.get_mut(number).zip(busy) {
+            *instance = busy.busy_ns;
         }
+        add(busy, system.own_counts(data)?.as_ref());
     }
-    Ok(AccountSample { at, usage, own, counts })
+    Ok(AccountSample { at, usage, own, counts, instances })
 }
 
 /// Returns the processes of a slice in this environment.
@@ -437,6 +445,7 @@ fn fill(slice: &mut Slice, measured: Measured) {
     if under_load {
         convert_to_window(slice);
     }
+    slice.counters.extend(instance_counters(&load.instances, &begin.instances, &end.instances));
     slice.operations = load.operations;
     slice.errors = load.errors;
     slice.unsent = load.unsent;
@@ -469,6 +478,27 @@ fn node_counters(begin: &[NodeUsage], end: &[NodeUsage]) -> Vec<Counter> {
         counters.push(Counter { name: names::node_cpu_ns(number), value: ns as f64 });
         let late = before.late_ns.max(after.late_ns);
         counters.push(Counter { name: names::node_late_ns(number), value: late as f64 });
+    }
+    counters
+}
+
+/// Returns what each of several instances did, and its CPU time, as counters. The CPU time is that
+/// between the two readings of the accounts.
+fn instance_counters(loads: &[InstanceLoad], begin: &[u64], end: &[u64]) -> Vec<Counter> {
+    let mut counters = Vec::new();
+    for (number, load) in loads.iter().enumerate() {
+        let mut add = |figure: &str, value: f64| {
+            counters.push(Counter { name: names::of_instance(number, figure), value });
+        };
+        add(names::INSTANCE_OPERATIONS, load.operations as f64);
+        if let Some((begin, end)) = begin.get(number).zip(end.get(number)) {
+            add(names::INSTANCE_CPU, end.saturating_sub(*begin) as f64);
+        }
+        for (figure, ns) in
+            names::INSTANCE_LATENCIES.into_iter().zip(load.latency_ns.into_iter().flatten())
+        {
+            add(figure, ns as f64);
+        }
     }
     counters
 }
@@ -507,7 +537,13 @@ mod tests {
     fn probe_layer_cpu_joins_layer() {
         let mut slice = empty(Phase::Latency);
         let at = Duration::ZERO;
-        let reading = || AccountSample { at, usage: Usage::default(), own: None, counts: None };
+        let reading = || AccountSample {
+            at,
+            usage: Usage::default(),
+            own: None,
+            counts: None,
+            instances: Vec::new(),
+        };
         let counter = |name: &str, value| Counter { name: name.into(), value };
         let counters =
             vec![counter("layer_cpu_nvme_target_ns", 1234.0), counter("disk_reads", 3.0)];
@@ -530,6 +566,7 @@ mod tests {
             },
             own: Some(BusyTime { busy_ns: ns / 4, idle_poll_ns: 0 }),
             counts: None,
+            instances: Vec::new(),
         };
         let check = |under_load, system_cpu_ns| {
             let mut slice = empty(Phase::Capacity);

@@ -54,8 +54,10 @@ impl Clock for SystemClock {
 pub struct Memory {
     /// `MemAvailable` of the host.
     pub available_bytes: u64,
-    /// Expected need of one environment with its data; a memory limit caps it.
+    /// Expected need of one environment with its data and this many instances; a memory limit caps
+    /// it.
     pub per_environment_bytes: u64,
+    pub instances: u32,
 }
 
 impl Memory {
@@ -66,7 +68,9 @@ impl Memory {
         specs: impl Iterator<Item = &'s EnvironmentSpec>,
     ) -> (usize, u64) {
         let need = |spec: &EnvironmentSpec| {
-            spec.limits.memory_bytes.unwrap_or(u64::MAX).min(self.per_environment_bytes)
+            let instances = u64::from(spec.instances.unwrap_or(self.instances));
+            let each = self.per_environment_bytes / u64::from(self.instances.max(1));
+            spec.limits.memory_bytes.unwrap_or(u64::MAX).min(each.saturating_mul(instances))
         };
         let needs: Vec<u64> = specs.map(need).collect();
         match kind {
@@ -116,7 +120,8 @@ impl<'p> Parts<'p> {
     /// Returns the system with the options of an environment.
     pub(super) fn system_of(&self, spec: &EnvironmentSpec) -> &'p dyn System {
         let mut own = self.systems_with_options.iter();
-        own.find(|(options, _)| *options == spec.system).map_or(self.system, |(_, system)| *system)
+        let wanted = spec.system_options();
+        own.find(|(options, _)| *options == wanted).map_or(self.system, |(_, system)| *system)
     }
 }
 
@@ -125,8 +130,8 @@ impl<'p> Parts<'p> {
 pub struct Parts<'p> {
     pub factory: &'p mut EnvironmentFactory<'p>,
     pub system: &'p dyn System,
-    /// The system with the options of an environment (`EnvironmentSpec::system`), for each set of
-    /// options that an environment has.
+    /// The system with the options of an environment (`EnvironmentSpec::system_options`), for each
+    /// set of options that an environment has.
     pub systems_with_options: Vec<(SystemOptions, &'p dyn System)>,
     pub driver: &'p mut dyn Driver,
     pub probes: Vec<Box<dyn Probe + 'p>>,

@@ -278,6 +278,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         system: Vec::new(),
         inject: Inject::default(),
         limits: Limits::default(),
+        instances: None,
         optional: false,
     }
 }
@@ -302,6 +303,7 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::System => spec.system = option("overprovisioned", "yes"),
         Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
         Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
+        Layer::Instances => spec.instances = Some(4),
     }
     spec
 }

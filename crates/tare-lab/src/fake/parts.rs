@@ -117,6 +117,7 @@ impl Environment for FakeEnvironment {
                 false => vec![],
             },
             throttled_ns: None,
+            instance_cpu_ns: Vec::new(),
             nodes: Vec::new(),
         })
     }
@@ -283,6 +284,7 @@ impl Driver for FakeDriver {
                 response: if due.is_finite() { service.clone() } else { vec![] },
                 service,
                 loaders: Vec::new(),
+                instances: Vec::new(),
                 paths: Vec::new(),
             }
         };

@@ -48,11 +48,12 @@ pub enum Layer {
     System,
     Inject,
     Limits,
+    Instances,
 }
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
@@ -66,6 +67,7 @@ impl Layer {
         Self::System,
         Self::Inject,
         Self::Limits,
+        Self::Instances,
     ];
 
     /// Returns the name, which is also the key in a study.
@@ -84,6 +86,7 @@ impl Layer {
             Self::System => "system",
             Self::Inject => "inject",
             Self::Limits => "limits",
+            Self::Instances => "instances",
         }
     }
 
@@ -119,6 +122,9 @@ impl Layer {
             }
             Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
             Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
+            Self::Instances => {
+                "how many instances of the system run at once; CPUs, quota and memory are divided among them"
+            }
         }
     }
 
@@ -138,6 +144,9 @@ impl Layer {
                 &[("*", "an option of the study's system (tare list systems), but not instances")]
             }
             Self::Inject => Inject::VALUES,
+            Self::Instances => {
+                &[("*", "a number, from 1; without it as many as [system] instances says")]
+            }
             Self::Limits => {
                 &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
             }

@@ -13,8 +13,23 @@ use crate::layer::{
 use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
-    "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "sandbox", "rootfs", "system", "inject", "limits",
+    "name",
+    "extends",
+    "optional",
+    "runtime",
+    "network",
+    "cpu",
+    "security",
+    "cgroup",
+    "host",
+    "storage",
+    "vm",
+    "sandbox",
+    "rootfs",
+    "system",
+    "inject",
+    "limits",
+    "instances",
 ];
 
 /// An environment with only the layers that the file sets.
@@ -38,6 +53,7 @@ struct EnvironmentTable {
     inject: Option<Inject>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
+    instances: Option<u32>,
 }
 
 /// Reads all environments. A layer that an environment does not set comes from the environment that
@@ -67,7 +83,21 @@ pub(super) fn read(
         .zip(&order)
         .map(|(table, name)| one(table, name, &order, vocabulary, system))
         .collect::<Result<_, _>>()?;
-    (0..written.len()).map(|index| resolve(index, &written, &tables, source)).collect()
+    let resolved = (0..written.len()).map(|index| resolve(index, &written, &tables, source));
+    let mut environments: Vec<EnvironmentSpec> = resolved.collect::<Result<_, _>>()?;
+    if environments.iter().any(|spec| spec.instances.is_some()) {
+        // Every environment has a number then, so that equal numbers are no difference.
+        let of_system = system.instances();
+        environments.iter_mut().for_each(|spec| spec.instances = spec.instances.or(of_system));
+    }
+    Ok(environments)
+}
+
+/// Reads `instances`, a number from 1.
+fn instances(table: &Table<'_>) -> Result<Option<u32>, StudyError> {
+    let key = Layer::Instances.name();
+    let count = table.get(key).map(|item| item.whole(1..=u64::from(u32::MAX))).transpose()?;
+    Ok(count.and_then(|count| u32::try_from(count).ok()))
 }
 
 fn one(
@@ -117,6 +147,7 @@ fn one(
         system: system_options(table, vocabulary, system)?,
         inject: word(table, Layer::Inject)?,
         memory,
+        instances: instances(table)?,
     })
 }
 
@@ -232,6 +263,7 @@ fn resolve(
         system: inherited(written, &chain, |one| one.system.clone()).unwrap_or_default(),
         inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
         limits: Limits { memory_bytes: inherited(written, &chain, |one| one.memory).flatten() },
+        instances: inherited(written, &chain, |one| one.instances),
         optional: written[index].optional,
         runtime,
     })

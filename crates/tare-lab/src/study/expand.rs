@@ -1,8 +1,8 @@
 //! Expands `[[sweep]]` and `[quick]`.
 //!
-//! Method: both edit the parsed document before it is read. So every option of a workload, a
-//! schedule or a system can be swept or changed for the quick part, the edited values are checked
-//! like all others, and every error points into the file.
+//! Method: both edit the parsed document before it is read. So every option of a workload, an
+//! environment, a schedule or a system can be swept or changed for the quick part, the edited values
+//! are checked like all others, and every error points into the file.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -13,50 +13,72 @@ use tare_toml::{Item, Source, Table};
 
 pub(super) const QUICK_KEYS: &[&str] =
     &["environments", "workloads", "schedule", "system", "workload"];
-const SWEEP_KEYS: &[&str] = &["workload", "option", "values"];
+const SWEEP_KEYS: &[&str] = &["workload", "environment", "option", "values"];
+/// What a sweep copies: the key in `[[sweep]]`, which is also the name of the tables.
+const SWEPT: [&str; 2] = ["workload", "environment"];
 
-/// Returns the document with the workloads of every `[[sweep]]`: copies of a workload, each with
-/// one value of an option. `option = "fio.numjobs"` is an option in the workload's table `fio`.
+/// Returns the document with the workloads and environments of every `[[sweep]]`: copies of one,
+/// each with one value of an option. `option = "fio.numjobs"` is an option in the workload's table
+/// `fio`.
 pub(super) fn sweeps<'t>(
     written: DeTable<'t>,
     source: Source<'_>,
 ) -> Result<DeTable<'t>, StudyError> {
-    let Some(DeValue::Array(workloads)) = written.get("workload").map(Spanned::get_ref) else {
-        return Ok(written);
-    };
-    let names: Vec<String> = workloads.iter().filter_map(name_of).map(String::from).collect();
-    let mut copies = Vec::new();
+    let mut document = written.clone();
     let root = Table::unchecked(source, "the study", source.first_line(), &written);
     for (number, sweep) in root.tables("sweep", SWEEP_KEYS)?.iter().enumerate() {
-        let (name, item) = sweep.text("workload")?.ok_or_else(|| sweep.missing("workload"))?;
-        must_exist_as("workload", &item, &name, &names)?;
-        let option = sweep.need("option")?;
-        let path: Vec<&str> = option.text()?.split('.').collect();
-        let values = sweep.need("values")?;
-        let items = values.list().ok_or_else(|| values.wrong_type("a list of values"))?;
-        let original = workloads.iter().find(|one| name_of(one) == Some(name.as_str()));
-        for (item, value) in items.iter().zip(values_of(&written, number)) {
-            let Some(mut copy) = original.cloned() else { continue };
-            if let DeValue::Table(table) = copy.get_mut() {
-                let word = path.last().copied().unwrap_or_default();
-                let called = format!("{name}, {word} {}", item.scalar()?);
-                let called = Spanned::new(item.span.clone(), DeValue::String(called.into()));
-                put(table, &["name"], item, called);
-                put(table, &path, item, value);
+        let key = match (sweep.get(SWEPT[0]), sweep.get(SWEPT[1])) {
+            (Some(_), None) => SWEPT[0],
+            (None, Some(_)) => SWEPT[1],
+            (Some(_), Some(both)) => {
+                return Err(both.bad_value("a sweep copies a workload or an environment; give one"));
             }
-            copies.push(copy);
+            (None, None) => return Err(sweep.missing("workload")),
+        };
+        let tables = written.get(key).map(Spanned::get_ref);
+        let Some(DeValue::Array(originals)) = tables else { continue };
+        let copies = copies(&written, sweep, (key, number), originals)?;
+        if let Some(DeValue::Array(all)) = document.get_mut(key).map(Spanned::get_mut) {
+            copies.into_iter().for_each(|copy| all.push(copy));
         }
-    }
-    let mut document = written.clone();
-    if let Some(DeValue::Array(workloads)) = document.get_mut("workload").map(Spanned::get_mut) {
-        copies.into_iter().for_each(|copy| workloads.push(copy));
     }
     Ok(document)
 }
 
-/// Returns the name of a workload, or `None` if it is not a text.
-fn name_of<'w>(workload: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
-    workload.get_ref().get("name")?.get_ref().as_str()
+/// Returns the copies of one sweep, with its number among all. `key` names what it copies.
+fn copies<'t>(
+    written: &DeTable<'t>,
+    sweep: &Table<'_>,
+    (key, number): (&'static str, usize),
+    originals: &[Spanned<DeValue<'t>>],
+) -> Result<Vec<Spanned<DeValue<'t>>>, StudyError> {
+    let names: Vec<String> = originals.iter().filter_map(name_of).map(String::from).collect();
+    let item = sweep.need(key)?;
+    let name = item.text()?;
+    must_exist_as(key, &item, name, &names)?;
+    let option = sweep.need("option")?;
+    let path: Vec<&str> = option.text()?.split('.').collect();
+    let values = sweep.need("values")?;
+    let items = values.list().ok_or_else(|| values.wrong_type("a list of values"))?;
+    let original = originals.iter().find(|one| name_of(one) == Some(name));
+    let mut copies = Vec::new();
+    for (item, value) in items.iter().zip(values_of(written, number)) {
+        let Some(mut copy) = original.cloned() else { continue };
+        if let DeValue::Table(table) = copy.get_mut() {
+            let word = path.last().copied().unwrap_or_default();
+            let called = format!("{name}, {word} {}", item.scalar()?);
+            let called = Spanned::new(item.span.clone(), DeValue::String(called.into()));
+            put(table, &["name"], item, called);
+            put(table, &path, item, value);
+        }
+        copies.push(copy);
+    }
+    Ok(copies)
+}
+
+/// Returns the name of a workload or an environment, or `None` if it is not a text.
+fn name_of<'w>(table: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
+    table.get_ref().get("name")?.get_ref().as_str()
 }
 
 /// Returns the parsed values of a sweep.

@@ -9,11 +9,10 @@ use tare_std::host_address::{HostAddress, HostAddressError};
 use tare_toml::{Item, Table};
 
 use super::{StudyError, SystemSpec};
+use crate::environment::INSTANCES;
 
 /// The key of `[system]`.
 pub(super) const KEY: &str = "hosts";
-/// The option of a system that says how many instances there are.
-const INSTANCES: &str = "instances";
 /// The most hosts of a system: each has a thread and a connection of ssh here.
 pub const HOSTS_MAX: usize = 64;
 
@@ -49,6 +48,19 @@ pub enum HostsError {
 }
 
 impl SystemSpec {
+    /// Returns how many instances its options ask for, if that is a number: 1 unless they say, and
+    /// the least of a cluster is 2.
+    pub(super) fn instances(&self) -> Option<u32> {
+        let option = |wanted: &str| self.options.iter().find(|(name, _)| name == wanted);
+        match option(INSTANCES) {
+            Some((_, count)) => count.parse().ok(),
+            None => Some(match option("cluster") {
+                Some((_, value)) if value == "true" => 2,
+                _ => 1,
+            }),
+        }
+    }
+
     /// Sets the number of instances to that of the hosts.
     ///
     /// # Errors

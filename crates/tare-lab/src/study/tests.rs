@@ -850,6 +850,7 @@ fn study_has_key_for_every_layer() {
             Layer::Inject => "\"busy=2us\"",
             Layer::System => "{ overprovisioned = \"yes\" }",
             Layer::Limits => "{ memory = \"1G\" }",
+            Layer::Instances => "3",
         };
         let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());
         // Sets every layer, because the defaults of the others depend on the runtime.

@@ -36,7 +36,7 @@ macro_rules! templates {
 }
 
 /// Every template with the name under which others include it.
-const TEMPLATES: [(&str, &str); 27] = templates![
+const TEMPLATES: [(&str, &str); 28] = templates![
     "document.html",
     "macros.html",
     "page.html",
@@ -50,6 +50,7 @@ const TEMPLATES: [(&str, &str); 27] = templates![
     "sections/workload.html",
     "sections/groups.html",
     "sections/sweeps.html",
+    "sections/instances.html",
     "sections/published.html",
     "sections/explanation.html",
     "sections/tuning.html",

@@ -16,6 +16,7 @@ mod findings;
 mod history;
 mod host;
 
+mod instances;
 mod stacks;
 pub(crate) mod standalone;
 mod summary;
@@ -42,6 +43,7 @@ use crate::run_conditions::{guest, interrupts};
 use crate::slice_schedule;
 use document::{Asset, Document};
 use host::{EnvironmentView, Settings};
+use instances::InstancesView;
 use stacks::StacksView;
 use summary::SummaryView;
 use sweeps::SweepView;
@@ -142,6 +144,8 @@ struct View {
     /// `None` for a single workload.
     groups: Option<GroupsView>,
     sweeps: Vec<SweepView>,
+    /// Empty unless an environment runs several instances.
+    instances: Vec<InstancesView>,
     /// `None` if the study has no published relations.
     published: Option<PublishedView>,
     arithmetic: Vec<String>,
@@ -218,6 +222,7 @@ impl View {
                 .collect(),
             groups: GroupsView::new(record, analysis, &axes),
             sweeps: SweepView::all(&axes, record, analysis),
+            instances: InstancesView::all(record, analysis),
             published: PublishedView::new(record),
             arithmetic: analysis.arithmetic.iter().map(|line| clean(line)).collect(),
             counters: counters::tables(record),

@@ -57,6 +57,7 @@ pub fn render(record: &Record, analysis: &Analysis, stacks: &[StackSlice], style
             out.extend(paragraph(&paint.plain(&line), "", paint.0.width));
         }
         out.extend(tails::lines(analysis, &findings, paint));
+        instances(&mut out, record, analysis, &workload.name, paint);
         for metric in Metric::ALL {
             if let Some(bars) = Bars::new(analysis, &findings, metric, paint) {
                 out.push(String::new());
@@ -124,6 +125,28 @@ pub fn costs_so_far(analysis: &Analysis, style: Style) -> Vec<String> {
         lines.push(line.trim_end().to_string());
     }
     lines
+}
+
+/// The tables of instances under one workload.
+fn instances(
+    out: &mut Vec<String>,
+    record: &Record,
+    analysis: &Analysis,
+    workload: &str,
+    paint: Paint,
+) {
+    let tables = crate::instances::tables(record, analysis);
+    let Some(tables) = tables.iter().find(|one| one.workload == workload) else { return };
+    let mut table = |head: &[&str], rows: &[Vec<String>]| {
+        out.push(String::new());
+        out.extend(grid(head, rows, paint.0).lines().map(String::from));
+    };
+    if !tables.instances.is_empty() {
+        table(&crate::instances::HEAD, &tables.instance_rows());
+    }
+    for rows in tables.scaling_rows() {
+        table(&crate::instances::SCALING_HEAD, &rows);
+    }
 }
 
 fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {

@@ -14,10 +14,13 @@ pub(crate) fn with_reasons(config: &CampaignConfig) -> anyhow::Result<Vec<(Strin
     if config.is_fake()? || !study.hosts.is_empty() {
         return Ok(Vec::new());
     }
-    let instances = fit::instances(study);
+    let of_system = fit::instances_of_system(study);
     let lack = |spec: &EnvironmentSpec| {
         let checked = runtime::check(spec)
-            .and_then(|()| multi_instance::check(spec, instances).map_err(PartError::from))
+            .and_then(|()| {
+                multi_instance::check(spec, fit::instances_in(spec, of_system))
+                    .map_err(PartError::from)
+            })
             .and_then(|()| storage::check_allowed(spec, &config.destroy).map_err(PartError::from));
         checked.err().map(|error| (spec.name.clone(), error_line(&*error)))
     };

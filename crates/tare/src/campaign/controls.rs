@@ -25,10 +25,7 @@ pub(crate) fn without_room(
     if config.study.runtime_controls.is_empty() || elsewhere || config.is_fake()? {
         return Ok(Vec::new());
     }
-    let memory = memory_available_bytes().map(|available_bytes| Memory {
-        available_bytes,
-        per_environment_bytes: config.memory_per_environment(cpus),
-    });
+    let memory = memory_available_bytes().map(|available| config.memory(available, cpus));
     let disk = |out: &[String]| disk(&config.study, &[absent, out].concat(), state);
     Ok(choose(&config.study, memory, disk))
 }
@@ -78,7 +75,11 @@ mod tests {
     fn left_out(memory_mib: u64, free_mib: u64) -> Vec<(String, String)> {
         let mut study = study::read("redis", false).unwrap().0;
         study.add_runtime_controls();
-        let memory = Memory { available_bytes: memory_mib * MIB, per_environment_bytes: 100 * MIB };
+        let memory = Memory {
+            available_bytes: memory_mib * MIB,
+            per_environment_bytes: 100 * MIB,
+            instances: 1,
+        };
         let environments = study.environments.len() as u64 + 1;
         let disk = |out: &[String]| DiskPlan {
             data_bytes: (environments - out.len() as u64) * 10 * MIB,

@@ -4,7 +4,7 @@
 use anyhow::anyhow;
 use tare_lab::PartError;
 use tare_lab::campaign::{self, SystemOptions};
-use tare_lab::environment::{CpuPlan, EnvironmentSpec};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, INSTANCES};
 use tare_lab::layer::Rootfs;
 use tare_lab::study::Study;
 use tare_lab::system::{Instances, MemoryNeed, System};
@@ -23,23 +23,68 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
         without_route(study, info).map_err(|error| anyhow!(error)).exit_with(Exit::Input)?;
     systems_with_options(study, info, &ClientRoute::default())?;
     replicas(study, &*system)?;
-    // On hosts of their own each instance has an environment.
-    let count = if study.hosts.is_empty() { system.instances().count } else { 1 };
+    if !study.hosts.is_empty() {
+        // Each instance has a host and an environment there.
+        return one_number_on_hosts(study);
+    }
     // An optional environment that does not fit is left out, with its reason, when it starts.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
+        let count = instances_in(spec, system.instances());
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
+        let cpus = campaign::instance_cpus(campaign::system_cpus(study, plan), count);
+        if let Some(need) = system.memory(cpus) {
+            memory(spec, &*system, count, &need)?;
+        }
     }
-    if !study.hosts.is_empty() {
-        return Ok(());
-    }
-    let Some(need) = system.memory(cpus_of_one(&*system, study, plan)) else { return Ok(()) };
-    study.environments.iter().try_for_each(|spec| memory(spec, &*system, &need))
+    Ok(())
 }
 
-/// Returns how many instances of its system a study starts in each environment; 1 if the options of
-/// the system are invalid.
+/// Checks that no environment of a system on several hosts has a number of instances of its own.
+fn one_number_on_hosts(study: &Study) -> anyhow::Result<()> {
+    let hosts = study.hosts.len();
+    let other = |spec: &&EnvironmentSpec| {
+        spec.instances.is_some_and(|count| usize::try_from(count).ok() != Some(hosts))
+    };
+    match study.environments.iter().find(other) {
+        Some(spec) => Err(anyhow!(
+            "environment {:?}: instances = {} needs a system on this host, and [system] hosts has \
+             {hosts} hosts with one instance each; leave out one of the two",
+            spec.name,
+            spec.instances.unwrap_or_default()
+        ))
+        .exit_with(Exit::Input),
+        None => Ok(()),
+    }
+}
+
+/// Returns how many instances of a system run in an environment. `of_system` are those that the
+/// options of the system ask for.
+pub(super) fn instances_in(spec: &EnvironmentSpec, of_system: Instances) -> u32 {
+    spec.instances.unwrap_or(of_system.count).max(1)
+}
+
+/// Returns the most instances of its system that a study starts in an environment; 1 if the options
+/// of the system are invalid.
 pub(crate) fn instances(study: &Study) -> u32 {
-    known_system(study).map_or(1, |system| system.instances().count)
+    known_system(study).map_or(1, |system| most_instances(study, system.instances()).count)
+}
+
+/// Returns the most instances that any environment of a study has.
+pub(super) fn most_instances(study: &Study, of_system: Instances) -> Instances {
+    let counts = study.environments.iter().map(|spec| instances_in(spec, of_system));
+    Instances { count: counts.max().unwrap_or(of_system.count), ..of_system }
+}
+
+/// Returns the instances of the baseline, for whose CPUs a load is sized.
+pub(super) fn instances_of_baseline(study: &Study, of_system: Instances) -> Instances {
+    let baseline = study.baseline_environment();
+    let count = baseline.map_or(of_system.count, |spec| instances_in(spec, of_system));
+    Instances { count, ..of_system }
+}
+
+/// Returns how many instances the environments of a study have that do not say it.
+pub(super) fn instances_of_system(study: &Study) -> Instances {
+    known_system(study).map_or(Instances::ONE, |system| system.instances())
 }
 
 /// Returns whether the instances of a study's system are one cluster.
@@ -54,32 +99,38 @@ pub(crate) type SystemsWithOptions = Vec<(SystemOptions, Box<dyn System>)>;
 ///
 /// # Errors
 /// If an option has a wrong value, or changes what must be the same in every environment: the
-/// protocol and the number of instances.
+/// protocol, and whether the instances are a cluster.
 pub(crate) fn systems_with_options(
     study: &Study,
     info: &SystemInfo,
     route: &ClientRoute,
 ) -> anyhow::Result<SystemsWithOptions> {
     let mut all = SystemsWithOptions::new();
-    for spec in study.environments.iter().filter(|spec| !spec.system.is_empty()) {
-        if all.iter().any(|(known, _)| *known == spec.system) {
+    for spec in study.environments.iter() {
+        let options = spec.system_options();
+        if options.is_empty() || all.iter().any(|(known, _)| *known == options) {
             continue;
         }
-        let own = study.system.with_options(&spec.system);
+        if spec.system.iter().any(|(name, _)| name == INSTANCES) {
+            let why =
+                "system has the option instances; write it as instances = N of the environment";
+            return Err(anyhow!("environment {:?}: {why}", spec.name)).exit_with(Exit::Input);
+        }
+        let own = study.system.with_options(&options);
         let fail = |what: String| anyhow!("environment {:?}: {what}", spec.name);
         let system = info
             .make(&own, route)
             .map_err(|error| fail(tare_host::error_line(&*error)))
             .exit_with(Exit::Input)?;
         let common = info.make(&study.system, route).map_err(|error| anyhow!(error))?;
-        let same = system.instances() == common.instances()
+        let same = system.instances().cluster == common.instances().cluster
             && info.speaks(&own) == info.speaks(&study.system);
         if !same {
-            let why = "system cannot change the number of instances or the protocol, which the \
-                       load generator needs to be the same everywhere; set it under [system]";
+            let why = "system cannot change the protocol, or whether the instances are a cluster, \
+                       which the load generator needs to be the same everywhere; set it under [system]";
             return Err(fail(why.into())).exit_with(Exit::Input);
         }
-        all.push((spec.system.clone(), system));
+        all.push((options, system));
     }
     Ok(all)
 }
@@ -112,6 +163,12 @@ pub(super) fn copies_of_rows(study: &Study) -> u64 {
         Some(instances) if !instances.cluster => u64::from(instances.count.max(1)),
         _ => 1,
     }
+}
+
+/// Returns how often one environment holds the rows of a study.
+pub(super) fn copies_in(study: &Study, spec: &EnvironmentSpec) -> u64 {
+    let of_system = instances_of_system(study);
+    if of_system.cluster { 1 } else { u64::from(instances_in(spec, of_system)) }
 }
 
 /// Returns the system of a study, to read its needs; `None` if its options are invalid.
@@ -173,8 +230,13 @@ fn images(study: &Study) -> anyhow::Result<()> {
 }
 
 /// Checks that an environment has the memory that its system needs.
-fn memory(spec: &EnvironmentSpec, system: &dyn System, need: &MemoryNeed) -> anyhow::Result<()> {
-    let count = u64::from(system.instances().count.max(1));
+fn memory(
+    spec: &EnvironmentSpec,
+    system: &dyn System,
+    count: u32,
+    need: &MemoryNeed,
+) -> anyhow::Result<()> {
+    let count = u64::from(count);
     let Some(limit) = tare_env::runtime::memory_bytes(spec) else { return Ok(()) };
     if need.limit_bytes.saturating_mul(count) <= limit {
         return Ok(());

@@ -21,7 +21,7 @@ use std::net::TcpListener;
 use std::path::PathBuf;
 
 use anyhow::anyhow;
-use tare_lab::campaign::{Clock, Goal};
+use tare_lab::campaign::{Clock, Goal, Memory};
 use tare_lab::environment::CpuPlan;
 use tare_lab::fake;
 use tare_lab::loader::Loader;
@@ -136,6 +136,15 @@ impl CampaignConfig {
                 study.name
             ))
             .exit_with(Exit::Input),
+        }
+    }
+
+    /// Returns the memory of this host and that of the environments.
+    pub(crate) fn memory(&self, available_bytes: u64, plan: &CpuPlan) -> Memory {
+        Memory {
+            available_bytes,
+            per_environment_bytes: self.memory_per_environment(plan),
+            instances: fit::instances_of_system(&self.study).count,
         }
     }
 

@@ -10,7 +10,7 @@ use tare_cluster::Cluster;
 use tare_driver::{self as drivers, DriverInfo};
 use tare_env::{EnvironmentFactory, FactoryError, FactoryOptions};
 use tare_host::{UndoError, facts};
-use tare_lab::campaign::{self, CampaignError, Ending, Memory, Parts, SystemClock};
+use tare_lab::campaign::{self, CampaignError, Ending, Parts, SystemClock};
 use tare_lab::doubt::Doubt;
 use tare_lab::driver::Driver;
 use tare_lab::environment::{CpuPlan, EnvironmentSpec};
@@ -128,9 +128,11 @@ pub(crate) fn measure_on_host(
         run: factory.run(),
     };
     let instances = system.instances();
+    let most = fit::most_instances(study, instances);
+    let of_baseline = fit::instances_of_baseline(study, instances);
     let mut driver: Box<dyn Driver> = match &loaders {
-        Some(loaders) => loaders.start(driver, &client, instances)?,
-        None => driver.make(&client, instances).map_err(|error| anyhow!(error))?,
+        Some(loaders) => loaders.start(driver, &client, most)?,
+        None => driver.make(&client, most).map_err(|error| anyhow!(error))?,
     };
     let cpus = observed_cpus(config, &plan)?;
     host.extend(interrupt_cpus(&cpus));
@@ -146,10 +148,10 @@ pub(crate) fn measure_on_host(
     let refreshed = refresh.cpus();
     host.push(account_resolution(refreshed));
     let sizing = cluster.as_ref().map(|cluster| hosts::sizing_plan(cluster, &plan));
-    let study = config.sized(sizing.as_ref().unwrap_or(&plan), instances, &driver.loaders());
+    let study = config.sized(sizing.as_ref().unwrap_or(&plan), of_baseline, &driver.loaders());
     let writer = config.writer(&study, &plan, host, &clock)?;
     let available = space::memory_available_bytes().filter(|_| cluster.is_none());
-    let per_environment_bytes = config.memory_per_environment(&plan);
+    let memory = available.map(|available| config.memory(available, &plan));
     let left_out = match &cluster {
         Some(cluster) => hosts::left_out(cluster, &study)?,
         None => controls::without_room(config, &absent::names(config)?, &plan, state)?,
@@ -157,7 +159,7 @@ pub(crate) fn measure_on_host(
     let parts = Parts {
         factory: &mut |spec| match &cluster {
             Some(cluster) => cluster.environment(spec),
-            None => factory.environment_of(spec, instances.count),
+            None => factory.environment_of(spec, fit::instances_in(spec, instances)),
         },
         system: &*system,
         systems_with_options: with_options
@@ -168,7 +170,7 @@ pub(crate) fn measure_on_host(
         probes,
         clock: &clock,
         plan,
-        memory: available.map(|available_bytes| Memory { available_bytes, per_environment_bytes }),
+        memory,
         data_dir: Some(factory.context().work().join("kept")),
         doubts,
         left_out,

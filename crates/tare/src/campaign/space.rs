@@ -9,6 +9,8 @@ use tare_lab::study::{ScheduleKind, Study, WorkloadSpec};
 use tare_load::workload::shipped;
 use tare_std::units::parse_bytes;
 
+use super::fit;
+
 /// Returns `MemAvailable` of the host.
 pub(crate) fn memory_available_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/meminfo").ok()?;
@@ -70,11 +72,11 @@ pub(crate) fn disk(study: &Study, absent: &[String], state: &Path) -> DiskPlan {
     let members: Vec<&EnvironmentSpec> =
         members(study, absent).into_iter().filter(on_disk).collect();
     let images = members.iter().map(|spec| tare_env::storage::image_bytes(spec).unwrap_or(0));
+    // Every separate instance has all rows.
+    let data = members.iter().map(|spec| data.saturating_mul(fit::copies_in(study, spec)));
     let (data_bytes, images_bytes) = match study.schedule.kind {
-        ScheduleKind::Slices => (data * members.len() as u64, images.sum()),
-        ScheduleKind::Trials => {
-            (if members.is_empty() { 0 } else { data }, images.max().unwrap_or(0))
-        }
+        ScheduleKind::Slices => (data.sum(), images.sum()),
+        ScheduleKind::Trials => (data.max().unwrap_or(0), images.max().unwrap_or(0)),
     };
     // The directory may not exist yet.
     let existing = state.ancestors().find(|path| path.exists()).unwrap_or(Path::new("/"));

@@ -85,13 +85,10 @@ pub(super) fn memory(
     if config.is_fake().unwrap_or(true) {
         return None;
     }
-    let memory = Memory {
-        available_bytes: memory_available_bytes()?,
-        per_environment_bytes: config.memory_per_environment(cpus),
-    };
+    let memory = config.memory(memory_available_bytes()?, cpus);
     let study = &config.study;
     let (at_once, needed_bytes) =
         memory.needed(study.schedule.kind, members(study, absent).into_iter());
-    let Memory { available_bytes, per_environment_bytes } = memory;
+    let Memory { available_bytes, per_environment_bytes, .. } = memory;
     Some(MemoryPlan { needed_bytes, available_bytes, per_environment_bytes, at_once })
 }

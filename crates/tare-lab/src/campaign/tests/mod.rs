@@ -438,7 +438,8 @@ fn refuses_study_beyond_memory() {
     let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     let mut study = two();
     study.environments[1].limits.memory_bytes = Some(64 << 20);
-    let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20 };
+    let memory =
+        Memory { available_bytes: 500 << 20, per_environment_bytes: 300 << 20, instances: 1 };
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let outcome = run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
         parts.memory = Some(memory)
@@ -454,7 +455,8 @@ fn refuses_study_beyond_memory() {
 fn what_the_caller_leaves_out_needs_no_memory() {
     let (scratch, world, never) = (RecordFolder::new(), FakeHost::new(1), AtomicBool::new(false));
     let study = two();
-    let memory = Memory { available_bytes: 500 << 20, per_environment_bytes: 200 << 20 };
+    let memory =
+        Memory { available_bytes: 500 << 20, per_environment_bytes: 200 << 20, instances: 1 };
     let writer = RecordWriter::create(&scratch.path(), &opening(&study)).unwrap();
     let outcome = run_campaign(&world, &study, writer, &mut NoObserver, &never, |parts| {
         parts.memory = Some(memory);

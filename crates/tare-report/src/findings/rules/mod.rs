@@ -4,6 +4,7 @@ mod baseline;
 mod code;
 mod cpus;
 mod doubts;
+mod instances;
 mod latency;
 mod layers;
 mod network;
@@ -20,6 +21,7 @@ pub(super) const ALL: &[&[Rule]] = &[
     layers::RULES,
     network::RULES,
     cpus::RULES,
+    instances::RULES,
     latency::RULES,
     code::RULES,
     pmu::RULES,

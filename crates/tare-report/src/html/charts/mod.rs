@@ -9,6 +9,7 @@
 mod costs;
 mod dots;
 pub(super) mod groups;
+mod instances;
 mod interrupts;
 mod latency;
 pub(super) mod lines;
@@ -26,6 +27,7 @@ use tare_std::units::significant;
 
 pub(super) use costs::{costs, costs_height};
 pub(super) use dots::throughput;
+pub(super) use instances::{OverInstances, over_instances, stacked};
 pub(super) use interrupts::{CPUS_MAX, interrupts};
 pub(super) use latency::{distribution, percentiles};
 pub(super) use order::order;
