@@ -121,7 +121,7 @@ pub mod names {
 
     /// Operations of an instance in the window.
     pub const INSTANCE_OPERATIONS: &str = "operations";
-    /// CPU time of an instance in ns: its busy time if it reports that.
+    /// CPU time of an instance in ns, without the idle polling that it reports.
     pub const INSTANCE_CPU: &str = "cpu_ns";
     /// Latency of an instance in ns: median, 99 % and 99.9 %.
     pub const INSTANCE_LATENCIES: [&str; 3] = ["p50_ns_mean", "p99_ns_mean", "p99_9_ns_mean"];

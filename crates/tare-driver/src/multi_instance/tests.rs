@@ -121,8 +121,9 @@ fn loads_add_up_and_rate_is_divided() {
         drivers: vec![Box::new(first), Box::new(second)],
         targets: Targets::default(),
     };
-    let error = multi_instance.open(&addresses()[..1], Duration::ZERO).unwrap_err().to_string();
-    assert!(error.contains("2 instances of the system, not 1"), "{error}");
+    let three = [addresses().as_slice(), &addresses()[..1]].concat();
+    let error = multi_instance.open(&three, Duration::ZERO).unwrap_err().to_string();
+    assert!(error.contains("up to 2 instances of the system, not 3"), "{error}");
     let target = multi_instance.open(&addresses(), Duration::ZERO).unwrap();
     let mut seen = Vec::new();
     let workload = order(Pacing::Closed).workload;
@@ -137,6 +138,12 @@ fn loads_add_up_and_rate_is_divided() {
     assert_eq!((sum.operations, sum.unsent, sum.client_cpu_ns, sum.window_ns), (7, 2, 10, 1_000));
     assert_eq!(sum.errors, [("timed out".to_string(), 7)]);
     assert_eq!(sum.service, times(&[100, 200, 300]));
+    let each: Vec<(u64, u64)> = sum
+        .instances
+        .iter()
+        .map(|one| (one.operations, one.latency_ns.map_or(0, |latency| latency[1])))
+        .collect();
+    assert_eq!(each, [(3, 200), (4, 300)]);
     assert!(sum.response.is_empty());
     let half = Pacing::Open { rate_per_s: 50.0 };
     assert_eq!(paces.try_iter().collect::<Vec<_>>(), [half, half]);
@@ -144,6 +151,27 @@ fn loads_add_up_and_rate_is_divided() {
     multi_instance.close(target).unwrap();
     let error = multi_instance.close(target).unwrap_err().to_string();
     assert!(error.contains("no target 0"), "{error}");
+}
+
+#[test]
+fn fewer_instances_use_the_first_drivers() {
+    let (asked, paces) = mpsc::channel();
+    let one = |operations| -> Box<dyn Driver + Send> {
+        let (edges, asked) = (vec![Edge::Begin, Edge::End], asked.clone());
+        Box::new(Scripted { load: load(operations, &[1]), edges, gate: None, asked })
+    };
+    let drivers = vec![one(1), one(2)];
+    let mut multi_instance = MultiInstance { drivers, targets: Targets::default() };
+    let target = multi_instance.open(&addresses()[..1], Duration::ZERO).unwrap();
+    let mut seen = Vec::new();
+    let workload = order(Pacing::Closed).workload;
+    multi_instance.populate(target, &workload, 1, &mut |done, all| seen.push((done, all))).unwrap();
+    assert_eq!(seen, [(10, 10)]);
+    let pacing = Pacing::Open { rate_per_s: 100.0 };
+    let sum = multi_instance.run(target, &order(pacing), &mut |_| {}).unwrap();
+    assert_eq!((sum.operations, sum.instances.len()), (1, 1));
+    assert_eq!(paces.try_iter().collect::<Vec<_>>(), [pacing]);
+    assert!(multi_instance.open(&[], Duration::ZERO).is_err());
 }
 
 #[test]

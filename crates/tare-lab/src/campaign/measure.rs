@@ -28,7 +28,8 @@ struct AccountSample {
     usage: Usage,
     own: Option<BusyTime>,
     counts: Option<OwnCounts>,
-    /// CPU time of each of several instances on one host, in ns: its busy time if it reports that.
+    /// CPU time of each of several instances on one host, in ns, without the idle polling that it
+    /// reports.
     instances: Vec<u64>,
 }
 
@@ -98,7 +99,8 @@ fn read(
         };
         let busy = system.busy_time(data)?;
         if let Some((instance, busy)) = instances.get_mut(number).zip(busy) {
-            *instance = busy.busy_ns;
+            // Its own account counts time, also while another instance has the CPU.
+            *instance = instance.saturating_sub(busy.idle_poll_ns);
         }
         add(busy, system.own_counts(data)?.as_ref());
     }

@@ -607,8 +607,9 @@ fn layers_round_trip() {
     let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     let plain = environment("native", false);
     let mut written = vec![plain.clone()];
-    // Options of the system are stored with the study.
-    for layer in Layer::ALL.into_iter().filter(|layer| *layer != Layer::System) {
+    // Options of the system and the number of its instances are stored with the study.
+    let elsewhere = [Layer::System, Layer::Instances];
+    for layer in Layer::ALL.into_iter().filter(|layer| !elsewhere.contains(layer)) {
         let mut spec = crate::fake::changed(layer, &plain.spec);
         spec.name = layer.to_string();
         written.push(EnvironmentRecord { spec, ..plain.clone() });

@@ -770,6 +770,48 @@ fn sweep_adds_workload_for_each_value() {
 }
 
 #[test]
+fn sweep_adds_environment_for_each_value() {
+    let sweep = "[[sweep]]\nenvironment = \"box\"\noption = \"instances\"\nvalues = [2, 4]\n";
+    let text = PARTS.replace(
+        "[[published]]\nenvironment = \"other\"",
+        &format!("{sweep}[[published]]\nenvironment = \"other\""),
+    );
+    let study = read(&text);
+    let found: Vec<(&str, Option<u32>)> =
+        study.environments.iter().map(|one| (one.name.as_str(), one.instances)).collect();
+    // Every environment has a number once one has, so that equal numbers are no difference.
+    assert_eq!(
+        found,
+        [
+            ("native", Some(1)),
+            ("box", Some(1)),
+            ("other", Some(1)),
+            ("box, instances 2", Some(2)),
+            ("box, instances 4", Some(4)),
+        ]
+    );
+    assert_eq!(study.environments[3].system_options(), [("instances".into(), "2".into())]);
+    assert!(read(PARTS).environments.iter().all(|one| one.instances.is_none()));
+    let error = |old: &str, new: &str| {
+        let error = parse(&text.replace(old, new), "s.toml", &vocabulary()).unwrap_err();
+        error.to_string().lines().next().unwrap().to_string()
+    };
+    let sweep = "environment = \"box\"\noption";
+    assert_eq!(
+        error(sweep, "environment = \"bix\"\noption"),
+        "s.toml:29:15: \"environment\" names \"bix\", but no environment has that name; did you mean \
+         \"box\"?"
+    );
+    assert_eq!(
+        error("[2, 4]", "[2, 0]"),
+        "s.toml:31:14: \"instances\" is 0; it must be from 1 to 4294967295"
+    );
+    assert!(
+        error(sweep, "workload = \"read\"\nenvironment = \"box\"\noption").contains("give one")
+    );
+}
+
+#[test]
 fn quick_part_lists_what_it_leaves_out() {
     let text = PARTS;
     let part = parse_quick(text, "s.toml", &vocabulary()).unwrap();

@@ -1,6 +1,6 @@
 //! Several instances: what a further one adds, and whether one of them gets less than the others.
 
-use tare_lab::analysis::{Scaling, instance_figures, scaling};
+use tare_lab::analysis::{Interval, Scaling, ScalingPoint, instance_figures, pair_costs, scaling};
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
@@ -28,6 +28,19 @@ pub(super) const RULES: &[Rule] = &[
         apply: scales,
     },
     Rule {
+        id: "scaling_none",
+        title: "Further instances add nothing",
+        kind: Kind::Nothing,
+        data: "as above",
+        condition: "no number of instances has a throughput that is claimed to differ from that of the fewest",
+        sentence: "{more} instances have the throughput of {least}, within {within}.",
+        details: "{points}.",
+        advice: "One instance already uses what there is. Give further ones CPUs of their own, or run one.",
+        expected: "",
+        expected_from: "",
+        apply: adds_nothing,
+    },
+    Rule {
         id: "instances_unequal",
         title: "One instance gets less",
         kind: Kind::Caution,
@@ -48,41 +61,55 @@ fn scales(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     all.iter().filter_map(|one| one_scaling(rule, facts, one)).collect()
 }
 
-fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Statement> {
-    let first = scaling.points.first()?;
-    let differs = |name: &str| {
-        let names = [name, first.environment.as_str()];
-        let costs =
-            tare_lab::analysis::pair_costs(facts.record, &scaling.workload, names[0], names[1])?;
-        let cost = costs.throughput?;
-        facts.claim(&scaling.workload, names, Metric::Throughput, &cost).then_some(())
+/// Returns whether a number of instances has a throughput that is claimed to differ from that of
+/// the fewest.
+fn differs(facts: &Facts<'_>, scaling: &Scaling) -> bool {
+    let Some(first) = scaling.points.first() else { return false };
+    scaling.points[1..].iter().any(|point| {
+        let names = [point.environment.as_str(), first.environment.as_str()];
+        let costs = pair_costs(facts.record, &scaling.workload, names[0], names[1]);
+        let cost = costs.and_then(|costs| costs.throughput);
+        cost.is_some_and(|cost| facts.claim(&scaling.workload, names, Metric::Throughput, &cost))
+    })
+}
+
+/// Returns every number of instances with its figures.
+fn points(scaling: &Scaling) -> String {
+    let point = |point: &ScalingPoint| {
+        let cpu = point.cpu_us.map(|us| format!(", {}", words::us_plain(us.value)));
+        let per_s = point.throughput_per_s.map_or("-".into(), |of| rate(of.value));
+        format!("{}: {per_s} op/s{} per operation", point.instances, cpu.unwrap_or_default())
     };
-    scaling.points[1..].iter().find_map(|point| differs(&point.environment))?;
+    scaling.points.iter().map(point).collect::<Vec<_>>().join("; ")
+}
+
+fn names(scaling: &Scaling) -> Vec<&str> {
+    scaling.points.iter().map(|point| point.environment.as_str()).collect()
+}
+
+fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Statement> {
+    let first = scaling.points.first().filter(|_| differs(facts, scaling))?;
     let knee = knee(facts.analysis, scaling);
-    let (told, last) = match knee {
-        Some(at) if at > 0 => (&scaling.points[at], scaling.points.get(at + 1)),
-        _ => (scaling.points.last()?, None),
+    let next = knee.and_then(|at| scaling.points.get(at + 1));
+    // With no gain at all, the largest number is told.
+    let told = match knee {
+        Some(at) if at > 0 => &scaling.points[at],
+        _ => scaling.points.last()?,
     };
     let ratio = told.times?;
-    let (text, advice) = match (knee, last) {
-        (Some(0), _) => (
-            "No further instance adds any.".to_string(),
-            "Run one instance, or give further ones CPUs of their own.".to_string(),
-        ),
-        (Some(_), Some(next)) => (
-            format!("{} add nothing.", next.instances),
+    let (text, advice) = match (knee, next) {
+        (Some(at), Some(next)) if at > 0 => (
+            format!("{} add nothing more.", next.instances),
             format!("Run {} instances here; more of them share what there is.", told.instances),
         ),
+        (Some(_), _) => (
+            format!("{} instances already add nothing.", scaling.points[1].instances),
+            format!("Run {}, or give further ones CPUs of their own.", first.instances),
+        ),
         _ => (
-            "Every further instance adds some.".to_string(),
+            "Every further number adds some.".to_string(),
             "Weigh more instances: the largest number still adds throughput.".to_string(),
         ),
-    };
-    let point = |point: &tare_lab::analysis::ScalingPoint| {
-        let cpu =
-            point.cpu_us.map(|us| format!(", {}", words::us_plain(us.value))).unwrap_or_default();
-        let per_s = point.throughput_per_s.map_or("-".into(), |of| rate(of.value));
-        format!("{}: {per_s} op/s{cpu} per operation", point.instances)
     };
     let values = [
         ("most", told.instances.to_string()),
@@ -91,11 +118,10 @@ fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Stat
         ("efficiency", words::share(told.efficiency(first.instances)?)),
         ("perfect", significant(f64::from(told.instances) / f64::from(first.instances), 3)),
         ("knee", text),
-        ("points", scaling.points.iter().map(point).collect::<Vec<_>>().join("; ")),
+        ("points", points(scaling)),
         ("advice", advice),
     ];
-    let names: Vec<&str> = scaling.points.iter().map(|point| point.environment.as_str()).collect();
-    let doubts = facts.doubts(&scaling.workload, &names);
+    let doubts = facts.doubts(&scaling.workload, &names(scaling));
     let n = rounds(ratio.rounds);
     Some(
         rule.statement(&values)
@@ -103,6 +129,34 @@ fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Stat
             .confidence(words::confidence(&ratio, ("ratio", "times"), &n, None, doubts))
             .with_evidence([Evidence::at("instances", "instances")]),
     )
+}
+
+fn adds_nothing(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let all = scaling(facts.record, facts.analysis);
+    let nothing = |one: &Scaling| {
+        let (first, others) = one.points.split_first()?;
+        let ratios: Vec<Interval> = others.iter().filter_map(|point| point.times).collect();
+        let away = |ratio: &Interval| (ratio.low - 1.0).abs().max((ratio.high - 1.0).abs());
+        let within = ratios.iter().map(away).filter(|away| away.is_finite()).reduce(f64::max)?;
+        if differs(facts, one) {
+            return None;
+        }
+        let more: Vec<String> = others.iter().map(|point| point.instances.to_string()).collect();
+        let values = [
+            ("more", words::list(&more)),
+            ("least", first.instances.to_string()),
+            ("within", words::share(within)),
+            ("points", points(one)),
+        ];
+        let doubts = facts.doubts(&one.workload, &names(one));
+        Some(
+            rule.statement(&values)
+                .with_effect(&one.workload, 100.0 * within)
+                .confidence(words::without_interval("Intervals of all numbers", doubts))
+                .with_evidence([Evidence::at("instances", "instances")]),
+        )
+    };
+    all.iter().filter_map(nothing).collect()
 }
 
 fn unequal(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {

@@ -3,7 +3,7 @@
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Cgroup, Network};
-use tare_lab::probe::Counter;
+use tare_lab::probe::{Counter, names};
 use tare_lab::record::Phase;
 use tare_std::rng::Rng;
 
@@ -106,6 +106,23 @@ fn throttled(slices: usize) -> World {
 /// Throughput falls by a third, CPU per operation does not change.
 fn waiting(factor: u64) -> World {
     quiet().slices("box", |_, slice| slice.window_ns = slice.window_ns * factor / 2)
+}
+
+/// One instance, and two with this many times the throughput.
+fn instances(times: u64) -> World {
+    let one: FakeEnvironment = ("native", 10.0, |spec| spec.instances = Some(1));
+    let two: FakeEnvironment = ("box", 10.0, |spec| spec.instances = Some(2));
+    World::of(&[one, two]).slices("box", |_, slice| slice.window_ns /= times)
+}
+
+/// Two instances that did this many operations in each slice.
+fn each_did(operations: [u32; 2]) -> World {
+    instances(1).slices("box", |_, slice| {
+        for (number, count) in operations.into_iter().enumerate() {
+            let name = names::of_instance(number, names::INSTANCE_OPERATIONS);
+            slice.counters.push(Counter { name, value: count.into() });
+        }
+    })
 }
 
 fn tuned(us: f64) -> World {
@@ -214,6 +231,9 @@ fn off_control(us: f64) -> World {
 }
 
 pub(super) const CASES: &[Case] = &[
+    ("scaling", || instances(2), || instances(1)),
+    ("scaling_none", || instances(1), || instances(2)),
+    ("instances_unequal", || each_did([8_000, 2_000]), || each_did([5_000, 5_000])),
     ("control_failed", || off_control(1.0), || bridged(2.0)),
     ("no_control", || bridged(2.0).without_control(), || bridged(2.0)),
     (

@@ -132,6 +132,7 @@ fn every_layer_has_a_rule_or_a_reason() {
                 Some("it holds the programs, which are the same bytes in every environment")
             }
             Layer::System => Some("what an option does depends on the system"),
+            Layer::Instances => Some("the rules of instances compare all numbers of them"),
             _ => None,
         };
         let has_rule = super::layer_changes::LAYERS.iter().any(|rule| rule.layer == layer);
