@@ -1,8 +1,8 @@
 //! Expands `[[sweep]]` and `[quick]`.
 //!
 //! Method: both edit the parsed document before it is read. So every option of a workload, an
-//! environment, a schedule or a system can be swept or changed for the quick part, the edited values
-//! are checked like all others, and every error points into the file.
+//! environment, a schedule or a system can be swept or changed for the quick part, the edited
+//! values are checked like all others, and every error points into the file.
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};

@@ -91,7 +91,7 @@ fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Stat
     let first = scaling.points.first().filter(|_| differs(facts, scaling))?;
     let knee = knee(facts.analysis, scaling);
     let next = knee.and_then(|at| scaling.points.get(at + 1));
-    // With no gain at all, the largest number is told.
+    // With no gain at all, the sentence is about the largest number.
     let told = match knee {
         Some(at) if at > 0 => &scaling.points[at],
         _ => scaling.points.last()?,

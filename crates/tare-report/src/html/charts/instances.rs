@@ -45,7 +45,7 @@ pub(in crate::html) fn stacked(figures: &[InstanceFigures], id: &str) -> Option<
             let class = format!("block {}", COLOURS[number % COLOURS.len()]);
             let text = format!("C{}: {} op/s", number + 1, rate(instance.operations_per_s));
             let (left, width) = (scale.x(from), scale.x(to) - scale.x(from));
-            // A gap between the parts, so that two of one colour are told apart.
+            // A gap between the parts separates two of one colour.
             svg.rect(left, top + LABEL, (width - 0.3).max(0.1), BAR, &class, &text);
             from = to;
         }
