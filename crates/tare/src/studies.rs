@@ -17,6 +17,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("cluster", include_str!("../../../studies/cluster.toml")),
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
     ("scaling", include_str!("../../../studies/scaling.toml")),
+    ("scaling-cassandra", include_str!("../../../studies/scaling-cassandra.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -8,7 +8,7 @@ use rusqlite::Connection;
 
 use super::RecordError;
 
-/// Returns the paths of SQLite's write-ahead log of a record and of the index of that. A writer that
+/// Returns the paths of the write-ahead log of a record and of the index of that. A writer that
 /// was killed leaves both.
 pub fn logs_of(record: &Path) -> [PathBuf; 2] {
     ["-wal", "-shm"].map(|suffix| with_suffix(record, suffix))
