@@ -98,6 +98,21 @@ fn json_and_csv() {
 }
 
 #[test]
+fn instances() {
+    let (record, analysis) = fixture::instances();
+    let style = Style::new(false, 120);
+    check("instances.txt", &crate::terminal::render(&record, &analysis, &[], style));
+    check("instances.md", &crate::markdown::render(&record, &analysis, &[]));
+    let page = crate::html::page(&record, &analysis, &[]);
+    let from = page.find("<section id=\"instances\"").unwrap();
+    let end = from + page[from..].find("</section>").unwrap();
+    check("instances.html", &format!("{}</section>\n", &page[from..end]));
+    let json = crate::json::render(&record, &analysis, &[]);
+    let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+    check("instances.json", &format!("{:#}\n", json["instances"]));
+}
+
+#[test]
 fn interrupts_by_cpu() {
     let (record, analysis) = fixture::interrupts();
     let page = crate::html::page(&record, &analysis, &[]);

@@ -11,6 +11,12 @@ use tare_std::units::{nanoseconds, significant};
 use crate::figures::{clean, micros, rate, with_interval};
 use crate::headline::{Metric, is_claim};
 
+/// What is above each table.
+pub(crate) const CAPTION: &str = "Each instance at capacity, as medians over slices (fairness is 1 if \
+                                  all do the same, and one over their number if one does all):";
+pub(crate) const SCALING_CAPTION: &str =
+    "Environments that differ in the number of instances alone, over the rounds of both:";
+
 /// The head of the table of instances.
 pub(crate) const HEAD: [&str; 6] = [
     "environment",

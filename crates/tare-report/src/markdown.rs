@@ -105,11 +105,13 @@ fn instances(record: &Record, analysis: &Analysis, workload: &str) -> Vec<String
     let mut blocks = Vec::new();
     for one in &tables {
         if !one.instances.is_empty() {
+            blocks.push(crate::instances::CAPTION.to_string());
             blocks.push(plain_table(&crate::instances::HEAD, &one.instance_rows()));
         }
-        let scaling = one.scaling_rows();
-        let rows = scaling.iter().map(|rows| plain_table(&crate::instances::SCALING_HEAD, rows));
-        blocks.extend(rows);
+        for rows in one.scaling_rows() {
+            blocks.push(crate::instances::SCALING_CAPTION.to_string());
+            blocks.push(plain_table(&crate::instances::SCALING_HEAD, &rows));
+        }
     }
     blocks
 }

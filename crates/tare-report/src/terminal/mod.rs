@@ -137,15 +137,16 @@ fn instances(
 ) {
     let tables = crate::instances::tables(record, analysis);
     let Some(tables) = tables.iter().find(|one| one.workload == workload) else { return };
-    let mut table = |head: &[&str], rows: &[Vec<String>]| {
+    let mut table = |caption: &str, head: &[&str], rows: &[Vec<String>]| {
         out.push(String::new());
+        out.extend(paragraph(&paint.plain(caption), "", paint.0.width));
         out.extend(grid(head, rows, paint.0).lines().map(String::from));
     };
     if !tables.instances.is_empty() {
-        table(&crate::instances::HEAD, &tables.instance_rows());
+        table(crate::instances::CAPTION, &crate::instances::HEAD, &tables.instance_rows());
     }
     for rows in tables.scaling_rows() {
-        table(&crate::instances::SCALING_HEAD, &rows);
+        table(crate::instances::SCALING_CAPTION, &crate::instances::SCALING_HEAD, &rows);
     }
 }
 
