@@ -8,6 +8,7 @@ mod cgroup;
 mod cpu;
 mod host;
 mod inject;
+mod limits;
 mod network;
 mod rootfs;
 mod runtime;
@@ -21,9 +22,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use cgroup::Cgroup;
-pub use cpu::Cpu;
+pub use cpu::{Cpu, Quota};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
+pub use limits::{Limit, Limits};
 pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;
@@ -118,7 +120,10 @@ impl Layer {
                 "options of the system in this environment, in place of those of [system]: { OPTION = VALUE }"
             }
             Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
-            Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
+            Self::Limits => {
+                "limits and weights of resources: { KEY = AMOUNT }. Several instances divide a limit evenly; \
+                 each has the whole weight"
+            }
         }
     }
 
@@ -138,9 +143,7 @@ impl Layer {
                 &[("*", "an option of the study's system (tare list systems), but not instances")]
             }
             Self::Inject => Inject::VALUES,
-            Self::Limits => {
-                &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
-            }
+            Self::Limits => Limits::VALUES,
         }
     }
 }
