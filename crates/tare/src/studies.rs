@@ -16,6 +16,8 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("cassandra", include_str!("../../../studies/cassandra.toml")),
     ("cluster", include_str!("../../../studies/cluster.toml")),
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
+    ("dividing", include_str!("../../../studies/dividing.toml")),
+    ("throttling", include_str!("../../../studies/throttling.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -87,7 +87,7 @@ pub(crate) fn bandwidth(quota: Quota) -> Bandwidth {
 ///
 /// # Errors
 /// Names the CPUs that it has.
-pub(crate) fn check_cpus(spec: &EnvironmentSpec, plan: &CpuPlan) -> Result<(), LimitError> {
+pub fn check_cpus(spec: &EnvironmentSpec, plan: &CpuPlan) -> Result<(), LimitError> {
     match spec.cpu {
         Cpu::Cpus(wanted) if plan.system.len() < wanted as usize => {
             let (environment, cpus) = (spec.name.clone(), plan.system.to_string());

@@ -17,7 +17,7 @@ pub mod rootfs;
 pub mod security;
 
 pub use checked::{LayerError, Layers};
-pub use limits::LimitError;
+pub use limits::{LimitError, check_cpus};
 
 /// How this crate provides a layer.
 #[derive(Clone, Copy, Debug)]

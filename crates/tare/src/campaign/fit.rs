@@ -28,6 +28,9 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
     // An optional environment that does not fit is left out, with its reason, when it starts.
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
+        if study.hosts.is_empty() {
+            tare_env::layer::check_cpus(spec, plan).exit_with(Exit::Input)?;
+        }
     }
     if !study.hosts.is_empty() {
         return Ok(());
