@@ -17,6 +17,7 @@ use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::instance_slot::{InstanceSlot, Peers};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
+use crate::layer::limits;
 use crate::multi_instance::{self, MultiInstance};
 use crate::reach::Reach;
 use crate::rootfs::Roots;
@@ -153,7 +154,8 @@ impl EnvironmentFactory {
         spec: &EnvironmentSpec,
         peers: Peers,
     ) -> Result<Box<dyn Environment>, PartError> {
-        runtime::make(&self.context.with_slot(InstanceSlot::among(peers)), spec)
+        limits::check_cpus(spec, self.context.cpus())?;
+        runtime::make(&self.context.with_slot(InstanceSlot::among(peers), spec.cpu), spec)
     }
 
     /// Creates an environment for this many instances of a system.
@@ -165,6 +167,7 @@ impl EnvironmentFactory {
         spec: &EnvironmentSpec,
         instances: u32,
     ) -> Result<Box<dyn Environment>, PartError> {
+        limits::check_cpus(spec, self.context.cpus())?;
         // Created for any number of instances, because its errors name what the host lacks.
         let one = runtime::make(&self.context, spec)?;
         multi_instance::check(spec, instances)?;

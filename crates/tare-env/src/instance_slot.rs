@@ -129,20 +129,24 @@ impl InstanceSlot {
         *self.shared.router.get_or_init(|| number)
     }
 
-    /// Returns the environment with this instance's share of the CPU quota and the memory limit.
+    /// Returns the environment with this instance's share of the CPU quota and of the limits.
     pub(crate) fn part(&self, spec: &EnvironmentSpec) -> EnvironmentSpec {
         let mut part = spec.clone();
-        if let Cpu::Quota(cpus) = spec.cpu {
-            part.cpu = Cpu::Quota(cpus / f64::from(self.count));
+        if let Cpu::Quota(quota) = spec.cpu {
+            part.cpu = Cpu::Quota(quota.part(self.count));
         }
-        part.limits.memory_bytes =
-            spec.limits.memory_bytes.map(|bytes| bytes / u64::from(self.count));
+        part.limits = spec.limits.part(self.count);
         part
     }
 
-    /// Returns the CPUs of this instance: its own whole cores, or, with more instances than cores,
-    /// all of them, shared with the others.
-    pub(crate) fn cpus(&self, plan: &CpuPlan) -> CpuPlan {
+    /// Returns the CPUs of this instance: of those that the cpu layer leaves to all instances its own
+    /// whole cores, or, with more instances than cores, all of them, shared with the others.
+    pub(crate) fn cpus(&self, plan: &CpuPlan, layer: Cpu) -> CpuPlan {
+        let limited = match layer {
+            Cpu::Cpus(count) => plan.limited_to(count),
+            Cpu::Shared | Cpu::Pinned | Cpu::Quota(_) => plan.clone(),
+        };
+        let plan = &limited;
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);
         let number = usize::try_from(self.number).unwrap_or(usize::MAX);
         let mut own = plan.clone();
@@ -167,17 +171,23 @@ mod tests {
 
     #[test]
     fn instances_share_no_core() {
-        let check = |count, system: &str, expect: &[&str]| {
-            let slots =
-                InstanceSlot::slots(count).map(|slot| slot.cpus(&plan(system)).system.to_string());
-            assert_eq!(slots.collect::<Vec<_>>(), expect, "{count} on {system}");
+        let check_with = |count, system: &str, cpu: Cpu, expect: &[&str]| {
+            let cpus = |slot: InstanceSlot| slot.cpus(&plan(system), cpu).system.to_string();
+            let slots = InstanceSlot::slots(count).map(cpus);
+            assert_eq!(slots.collect::<Vec<_>>(), expect, "{count} on {system} with {cpu}");
         };
+        let check =
+            |count, system: &str, expect: &[&str]| check_with(count, system, Cpu::Pinned, expect);
         check(1, "4-7", &["4-7"]);
         check(2, "4-7", &["4-5", "6-7"]);
         check(2, "2-3,6-7", &["2,6", "3,7"]);
         check(3, "4-7", &["4-5", "6", "7"]);
         check(3, "2-3,6-7", &["2-3,6-7", "2-3,6-7", "2-3,6-7"]);
         check(2, "1", &["1", "1"]);
+        check_with(2, "4-7", Cpu::Cpus(2), &["4", "5"]);
+        check_with(2, "4-7", Cpu::Cpus(3), &["4-5", "6"]);
+        check_with(1, "2-3,6-7", Cpu::Cpus(3), &["2-3,6"]);
+        check_with(2, "4-7", Cpu::Cpus(1), &["4", "4"]);
     }
 
     #[test]

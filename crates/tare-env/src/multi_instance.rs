@@ -17,7 +17,6 @@ use crate::instance_slot::InstanceSlot;
 use crate::layer::network;
 use crate::run_context::RunContext;
 use crate::{runtime, storage};
-use tare_lab::layer::Cpu;
 
 /// Why an environment cannot run several instances of a system.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -37,6 +36,10 @@ pub enum MultiInstanceError {
     Many { environment: String, requested: u32 },
     #[error("environment {environment:?}: {cpu:?} is too small to divide among {count} instances")]
     Quota { environment: String, cpu: String, count: u32 },
+    #[error(
+        "environment {environment:?}: limits.{limit} is too small to divide among {count} instances"
+    )]
+    Limit { environment: String, limit: &'static str, count: u32 },
 }
 
 /// Checks whether an environment can run this many instances.
@@ -60,11 +63,16 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceErro
         return Err(MultiInstanceError::Many { environment: environment(), requested: count });
     }
     // A quota may be too small for the kernel once it is divided.
-    if let Cpu::Quota(cpus) = spec.cpu
-        && Cpu::quota(cpus / f64::from(count)).is_none()
+    if let Some(quota) = spec.cpu.quota()
+        && quota.part(count).accepted().is_none()
     {
         let cpu = spec.cpu.to_string();
         return Err(MultiInstanceError::Quota { environment: environment(), cpu, count });
+    }
+    let part = spec.limits.part(count);
+    if let Some((limit, _)) = part.all().find(|(limit, value)| !limit.range().contains(value)) {
+        let (environment, limit) = (environment(), limit.name());
+        return Err(MultiInstanceError::Limit { environment, limit, count });
     }
     Ok(())
 }
@@ -88,7 +96,8 @@ impl MultiInstance {
         self.parts.clear();
         for (slot, launch) in InstanceSlot::slots(count).zip(launches) {
             let part = slot.part(&self.spec);
-            let mut environment = runtime::make(&self.context.with_slot(slot), &part)?;
+            let mut environment =
+                runtime::make(&self.context.with_slot(slot, self.spec.cpu), &part)?;
             let started = environment.start(launch);
             // A failed start may have created objects that `stop` removes.
             self.parts.push(environment);
@@ -221,6 +230,7 @@ pub fn add(sum: &mut Usage, one: Usage) {
 
 #[cfg(test)]
 mod tests {
+    use tare_lab::layer::{Cpu, Quota};
     use tare_testkit::EnvironmentBuilder;
 
     use super::*;
@@ -236,7 +246,12 @@ mod tests {
             assert_eq!(check(&spec(runtime, "quota=1"), 2), Ok(()), "{runtime}");
         }
         assert!(refused(&spec("process", "quota=0.02"), 4).contains("among 4 instances"));
+        assert!(refused(&spec("process", "quota=1/10ms+5ms"), 200).contains("among 200 instances"));
         assert!(refused(&spec("process", "shared"), 1000).contains("not 1000"));
+        let mut slow = spec("process", "shared");
+        slow.limits.writes_per_s = Some(30);
+        assert_eq!(check(&slow, 3), Ok(()));
+        assert!(refused(&slow, 4).contains("limits.write_iops is too small"));
         let mut injected = spec("process", "shared");
         injected.inject = "busy=1us".parse().unwrap();
         assert!(refused(&injected, 2).contains("inject"));
@@ -250,7 +265,7 @@ mod tests {
         let parts: Vec<EnvironmentSpec> =
             InstanceSlot::slots(2).map(|slot| slot.part(&spec("process", "quota=1.5"))).collect();
         assert_eq!(parts[0], parts[1]);
-        assert_eq!(parts[0].cpu, Cpu::Quota(0.75));
+        assert_eq!(parts[0].cpu, Cpu::Quota(Quota::of(0.75)));
         assert_eq!(parts[0].limits.memory_bytes, Some(1 << 29));
         let pinned = spec("process", "pinned");
         assert_eq!(InstanceSlot::single().part(&pinned), pinned);

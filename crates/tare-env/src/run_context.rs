@@ -54,9 +54,10 @@ impl RunContext {
         Self { common: Arc::new(common), cpus, slot: InstanceSlot::single() }
     }
 
-    /// Returns the context of one of several instances.
-    pub(crate) fn with_slot(&self, slot: InstanceSlot) -> Arc<Self> {
-        let cpus = slot.cpus(&self.cpus);
+    /// Returns the context of one of several instances, with its share of the CPUs that a cpu layer
+    /// leaves to all of them.
+    pub(crate) fn with_slot(&self, slot: InstanceSlot, layer: Cpu) -> Arc<Self> {
+        let cpus = slot.cpus(&self.cpus, layer);
         Arc::new(Self { common: Arc::clone(&self.common), cpus, slot })
     }
 
@@ -99,7 +100,7 @@ impl RunContext {
     /// Returns the NUMA nodes to which the memory of a system with this cpu layer is bound; `None`
     /// if it is not bound.
     pub(crate) fn memory_nodes(&self, cpu: Cpu) -> Option<CpuSet> {
-        self.cpus.memory_nodes(cpu.set(&self.cpus))
+        self.cpus.memory_nodes(&cpu.set(&self.cpus))
     }
 
     /// Returns the block devices and targets that may be overwritten.

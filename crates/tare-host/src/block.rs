@@ -1,14 +1,19 @@
-//! Block devices that a run creates: loop devices on files and device mapper mappings.
+//! Block devices that a run creates (loop devices on files and device mapper mappings), and the disk
+//! below a path.
 //!
 //! Method: `losetup` and `dmsetup` create them, so that no ioctl is built by hand; sysfs lists
 //! existing ones. A loop device has no name of its own: the file behind it, which is below the
 //! run's work directory, identifies it.
 
+use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
+
+use tare_std::mountinfo;
 
 use crate::RUN_VARIABLE;
 use crate::exec::{Command, ExecError};
@@ -157,4 +162,86 @@ pub fn size_bytes(device: &Path) -> io::Result<u64> {
     let text = fs::read_to_string(format!("/sys/class/block/{name}/size"))?;
     let sectors: u64 = text.trim().parse().map_err(|_| io::ErrorKind::InvalidData)?;
     Ok(sectors * SECTOR_BYTES)
+}
+
+/// A whole disk: the device that has a queue, which the kernel's I/O controller limits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disk {
+    /// Such as `vda`.
+    pub name: String,
+    /// Such as `254:0`.
+    pub number: String,
+}
+
+impl Disk {
+    /// Returns the whole disk below a file or directory, or that of a device node. A loop device or
+    /// a mapping is a disk of its own. `None` if no block device is below it, such as on a tmpfs,
+    /// an overlay or a network file system.
+    ///
+    /// # Errors
+    /// When the path or the mount table cannot be read.
+    pub fn below(path: &Path) -> io::Result<Option<Self>> {
+        let found = fs::metadata(path)?;
+        let device = match found.file_type().is_block_device() {
+            true => found.rdev(),
+            false => found.dev(),
+        };
+        if let Some(disk) = Self::of_number(device) {
+            return Ok(Some(disk));
+        }
+        // btrfs reports a number of its own for each subvolume.
+        let table = fs::read_to_string("/proc/self/mountinfo")?;
+        let path = fs::canonicalize(path)?;
+        let source = mountinfo::mount_of(&table, &path).map(|mount| mount.source);
+        let source = source.and_then(|source| fs::metadata(source).ok());
+        let device = source.filter(|found| found.file_type().is_block_device());
+        Ok(device.and_then(|device| Self::of_number(device.rdev())))
+    }
+
+    fn of_number(device: u64) -> Option<Self> {
+        let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+        let mut folder = fs::canonicalize(format!("/sys/dev/block/{number}")).ok()?;
+        if folder.join("partition").exists() {
+            folder.pop();
+        }
+        let number = fs::read_to_string(folder.join("dev")).ok()?.trim().to_string();
+        let name = folder.file_name()?.to_string_lossy().into_owned();
+        Some(Self { name, number })
+    }
+
+    /// Returns its I/O scheduler, such as `bfq`; `none` if it has none.
+    pub fn scheduler(&self) -> String {
+        let text = fs::read_to_string(format!("/sys/block/{}/queue/scheduler", self.name));
+        let text = text.unwrap_or_default();
+        let active = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
+        active.map_or("none", |(active, _)| active).to_string()
+    }
+}
+
+impl fmt::Display for Disk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "/dev/{} ({})", self.name, self.number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_disk_of_each_device() {
+        assert_eq!(Disk::below(Path::new("/proc")).unwrap(), None);
+        assert!(Disk::below(Path::new("/no/such/path")).is_err());
+        for entry in fs::read_dir("/sys/block").unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let node = Path::new("/dev").join(&name);
+            // A container has no nodes of the host's devices.
+            if !node.exists() {
+                continue;
+            }
+            let disk = Disk::below(&node).unwrap().unwrap();
+            assert_eq!(disk.name, name);
+            assert!(disk.number.contains(':') && !disk.scheduler().is_empty(), "{disk}");
+        }
+    }
 }

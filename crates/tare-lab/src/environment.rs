@@ -14,6 +14,7 @@ use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, S
 use crate::own_accounts::{BusyTime, OwnCounts};
 
 pub use crate::cpus::CpuPlan;
+pub use crate::layer::Limits;
 
 /// One environment of a study after `extends` is resolved: every layer has a value.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -128,7 +129,7 @@ impl Layer {
             Self::Rootfs => to.rootfs.clone_from(&from.rootfs),
             Self::System => to.system.clone_from(&from.system),
             Self::Inject => to.inject = from.inject,
-            Self::Limits => to.limits.clone_from(&from.limits),
+            Self::Limits => to.limits = from.limits,
             Self::Instances => to.instances = from.instances,
         }
     }
@@ -189,21 +190,6 @@ pub fn options_text(options: &[(String, String)]) -> String {
     let pairs: Vec<String> =
         options.iter().map(|(name, value)| format!("{name} = {value}")).collect();
     pairs.join(", ")
-}
-
-/// Resource limits of an environment. `None` is no limit.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Limits {
-    pub memory_bytes: Option<u64>,
-}
-
-impl fmt::Display for Limits {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.memory_bytes {
-            Some(bytes) => write!(f, "memory {bytes} bytes"),
-            None => f.pad("none"),
-        }
-    }
 }
 
 /// The command that an environment runs: the Tare binary itself, with these arguments.

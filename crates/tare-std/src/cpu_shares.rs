@@ -26,6 +26,19 @@ pub fn divide(nodes: &[Vec<CpuSet>], count: usize) -> Option<Vec<CpuSet>> {
     Some(shares.collect())
 }
 
+/// Returns the first `count` CPUs of cores that are given by NUMA node: whole cores as long as they
+/// fit, those of the first node first, and then hardware threads of further cores.
+pub fn first(nodes: &[Vec<CpuSet>], count: usize) -> CpuSet {
+    let cores = || nodes.iter().flatten();
+    let whole = cores().fold(CpuSet::new(), |all, core| match all.len() + core.len() <= count {
+        true => all.union(core),
+        false => all,
+    });
+    let others = cores().flat_map(CpuSet::iter).filter(|cpu| !whole.contains(*cpu));
+    let others: CpuSet = others.take(count.saturating_sub(whole.len())).collect();
+    whole.union(&others)
+}
+
 /// Returns how many instances each node gets; no node gets more than it has cores.
 fn apportion(nodes: &[&[CpuSet]], instances: usize) -> Vec<usize> {
     let cores: Vec<usize> = nodes.iter().map(|cores| cores.len()).collect();
@@ -75,5 +88,21 @@ mod tests {
         check(&[&["0"], &["1", "2", "3"]], 3, &["0", "1-2", "3"]);
         check(&[&["0"]], 2, &[]);
         check(&[], 1, &[]);
+    }
+
+    #[test]
+    fn first_cpus_are_whole_cores() {
+        let check = |nodes: &[&[&str]], count, expect: &str| {
+            let core = |text: &&str| CpuSet::parse_list(text).unwrap();
+            let nodes: Vec<Vec<CpuSet>> =
+                nodes.iter().map(|cores| cores.iter().map(core).collect()).collect();
+            assert_eq!(first(&nodes, count).to_string(), expect, "{count} of {nodes:?}");
+        };
+        check(&[&["0,4", "1,5", "2,6"]], 2, "0,4");
+        check(&[&["0,4", "1,5", "2,6"]], 3, "0-1,4");
+        check(&[&["0,4", "1,5", "2,6"]], 4, "0-1,4-5");
+        check(&[&["2", "3"], &["0", "1"]], 3, "0,2-3");
+        check(&[&["0,4"]], 1, "0");
+        check(&[&["0", "1"]], 9, "0-1");
     }
 }

@@ -98,7 +98,13 @@ impl EnvironmentBuilder {
 
     #[must_use]
     pub fn memory_bytes(mut self, limit: impl Into<Option<u64>>) -> Self {
-        self.0.limits = Limits { memory_bytes: limit.into() };
+        self.0.limits.memory_bytes = limit.into();
+        self
+    }
+
+    #[must_use]
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.0.limits = limits;
         self
     }
 

@@ -18,6 +18,8 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
     ("scaling", include_str!("../../../studies/scaling.toml")),
     ("scaling-cassandra", include_str!("../../../studies/scaling-cassandra.toml")),
+    ("dividing", include_str!("../../../studies/dividing.toml")),
+    ("throttling", include_str!("../../../studies/throttling.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -1,7 +1,8 @@
 //! The layers of an environment, checked against each other.
 
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Security};
+use tare_lab::layer::Cpu;
+use tare_lab::layer::{Cgroup, Host, Inject, Limit, Limits, Network, Security};
 use tare_tune::knobs;
 
 /// The layers of one environment, checked against each other.
@@ -13,7 +14,7 @@ pub struct Layers {
     pub cgroup: Cgroup,
     pub host: Host,
     pub inject: Inject,
-    pub memory_bytes: Option<u64>,
+    pub limits: Limits,
 }
 
 /// Why the layers of an environment exclude each other or are unknown.
@@ -41,6 +42,25 @@ pub enum LayerError {
     )]
     TwoQuotas { environment: String, cpu: Cpu },
     #[error(
+        "environment {environment:?}: limits.memory_high is above limits.memory, so it has no effect; \
+         lower it"
+    )]
+    HighAboveLimit { environment: String },
+    #[error(
+        "environment {environment:?}: limits.swap is in addition to limits.memory; set that too"
+    )]
+    SwapWithoutMemory { environment: String },
+    #[error(
+        "environment {environment:?}: limits.network_bandwidth needs a link of the system's own, which \
+         {found} does not have; set network = \"bridge\" with a process, an oci runtime or an engine"
+    )]
+    NoOwnLink { environment: String, found: &'static str },
+    #[error(
+        "environment {environment:?}: limits.{limit} is of the block device below the data, and storage = \
+         \"tmpfs\" has none; choose storage on a device, or remove the limit"
+    )]
+    NoDevice { environment: String, limit: &'static str },
+    #[error(
         "environment {environment:?}: a plain process has no security layer \"{value}\"; \
          set security = \"none\" or use an oci runtime"
     )]
@@ -64,11 +84,13 @@ impl Layers {
             return Err(LayerError::NoFilter { environment: environment(), value: *security });
         }
         check_inject(spec)?;
-        let memory_bytes = spec.limits.memory_bytes;
-        let needs = match (cpu, memory_bytes) {
+        check_limits(spec)?;
+        let limits = spec.limits;
+        let needs = match (cpu, limits.all().next()) {
             (Cpu::Quota(_), _) => Some(format!("cpu = \"{cpu}\"")),
             _ if inject.quota_percent.is_some() => Some(format!("inject = \"{inject}\"")),
-            (_, Some(_)) => Some("a memory limit".to_string()),
+            (_, Some((Limit::Memory, _))) => Some("a memory limit".to_string()),
+            (_, Some((limit, _))) => Some(format!("limits.{}", limit.name())),
             _ => None,
         };
         match needs {
@@ -82,9 +104,36 @@ impl Layers {
                 cgroup: *cgroup,
                 host: host.clone(),
                 inject: *inject,
-                memory_bytes,
+                limits,
             }),
         }
+    }
+}
+
+/// Checks that the limits fit each other, the network and the storage.
+fn check_limits(spec: &EnvironmentSpec) -> Result<(), LayerError> {
+    let (limits, environment) = (&spec.limits, || spec.name.clone());
+    let above = |limit: Limit| {
+        let bytes = limits.get(limit).zip(limits.memory_bytes);
+        bytes.is_some_and(|(bytes, memory)| bytes > memory)
+    };
+    if above(Limit::MemoryHigh) {
+        return Err(LayerError::HighAboveLimit { environment: environment() });
+    }
+    if limits.swap_bytes.is_some() && limits.memory_bytes.is_none() {
+        return Err(LayerError::SwapWithoutMemory { environment: environment() });
+    }
+    let guest = spec.runtime.as_str().starts_with("vm:");
+    if limits.network_bytes_per_s.is_some() && (guest || spec.network == Network::Host) {
+        let found = if guest { "a guest" } else { "network = \"host\"" };
+        return Err(LayerError::NoOwnLink { environment: environment(), found });
+    }
+    let of_device = limits.all().find(|(limit, _)| limit.is_of_device());
+    match of_device {
+        Some((limit, _)) if spec.storage.kind == "tmpfs" => {
+            Err(LayerError::NoDevice { environment: environment(), limit: limit.name() })
+        }
+        _ => Ok(()),
     }
 }
 
@@ -107,8 +156,8 @@ fn check_inject(spec: &EnvironmentSpec) -> Result<(), LayerError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use tare_lab::environment::{Limits, StorageSpec};
-    use tare_lab::layer::Rootfs;
+    use tare_lab::environment::StorageSpec;
+    use tare_lab::layer::{Quota, Rootfs};
 
     fn spec(cpu: &str, cgroup: &str, memory_bytes: Option<u64>) -> EnvironmentSpec {
         EnvironmentSpec {
@@ -125,7 +174,7 @@ mod tests {
             rootfs: Rootfs::None,
             system: Vec::new(),
             inject: Inject::default(),
-            limits: Limits { memory_bytes },
+            limits: Limits { memory_bytes, ..Limits::default() },
             instances: None,
             optional: false,
         }
@@ -134,10 +183,57 @@ mod tests {
     #[test]
     fn refuses_conflicting_layers() {
         let check = |cpu, cgroup, memory| Layers::checked(&spec(cpu, cgroup, memory));
-        assert_eq!(check("quota=1.5", "own", None).unwrap().cpu, Cpu::Quota(1.5));
+        assert_eq!(check("quota=1.5", "own", None).unwrap().cpu, Cpu::Quota(Quota::of(1.5)));
         assert_eq!(check("pinned", "none", None).unwrap().cpu, Cpu::Pinned);
         for bad in [check("quota=1", "none", None), check("shared", "none", Some(1 << 30))] {
             assert!(matches!(bad, Err(LayerError::NeedsCgroup { .. })), "{bad:?}");
+        }
+        let limited = |change: fn(&mut EnvironmentSpec)| {
+            let mut limited = spec("shared", "own", Some(1 << 30));
+            change(&mut limited);
+            Layers::checked(&limited).map_err(|error| error.to_string())
+        };
+        assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
+        let refused: [(fn(&mut EnvironmentSpec), &str); 6] = [
+            (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
+            (
+                |spec| {
+                    spec.limits = Limits { swap_bytes: Some(0), ..Limits::default() };
+                },
+                "limits.swap is in addition",
+            ),
+            (
+                |spec| {
+                    spec.limits.network_bytes_per_s = Some(1 << 20);
+                    spec.network = Network::Host;
+                },
+                "network = \"host\" does not have",
+            ),
+            (
+                |spec| {
+                    spec.limits.network_bytes_per_s = Some(1 << 20);
+                    spec.runtime = "vm:qemu".into();
+                },
+                "a guest does not have",
+            ),
+            (
+                |spec| {
+                    spec.limits.writes_per_s = Some(100);
+                    spec.storage.kind = "tmpfs".into();
+                },
+                "limits.write_iops is of the block device",
+            ),
+            (
+                |spec| {
+                    spec.limits = Limits { cpu_weight: Some(9), ..Limits::default() };
+                    spec.cgroup = Cgroup::None;
+                },
+                "limits.cpu_weight needs a cgroup of its own",
+            ),
+        ];
+        for (change, expect) in refused {
+            let error = limited(change).unwrap_err();
+            assert!(error.contains(expect), "{error}");
         }
         let mut tuned = spec("shared", "own", None);
         tuned.host = "tuned=disk+dsk".parse().unwrap();

@@ -9,6 +9,7 @@ pub(crate) use tare_lab::layer::Cgroup;
 pub(crate) mod checked;
 pub mod host;
 pub mod inject;
+pub(crate) mod limits;
 pub mod network;
 #[cfg(test)]
 mod reference;
@@ -16,6 +17,7 @@ pub mod rootfs;
 pub mod security;
 
 pub use checked::{LayerError, Layers};
+pub use limits::{LimitError, check_cpus};
 
 /// How this crate provides a layer.
 #[derive(Clone, Copy, Debug)]
@@ -48,7 +50,7 @@ impl LayerInfo {
             Layer::Cpu => (
                 "the cpuset and cpu cgroup controllers where cgroup = \"own\"",
                 "ends with the cgroup and the process",
-                "Cpus_allowed_list of every thread; the cpuset in force; the quota's file; on several NUMA \
+                "Cpus_allowed_list of every thread; the cpuset in force; the files of quota, period and burst; on several NUMA \
                  nodes Mems_allowed_list and the memory policy",
             ),
             Layer::Security => (
@@ -97,9 +99,12 @@ impl LayerInfo {
                 "the arguments of the running system and of the relay; the quota's file; the Seccomp line",
             ),
             Layer::Limits => (
-                "the memory cgroup controller and cgroup = \"own\"",
-                "ends with the cgroup",
-                "memory.max (v2) or memory.limit_in_bytes (v1)",
+                "the memory, cpu or I/O controller (io, blkio) and cgroup = \"own\"; for limits of I/O a block device \
+                 below the data; for network_bandwidth network = \"bridge\", tc (iproute2) and CONFIG_NET_SCH_TBF",
+                "ends with the cgroup and, for the network, with the link",
+                "memory.max, memory.high, memory.swap.max, cpu.weight, io.bfq.weight and io.max (v2), or \
+                 memory.limit_in_bytes, memory.memsw.limit_in_bytes, cpu.shares, blkio.bfq.weight and \
+                 blkio.throttle.* (v1), with the device; the token bucket filter (tbf) of both ends of the link",
             ),
             Layer::Instances => (
                 "a system with the option instances",

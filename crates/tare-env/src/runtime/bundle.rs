@@ -9,14 +9,12 @@ use oci_spec::runtime::Spec;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use tare_host::RUN_VARIABLE;
-use tare_host::cgroup::{QUOTA_PERIOD_US, quota_us};
 use tare_lab::environment::CpuPlan;
 use tare_std::cpus::CpuSet;
 
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::security::{self, SecurityError};
-use crate::layer::{self, Layers};
-use tare_lab::layer::Cpu;
+use crate::layer::{self, Layers, limits};
 
 /// Why a bundle could not be written.
 #[derive(Debug, thiserror::Error)]
@@ -124,17 +122,18 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
         rules.push(json!({ "allow": true, "type": kind, "major": major, "minor": minor,
             "access": access }));
     }
-    match layers.cpu {
-        Cpu::Pinned => resources["cpu"] = json!({ "cpus": contents.cpus.system.to_string() }),
-        Cpu::Quota(cpus) => {
-            resources["cpu"] = json!({ "quota": quota_us(cpus), "period": QUOTA_PERIOD_US });
-        }
-        Cpu::Shared => {}
+    if layers.cpu.has_cpuset() {
+        resources["cpu"] = json!({ "cpus": layers.cpu.set(contents.cpus).to_string() });
+    }
+    if let Some(quota) = layers.cpu.quota() {
+        // Older runtimes refuse or ignore a burst, which `layer::limits` adds.
+        let bandwidth = limits::bandwidth(quota);
+        resources["cpu"] = json!({ "quota": bandwidth.quota_us, "period": bandwidth.period_us });
     }
     if let Some(nodes) = &contents.nodes {
         resources["cpu"]["mems"] = json!(nodes.to_string());
     }
-    if let Some(bytes) = layers.memory_bytes {
+    if let Some(bytes) = layers.limits.memory_bytes {
         resources["memory"] = json!({ "limit": bytes });
     }
     // The limits of a native process, so that environments do not differ in them. Explicit, because
@@ -224,7 +223,7 @@ pub(crate) fn numbers(release: &str) -> (u32, u32) {
 mod tests {
     use super::*;
     use tare_lab::layer::Security;
-    use tare_lab::layer::{Host, Inject, Network};
+    use tare_lab::layer::{Cpu, Host, Inject, Limits, Network, Quota};
 
     fn text(layers: &Layers) -> String {
         text_on(layers, None)
@@ -265,17 +264,20 @@ mod tests {
             cgroup: layer::Cgroup::Own,
             host: Host::AsIs,
             inject: Inject::default(),
-            memory_bytes: None,
+            limits: Limits::default(),
         };
         let plain = text(&base);
         assert_eq!(plain, text(&base), "the same layers give the same text");
         let pinned = text(&Layers { cpu: Cpu::Pinned, ..base.clone() });
         assert!(pinned.contains(r#""cpus": "2-3""#) && !plain.contains("\"cpu\""));
-        let quota = text(&Layers { cpu: Cpu::Quota(0.5), ..base.clone() });
+        let quota = text(&Layers { cpu: Cpu::Quota(Quota::of(0.5)), ..base.clone() });
         assert!(quota.contains(r#""quota": 50000"#));
         let filtered = text(&Layers { security: Security::Default, ..base.clone() });
         assert!(filtered.contains("seccomp") && !plain.contains("seccomp"));
-        let limited = text(&Layers { memory_bytes: Some(1 << 20), ..base.clone() });
+        let limited = text(&Layers {
+            limits: Limits { memory_bytes: Some(1 << 20), ..Limits::default() },
+            ..base.clone()
+        });
         assert!(limited.contains(r#""limit": 1048576"#));
         let bound = text_on(&base, Some("1"));
         assert!(bound.contains(r#""mems": "1""#) && !plain.contains("mems"));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
-use crate::layer::Layers;
+use crate::layer::{Layers, limits};
 use crate::rootfs::Source;
 use crate::run_context::RunContext;
 use crate::storage;
@@ -129,6 +129,7 @@ pub(crate) fn make(
     (runtime.needs)(argument)?;
     storage::check(spec)?;
     storage::allow(spec, context)?;
+    limits::check_host(spec, context)?;
     // The work directory of a run is in the state directory.
     check_boot(spec, context.work().parent().unwrap_or(Path::new("/")))?;
     (runtime.make)(context, spec.clone(), layers, argument)

@@ -17,12 +17,12 @@ use super::contract::{self, Argument, Runtime};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use crate::groups::Groups;
 use crate::layer::inject::Relay;
+use crate::layer::limits::Link;
 use crate::layer::network::SystemNetwork;
-use crate::layer::{Layers, inject};
+use crate::layer::{Layers, inject, limits};
 use crate::run_context::RunContext;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System};
-use tare_lab::layer::Cpu;
 
 pub const RUNTIME: Runtime = Runtime {
     name: "process",
@@ -72,6 +72,8 @@ struct Running {
     system: System,
     network: SystemNetwork,
     relay: Option<Relay>,
+    /// The link, if the network is limited.
+    link: Option<Link>,
 }
 
 impl HostRuntime for Process {
@@ -116,28 +118,18 @@ impl HostRuntime for Process {
         groups.make()?;
         let nodes = context.memory_nodes(self.common.layers.cpu);
         if let Some(group) = groups.own() {
-            match self.common.layers.cpu {
-                Cpu::Pinned => group.set_cpuset(&context.cpus().system)?,
-                Cpu::Quota(cpus) => group.set_quota(cpus)?,
-                Cpu::Shared => {}
-            }
-            if let Some(nodes) = &nodes {
-                group.set_memory_nodes(nodes)?;
-            }
-            if let Some(cpus) = self.common.layers.inject.quota_cpus(context.cpus()) {
-                group.set_quota(cpus)?;
-            }
-            if let Some(bytes) = self.common.layers.memory_bytes {
-                group.set_memory(bytes)?;
-            }
+            let disk = limits::data_of(&*self.common.storage, &data);
+            limits::confine(group, &self.common.layers, &context)?;
+            limits::apply(group, &self.common.layers, &disk)?;
         }
+        let link = network.limited(&context, &self.common.layers.limits)?;
 
         let cpus = self.common.layers.cpu.set(context.cpus());
         let launch = inject::launch(self.common.layers.inject, launch)?;
         let path = at.path_inside(&*self.common.storage, &data);
         let words = system::arguments(&launch, network.addresses(), &path, &program, None);
         let mut command = Command::new("/bin/sh").args(["-c", GATE]).arg(context.program());
-        command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(cpus);
+        command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(&cpus);
         if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
         }
@@ -159,11 +151,11 @@ impl HostRuntime for Process {
         let address = relay.as_ref().map_or(network.address, |relay| relay.address().into());
         let endpoint = Endpoint { address, data: Some(data) };
         // From here on `stop` ends the process, even if one of the next steps fails.
-        let running = self.running.insert(Running { child, system, network, relay });
+        let running = self.running.insert(Running { child, system, network, relay, link });
         let pid = running.child.id();
         groups.add(pid)?;
         // Entering a cpuset may have widened the affinity (kernels before 6.2).
-        process::pin(pid, cpus)?;
+        process::pin(pid, &cpus)?;
         let gate = running.child.stdin.take();
         gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n")).map_err(start)?;
         Ok(endpoint)
@@ -175,7 +167,8 @@ impl HostRuntime for Process {
         let plan = context.cpus().clone();
         let pid = self.started()?.pid;
         let at = At { context: &self.common.context, folder: &self.common.folder() };
-        let seen = MountView::of(pid, &at.data(), &at.data());
+        let data = at.data();
+        let seen = MountView::of(pid, &data, &data);
         let storage = storage::state(&spec, self.common.storage.read_back(&at, &seen));
         let network = self.read_network()?;
         let system = self.started()?;
@@ -194,11 +187,15 @@ impl HostRuntime for Process {
             system.read_cpu(&layers, &plan),
             system::state("security", spec.security, found_seccomp, seccomp == Some(filtered)),
             system.read_cgroup(&layers),
-            system.read_weight(&context),
+            system.read_weight(&context, &layers),
             storage,
         ];
-        states.extend(system.read_memory(&layers));
         states.extend(system.read_inject(&layers, &plan));
+        let disk = limits::data_of(&*self.common.storage, &data);
+        let running = self.running.as_ref();
+        let link = running.and_then(|running| running.link.as_ref());
+        let group = running.and_then(|running| running.system.group.as_ref());
+        states.extend(limits::read(group, &layers, &disk, link));
         Ok(states)
     }
 

@@ -2,11 +2,10 @@
 
 use std::fs;
 
-use tare_host::cgroup::{self, Cgroup};
 use tare_lab::environment::{CpuPlan, LayerState};
-use tare_lab::layer::{Inject, Layer};
+use tare_lab::layer::{Inject, Layer, Quota};
 
-use super::{System, state};
+use super::{System, read_quota, state};
 use crate::layer::inject;
 
 /// Returns what a running system has of the injected costs, or `None` if the environment injects
@@ -29,14 +28,10 @@ pub(super) fn read(wanted: Inject, system: &System, plan: &CpuPlan) -> Option<La
         found.push(mode.map_or("Seccomp unreadable".into(), |mode| format!("Seccomp: {mode}")));
     }
     if let Some(cpus) = wanted.quota_cpus(plan) {
-        let quota = system.group.as_ref().map(Cgroup::quota);
-        let want = format!("{} {}", cgroup::quota_us(cpus), cgroup::QUOTA_PERIOD_US);
-        in_force &= matches!(&quota, Some(Ok(quota)) if *quota == want);
-        found.push(match quota {
-            Some(Ok(quota)) => format!("quota: {quota} µs"),
-            Some(Err(error)) => error.to_string(),
-            None => "no cgroup of its own".into(),
-        });
+        let quota = system.group.as_ref().map(|group| read_quota(group, Quota::of(cpus)));
+        let (text, matches) = quota.unwrap_or_else(|| ("no cgroup of its own".into(), false));
+        in_force &= matches;
+        found.push(format!("quota: {text}"));
     }
     if let Some(delay) = wanted.delay {
         let line = system.proxy.map(command_line).unwrap_or_default();

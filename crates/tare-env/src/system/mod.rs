@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use tare_host::account::Account;
-use tare_host::cgroup::{Cgroup, CgroupError};
+use tare_host::cgroup::{Cgroup, CgroupError, CpuWeight};
 use tare_host::memory_policy;
 use tare_host::process::{self, ProcessHandle};
 use tare_host::program::Program;
@@ -17,10 +17,10 @@ use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 use tare_std::cpus::CpuSet;
 
 use crate::layer::network::SystemAddresses;
-use crate::layer::{self, Layers};
+use crate::layer::{self, Layers, limits};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use crate::run_context::RunContext;
-use tare_lab::layer::{Cpu, Network};
+use tare_lab::layer::{Network, Quota};
 
 mod inject;
 
@@ -63,8 +63,7 @@ impl System {
         proxy: Option<u32>,
         layers: &Layers,
     ) -> Self {
-        let has_quota =
-            matches!(layers.cpu, Cpu::Quota(_)) || layers.inject.quota_percent.is_some();
+        let has_quota = layers.cpu.quota().is_some() || layers.inject.quota_percent.is_some();
         let (account, proxy_account) = (Account::new(), Account::new());
         let hold = ProcessHandle::open(pid);
         let is_relay = layers.inject.delay.is_some();
@@ -174,24 +173,23 @@ impl System {
         lists.sort();
         lists.dedup();
         // A system may pin its threads to fewer CPUs, never to CPUs outside its set.
-        let inside = |list: &String| CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(set));
+        let inside =
+            |list: &String| CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(&set));
         let mut in_force = !lists.is_empty() && lists.iter().all(inside);
         let mut found = format!("Cpus_allowed_list: {}", lists.join(" | "));
         if let Some(group) = &self.group {
             let cpuset = read_or_reason(group.cpuset_effective());
             found += &format!("; cpuset in force: {cpuset}");
-            if layers.cpu == Cpu::Pinned {
+            if layers.cpu.has_cpuset() {
                 in_force &= cpuset == set.to_string();
             }
-            if let Cpu::Quota(cpus) = layers.cpu {
-                let quota = read_or_reason(group.quota());
-                let period = tare_host::cgroup::QUOTA_PERIOD_US;
-                let want = format!("{} {period}", tare_host::cgroup::quota_us(cpus));
-                in_force &= quota == want;
-                found += &format!("; quota: {quota} µs");
+            if let Some(quota) = layers.cpu.quota() {
+                let (text, matches) = read_quota(group, quota);
+                in_force &= matches;
+                found += &format!("; quota: {text}");
             }
         }
-        if let Some(nodes) = plan.memory_nodes(set) {
+        if let Some(nodes) = plan.memory_nodes(&set) {
             let (memory, bound) = self.read_memory_nodes(&nodes);
             in_force &= bound;
             found += &format!("; {memory}");
@@ -251,32 +249,24 @@ impl System {
     }
 
     /// Reads back the weight with which the system competes for CPU time: the cgroups of the cpu
-    /// controller. It has the default weight in the run's own cgroup, or in the slice of the run.
-    pub(crate) fn read_weight(&self, context: &RunContext) -> LayerState {
+    /// controller. It has the default weight, or that of the limits layer, in the run's own cgroup,
+    /// or in the slice of the run.
+    pub(crate) fn read_weight(&self, context: &RunContext, layers: &Layers) -> LayerState {
         let found = context.cgroups().cpu_weight(Path::new("/proc"), self.pid);
         let tops = [context.prefix(), context.slice()];
+        let weight = layers.limits.cpu_weight;
+        let written = weight.zip(self.group.as_ref());
+        let written = written.map(|(weight, group)| group.cpu_weight_written(weight));
+        let is_wanted = |found: &CpuWeight, top: &String| match (weight, written) {
+            (None, _) => found.is_default_in(top),
+            (Some(_), Some(written)) => found.is_weighted_in(top, written),
+            (Some(_), None) => false,
+        };
         let in_force =
-            found.as_ref().is_ok_and(|found| tops.iter().any(|top| found.is_default_in(top)));
+            found.as_ref().is_ok_and(|found| tops.iter().any(|top| is_wanted(found, top)));
         let found = found.map_or_else(|error| error.to_string(), |found| found.to_string());
-        state(WEIGHT, format!("the default in /{}", context.prefix()), found, in_force)
-    }
-
-    /// Reads back the memory limit, if one is requested.
-    pub(crate) fn read_memory(&self, layers: &Layers) -> Option<LayerState> {
-        let wanted = layers.memory_bytes?;
-        let found = self.group.as_ref().map(Cgroup::memory);
-        // The kernel rounds down to whole pages.
-        let in_force = match &found {
-            Some(Ok(Some(bytes))) => *bytes <= wanted && wanted - bytes < 1 << 16,
-            _ => false,
-        };
-        let found = match found {
-            Some(Ok(Some(bytes))) => bytes.to_string(),
-            Some(Ok(None)) => "no limit".into(),
-            Some(Err(error)) => error.to_string(),
-            None => "no cgroup of its own".into(),
-        };
-        Some(state("limits.memory", wanted.to_string(), found, in_force))
+        let wanted = weight.map_or("the default".to_string(), |weight| format!("weight {weight}"));
+        state(WEIGHT, format!("{wanted} in /{}", context.prefix()), found, in_force)
     }
 
     /// Returns what is in force of the inject layer, or `None` if the environment injects nothing.
@@ -292,6 +282,15 @@ impl System {
     /// Returns the mount table of the system's first process.
     pub(crate) fn mount_table(&self) -> String {
         fs::read_to_string(format!("/proc/{}/mountinfo", self.pid)).unwrap_or_default()
+    }
+}
+
+/// Returns the limit of CPU time in force in words, and whether it is the wanted one.
+pub(crate) fn read_quota(group: &Cgroup, wanted: Quota) -> (String, bool) {
+    match group.bandwidth() {
+        Ok(Some(found)) => (found.to_string(), found == limits::bandwidth(wanted)),
+        Ok(None) => ("none".into(), false),
+        Err(error) => (error.to_string(), false),
     }
 }
 

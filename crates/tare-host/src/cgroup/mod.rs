@@ -21,15 +21,14 @@ use crate::cgroup_folder;
 use crate::journal::{Entry, EntryId, Journal, JournalError};
 use crate::process;
 
+mod limits;
 mod weight;
 
+pub use limits::{Bandwidth, DeviceLimit, shares_of_weight};
 pub use weight::CpuWeight;
 
 /// The controllers that the cgroups of a run use.
-const CONTROLLERS: [&str; 3] = ["cpu", "cpuset", "memory"];
-
-/// Period of a CPU quota, in µs: the kernel's default, and docker's.
-pub const QUOTA_PERIOD_US: u64 = 100_000;
+const CONTROLLERS: [&str; 4] = ["cpu", "cpuset", "io", "memory"];
 
 const FREEZE_LIMIT: Duration = Duration::from_secs(5);
 
@@ -58,6 +57,8 @@ pub enum CgroupError {
     Layout { path: PathBuf, source: io::Error },
     #[error("this host has no {controller} cgroup controller; {}", advice(.controller))]
     NoController { controller: &'static str },
+    #[error("this kernel has no {} in its cgroups: it needs {needs}", .path.display())]
+    NoFile { path: PathBuf, needs: &'static str },
     #[error("cannot create cgroup {}; this needs root and a writable cgroup tree", .path.display())]
     Make { path: PathBuf, source: io::Error },
     #[error("cannot write {value:?} to {}", .path.display())]
@@ -347,28 +348,6 @@ impl Cgroup {
         Ok(read(&folder.join(file))?.trim().to_string())
     }
 
-    /// Limits CPU time to `cpus` CPUs, such as 1.5, over `QUOTA_PERIOD_US`.
-    pub fn set_quota(&self, cpus: f64) -> Result<(), CgroupError> {
-        let quota = quota_us(cpus);
-        let folder = self.folder("cpu")?;
-        if self.is_v2() {
-            return write(&folder.join("cpu.max"), &format!("{quota} {QUOTA_PERIOD_US}"));
-        }
-        write(&folder.join("cpu.cfs_period_us"), &QUOTA_PERIOD_US.to_string())?;
-        write(&folder.join("cpu.cfs_quota_us"), &quota.to_string())
-    }
-
-    /// Returns the quota in force as `QUOTA PERIOD` in µs; the quota `max` means none.
-    pub fn quota(&self) -> Result<String, CgroupError> {
-        let folder = self.folder("cpu")?;
-        if self.is_v2() {
-            return Ok(read(&folder.join("cpu.max"))?.trim().to_string());
-        }
-        let quota = read(&folder.join("cpu.cfs_quota_us"))?.trim().to_string();
-        let period = read(&folder.join("cpu.cfs_period_us"))?.trim().to_string();
-        Ok(format!("{} {period}", if quota == "-1" { "max" } else { quota.as_str() }))
-    }
-
     /// Limits the memory, in bytes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), CgroupError> {
         let file = if self.is_v2() { "memory.max" } else { "memory.limit_in_bytes" };
@@ -464,17 +443,6 @@ impl Cgroup {
         let us: Option<u64> = field("throttled_usec");
         Ok(us.map(|us| us * 1000).or_else(|| field("throttled_time")).unwrap_or(0))
     }
-}
-
-/// Converts a quota in CPUs into µs per period.
-pub fn quota_us(cpus: f64) -> u64 {
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a float to integer cast saturates, and the kernel refuses what is out of range"
-    )]
-    let quota = (cpus * QUOTA_PERIOD_US as f64).round() as u64;
-    quota
 }
 
 fn is_frozen(folder: &Path) -> Result<bool, CgroupError> {

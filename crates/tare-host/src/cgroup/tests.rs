@@ -35,9 +35,17 @@ fn writes_files_of_both_versions() {
     for group in [&v1, &v2] {
         group.set_cpuset(&cpus).unwrap();
         group.set_memory_nodes(&CpuSet::parse_list("1").unwrap()).unwrap();
-        group.set_quota(1.5).unwrap();
+        // The kernel has these files.
+        for file in ["cpu.cfs_burst_us", "cpu.max.burst"] {
+            let folder = group.folder("cpu").unwrap();
+            if file.ends_with("max.burst") == group.is_v2() {
+                fs::write(folder.join(file), "0\n").unwrap();
+            }
+        }
+        let bandwidth = Bandwidth { quota_us: 150_000, period_us: 100_000, burst_us: 0 };
+        group.set_bandwidth(bandwidth).unwrap();
         group.set_memory(6 << 30).unwrap();
-        assert_eq!(group.quota().unwrap(), "150000 100000");
+        assert_eq!(group.bandwidth().unwrap(), Some(bandwidth));
         assert_eq!(group.memory().unwrap(), Some(6 << 30));
     }
     let file = |path: &str| fs::read_to_string(root.join(path)).unwrap();

@@ -36,6 +36,20 @@ impl CpuWeight {
         let first = self.levels.first().map(|(path, _)| path.trim_start_matches('/'));
         first == Some(top) && self.levels.iter().all(|(_, weight)| *weight == self.default)
     }
+
+    /// Whether the process competes in the cgroup `top` directly below the root, which has the
+    /// default weight, and every cgroup below it has this weight.
+    pub fn is_weighted_in(&self, top: &str, weight: u64) -> bool {
+        match self.levels.split_first() {
+            Some(((path, of_top), below)) => {
+                path.trim_start_matches('/') == top
+                    && *of_top == self.default
+                    && !below.is_empty()
+                    && below.iter().all(|(_, found)| *found == weight)
+            }
+            None => false,
+        }
+    }
 }
 
 impl fmt::Display for CpuWeight {
@@ -131,6 +145,7 @@ mod tests {
         let found = v2.cpu_weight(&proc, 7).unwrap();
         assert_eq!(found.to_string(), "/tare-ab12 100, /tare-ab12/e1 50, nice -5");
         assert!(!found.is_default_in("tare-ab12"), "half of the weight");
+        assert!(found.is_weighted_in("tare-ab12", 50) && !found.is_weighted_in("tare-ab12", 100));
     }
 
     #[test]

@@ -31,7 +31,6 @@ use std::time::Duration;
 use crate::analysis::response_times;
 use crate::doubt::Doubt;
 use crate::environment::{DataSnapshot, EnvironmentSpec};
-use crate::layer::Cpu;
 use crate::record::{DoubtRecord, Record, RecordWriter};
 use crate::schedule::{self, Cell};
 use crate::stacks::ExtraRounds;
@@ -202,13 +201,10 @@ impl<'c, 'p> Campaign<'c, 'p> {
         if let Some(hosts) = &self.parts.hosts {
             let count = f64::from(self.parts.system.instances().count);
             let most = hosts.instance_cpus as f64;
-            return count * if let Cpu::Quota(quota) = spec.cpu { most.min(quota) } else { most };
+            return count * spec.cpu.quota().map_or(most, |quota| most.min(quota.cpus));
         }
         let most = spec.cpu.set(&self.parts.plan).len().min(self.system_cpus) as f64;
-        match spec.cpu {
-            Cpu::Quota(quota) => most.min(quota),
-            Cpu::Pinned | Cpu::Shared => most,
-        }
+        spec.cpu.quota().map_or(most, |quota| most.min(quota.cpus))
     }
 
     /// Returns an error if a host of the system is lost: every later slice would fail.

@@ -17,7 +17,6 @@ use tare_stats::median;
 use super::measure::{self, Measured};
 use super::{CALIBRATION_SLICES, Campaign, CampaignError, Event, Stage};
 use crate::environment::EnvironmentSpec;
-use crate::layer::Cpu;
 use crate::record::{Phase, Slice};
 use crate::schedule::{self, Cell};
 use crate::study::{AutoWindow, TriedWindow};
@@ -131,7 +130,7 @@ impl Campaign<'_, '_> {
 
 /// Whether the environment's CPU time is limited by a quota.
 pub(crate) fn has_quota(spec: &EnvironmentSpec) -> bool {
-    matches!(spec.cpu, Cpu::Quota(_)) || spec.inject.quota_percent.is_some()
+    spec.cpu.quota().is_some() || spec.inject.quota_percent.is_some()
 }
 
 /// Returns the expected time of the trial of all windows, from that of a slice with each window.

@@ -54,7 +54,23 @@ impl CpuPlan {
     /// Divides the system's CPUs among `count` instances, as [`cpu_shares::divide`] does. With more
     /// instances than cores, `None`: they share all.
     pub fn of_instances(&self, count: usize) -> Option<Vec<CpuSet>> {
-        let nodes: Vec<Vec<CpuSet>> = match self.nodes.as_slice() {
+        cpu_shares::divide(&self.cores_by_node(), count)
+    }
+
+    /// Returns the first `count` of the system's CPUs, whole cores and whole NUMA nodes first; all
+    /// of them if there are fewer.
+    pub fn first(&self, count: u32) -> CpuSet {
+        cpu_shares::first(&self.cores_by_node(), count as usize)
+    }
+
+    /// Returns the plan of a system that has only the first `count` of its CPUs.
+    pub fn limited_to(&self, count: u32) -> Self {
+        Self { system: self.first(count), ..self.clone() }
+    }
+
+    /// Returns the system's CPUs by core and by NUMA node.
+    fn cores_by_node(&self) -> Vec<Vec<CpuSet>> {
+        match self.nodes.as_slice() {
             [] => vec![self.cores_of(&self.system)],
             nodes => {
                 let known = nodes.iter().fold(CpuSet::new(), |all, node| all.union(&node.cpus));
@@ -62,8 +78,7 @@ impl CpuPlan {
                 let parts = parts.chain([self.system.difference(&known)]);
                 parts.map(|part| self.cores_of(&part)).collect()
             }
-        };
-        cpu_shares::divide(&nodes, count)
+        }
     }
 
     /// Groups CPUs by core.

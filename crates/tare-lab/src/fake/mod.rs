@@ -26,7 +26,7 @@ use tare_std::rng::Rng;
 use crate::PartError;
 use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
-use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Security};
+use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Quota, Rootfs, Security};
 use crate::stacks::StackKind;
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
@@ -290,7 +290,7 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
     match layer {
         Layer::Runtime => spec.runtime = "oci:runc".into(),
         Layer::Network => spec.network = Network::Bridge { proxy: true },
-        Layer::Cpu => spec.cpu = Cpu::Quota(1.5),
+        Layer::Cpu => spec.cpu = Cpu::Quota(Quota::of(1.5)),
         Layer::Security => spec.security = Security::DefaultWithIoUring,
         Layer::Cgroup => spec.cgroup = Cgroup::Own,
         Layer::Host => spec.host = Host::TunedGroups(vec!["disk".into(), "network".into()]),

@@ -8,6 +8,7 @@ mod cgroup;
 mod cpu;
 mod host;
 mod inject;
+mod limits;
 mod network;
 mod rootfs;
 mod runtime;
@@ -21,9 +22,10 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use cgroup::Cgroup;
-pub use cpu::Cpu;
+pub use cpu::{Cpu, Quota};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
+pub use limits::{Limit, Limits};
 pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;
@@ -121,9 +123,12 @@ impl Layer {
                 "options of the system in this environment, in place of those of [system]: { OPTION = VALUE }"
             }
             Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
-            Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
+            Self::Limits => {
+                "limits and weights of resources: { KEY = AMOUNT }. Several instances divide a limit evenly; \
+                 each has the whole weight"
+            }
             Self::Instances => {
-                "how many instances of the system run at once; CPUs, quota and memory are divided among them"
+                "how many instances of the system run at once; CPUs, quota and limits are divided among them"
             }
         }
     }
@@ -144,11 +149,9 @@ impl Layer {
                 &[("*", "an option of the study's system (tare list systems), but not instances")]
             }
             Self::Inject => Inject::VALUES,
+            Self::Limits => Limits::VALUES,
             Self::Instances => {
                 &[("*", "a number, from 1; without it as many as [system] instances says")]
-            }
-            Self::Limits => {
-                &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
             }
         }
     }

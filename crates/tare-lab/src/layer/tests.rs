@@ -61,12 +61,43 @@ fn quotas_round_trip() {
     round_trip(&[
         ("shared", Cpu::Shared),
         ("pinned", Cpu::Pinned),
-        ("quota=1.5", Cpu::Quota(1.5)),
-        ("quota=0.01", Cpu::Quota(0.01)),
-        ("quota=4096", Cpu::Quota(4096.0)),
+        ("quota=1.5", Cpu::Quota(Quota::of(1.5))),
+        ("quota=0.01", Cpu::Quota(Quota::of(0.01))),
+        ("quota=4096", Cpu::Quota(Quota::of(4096.0))),
     ]);
-    assert_eq!("quota=1.50".parse(), Ok(Cpu::Quota(1.5)));
-    let bad = ["pined", "quota", "quota=", "quota=0", "quota=x", "quota=-1", "quota=NaN"];
+    assert_eq!("quota=1.50".parse(), Ok(Cpu::Quota(Quota::of(1.5))));
+    let quota = |cpus, period_us, burst_us| Cpu::Quota(Quota { cpus, period_us, burst_us });
+    round_trip(&[
+        ("cpus=2", Cpu::Cpus(2)),
+        ("quota=1.5/10ms", quota(1.5, 10_000, 0)),
+        ("quota=1.5/2500us", quota(1.5, 2500, 0)),
+        ("quota=0.5/10ms+5ms", quota(0.5, 10_000, 5000)),
+        ("quota=0.5/100ms+50ms", quota(0.5, 100_000, 50_000)),
+        ("quota=0.5/100ms+500us", quota(0.5, 100_000, 500)),
+    ]);
+    assert_eq!("quota=1.5/100ms".parse(), Ok(Cpu::Quota(Quota::of(1.5))));
+    let bad = [
+        "pined",
+        "quota",
+        "quota=",
+        "quota=0",
+        "quota=x",
+        "quota=-1",
+        "quota=NaN",
+        "quota=1/",
+        "quota=1/10",
+        "quota=1/100us",
+        "quota=1/2s",
+        "quota=0.05/10ms",
+        "quota=1/10ms+",
+        "quota=1/10ms+11ms",
+        "quota=1+5ms",
+        "cpus",
+        "cpus=",
+        "cpus=0",
+        "cpus=1.5",
+        "cpus=5000",
+    ];
     refused::<Cpu>(Layer::Cpu, &bad);
 }
 
@@ -196,7 +227,7 @@ fn environment_json_is_stable() {
     let mut spec = fake::spec("plain", "oci:runc");
     spec.storage = StorageSpec { kind: "ext4".into(), options: vec![("size".into(), "2G".into())] };
     spec.rootfs = Rootfs::Image("/x".into());
-    spec.cpu = Cpu::Quota(1.5);
+    spec.cpu = Cpu::Quota(Quota::of(1.5));
     let json = serde_json::json!({
         "name": "plain", "runtime": "oci:runc", "network": "host", "cpu": "quota=1.5",
         "security": "none", "cgroup": "none",

@@ -201,14 +201,15 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system and the number of its instances from the environments of the
-/// study, which alone holds them.
+/// Copies the options of the system, the number of its instances and the limits other than memory
+/// from the environments of the study, which alone holds them.
 fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
         if let Some(spec) = study.environments.iter().find(|spec| spec.name == *name) {
             one.spec.system.clone_from(&spec.system);
             one.spec.instances = spec.instances;
+            one.spec.limits = Limits { memory_bytes: one.spec.limits.memory_bytes, ..spec.limits };
         }
     }
 }
@@ -258,7 +259,8 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                     ValueRef::Null => Inject::default(),
                     _ => layer(row, 17)?,
                 },
-                limits: Limits { memory_bytes: optional(row, 7)? },
+                // `copy_from_study` reads the others from the study.
+                limits: Limits { memory_bytes: optional(row, 7)?, ..Limits::default() },
                 optional: row.get(8)?,
             },
             control: row.get(9)?,

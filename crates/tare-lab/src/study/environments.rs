@@ -8,7 +8,7 @@ use super::vocabulary::{KnownOption, Vocabulary};
 use super::{Problem, StudyError, SystemSpec};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security,
+    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Limit, Network, Rootfs, Runtime, Security,
 };
 use tare_toml::{Source, Table};
 
@@ -51,8 +51,8 @@ struct EnvironmentTable {
     rootfs: Option<Rootfs>,
     system: Option<Vec<(String, String)>>,
     inject: Option<Inject>,
-    /// `Some(None)` is `memory = "none"`.
-    memory: Option<Option<u64>>,
+    /// The keys of `limits` that are written; `None` is `"none"`.
+    limits: Vec<(Limit, Option<u64>)>,
     instances: Option<u32>,
 }
 
@@ -114,19 +114,6 @@ fn one(
             order.iter().position(|name| *name == target).map(|index| (index, item.span))
         }
     };
-    let memory = match table.get("limits") {
-        None => None,
-        Some(item) => match item.table("limits", &["memory"])?.get("memory") {
-            None => None,
-            Some(memory) => {
-                let bytes = memory.bytes_or_none()?;
-                if bytes.is_some_and(|bytes| bytes < 1 << 20) {
-                    return Err(memory.out_of_range("at least 1M, or \"none\""));
-                }
-                Some(bytes)
-            }
-        },
-    };
     Ok(EnvironmentTable {
         name: name.to_string(),
         extends,
@@ -146,9 +133,29 @@ fn one(
         rootfs: rootfs(table)?,
         system: system_options(table, vocabulary, system)?,
         inject: word(table, Layer::Inject)?,
-        memory,
+        limits: limits(table)?,
         instances: instances(table)?,
     })
+}
+
+/// Reads `limits = { memory = "2G", cpu_weight = 50 }`.
+fn limits(table: &Table<'_>) -> Result<Vec<(Limit, Option<u64>)>, StudyError> {
+    let Some(item) = table.get("limits") else { return Ok(Vec::new()) };
+    let written = item.table("limits", &Limit::ALL.map(Limit::name))?;
+    let mut limits = Vec::new();
+    for limit in Limit::ALL {
+        let Some(item) = written.get(limit.name()) else { continue };
+        let value = match limit.is_bytes() {
+            true => item.bytes_or_none()?,
+            false if item.text().is_ok_and(|text| text == "none") => None,
+            false => Some(item.whole(limit.range())?),
+        };
+        if value.is_some_and(|value| !limit.range().contains(&value)) {
+            return Err(item.out_of_range(limit.range_text()));
+        }
+        limits.push((limit, value));
+    }
+    Ok(limits)
 }
 
 /// Reads `storage = "xfs"`, or a table with the kind and its options.
@@ -262,11 +269,23 @@ fn resolve(
         rootfs: inherited(written, &chain, |one| one.rootfs.clone()).unwrap_or_default(),
         system: inherited(written, &chain, |one| one.system.clone()).unwrap_or_default(),
         inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
-        limits: Limits { memory_bytes: inherited(written, &chain, |one| one.memory).flatten() },
+        limits: inherited_limits(written, &chain),
         instances: inherited(written, &chain, |one| one.instances),
         optional: written[index].optional,
         runtime,
     })
+}
+
+/// Returns the limits of the first environment of a chain that sets each.
+fn inherited_limits(written: &[EnvironmentTable], chain: &[usize]) -> Limits {
+    let mut limits = Limits::default();
+    for limit in Limit::ALL {
+        let set = |one: &EnvironmentTable| {
+            one.limits.iter().find(|(set, _)| *set == limit).map(|(_, value)| *value)
+        };
+        limits.set(limit, inherited(written, chain, set).flatten());
+    }
+    limits
 }
 
 /// Returns the value of the first environment of a chain that sets it.

@@ -74,7 +74,10 @@ mod tests {
         let native = spec("native", "process", Cgroup::None);
         let runc = spec("box", "oci:runc", Cgroup::Own);
         let docker = spec("docker", "docker", Cgroup::Own);
-        let engine = EnvironmentSpec { cpu: crate::layer::Cpu::Quota(1.0), ..docker };
+        let engine = EnvironmentSpec {
+            cpu: crate::layer::Cpu::Quota(crate::layer::Quota::of(1.0)),
+            ..docker
+        };
         let wanted = [
             ("native in oci:runc".to_string(), Cgroup::None),
             ("native in docker".to_string(), Cgroup::Own),

@@ -1,5 +1,5 @@
 use super::*;
-use crate::layer::{Cgroup, Cpu, Host, Layer, Network, Rootfs, Security};
+use crate::layer::{Cgroup, Cpu, Host, Layer, Limits, Network, Quota, Rootfs, Security};
 
 mod parts;
 
@@ -164,15 +164,16 @@ fn extends_inherits_missing_layers() {
         "extends = \"limited\"\ncpu = \"pinned\"\noptional = true\n\
          [[environment]]\nname = \"limited\"\nextends = \"native\"\nruntime = \"docker\"\n\
          cpu = \"quota=1.5\"\nlimits = { memory = \"2G\" }\n\
-         [[environment]]\nname = \"free\"\nextends = \"limited\"\nlimits = { memory = \"none\" }\n",
+         [[environment]]\nname = \"free\"\nextends = \"limited\"\n\
+         limits = { memory = \"none\", cpu_weight = 50, write_iops = \"none\" }\n",
     ));
     let [_, pinned, limited, free] = &study.environments[..] else { panic!() };
     assert_eq!((pinned.runtime.as_str(), pinned.cpu), ("docker", Cpu::Pinned));
     assert_eq!(pinned.limits.memory_bytes, Some(2 << 30));
     assert!(pinned.optional && !limited.optional);
     let bridge = Network::Bridge { proxy: false };
-    assert_eq!((limited.cpu, limited.network), (Cpu::Quota(1.5), bridge));
-    assert_eq!(free.limits.memory_bytes, None);
+    assert_eq!((limited.cpu, limited.network), (Cpu::Quota(Quota::of(1.5)), bridge));
+    assert_eq!(free.limits, Limits { cpu_weight: Some(50), ..Limits::default() });
 }
 
 #[test]
@@ -278,7 +279,7 @@ s.toml:3:2: unknown key "shedule" in the study; did you mean "schedule"?
         "runtime = \"process\"",
         "runtime = \"process\"\nlimits = { disk = \"1G\" }",
         r#"
-s.toml:8:12: unknown key "disk" in limits; known: memory
+s.toml:8:12: unknown key "disk" in limits; known: memory, memory_high, swap, cpu_weight, io_weight, read_bandwidth, write_bandwidth, read_iops, write_iops, network_bandwidth
   |
 8 | limits = { disk = "1G" }
   |            ^^^^"#,
@@ -430,7 +431,7 @@ s.toml:5:1: [[environment]] lacks the key "runtime"
         "runtime = \"process\"",
         "runtime = \"process\"\ncpu = \"quota=two\"",
         r#"
-s.toml:8:7: "quota=two" is no valid value for "cpu": a quota is a number of CPUs such as quota=1.5
+s.toml:8:7: "quota=two" is no valid value for "cpu": a quota is a number of CPUs such as quota=1.5, a period from 1ms to 1s may follow (quota=1.5/10ms), and a burst (quota=1.5/10ms+5ms); the quota of a period is at least 1 ms of CPU time, and a burst at most that quota
   |
 8 | cpu = "quota=two"
   |       ^^^^^^^^^^^"#,
@@ -444,6 +445,19 @@ s.toml:8:17: "6X" is no valid value for "memory": "6X" is not an amount of memor
 8 | limits.memory = "6X"
   |                 ^^^^"#,
     );
+    for (limit, expect) in [
+        ("cpu_weight = 0", "\"cpu_weight\" is 0; it must be from 1 to 10000"),
+        ("cpu_weight = \"high\"", "\"cpu_weight\" must be a whole number, not a text"),
+        ("io_weight = 1001", "\"io_weight\" is 1001; it must be from 1 to 1000"),
+        ("write_iops = 9", "\"write_iops\" is 9; it must be from 10 to"),
+        ("write_bandwidth = \"1K\"", "it must be at least 64K (bytes per second), or \"none\""),
+        ("memory_high = \"1K\"", "it must be at least 1M, or \"none\""),
+    ] {
+        let with = format!("runtime = \"process\"\nlimits.{limit}");
+        let text = GOOD.replace("runtime = \"process\"", &with);
+        let error = parse(&text, "s.toml", &vocabulary()).unwrap_err().to_string();
+        assert!(error.lines().next().unwrap().contains(expect), "{error}");
+    }
     check(
         "runtime = \"process\"",
         "runtime = \"process\"\noptional = \"yes\"",

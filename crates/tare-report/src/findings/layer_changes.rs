@@ -31,6 +31,12 @@ pub(crate) struct LayerChange {
     pub(super) counters: &'static [&'static str],
 }
 
+/// Returns whether the text of a limits layer has the key `memory` and no other.
+fn is_memory_alone(text: &str) -> bool {
+    let amount = text.strip_prefix("memory ");
+    amount.is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) && !rest.contains(','))
+}
+
 /// Every change of a layer that has a rule. A change may match several; all of them report.
 pub(crate) const LAYERS: &[LayerChange] = &[
     LayerChange {
@@ -103,9 +109,17 @@ pub(crate) const LAYERS: &[LayerChange] = &[
         rule: "memory_limit",
         layer: Layer::Limits,
         name: "memory limit",
-        matches: |ends| ends.from == "none",
+        matches: |ends| ends.from == "none" && is_memory_alone(ends.to),
         subsystems: &["cgroup accounting", "page faults and memory", "file system"],
         counters: &["system_page_faults_minor", "system_page_faults_major"],
+    },
+    LayerChange {
+        rule: "resource_limits",
+        layer: Layer::Limits,
+        name: "limits of resources",
+        matches: |ends| ends.from == "none" && !is_memory_alone(ends.to),
+        subsystems: &["cgroup accounting", "block layer", "network stack", "file system"],
+        counters: &["system_page_faults_major", "system_switches_voluntary"],
     },
     LayerChange {
         rule: "sandbox",

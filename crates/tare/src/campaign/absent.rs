@@ -1,9 +1,11 @@
 //! The environments of a study that this host cannot run, found without trying them.
 
+use tare_env::layer::check_cpus;
 use tare_env::{multi_instance, runtime, storage};
 use tare_host::error_line;
 use tare_lab::PartError;
-use tare_lab::environment::EnvironmentSpec;
+use tare_lab::environment::{CpuPlan, EnvironmentSpec};
+use tare_lab::study::Study;
 
 use super::{CampaignConfig, fit};
 
@@ -25,6 +27,18 @@ pub(crate) fn with_reasons(config: &CampaignConfig) -> anyhow::Result<Vec<(Strin
         checked.err().map(|error| (spec.name.clone(), error_line(&*error)))
     };
     Ok(study.environments.iter().filter_map(lack).collect())
+}
+
+/// Returns the environments that ask for more CPUs than a plan has for the system, with the reasons.
+pub(crate) fn without_cpus(study: &Study, plan: &CpuPlan) -> Vec<(String, String)> {
+    let lack = |spec: &EnvironmentSpec| {
+        let checked = check_cpus(spec, plan);
+        checked.err().map(|error| (spec.name.clone(), error_line(&error)))
+    };
+    match study.hosts.is_empty() {
+        true => study.environments.iter().filter_map(lack).collect(),
+        false => Vec::new(),
+    }
 }
 
 /// Returns the names of the environments that this host cannot run.

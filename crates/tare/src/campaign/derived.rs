@@ -56,8 +56,11 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
                 let _ = writeln!(text, "{key} = {}", table(options));
             }
         }
-        if let Some(bytes) = spec.limits.memory_bytes {
-            let _ = writeln!(text, "limits = {{ memory = \"{bytes}\" }}");
+        let limits = spec.limits.all();
+        let limits: Vec<String> =
+            limits.map(|(limit, value)| format!("{} = {value}", limit.name())).collect();
+        if !limits.is_empty() {
+            let _ = writeln!(text, "limits = {{ {} }}", limits.join(", "));
         }
     }
     text.push('\n');

@@ -31,6 +31,7 @@ pub(crate) fn check(study: &Study, info: &SystemInfo, plan: &CpuPlan) -> anyhow:
     for spec in study.environments.iter().filter(|spec| !spec.optional) {
         let count = instances_in(spec, system.instances());
         tare_env::multi_instance::check(spec, count).exit_with(Exit::Input)?;
+        tare_env::layer::check_cpus(spec, plan).exit_with(Exit::Input)?;
         let cpus = campaign::instance_cpus(campaign::system_cpus(study, plan), count);
         if let Some(need) = system.memory(cpus) {
             memory(spec, &*system, count, &need)?;

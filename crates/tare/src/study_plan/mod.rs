@@ -181,10 +181,11 @@ impl StudyPlan {
         let study = &config.study;
         let topology = topology::allowed_here()?;
         let cpus = cpu_plan::of_study(study, &config.plan_options, state)?;
-        for without_room in controls::without_room(config, &names, &cpus, state)? {
-            if !names.contains(&without_room.0) {
-                names.push(without_room.0.clone());
-                absent.push(without_room);
+        let without_room = controls::without_room(config, &names, &cpus, state)?;
+        for without in absent::without_cpus(study, &cpus).into_iter().chain(without_room) {
+            if !names.contains(&without.0) {
+                names.push(without.0.clone());
+                absent.push(without);
             }
         }
         let is_here = !elsewhere::has_hosts(study);

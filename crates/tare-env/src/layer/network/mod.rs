@@ -33,9 +33,10 @@ pub use crate::client::{Client, NetworkError, ReachError, free_port};
 use crate::client::{ROUTERS_MAX, batch, without_ipv6};
 pub(crate) use crate::client::{free_pair, must_be_free};
 use crate::instance_slot::{InstanceSlot, Peers};
+use crate::layer::limits::{LimitError, Link};
 use crate::reach::Reach;
 use crate::run_context::RunContext;
-use tare_lab::layer::Network;
+use tare_lab::layer::{Limits, Network};
 
 mod published;
 
@@ -176,6 +177,11 @@ impl Router {
             (true, None) => Some(netns::path(&self.router)),
             (false, _) => Some(netns::path(&self.system)),
         }
+    }
+
+    /// Returns the namespace that holds the bridge; `None`: the host's.
+    pub(crate) fn bridge_namespace(&self) -> Option<PathBuf> {
+        self.on_host.is_none().then(|| netns::path(&self.router))
     }
 
     /// Returns the address to which the client connects.
@@ -497,6 +503,22 @@ impl SystemNetwork {
                 Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
+    }
+
+    /// Returns the link of a system behind a bridge, limited to what the layer allows; `None` without
+    /// a limit.
+    pub(crate) fn limited(
+        &self,
+        context: &RunContext,
+        limits: &Limits,
+    ) -> Result<Option<Link>, LimitError> {
+        let (Some(rate), Some(inside)) = (limits.network_bytes_per_s, &self.namespace) else {
+            return Ok(None);
+        };
+        let outside = self.router.as_ref().and_then(Router::bridge_namespace);
+        let link = Link::find(inside, outside.as_deref())?;
+        link.shape(context.run(), rate)?;
+        Ok(Some(link))
     }
 
     /// Returns the name of a guest's tap device.

@@ -38,6 +38,7 @@ use tare_std::cpus::CpuSet;
 use super::contract::{Argument, Runtime};
 use super::gvisor::{self, SandboxView};
 use super::kata;
+use crate::layer::limits::Link;
 use crate::layer::{self, Layers, security};
 use crate::run_context::RunContext;
 use crate::storage::{self, DataLocation, InitialData, Storage};
@@ -235,6 +236,8 @@ struct Running {
     cpuset: String,
     /// `security_opt` of the request.
     security_opt: Vec<String>,
+    /// The container's link to the bridge, if the network is limited.
+    link: Option<Link>,
     /// The container as the engine describes it, after the first read-back.
     inspected: Option<InspectedContainer>,
     /// What a process sees in gVisor's sandbox or Kata's guest, or why that cannot be read, after
@@ -299,7 +302,7 @@ impl Container {
         let wanted = self.layers.cpu.set(self.context.cpus());
         let allowed = process::status_field(self.engine.pid(), "Cpus_allowed_list");
         let allowed = allowed.and_then(|list| CpuSet::parse_list(&list).ok());
-        (allowed.as_ref() != Some(wanted)).then(|| wanted.to_string())
+        (allowed.as_ref() != Some(&wanted)).then(|| wanted.to_string())
     }
 
     /// Returns whether the root file system is writable inside.

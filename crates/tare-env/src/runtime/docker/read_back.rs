@@ -13,7 +13,7 @@ use super::Container;
 use super::base::Base;
 use super::engine::Kind;
 use crate::layer::network::read_reach;
-use crate::layer::{rootfs, security};
+use crate::layer::{limits, rootfs, security};
 use crate::runtime::gvisor::{self, SandboxView};
 use crate::runtime::kata;
 use crate::storage::{self, At, DataLocation, MountView};
@@ -126,6 +126,7 @@ impl Container {
         if in_root {
             storage.found += &format!("; the engine's driver: {}", inspected.driver);
         }
+        let disk = limits::data_of(&*self.storage, &self.data);
         let engine_ns = process::namespace_inode(self.engine.pid(), "net");
         let running = self.running()?;
         let system = &running.system;
@@ -141,7 +142,7 @@ impl Container {
         let mut cpu = system.read_cpu(&layers, &plan);
         cpu.in_force &= inspected.cpuset == running.cpuset;
         cpu.found += &format!("; the engine's cpuset: {:?}", inspected.cpuset);
-        if let Some(nodes) = plan.memory_nodes(layers.cpu.set(&plan)) {
+        if let Some(nodes) = plan.memory_nodes(&layers.cpu.set(&plan)) {
             cpu.in_force &= inspected.memory_nodes == nodes.to_string();
             cpu.found += &format!(", memory nodes {:?}", inspected.memory_nodes);
         }
@@ -154,7 +155,7 @@ impl Container {
         let in_force = path.is_some();
         let found = path.unwrap_or_else(|| "no cgroup with the container's id".into());
         states.push(system::state("cgroup", spec.cgroup, found, in_force));
-        states.push(system.read_weight(&context));
+        states.push(system.read_weight(&context, &layers));
         states.push(rootfs_state(system, writes_root));
         if let Some(made_of) = made_of {
             let found = format!("{made_of}; the container's image is {}", inspected.image);
@@ -163,7 +164,7 @@ impl Container {
             states.push(system::state("rootfs.made_of", &spec.rootfs, found, in_force));
         }
         states.push(storage);
-        states.extend(system.read_memory(&layers));
+        states.extend(limits::read(system.group.as_ref(), &layers, &disk, running.link.as_ref()));
         if let Some(inside) = &running.inside {
             gvisor::read_inside(&mut states, inside, options.map(|_| seccomp.unwrap_or_default()));
         }

@@ -10,10 +10,10 @@ use bollard::models::{
 };
 
 use super::engine::Kind;
-use crate::layer::Layers;
 use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::layer::{Layers, limits};
 use tare_lab::layer::Security;
-use tare_lab::layer::{Cpu, Network};
+use tare_lab::layer::{Network, Quota};
 
 /// The place of the data.
 #[derive(Debug)]
@@ -76,9 +76,11 @@ impl Request<'_> {
             .collect();
         let mut exposed: Vec<String> = bindings.keys().cloned().collect();
         exposed.sort();
-        let nano_cpus = match self.layers.cpu {
-            Cpu::Quota(cpus) => Some(nano_cpus(cpus)),
-            _ => None,
+        let quota = self.layers.cpu.quota();
+        // The engine's own unit has no period, so it serves the default one alone.
+        let (own_unit, with_period) = match quota {
+            Some(quota) if quota.period_us == Quota::PERIOD_US => (Some(quota), None),
+            other => (None, other.map(limits::bandwidth)),
         };
         let host = HostConfig {
             runtime: self.runtime.map(str::to_owned),
@@ -90,9 +92,11 @@ impl Request<'_> {
             port_bindings: bridge.then_some(bindings),
             cpuset_cpus: self.cpuset.clone(),
             cpuset_mems: self.nodes.clone(),
-            nano_cpus,
+            nano_cpus: own_unit.map(|quota| nano_cpus(quota.cpus)),
+            cpu_period: with_period.and_then(|found| i64::try_from(found.period_us).ok()),
+            cpu_quota: with_period.and_then(|found| i64::try_from(found.quota_us).ok()),
             cgroup_parent: Some(self.cgroup_parent.clone()),
-            memory: self.layers.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
+            memory: self.layers.limits.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
             security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
             mounts: Some(
                 self.data
@@ -197,7 +201,7 @@ pub(super) fn shown(body: &ContainerCreateBody, security: Security) -> String {
 mod tests {
     use super::*;
     use crate::layer;
-    use tare_lab::layer::{Host, Inject};
+    use tare_lab::layer::{Cpu, Host, Inject, Limits};
 
     fn body(network: Network, cpu: Cpu, kind: Kind) -> ContainerCreateBody {
         let layers = Layers {
@@ -207,7 +211,7 @@ mod tests {
             cgroup: layer::Cgroup::Own,
             host: Host::AsIs,
             inject: Inject::default(),
-            memory_bytes: Some(1 << 30),
+            limits: Limits { memory_bytes: Some(1 << 30), ..Limits::default() },
         };
         let request = Request {
             kind,
@@ -236,7 +240,8 @@ mod tests {
     #[test]
     fn layers_become_the_engines_options() {
         let bridge = Network::Bridge { proxy: false };
-        let text = shown(&body(bridge, Cpu::Quota(1.5), Kind::Docker), Security::Default);
+        let text =
+            shown(&body(bridge, Cpu::Quota(Quota::of(1.5)), Kind::Docker), Security::Default);
         for part in [
             "\"NetworkMode\": \"bridge\"",
             "\"HostIp\": \"198.18.0.2\"",
@@ -252,6 +257,9 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert!(!text.contains("Ulimits"), "{text}");
+        let short = "quota=1.5/10ms".parse().unwrap();
+        let text = shown(&body(bridge, short, Kind::Docker), Security::Default);
+        assert!(text.contains("\"CpuQuota\": 15000") && !text.contains("NanoCpus"), "{text}");
         let text = shown(&body(Network::Host, Cpu::Shared, Kind::Podman), Security::None);
         for part in ["\"NetworkMode\": \"host\"", "Ulimits", "seccomp={}"] {
             assert!(text.contains(part), "{part} in {text}");

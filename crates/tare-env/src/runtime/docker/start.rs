@@ -19,6 +19,7 @@ use super::network::InstanceNetwork;
 use super::request::{self, Request};
 use super::{Container, DockerError, Running, engine};
 use crate::groups::Groups;
+use crate::layer::limits::{self, Link};
 use crate::layer::network::{self, NodeAddresses, PORT, SystemAddresses};
 use crate::layer::rootfs;
 use crate::reach::Reach;
@@ -75,6 +76,7 @@ impl Container {
             published,
             cpuset,
             security_opt,
+            link: None,
             inspected: None,
             inside: None,
         });
@@ -90,7 +92,26 @@ impl Container {
                 .unwrap_or_else(|| format!("/proc/{pid}/root{}", rootfs::DATA).into()),
         };
         self.data.clone_from(&data);
+        self.apply_limits(&namespace)?;
         Ok(Endpoint { address: published.into(), data: Some(data) })
+    }
+
+    /// Sets the limits that the engine was not asked for, on the container's cgroup and its link to
+    /// the bridge in the engine's namespace.
+    fn apply_limits(&mut self, namespace: &Path) -> Result<(), PartError> {
+        let disk = limits::data_of(&*self.storage, &self.data);
+        let (layers, run) = (self.layers.clone(), self.context.run().to_string());
+        let running = self.running()?;
+        if let Some(group) = &running.system.group {
+            limits::apply(group, &layers, &disk)?;
+        }
+        if let Some(rate) = layers.limits.network_bytes_per_s {
+            let inside = PathBuf::from(format!("/proc/{}/ns/net", running.system.pid));
+            let link = Link::find(&inside, Some(namespace))?;
+            link.shape(&run, rate)?;
+            running.link = Some(link);
+        }
+        Ok(())
     }
 
     /// Returns the address at which clients reach the engine's namespace: the one that other hosts

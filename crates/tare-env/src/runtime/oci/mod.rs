@@ -30,8 +30,9 @@ use super::gvisor::{self, SandboxView};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use super::kata;
 use crate::groups::Groups;
+use crate::layer::limits::Link;
 use crate::layer::network::SystemNetwork;
-use crate::layer::{self, Layers, rootfs, security};
+use crate::layer::{self, Layers, limits, rootfs, security};
 use crate::outcome_cache;
 use crate::rootfs::{Root, Source, overlay};
 use crate::run_context::RunContext;
@@ -177,6 +178,8 @@ struct Oci {
 struct Running {
     system: System,
     network: SystemNetwork,
+    /// The link, if the network is limited.
+    link: Option<Link>,
     /// The container's state as the runtime reports it. Read once, because each query starts a
     /// process.
     state: Option<String>,
@@ -350,6 +353,7 @@ impl HostRuntime for Oci {
         self.common.initial_data.put(&at.in_root(location, &data))?;
         let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
         let network = SystemNetwork::make(&context, layer, router, launch.port)?;
+        let link = network.limited(&context, &self.common.layers.limits)?;
         let nodes = context.memory_nodes(self.common.layers.cpu);
         let contents = bundle::Contents {
             id: &id,
@@ -389,7 +393,7 @@ impl HostRuntime for Oci {
         });
         let create = self.runtime().arg("create").arg("--bundle").arg(&folder);
         let create = create.arg("--pid-file").arg(&pid_file).arg(&id);
-        let mut create = create.on_cpus(cpus).output_to(out?, err?);
+        let mut create = create.on_cpus(&cpus).output_to(out?, err?);
         // Without a cgroup of its own it leaves the one whose cpuset binds its memory.
         if let (Some(nodes), layer::Cgroup::None) = (&nodes, self.common.layers.cgroup) {
             create = create.on_nodes(nodes);
@@ -409,9 +413,11 @@ impl HostRuntime for Oci {
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
         }
         let roots = system.pids();
+        let disk = limits::data_of(&*self.common.storage, &at.in_root(location, &data));
         let endpoint = Endpoint { address: network.address, data: Some(data) };
-        self.running = Some(Running { system, network, state: None, inside: None });
-        place(&context, &groups, &roots, cpus)?;
+        self.running = Some(Running { system, network, link, state: None, inside: None });
+        groups.own().map_or(Ok(()), |own| limits::apply(own, &self.common.layers, &disk))?;
+        place(&context, &groups, &roots, &cpus)?;
         if !own {
             group.remove_empty();
         }
@@ -447,12 +453,15 @@ impl HostRuntime for Oci {
             system.read_cpu(layers, plan),
             self.read_security(system),
             system.read_cgroup(layers),
-            system.read_weight(&self.common.context),
+            system.read_weight(&self.common.context, layers),
             self.read_rootfs(system),
             self.read_storage(system),
         ];
         states.extend(self.read_made_of());
-        states.extend(system.read_memory(layers));
+        let at = At { context: &self.common.context, folder: &self.common.folder() };
+        let data = at.in_root(self.common.storage.location(), &self.common.storage.data(&at));
+        let disk = limits::data_of(&*self.common.storage, &data);
+        states.extend(limits::read(system.group.as_ref(), layers, &disk, running.link.as_ref()));
         if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
             let filter = system.read_seccomp().unwrap_or_default();
             gvisor::read_inside(&mut states, inside, Some(filter));

@@ -15,7 +15,7 @@ use crate::guest::protocol::{CONTAINER, DATA};
 use crate::layer::{self, Layers};
 use crate::run_context::RunContext;
 use crate::runtime::bundle;
-use tare_lab::layer::{Cpu, Network};
+use tare_lab::layer::{Cpu, Limits, Network};
 
 #[derive(Debug)]
 pub(super) struct Container {
@@ -68,7 +68,7 @@ impl Container {
             cpu: Cpu::Shared,
             network: Network::Host,
             cgroup: layer::Cgroup::Own,
-            memory_bytes: None,
+            limits: Limits::default(),
             ..layers.clone()
         };
         let config = bundle::text(&contents, &layers)?;

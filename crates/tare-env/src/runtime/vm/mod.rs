@@ -24,7 +24,7 @@ use tare_lab::environment::{
 };
 
 use super::contract::{self, Argument, Runtime};
-use crate::layer::Layers;
+use crate::layer::{Layers, limits};
 use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 use crate::{storage, system};
@@ -270,9 +270,12 @@ impl Environment for Vm {
         let (context, spec, layers) =
             (Arc::clone(&self.context), self.spec.clone(), self.layers.clone());
         let (options, data) = (self.options.clone(), self.data.clone());
+        let folder = context.work().join(format!("e{}", self.number));
         let running = self.running()?;
         running.copy_facts(&files)?;
-        read_back::read(running, &context, &spec, &layers, (&options, &data))
+        let mut states = read_back::read(running, &context, &spec, &layers, (&options, &data))?;
+        states.extend(limits::read(running.system.group.as_ref(), &layers, &folder, None));
+        Ok(states)
     }
 
     fn freeze(&mut self) -> Result<(), PartError> {

@@ -45,9 +45,8 @@ pub(super) fn read(
         cpu(running, context, layers),
         security(running, spec.security),
         running.system.read_cgroup(layers),
-        running.system.read_weight(context),
+        running.system.read_weight(context, layers),
     ];
-    states.extend(running.system.read_memory(layers));
     states.extend(machine(running, &facts, options));
     if let Some(runtime) = &options.container {
         let mode = format!("Seccomp: {}", status_mode(layers.security));

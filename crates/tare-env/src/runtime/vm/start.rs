@@ -32,10 +32,9 @@ use super::{Vm, accelerator, initramfs, uml, virtiofsd};
 use crate::groups::Groups;
 use crate::guest::protocol::{Answer, DATA, Module, Order};
 use crate::layer::network::{Router, SystemAddresses, SystemNetwork};
-use crate::layer::rootfs;
+use crate::layer::{limits, rootfs};
 use crate::runtime::process::GATE;
 use crate::system::{self, System};
-use tare_lab::layer::Cpu;
 
 /// How long a guest may take to boot. On a quiet machine it takes up to 1.5 s under KVM and 10 s
 /// under TCG.
@@ -97,7 +96,7 @@ impl Vm {
         let proxy = self.layers.network.has_proxy();
         let router = Router::for_guest(&context, self.number, proxy)?;
 
-        let mut entries = vec![Entry::directory(folder)];
+        let mut entries = vec![Entry::directory(folder.clone())];
         entries.extend(router.entries());
         entries.push(groups.entry());
         self.entries = context.journal().write(entries)?;
@@ -111,9 +110,9 @@ impl Vm {
         self.data.make(&context, &files, &self.options)?;
         let network = SystemNetwork::make(&context, self.layers.network, Some(router), None)?;
         groups.make()?;
-        groups.own().map_or(Ok(()), |group| self.limit(group))?;
+        groups.own().map_or(Ok(()), |group| self.limit(group, &folder))?;
 
-        let cpus = self.layers.cpu.set(context.cpus()).clone();
+        let cpus = self.layers.cpu.set(context.cpus());
         let daemon = match &self.data {
             Data::Virtiofs { cache } => Some(virtiofsd::start(&context, &files, cache, &cpus)?),
             _ => None,
@@ -195,20 +194,11 @@ impl Vm {
         Ok(Prepared { kernel, later, container })
     }
 
-    /// Sets the limits of the environment on the monitor's own cgroup.
-    fn limit(&self, group: &Cgroup) -> Result<(), PartError> {
-        match self.layers.cpu {
-            Cpu::Pinned => group.set_cpuset(&self.context.cpus().system)?,
-            Cpu::Quota(cpus) => group.set_quota(cpus)?,
-            Cpu::Shared => {}
-        }
-        if let Some(nodes) = self.context.memory_nodes(self.layers.cpu) {
-            group.set_memory_nodes(&nodes)?;
-        }
-        if let Some(bytes) = self.layers.memory_bytes {
-            group.set_memory(bytes)?;
-        }
-        Ok(())
+    /// Sets the limits of the environment on the monitor's own cgroup. The disk of the guest is a
+    /// file in the directory of the start.
+    fn limit(&self, group: &Cgroup, folder: &Path) -> Result<(), PartError> {
+        limits::confine(group, &self.layers, &self.context)?;
+        limits::apply(group, &self.layers, folder)
     }
 
     fn start_qemu(
@@ -257,7 +247,7 @@ impl Vm {
             .map_err(|source| VmError::Boot { limit: BOOT_LIMIT, source })?;
         let mut qmp = Qmp::connect(&files.qmp(), deadline, || monitor.alive())?;
         let vcpus = qmp.vcpu_threads()?;
-        if self.layers.cpu == Cpu::Pinned {
+        if self.layers.cpu.has_cpuset() {
             pin_vcpus(&vcpus, cpus)?;
         }
         let mut pids = vec![pid];

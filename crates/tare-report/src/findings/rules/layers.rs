@@ -108,6 +108,14 @@ pub(super) const RULES: &[Rule] = &[
          reclaim.",
     ),
     cost!(
+        "resource_limits",
+        "Limits of resources",
+        "`limits` gets other keys than `memory` alone, and the cost is a claim",
+        "Raise the limit that the load reaches.",
+        "docker run --device-write-bps, --cpu-shares, --memory-swap; Kubernetes: limits. An environment for each key shows which \
+         of them costs.",
+    ),
+    cost!(
         "sandbox",
         "Sandboxed runtime",
         "`runtime` goes to `runsc`, and the cost is a claim",

@@ -278,6 +278,11 @@ pub(super) const CASES: &[Case] = &[
         || pair(1.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
         || pair(0.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
     ),
+    (
+        "resource_limits",
+        || pair(1.0, |spec| spec.limits.write_bytes_per_s = Some(1 << 24)),
+        || pair(1.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),
+    ),
     ("sandbox", || runtime(9.0, nothing, runsc), || runtime(9.0, nothing, runc)),
     (
         "virtual_machine",

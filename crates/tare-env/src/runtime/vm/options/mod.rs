@@ -251,7 +251,7 @@ impl Options {
             }
             options.aio = "threads".into();
         }
-        match layers.memory_bytes {
+        match layers.limits.memory_bytes {
             Some(limit_bytes) if limit_bytes < options.memory_bytes + MONITOR_BYTES => {
                 let memory_bytes = options.memory_bytes;
                 Err(OptionError::Memory { environment: environment(), memory_bytes, limit_bytes })
