@@ -9,7 +9,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
-use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security};
+use crate::layer::{
+    Cgroup, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
+    neighbours_text,
+};
 
 use crate::own_accounts::{BusyTime, OwnCounts};
 
@@ -51,6 +54,9 @@ pub struct EnvironmentSpec {
     #[serde(default, skip_serializing_if = "Inject::is_nothing")]
     pub inject: Inject,
     pub limits: Limits,
+    /// Other programs that run while the environment runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
     /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
@@ -77,6 +83,7 @@ impl Layer {
             system,
             inject,
             limits,
+            neighbours,
             optional: _,
         } = spec;
         match self {
@@ -93,6 +100,7 @@ impl Layer {
             Self::System => options_text(system),
             Self::Inject => inject.to_string(),
             Self::Limits => limits.to_string(),
+            Self::Neighbours => neighbours_text(neighbours),
         }
     }
 
@@ -112,6 +120,7 @@ impl Layer {
             Self::System => to.system.clone_from(&from.system),
             Self::Inject => to.inject = from.inject,
             Self::Limits => to.limits.clone_from(&from.limits),
+            Self::Neighbours => to.neighbours.clone_from(&from.neighbours),
         }
     }
 
@@ -277,6 +286,10 @@ pub struct Usage {
     pub layer_cpu_ns: Vec<(String, u64)>,
     /// Time that the CPU quota throttled the environment, in ns. `None` without a quota.
     pub throttled_ns: Option<u64>,
+    /// CPU time of each neighbour, in ns, in the order of the environment's neighbours. It is in no
+    /// other account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbour_cpu_ns: Vec<u64>,
     /// The accounts of each host, if the instances run on several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeUsage>,

@@ -26,6 +26,7 @@ impl EnvironmentBuilder {
             system: Vec::new(),
             inject: Inject::default(),
             limits: Limits::default(),
+            neighbours: Vec::new(),
             optional: false,
         })
     }

@@ -126,6 +126,7 @@ mod tests {
             system: Vec::new(),
             inject: Inject::default(),
             limits: Limits { memory_bytes },
+            neighbours: Vec::new(),
             optional: false,
         }
     }

@@ -26,7 +26,9 @@ use tare_std::rng::Rng;
 use crate::PartError;
 use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
-use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Security};
+use crate::layer::{
+    Cgroup, Cpu, Host, Inject, Layer, Neighbour, NeighbourKind, Network, Placement, Rootfs, Security,
+};
 use crate::stacks::StackKind;
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
@@ -278,6 +280,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         system: Vec::new(),
         inject: Inject::default(),
         limits: Limits::default(),
+        neighbours: Vec::new(),
         optional: false,
     }
 }
@@ -302,6 +305,18 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::System => spec.system = option("overprovisioned", "yes"),
         Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
         Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
+        Layer::Neighbours => {
+            spec.neighbours = vec![Neighbour {
+                name: "burner".into(),
+                kind: NeighbourKind::Cpu,
+                command: Vec::new(),
+                placement: Placement::SameCpus,
+                workers: None,
+                load_percent: None,
+                size_bytes: None,
+                rate_bytes: None,
+            }];
+        }
     }
     spec
 }

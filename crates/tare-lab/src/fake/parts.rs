@@ -117,6 +117,7 @@ impl Environment for FakeEnvironment {
                 false => vec![],
             },
             throttled_ns: None,
+            neighbour_cpu_ns: Vec::new(),
             nodes: Vec::new(),
         })
     }

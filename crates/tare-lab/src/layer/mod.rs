@@ -8,6 +8,7 @@ mod cgroup;
 mod cpu;
 mod host;
 mod inject;
+mod neighbour;
 mod network;
 mod rootfs;
 mod runtime;
@@ -24,6 +25,8 @@ pub use cgroup::Cgroup;
 pub use cpu::Cpu;
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
+pub use neighbour::{NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, NoPlace, Placement};
+pub(crate) use neighbour::text as neighbours_text;
 pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;
@@ -48,11 +51,12 @@ pub enum Layer {
     System,
     Inject,
     Limits,
+    Neighbours,
 }
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
@@ -66,6 +70,7 @@ impl Layer {
         Self::System,
         Self::Inject,
         Self::Limits,
+        Self::Neighbours,
     ];
 
     /// Returns the name, which is also the key in a study.
@@ -84,6 +89,7 @@ impl Layer {
             Self::System => "system",
             Self::Inject => "inject",
             Self::Limits => "limits",
+            Self::Neighbours => "neighbours",
         }
     }
 
@@ -119,6 +125,9 @@ impl Layer {
             }
             Self::Inject => "a known injected cost, to test Tare itself (runtime = \"process\")",
             Self::Limits => "limit of the memory: { memory = AMOUNT }, page cache included",
+            Self::Neighbours => {
+                "other programs that run while the environment runs: names of [[neighbour]]; [] is none"
+            }
         }
     }
 
@@ -138,6 +147,7 @@ impl Layer {
                 &[("*", "an option of the study's system (tare list systems), but not instances")]
             }
             Self::Inject => Inject::VALUES,
+            Self::Neighbours => &[("[NAME, ...]", "the [[neighbour]] tables of these names")],
             Self::Limits => {
                 &[("memory", "an amount such as 512M or 6G; without it there is no limit")]
             }

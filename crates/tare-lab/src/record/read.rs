@@ -183,7 +183,7 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
         },
     )?;
     let mut environments = environments(connection)?;
-    copy_system_options(&study, &mut environments);
+    copy_from_study(&study, &mut environments);
     if parts == Parts::Costs {
         environments.iter_mut().for_each(|one| one.config = None);
     }
@@ -201,12 +201,14 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system from the environments of the study, which alone holds them.
-fn copy_system_options(study: &Study, environments: &mut [EnvironmentRecord]) {
+/// Copies the options of the system and the neighbours from the environments of the study, which
+/// alone holds them.
+fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
         if let Some(spec) = study.environments.iter().find(|spec| spec.name == *name) {
             one.spec.system.clone_from(&spec.system);
+            one.spec.neighbours.clone_from(&spec.neighbours);
         }
     }
 }
@@ -249,13 +251,14 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 vm: json_or_default(row, 16)?,
                 sandbox: json_or_default(row, 18)?,
                 rootfs: json_or_default(row, 19)?,
-                // `copy_system_options` reads it from the study.
+                // `copy_from_study` reads it and the neighbours from the study.
                 system: Vec::new(),
                 inject: match row.get_ref(17)? {
                     ValueRef::Null => Inject::default(),
                     _ => layer(row, 17)?,
                 },
                 limits: Limits { memory_bytes: optional(row, 7)? },
+                neighbours: Vec::new(),
                 optional: row.get(8)?,
             },
             control: row.get(9)?,

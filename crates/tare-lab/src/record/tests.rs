@@ -607,8 +607,9 @@ fn layers_round_trip() {
     let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     let plain = environment("native", false);
     let mut written = vec![plain.clone()];
-    // Options of the system are stored with the study.
-    for layer in Layer::ALL.into_iter().filter(|layer| *layer != Layer::System) {
+    // Options of the system and neighbours are stored with the study.
+    let in_study = [Layer::System, Layer::Neighbours];
+    for layer in Layer::ALL.into_iter().filter(|layer| !in_study.contains(layer)) {
         let mut spec = crate::fake::changed(layer, &plain.spec);
         spec.name = layer.to_string();
         written.push(EnvironmentRecord { spec, ..plain.clone() });

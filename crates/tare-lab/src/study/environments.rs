@@ -5,16 +5,16 @@ use std::str::FromStr;
 
 use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
-use super::{Problem, StudyError, SystemSpec};
+use super::{Problem, StudyError, SystemSpec, neighbours};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security,
+    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
 };
 use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
     "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "sandbox", "rootfs", "system", "inject", "limits",
+    "storage", "vm", "sandbox", "rootfs", "system", "inject", "limits", "neighbours",
 ];
 
 /// An environment with only the layers that the file sets.
@@ -38,6 +38,7 @@ struct EnvironmentTable {
     inject: Option<Inject>,
     /// `Some(None)` is `memory = "none"`.
     memory: Option<Option<u64>>,
+    neighbours: Option<Vec<Neighbour>>,
 }
 
 /// Reads all environments. A layer that an environment does not set comes from the environment that
@@ -51,6 +52,7 @@ pub(super) fn read(
     vocabulary: &Vocabulary,
     system: &SystemSpec,
 ) -> Result<Vec<EnvironmentSpec>, StudyError> {
+    let neighbours = neighbours::read(root, source)?;
     let tables = root.tables("environment", KEYS)?;
     if tables.is_empty() {
         return Err(root.missing("environment"));
@@ -65,7 +67,7 @@ pub(super) fn read(
     let written: Vec<EnvironmentTable> = tables
         .iter()
         .zip(&order)
-        .map(|(table, name)| one(table, name, &order, vocabulary, system))
+        .map(|(table, name)| one(table, name, &order, vocabulary, (system, &neighbours)))
         .collect::<Result<_, _>>()?;
     (0..written.len()).map(|index| resolve(index, &written, &tables, source)).collect()
 }
@@ -75,7 +77,7 @@ fn one(
     name: &str,
     order: &[String],
     vocabulary: &Vocabulary,
-    system: &SystemSpec,
+    (system, known_neighbours): (&SystemSpec, &[Neighbour]),
 ) -> Result<EnvironmentTable, StudyError> {
     let extends = match table.text("extends")? {
         None => None,
@@ -117,6 +119,7 @@ fn one(
         system: system_options(table, vocabulary, system)?,
         inject: word(table, Layer::Inject)?,
         memory,
+        neighbours: neighbours::named(table, known_neighbours)?,
     })
 }
 
@@ -232,6 +235,7 @@ fn resolve(
         system: inherited(written, &chain, |one| one.system.clone()).unwrap_or_default(),
         inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
         limits: Limits { memory_bytes: inherited(written, &chain, |one| one.memory).flatten() },
+        neighbours: inherited(written, &chain, |one| one.neighbours.clone()).unwrap_or_default(),
         optional: written[index].optional,
         runtime,
     })
