@@ -17,6 +17,7 @@ use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::instance_slot::{InstanceSlot, Peers};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
+use crate::layer::neighbour::EnvironmentWithNeighbours;
 use crate::multi_instance::{self, MultiInstance};
 use crate::reach::Reach;
 use crate::rootfs::Roots;
@@ -176,6 +177,7 @@ impl EnvironmentFactory {
             Some(here) => Box::new(GuestEnvironment::new(environment, here)),
             None => environment,
         };
+        let environment = EnvironmentWithNeighbours::around(environment, &self.context)?;
         match (&self.host, spec.host.clone()) {
             (Some(host), layer) => {
                 let refused = host.without_effect(&layer).filter(|_| !layer.is_as_is());

@@ -16,6 +16,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("cassandra", include_str!("../../../studies/cassandra.toml")),
     ("cluster", include_str!("../../../studies/cluster.toml")),
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
+    ("neighbours", include_str!("../../../studies/neighbours.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -9,6 +9,7 @@ pub(crate) use tare_lab::layer::Cgroup;
 pub(crate) mod checked;
 pub mod host;
 pub mod inject;
+pub mod neighbour;
 pub mod network;
 #[cfg(test)]
 mod reference;
@@ -100,6 +101,13 @@ impl LayerInfo {
                 "the memory cgroup controller and cgroup = \"own\"",
                 "ends with the cgroup",
                 "memory.max (v2) or memory.limit_in_bytes (v1)",
+            ),
+            Layer::Neighbours => (
+                "stress-ng, except for kind = \"command\"; cgroups",
+                "its processes are killed before the environment ends, its directory, cgroup and network \
+                 namespace are removed; after kill -9 by tare clean",
+                "its processes in their cgroup, Cpus_allowed_list of every thread, and its CPU time in each slice \
+                 (neighbour_cpu_ns), which is never 0",
             ),
         };
         Self { layer, needs, cleanup, read_back }

@@ -34,7 +34,7 @@ use latency::Latencies;
 
 pub use crate::response_time::{Latency, OverBaseline, Percentile};
 pub use claims::Metric;
-pub use counters::{CounterFinding, THROTTLED_NS, counters};
+pub use counters::{CounterFinding, THROTTLED_NS, counters, risen_counters};
 pub use latency::{PERCENTS, closed_loop_latency, latency};
 pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};
 pub use pair::{PairCosts, pair_costs};

@@ -6,6 +6,7 @@ mod cpus;
 mod doubts;
 mod latency;
 mod layers;
+mod neighbours;
 mod network;
 mod none;
 mod pmu;
@@ -18,6 +19,7 @@ use super::Rule;
 pub(super) const ALL: &[&[Rule]] = &[
     baseline::RULES,
     layers::RULES,
+    neighbours::RULES,
     network::RULES,
     cpus::RULES,
     latency::RULES,
