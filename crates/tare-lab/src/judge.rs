@@ -161,9 +161,8 @@ fn nodes(slice: &Slice, window_ns: f64) -> Vec<Doubt> {
 
 /// Returns the CPUs that the neighbours on the CPUs of the system left to it in a slice.
 pub(crate) fn cpus_left(slice: &Slice, spec: &EnvironmentSpec, system_cpus: f64) -> f64 {
-    let beside = |one: &Neighbour| {
-        matches!(one.placement, Placement::SiblingThreads | Placement::SameNode)
-    };
+    let beside =
+        |one: &Neighbour| matches!(one.placement, Placement::SiblingThreads | Placement::SameNode);
     let taken = slice.counters.iter().find(|one| one.name == names::NEIGHBOUR_CPU_NS);
     match taken {
         Some(ns) if slice.window_ns > 0 && !spec.neighbours.iter().all(beside) => {

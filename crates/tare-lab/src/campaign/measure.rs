@@ -547,7 +547,8 @@ mod tests {
         };
         assert!(found(&[], &[]).is_empty());
         assert_eq!(found(&[5], &[7]), [("neighbour_cpu_ns".to_string(), 2.0)]);
-        let two = [("neighbour_cpu_ns", 5.0), ("neighbour_1_cpu_ns", 2.0), ("neighbour_2_cpu_ns", 3.0)];
+        let two =
+            [("neighbour_cpu_ns", 5.0), ("neighbour_1_cpu_ns", 2.0), ("neighbour_2_cpu_ns", 3.0)];
         assert_eq!(found(&[5, 1], &[7, 4]), two.map(|(name, ns)| (name.to_string(), ns)));
     }
 

@@ -27,7 +27,8 @@ use crate::PartError;
 use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    Cgroup, Cpu, Host, Inject, Layer, Neighbour, NeighbourKind, Network, Placement, Rootfs, Security,
+    Cgroup, Cpu, Host, Inject, Layer, Neighbour, NeighbourKind, Network, Placement, Rootfs,
+    Security,
 };
 use crate::stacks::StackKind;
 

@@ -8,7 +8,7 @@ use tare_std::cpus::CpuSet;
 
 use super::Layer;
 use super::text::{BadLayerValue, serde_as_text};
-use crate::environment::CpuPlan;
+use crate::cpus::CpuPlan;
 
 /// The most workers of one neighbour.
 pub const NEIGHBOUR_WORKERS_MAX: u32 = 1024;

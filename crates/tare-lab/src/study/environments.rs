@@ -13,8 +13,23 @@ use crate::layer::{
 use tare_toml::{Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
-    "name", "extends", "optional", "runtime", "network", "cpu", "security", "cgroup", "host",
-    "storage", "vm", "sandbox", "rootfs", "system", "inject", "limits", "neighbours",
+    "name",
+    "extends",
+    "optional",
+    "runtime",
+    "network",
+    "cpu",
+    "security",
+    "cgroup",
+    "host",
+    "storage",
+    "vm",
+    "sandbox",
+    "rootfs",
+    "system",
+    "inject",
+    "limits",
+    "neighbours",
 ];
 
 /// An environment with only the layers that the file sets.

@@ -69,9 +69,8 @@ pub(super) const RULES: &[Rule] = &[
 fn named(facts: &Facts<'_>, environment: &str) -> String {
     let spec = facts.environment(environment).map(|one| &one.spec);
     let all = spec.map(|spec| spec.neighbours.as_slice()).unwrap_or_default();
-    let one = |one: &Neighbour| {
-        format!("{} ({}, {})", words::quoted(&one.name), one.kind, one.placement)
-    };
+    let one =
+        |one: &Neighbour| format!("{} ({}, {})", words::quoted(&one.name), one.kind, one.placement);
     let names: Vec<String> = all.iter().map(one).collect();
     let word = if names.len() == 1 { "Neighbour" } else { "Neighbours" };
     format!("{word} {}", words::list(&names))

@@ -1,9 +1,11 @@
 use std::sync::Mutex;
 
-use tare_lab::layer::Placement;
+use tare_lab::layer::{NeighbourKind, Placement};
 use tare_testkit::EnvironmentBuilder;
 
 use super::*;
+use crate::layer::neighbour as load;
+use crate::layer::neighbour::check;
 
 type Log = Arc<Mutex<Vec<String>>>;
 
@@ -186,7 +188,10 @@ fn every_kind_has_a_bounded_command() {
     assert!(words(&neighbour(NeighbourKind::Cpu)).contains("--cpu 2 --cpu-load 50 "));
     let mut memory = neighbour(NeighbourKind::MemoryBandwidth);
     memory.rate_bytes = Some(100 << 20);
-    assert!(words(&memory).contains("--memrate-bytes 268435456 --memrate-rd-mbs 100 --memrate-wr-mbs 100"));
+    assert!(
+        words(&memory)
+            .contains("--memrate-bytes 268435456 --memrate-rd-mbs 100 --memrate-wr-mbs 100")
+    );
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The neighbours layer: other programs that run while an environment runs.
+//! Runs the neighbours of environments: other programs, while an environment runs.
 //!
 //! Method: a neighbour starts after the system, is frozen and thawed with it, and ends before it.
 //! All other environments are frozen meanwhile, so their neighbours are too. Each neighbour has a
@@ -9,30 +9,27 @@
 //! Limits: work that the kernel does for it in its own threads (writing back pages, softirqs in
 //! ksoftirqd) is in no account. Files of a neighbour are on the disk of Tare's state directory.
 
-mod load;
 mod running;
 
 use std::rc::Rc;
 use std::sync::Arc;
 
-use tare_host::exec;
 use tare_lab::PartError;
 use tare_lab::environment::{
     DataSnapshot, Endpoint, Environment, EnvironmentSpec, Launch, LayerState, Processes,
     RestoreStats, Usage,
 };
-use tare_lab::layer::{Layer, Neighbour, NeighbourKind, NoPlace};
+use tare_lab::layer::{Layer, Neighbour, NoPlace};
 use tare_std::cpus::CpuSet;
 
+use crate::layer;
 use crate::run_context::RunContext;
 use crate::storage;
-use crate::unavailable::Unavailable;
-pub use load::PROGRAM;
 use running::RunningNeighbour;
 
 /// Why an environment cannot have a neighbour.
 #[derive(Debug, thiserror::Error)]
-pub enum NeighbourError {
+pub(crate) enum NeighbourError {
     #[error("neighbour {neighbour:?} of environment {environment:?} has no CPU on this host")]
     Place { environment: String, neighbour: String, source: NoPlace },
     #[error(
@@ -41,31 +38,6 @@ pub enum NeighbourError {
          directory; use another kind of storage or of neighbour"
     )]
     OtherDevice { environment: String, neighbour: String, kind: String },
-}
-
-/// Checks whether this host has the programs of an environment's neighbours.
-///
-/// # Errors
-/// Names the program that is missing.
-pub fn check(spec: &EnvironmentSpec) -> Result<(), Unavailable> {
-    for one in &spec.neighbours {
-        let program = match one.kind {
-            NeighbourKind::Command => one.command.first().map_or("", String::as_str),
-            _ => PROGRAM,
-        };
-        if exec::find(program).is_none() {
-            let remedy = match one.kind {
-                NeighbourKind::Command => "install it, or give its absolute path".to_string(),
-                _ => format!("apt-get install {PROGRAM}"),
-            };
-            return Err(Unavailable {
-                what: format!("neighbour {:?}", one.name),
-                why: format!("{program} is not installed"),
-                remedy,
-            });
-        }
-    }
-    Ok(())
 }
 
 /// Returns the CPUs of a neighbour of an environment.
@@ -126,7 +98,7 @@ impl EnvironmentWithNeighbours {
         if spec.neighbours.is_empty() {
             return Ok(inner);
         }
-        check(&spec)?;
+        layer::neighbour::check(&spec)?;
         let mut neighbours: Vec<Box<dyn Beside>> = Vec::new();
         for one in &spec.neighbours {
             if one.kind.uses_disk() && storage::is_shared(&spec) {

@@ -1,11 +1,16 @@
-//! The command of each kind of neighbour, and the memory and disk that it may use.
+//! The neighbours layer: the command of each kind of neighbour, and the memory and disk that it may
+//! use. `crate::neighbour` runs them.
 //!
-//! All kinds but `command` are stressors of stress-ng (stress-ng(1)). It starts one process for each
-//! worker, and some stressors one more. `--timeout 0` runs it until it is killed.
+//! All kinds but `command` are stressors of stress-ng (stress-ng(1)). It starts one process for
+//! each worker, and some stressors one more. `--timeout 0` runs it until it is killed.
 
 use std::path::Path;
 
+use tare_host::exec;
+use tare_lab::environment::EnvironmentSpec;
 use tare_lab::layer::{Neighbour, NeighbourKind};
+
+use crate::unavailable::Unavailable;
 
 /// The program of all kinds but `command`, and its package.
 pub const PROGRAM: &str = "stress-ng";
@@ -16,8 +21,33 @@ const WORKER_BYTES: u64 = 64 << 20;
 /// the last level cache.
 const SHARED_BYTES: u64 = 1 << 30;
 
+/// Checks whether this host has the programs of an environment's neighbours.
+///
+/// # Errors
+/// Names the program that is missing.
+pub fn check(spec: &EnvironmentSpec) -> Result<(), Unavailable> {
+    for one in &spec.neighbours {
+        let program = match one.kind {
+            NeighbourKind::Command => one.command.first().map_or("", String::as_str),
+            _ => PROGRAM,
+        };
+        if exec::find(program).is_none() {
+            let remedy = match one.kind {
+                NeighbourKind::Command => "install it, or give its absolute path".to_string(),
+                _ => format!("apt-get install {PROGRAM}"),
+            };
+            return Err(Unavailable {
+                what: format!("neighbour {:?}", one.name),
+                why: format!("{program} is not installed"),
+                remedy,
+            });
+        }
+    }
+    Ok(())
+}
+
 /// Returns the words of the command. `folder` is the neighbour's directory.
-pub(super) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec<String> {
+pub(crate) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec<String> {
     if neighbour.kind == NeighbourKind::Command {
         return neighbour.command.clone();
     }
@@ -57,7 +87,7 @@ pub(super) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec
 
 /// Returns the most memory that all processes of a neighbour may use, its page cache included;
 /// `None` for no limit: the page cache of a neighbour that fills it is limited by its files.
-pub(super) fn memory_max(neighbour: &Neighbour, workers: u32) -> Option<u64> {
+pub(crate) fn memory_max(neighbour: &Neighbour, workers: u32) -> Option<u64> {
     let each = match neighbour.kind {
         NeighbourKind::Command | NeighbourKind::PageCache => return None,
         NeighbourKind::MemoryBandwidth => 2 * neighbour.size_bytes().unwrap_or(0),
@@ -67,17 +97,15 @@ pub(super) fn memory_max(neighbour: &Neighbour, workers: u32) -> Option<u64> {
 }
 
 /// Returns the memory that it asks for, in bytes.
-pub(super) fn memory_bytes(neighbour: &Neighbour, workers: u32) -> u64 {
+pub(crate) fn memory_bytes(neighbour: &Neighbour, workers: u32) -> u64 {
     match neighbour.kind {
-        NeighbourKind::MemoryBandwidth => {
-            u64::from(workers) * neighbour.size_bytes().unwrap_or(0)
-        }
+        NeighbourKind::MemoryBandwidth => u64::from(workers) * neighbour.size_bytes().unwrap_or(0),
         _ => 0,
     }
 }
 
 /// Returns the size of its files, in bytes.
-pub(super) fn disk_bytes(neighbour: &Neighbour, workers: u32) -> u64 {
+pub(crate) fn disk_bytes(neighbour: &Neighbour, workers: u32) -> u64 {
     match neighbour.kind.uses_disk() {
         true => u64::from(workers) * neighbour.size_bytes().unwrap_or(0),
         false => 0,

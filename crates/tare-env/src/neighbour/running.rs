@@ -18,8 +18,9 @@ use tare_lab::environment::LayerState;
 use tare_lab::layer::{Neighbour, NeighbourKind};
 use tare_std::cpus::CpuSet;
 
-use super::{Beside, load, state};
+use super::{Beside, state};
 use crate::client::{batch, without_ipv6};
+use crate::layer::neighbour as load;
 use crate::run_context::RunContext;
 use crate::runtime::contract;
 use crate::system;
@@ -290,18 +291,14 @@ impl Beside for RunningNeighbour {
             return state(&self.neighbour, format!("it has ended: {why}"), false);
         }
         let pids = self.pids();
-        let mut lists: Vec<String> =
-            pids.iter().flat_map(|pid| system::affinities(*pid)).collect();
+        let mut lists: Vec<String> = pids.iter().flat_map(|pid| system::affinities(*pid)).collect();
         lists.sort();
         lists.dedup();
-        let inside = |list: &String| {
-            CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(&self.cpus))
-        };
-        let in_force = pids.len() >= self.processes_min()
-            && !lists.is_empty()
-            && lists.iter().all(inside);
-        let found =
-            format!("{} processes, Cpus_allowed_list: {}", pids.len(), lists.join(" | "));
+        let inside =
+            |list: &String| CpuSet::parse_list(list).is_ok_and(|cpus| cpus.is_subset(&self.cpus));
+        let in_force =
+            pids.len() >= self.processes_min() && !lists.is_empty() && lists.iter().all(inside);
+        let found = format!("{} processes, Cpus_allowed_list: {}", pids.len(), lists.join(" | "));
         state(&self.neighbour, found, in_force)
     }
 
