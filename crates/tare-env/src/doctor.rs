@@ -6,6 +6,7 @@ use tare_host::doctor::{Check, Verdict};
 use tare_host::housekeeping::Housekeeping;
 use tare_host::{exec, facts};
 
+use crate::layer::neighbour;
 use crate::{inside, rootfs, runtime};
 
 /// The checks of this crate. `tare clean` undoes its journal entries with the journals of runs.
@@ -20,6 +21,7 @@ fn checks(state: &Path) -> Vec<Check> {
     checks.push(whole_study());
     checks.push(runtime::vm::doctor::user_mode(state));
     checks.push(runtime::kata::check());
+    checks.push(neighbours());
     checks
 }
 
@@ -37,6 +39,22 @@ fn oci_runtimes() -> Vec<Check> {
         }
     };
     runtimes.map(check).into()
+}
+
+/// Checks the program of neighbours.
+fn neighbours() -> Check {
+    let what = neighbour::PROGRAM.to_string();
+    match exec::find(neighbour::PROGRAM) {
+        Some(path) => {
+            let detail = format!("{}, for [[neighbour]]", path.display());
+            Check { what, verdict: Verdict::Ok, detail, remedy: String::new() }
+        }
+        None => {
+            let detail = "not on PATH: needed by [[neighbour]], except kind = \"command\"".into();
+            let remedy = format!("apt-get install {}", neighbour::PROGRAM);
+            Check { what, verdict: Verdict::Missing, detail, remedy }
+        }
+    }
 }
 
 /// Checks whether a guest can run a whole study (`--inside`).

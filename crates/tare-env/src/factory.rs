@@ -19,6 +19,7 @@ use crate::instance_slot::{InstanceSlot, Peers};
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::layer::limits;
 use crate::multi_instance::{self, MultiInstance};
+use crate::neighbour::EnvironmentWithNeighbours;
 use crate::reach::Reach;
 use crate::rootfs::Roots;
 use crate::run_context::{RunContext, SharedContext};
@@ -179,6 +180,7 @@ impl EnvironmentFactory {
             Some(here) => Box::new(GuestEnvironment::new(environment, here)),
             None => environment,
         };
+        let environment = EnvironmentWithNeighbours::around(environment, &self.context)?;
         match (&self.host, spec.host.clone()) {
             (Some(host), layer) => {
                 let refused = host.without_effect(&layer).filter(|_| !layer.is_as_is());

@@ -9,7 +9,10 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::PartError;
-use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Rootfs, Runtime, Security};
+use crate::layer::{
+    Cgroup, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
+    neighbours_text,
+};
 
 use crate::own_accounts::{BusyTime, OwnCounts};
 
@@ -55,6 +58,9 @@ pub struct EnvironmentSpec {
     /// How many instances of the system it runs; `None`: as many as the system's options say.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub instances: Option<u32>,
+    /// Other programs that run while the environment runs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbours: Vec<Neighbour>,
     /// Whether a host that cannot run the environment leaves it out, with a doubt.
     #[serde(default)]
     pub optional: bool,
@@ -94,6 +100,7 @@ impl Layer {
             inject,
             limits,
             instances,
+            neighbours,
             optional: _,
         } = spec;
         match self {
@@ -111,6 +118,7 @@ impl Layer {
             Self::Inject => inject.to_string(),
             Self::Limits => limits.to_string(),
             Self::Instances => instances.map_or("as the system".into(), |count| count.to_string()),
+            Self::Neighbours => neighbours_text(neighbours),
         }
     }
 
@@ -131,6 +139,7 @@ impl Layer {
             Self::Inject => to.inject = from.inject,
             Self::Limits => to.limits = from.limits,
             Self::Instances => to.instances = from.instances,
+            Self::Neighbours => to.neighbours.clone_from(&from.neighbours),
         }
     }
 
@@ -284,6 +293,10 @@ pub struct Usage {
     /// CPU time of each instance, if there are several on one host, in ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub instance_cpu_ns: Vec<u64>,
+    /// CPU time of each neighbour, in ns, in the order of the environment's neighbours. It is in no
+    /// other account.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub neighbour_cpu_ns: Vec<u64>,
     /// The accounts of each host, if the instances run on several.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub nodes: Vec<NodeUsage>,

@@ -5,6 +5,7 @@ use tare_std::cpus::CpuSet;
 
 use crate::doubt::Doubt;
 use crate::environment::{ACCELERATOR, CpuPlan, EnvironmentSpec, LayerState};
+use crate::layer::{Layer, Neighbour, Placement};
 use crate::loader::{LOCAL, Loader};
 use crate::own_view;
 use crate::probe::names;
@@ -98,7 +99,8 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
         let client = context.client.here_ns as f64;
         let own = if context.client_in_harness { harness.max(client) } else { harness + client };
         let layer: u64 = slice.layer_cpu_ns.iter().map(|(_, ns)| ns).sum();
-        let outside = host - own - slice.system_cpu_ns as f64 - layer as f64;
+        let neighbours = counter(names::NEIGHBOUR_CPU_NS).unwrap_or(0.0);
+        let outside = host - own - slice.system_cpu_ns as f64 - layer as f64 - neighbours;
         // On a host so busy that the harness waits for a CPU, the edges of this account are
         // further apart than the window, and the account can exceed the CPU time in the window.
         let share = outside / plan_ns.max(host);
@@ -155,6 +157,35 @@ fn nodes(slice: &Slice, window_ns: f64) -> Vec<Doubt> {
         }
     }
     doubts
+}
+
+/// Returns the CPUs that the neighbours on the CPUs of the system left to it in a slice.
+pub(crate) fn cpus_left(slice: &Slice, spec: &EnvironmentSpec, system_cpus: f64) -> f64 {
+    let beside =
+        |one: &Neighbour| matches!(one.placement, Placement::SiblingThreads | Placement::SameNode);
+    let taken = slice.counters.iter().find(|one| one.name == names::NEIGHBOUR_CPU_NS);
+    match taken {
+        Some(ns) if slice.window_ns > 0 && !spec.neighbours.iter().all(beside) => {
+            (system_cpus - ns.value / slice.window_ns as f64).max(0.0)
+        }
+        _ => system_cpus,
+    }
+}
+
+/// Returns the doubt that a neighbour of the environment used no CPU time in a slice, in which the
+/// layer was therefore not in force.
+pub fn idle_neighbour(slice: &Slice, spec: &EnvironmentSpec) -> Option<Doubt> {
+    let counter = |name: &str| slice.counters.iter().find(|one| one.name == name).map(|c| c.value);
+    let used_none = |number: usize| {
+        let own = counter(&names::neighbour_cpu_ns(number));
+        own.or_else(|| counter(names::NEIGHBOUR_CPU_NS)).unwrap_or(0.0) == 0.0
+    };
+    let idle = spec.neighbours.iter().enumerate().find(|(number, _)| used_none(*number));
+    idle.map(|(_, neighbour)| Doubt::LayerNotInForce {
+        layer: Layer::Neighbours.name().into(),
+        wanted: neighbour.to_string(),
+        found: "it used no CPU time in the slice".into(),
+    })
 }
 
 /// Returns the CPUs of the cores that both use.
@@ -354,6 +385,36 @@ mod tests {
         assert_eq!(kinds(|one| one.operations = 979), ["rate_not_reached"]);
         assert_eq!(kinds(|one| one.errors = vec![("timeout".into(), 3)]), ["operation_errors"]);
         assert!(kinds(|one| one.window_ns = 0).is_empty());
+    }
+
+    #[test]
+    fn neighbours_are_no_strangers() {
+        let burn = |ns: f64| {
+            move |one: &mut Slice| {
+                one.counters[1].value += ns;
+                let name = names::NEIGHBOUR_CPU_NS.to_string();
+                one.counters.push(Counter { name, value: ns });
+            }
+        };
+        assert!(kinds(burn(40_000_000.0)).is_empty());
+        let plain = crate::fake::spec("native", "process");
+        let mut spec = crate::fake::changed(Layer::Neighbours, &plain);
+        let mut one = quiet();
+        assert_eq!(idle_neighbour(&one, &plain), None);
+        burn(40_000_000.0)(&mut one);
+        assert_eq!(idle_neighbour(&one, &spec), None);
+        assert_eq!(cpus_left(&one, &plain, 1.0), 1.0);
+        assert!((cpus_left(&one, &spec, 1.0) - 0.6).abs() < 1e-9);
+        spec.neighbours[0].placement = Placement::SiblingThreads;
+        assert_eq!(cpus_left(&one, &spec, 1.0), 1.0);
+        // One of two did nothing.
+        spec.neighbours.push(Neighbour { name: "idler".into(), ..spec.neighbours[0].clone() });
+        for (number, value) in [(0, 40_000_000.0), (1, 0.0)] {
+            one.counters.push(Counter { name: names::neighbour_cpu_ns(number), value });
+        }
+        let doubt = idle_neighbour(&one, &spec).unwrap().text();
+        let found = "found it used no CPU time in the slice";
+        assert!(doubt.contains("idler (cpu") && doubt.ends_with(found), "{doubt}");
     }
 
     #[test]

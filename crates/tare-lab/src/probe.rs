@@ -92,6 +92,15 @@ pub mod names {
         format!("loader_{loader}_rtt_least_ns_mean")
     }
 
+    /// CPU time of all neighbours of the environment, in ns. It is in no other account.
+    pub const NEIGHBOUR_CPU_NS: &str = "neighbour_cpu_ns";
+
+    /// Returns the name of the counter of the CPU time of one of several neighbours, counted from
+    /// 0, in ns.
+    pub fn neighbour_cpu_ns(number: usize) -> String {
+        format!("neighbour_{}_cpu_ns", number + 1)
+    }
+
     /// The parts of a study whose threads are counted: the system and the client.
     pub const SYSTEM: &str = "system";
     pub const CLIENT: &str = "client";

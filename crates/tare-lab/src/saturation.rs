@@ -23,6 +23,9 @@ pub const SYSTEM_SHARE: f64 = 0.5;
 /// what the system waited for.
 pub const IO_SHARE: f64 = 0.2;
 
+/// A system with fewer CPUs than this, because of a quota or of neighbours, counts as having these.
+const CPUS_MIN: f64 = 0.05;
+
 /// The CPUs of client and system in a slice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SliceCpus {
@@ -94,7 +97,7 @@ pub(crate) fn neither_saturated(slice: &Slice, cpus: SliceCpus, others: &[Doubt]
     // Interrupts may run on the CPUs of the system, and are in no account of its threads.
     let softirq_ns = counter(slice, names::SOFTIRQ_NS).unwrap_or(0.0);
     let used_ns = used_ns as f64 + layer_ns as f64 + softirq_ns;
-    let system_share = used_ns / (slice.window_ns as f64 * cpus.system.max(1.0));
+    let system_share = used_ns / (slice.window_ns as f64 * cpus.system.max(CPUS_MIN));
     let client_share = client_share(slice, cpus);
     (system_share < SYSTEM_SHARE).then_some(Doubt::NeitherSaturated { system_share, client_share })
 }

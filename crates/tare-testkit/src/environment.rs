@@ -27,6 +27,7 @@ impl EnvironmentBuilder {
             inject: Inject::default(),
             limits: Limits::default(),
             instances: None,
+            neighbours: Vec::new(),
             optional: false,
         })
     }

@@ -20,6 +20,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("scaling-cassandra", include_str!("../../../studies/scaling-cassandra.toml")),
     ("dividing", include_str!("../../../studies/dividing.toml")),
     ("throttling", include_str!("../../../studies/throttling.toml")),
+    ("neighbours", include_str!("../../../studies/neighbours.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -176,6 +176,7 @@ mod tests {
             inject: Inject::default(),
             limits: Limits { memory_bytes, ..Limits::default() },
             instances: None,
+            neighbours: Vec::new(),
             optional: false,
         }
     }

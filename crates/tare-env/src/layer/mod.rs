@@ -10,6 +10,7 @@ pub(crate) mod checked;
 pub mod host;
 pub mod inject;
 pub(crate) mod limits;
+pub mod neighbour;
 pub mod network;
 #[cfg(test)]
 mod reference;
@@ -110,6 +111,13 @@ impl LayerInfo {
                 "a system with the option instances",
                 "each instance ends as a single one does",
                 "every layer of every instance; the address and the figures of each",
+            ),
+            Layer::Neighbours => (
+                "stress-ng, except for kind = \"command\"; cgroups",
+                "its processes are killed before the environment ends, its directory, cgroup and network \
+                 namespace are removed; after kill -9 by tare clean",
+                "its processes in their cgroup, Cpus_allowed_list of every thread, and its CPU time in each slice \
+                 (neighbour_cpu_ns), which is never 0",
             ),
         };
         Self { layer, needs, cleanup, read_back }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
 
-use tare_lab::layer::Layer;
+use tare_lab::layer::{Layer, NeighbourKind, Placement};
 
 use super::LayerInfo;
 
@@ -58,6 +58,17 @@ fn page() -> String {
 fn layers_page_matches_list() {
     let (path, page) = (docs("reference/layers.md"), page());
     tare_testkit::golden(&path, page);
+}
+
+#[test]
+fn guide_has_every_kind_and_place_of_neighbours() {
+    let guide = fs::read_to_string(docs("guides/neighbours.md")).unwrap();
+    for (_, name, help) in NeighbourKind::ALL {
+        assert!(guide.contains(&format!("\n| `{name}` | {help} |")), "the guide lacks {name}");
+    }
+    for (_, name, help) in Placement::ALL {
+        assert!(guide.contains(&format!("\n| `{name}` | {help} |")), "the guide lacks {name}");
+    }
 }
 
 #[test]

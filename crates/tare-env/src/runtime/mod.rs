@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
-use crate::layer::{Layers, limits};
+use crate::layer::{Layers, limits, neighbour};
 use crate::rootfs::Source;
 use crate::run_context::RunContext;
 use crate::storage;
@@ -76,6 +76,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
+    neighbour::check(spec)?;
     storage::check(spec)
 }
 

@@ -299,7 +299,7 @@ fn read_or_reason(value: Result<String, CgroupError>) -> String {
 }
 
 /// Returns `Cpus_allowed_list` of every thread of a process.
-fn affinities(pid: u32) -> Vec<String> {
+pub(crate) fn affinities(pid: u32) -> Vec<String> {
     let threads = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let list = |text: String| {
         let line = text.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

@@ -433,6 +433,26 @@ impl Cgroup {
         write(&folder.join(file), value)
     }
 
+    /// Returns the CPU time of every process that is or was in the cgroup, in ns: `cpuacct.usage`
+    /// (v1), or `usage_usec` of `cpu.stat` (v2), which exists without the cpu controller too
+    /// (cgroup-v2.rst).
+    pub fn cpu_ns(&self) -> Result<u64, CgroupError> {
+        let folder = self.folder("cpuacct")?;
+        let (file, of_text): (_, fn(&str) -> Option<u64>) = match self.is_v2() {
+            true => ("cpu.stat", |text| {
+                let line = text.lines().find_map(|line| line.strip_prefix("usage_usec "))?;
+                Some(line.trim().parse::<u64>().ok()? * 1000)
+            }),
+            false => ("cpuacct.usage", |text| text.trim().parse().ok()),
+        };
+        let path = folder.join(file);
+        let found = of_text(&read(&path)?);
+        found.ok_or_else(|| {
+            let source = io::Error::new(io::ErrorKind::InvalidData, "it has no CPU time");
+            CgroupError::Read { path, source }
+        })
+    }
+
     /// Returns the time for which the CPU quota throttled the cgroup, in ns.
     pub fn throttled_ns(&self) -> Result<u64, CgroupError> {
         let text = read(&self.folder("cpu")?.join("cpu.stat"))?;

@@ -113,6 +113,35 @@ pub fn counters(record: &Record) -> Vec<CounterFinding> {
     found
 }
 
+/// Returns which of these counters are higher in an environment than in another (`against`), at
+/// capacity: by how much, paired inside each round. Only differences whose interval is above 0, and
+/// that exceed any that the control's interval of the same counter contains.
+pub fn risen_counters<'n>(
+    record: &Record,
+    workload: &str,
+    environment: &str,
+    against: &str,
+    names: &[&'n str],
+) -> Vec<(&'n str, Interval)> {
+    let sums = sums(record);
+    let baseline = record.study.baseline.as_str();
+    let control = record.environments.iter().find(|one| one.control);
+    let between = |name: &'n str, one: &str, other: &str| {
+        let of = |environment: &str| {
+            let is = |key: &Key<'_>| *key == (workload, Phase::Capacity, name, environment);
+            sums.iter().find(|(key, _)| is(key)).map(|(_, rounds)| rounds)
+        };
+        difference(of(one)?, of(other)?)
+    };
+    let risen = |name: &&'n str| {
+        let found = between(name, environment, against).filter(|found| found.low > 0.0)?;
+        let noise = control.and_then(|one| between(name, one.spec.name.as_str(), baseline));
+        let noise = noise.map_or(0.0, |i| i.low.abs().max(i.high.abs()));
+        (found.value > noise).then_some((*name, found))
+    };
+    names.iter().filter_map(risen).collect()
+}
+
 type Key<'r> = (&'r str, Phase, &'r str, &'r str);
 
 /// Sums counters by workload, phase, name and environment.
@@ -179,6 +208,26 @@ mod tests {
             }
         }
         record
+    }
+
+    #[test]
+    fn risen_counters_exceed_the_control() {
+        let record = made(|environment, round| {
+            let here = f64::from(u8::from(environment == "bridge"));
+            let operations = 1000.0 * f64::from(round + 1);
+            let noise = f64::from(round % 3) / 100.0;
+            vec![
+                counter("waits", operations * (2.0 + here + noise)),
+                counter("rests", operations * (2.0 - here + noise)),
+                counter("level", operations * (1.0 + noise)),
+            ]
+        });
+        let names = ["waits", "rests", "level", "absent"];
+        let workload = record.study.workloads[0].name.as_str();
+        let found = risen_counters(&record, workload, "bridge", "native", &names);
+        assert_eq!(found.len(), 1, "{found:?}");
+        assert_eq!(found[0].0, "waits");
+        assert!((found[0].1.value - 1.0).abs() < 0.01, "{found:?}");
     }
 
     fn find<'f>(found: &'f [CounterFinding], environment: &str, name: &str) -> &'f CounterFinding {

@@ -35,7 +35,7 @@ use latency::Latencies;
 
 pub use crate::response_time::{Latency, OverBaseline, Percentile};
 pub use claims::Metric;
-pub use counters::{CounterFinding, THROTTLED_NS, counters};
+pub use counters::{CounterFinding, THROTTLED_NS, counters, risen_counters};
 pub use instances::{
     InstanceFigures, OneInstance, Scaling, ScalingPoint, instance_figures, scaling,
 };

@@ -175,7 +175,8 @@ impl Campaign<'_, '_> {
                 let plan = &self.parts.plan;
                 let pids = self.parts.driver.pids();
                 let loaders = self.parts.driver.loaders();
-                let system_cpus = self.system_cpus_in(&self.members[index].record.spec);
+                let spec = &self.members[index].record.spec;
+                let system_cpus = judge::cpus_left(&slice, spec, self.system_cpus_in(spec));
                 let context = judge::SliceContext {
                     plan,
                     client_in_harness: pids.contains(&std::process::id()),
@@ -190,6 +191,9 @@ impl Campaign<'_, '_> {
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
                 doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
                 slice.void = loader::void(&loaders, &slice.loaders, window_ns);
+                let idle = judge::idle_neighbour(&slice, &self.members[index].record.spec);
+                slice.void = slice.void.or(idle.as_ref().map(Doubt::text));
+                doubts.extend(idle);
             }
             Err(error) => {
                 self.check_hosts()?;
@@ -439,6 +443,7 @@ fn fill(slice: &mut Slice, measured: Measured) {
         idle_poll_ns: end.idle_poll_ns.saturating_sub(begin.idle_poll_ns),
     });
     slice.counters.extend(node_counters(&begin.usage.nodes, &end.usage.nodes));
+    slice.counters.extend(neighbour_counters(&begin.usage, &end.usage));
     if let Some((before, after)) = begin.counts.as_ref().zip(end.counts.as_ref()) {
         own_view::fill(slice, &after.since(before));
     }
@@ -505,6 +510,20 @@ fn instance_counters(loads: &[InstanceLoad], begin: &[u64], end: &[u64]) -> Vec<
     counters
 }
 
+/// Returns the CPU time of the neighbours as counters: of all, and of each if there are several.
+fn neighbour_counters(begin: &Usage, end: &Usage) -> Vec<Counter> {
+    let pairs = begin.neighbour_cpu_ns.iter().zip(&end.neighbour_cpu_ns);
+    let each: Vec<f64> =
+        pairs.map(|(before, after)| after.saturating_sub(*before) as f64).collect();
+    if each.is_empty() {
+        return Vec::new();
+    }
+    let sum = Counter { name: names::NEIGHBOUR_CPU_NS.into(), value: each.iter().sum() };
+    let several = if each.len() > 1 { each } else { Vec::new() };
+    let one = |(number, value)| Counter { name: names::neighbour_cpu_ns(number), value };
+    std::iter::once(sum).chain(several.into_iter().enumerate().map(one)).collect()
+}
+
 /// Converts CPU accounts, which span a little more or less time than the window, to the window.
 /// Without this a slice of 25 ms whose end is noticed 1 ms late shows 4 % too much CPU time per
 /// operation. The load is the same just outside the window, so CPU time is proportional to time.
@@ -555,6 +574,20 @@ mod tests {
         fill(&mut slice, Measured { load, begin, end, counters, probe_doubts, under_load });
         assert_eq!(slice.layer_cpu_ns, [("nvme target".to_string(), 1234)]);
         assert_eq!(slice.counters, [counter("disk_reads", 3.0)]);
+    }
+
+    #[test]
+    fn neighbours_have_their_own_counters() {
+        let usage = |ns: &[u64]| Usage { neighbour_cpu_ns: ns.to_vec(), ..Usage::default() };
+        let found = |begin: &[u64], end: &[u64]| -> Vec<(String, f64)> {
+            let counters = neighbour_counters(&usage(begin), &usage(end));
+            counters.into_iter().map(|one| (one.name, one.value)).collect()
+        };
+        assert!(found(&[], &[]).is_empty());
+        assert_eq!(found(&[5], &[7]), [("neighbour_cpu_ns".to_string(), 2.0)]);
+        let two =
+            [("neighbour_cpu_ns", 5.0), ("neighbour_1_cpu_ns", 2.0), ("neighbour_2_cpu_ns", 3.0)];
+        assert_eq!(found(&[5, 1], &[7, 4]), two.map(|(name, ns)| (name.to_string(), ns)));
     }
 
     #[test]

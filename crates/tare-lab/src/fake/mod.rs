@@ -26,7 +26,10 @@ use tare_std::rng::Rng;
 use crate::PartError;
 use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
-use crate::layer::{Cgroup, Cpu, Host, Inject, Layer, Network, Quota, Rootfs, Security};
+use crate::layer::{
+    Cgroup, Cpu, Host, Inject, Layer, Neighbour, NeighbourKind, Network, Placement, Quota, Rootfs,
+    Security,
+};
 use crate::stacks::StackKind;
 
 pub use parts::{FakeDriver, FakeEnvironment, FakeProbe, FakeSystem};
@@ -279,6 +282,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         inject: Inject::default(),
         limits: Limits::default(),
         instances: None,
+        neighbours: Vec::new(),
         optional: false,
     }
 }
@@ -304,6 +308,18 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::Inject => spec.inject.busy = Some(Duration::from_micros(2)),
         Layer::Limits => spec.limits.memory_bytes = Some(1 << 30),
         Layer::Instances => spec.instances = Some(4),
+        Layer::Neighbours => {
+            spec.neighbours = vec![Neighbour {
+                name: "burner".into(),
+                kind: NeighbourKind::Cpu,
+                command: Vec::new(),
+                placement: Placement::SameCpus,
+                workers: None,
+                load_percent: None,
+                size_bytes: None,
+                rate_bytes: None,
+            }];
+        }
     }
     spec
 }

@@ -118,6 +118,7 @@ impl Environment for FakeEnvironment {
             },
             throttled_ns: None,
             instance_cpu_ns: Vec::new(),
+            neighbour_cpu_ns: Vec::new(),
             nodes: Vec::new(),
         })
     }

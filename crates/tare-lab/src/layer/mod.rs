@@ -9,6 +9,7 @@ mod cpu;
 mod host;
 mod inject;
 mod limits;
+mod neighbour;
 mod network;
 mod rootfs;
 mod runtime;
@@ -26,6 +27,8 @@ pub use cpu::{Cpu, Quota};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
 pub use limits::{Limit, Limits};
+pub(crate) use neighbour::text as neighbours_text;
+pub use neighbour::{NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, NoPlace, Placement};
 pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;
@@ -51,11 +54,12 @@ pub enum Layer {
     Inject,
     Limits,
     Instances,
+    Neighbours,
 }
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
@@ -70,6 +74,7 @@ impl Layer {
         Self::Inject,
         Self::Limits,
         Self::Instances,
+        Self::Neighbours,
     ];
 
     /// Returns the name, which is also the key in a study.
@@ -89,6 +94,7 @@ impl Layer {
             Self::Inject => "inject",
             Self::Limits => "limits",
             Self::Instances => "instances",
+            Self::Neighbours => "neighbours",
         }
     }
 
@@ -130,6 +136,9 @@ impl Layer {
             Self::Instances => {
                 "how many instances of the system run at once; CPUs, quota and limits are divided among them"
             }
+            Self::Neighbours => {
+                "other programs that run while the environment runs: names of [[neighbour]]; [] is none"
+            }
         }
     }
 
@@ -150,6 +159,7 @@ impl Layer {
             }
             Self::Inject => Inject::VALUES,
             Self::Limits => Limits::VALUES,
+            Self::Neighbours => &[("[NAME, ...]", "the [[neighbour]] tables of these names")],
             Self::Instances => {
                 &[("*", "a number, from 1; without it as many as [system] instances says")]
             }

@@ -201,8 +201,8 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system, the number of its instances and the limits other than memory
-/// from the environments of the study, which alone holds them.
+/// Copies the options of the system, the number of its instances, the limits other than memory and
+/// the neighbours from the environments of the study, which alone holds them.
 fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
@@ -210,6 +210,7 @@ fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
             one.spec.system.clone_from(&spec.system);
             one.spec.instances = spec.instances;
             one.spec.limits = Limits { memory_bytes: one.spec.limits.memory_bytes, ..spec.limits };
+            one.spec.neighbours.clone_from(&spec.neighbours);
         }
     }
 }
@@ -261,6 +262,7 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 },
                 // `copy_from_study` reads the others from the study.
                 limits: Limits { memory_bytes: optional(row, 7)?, ..Limits::default() },
+                neighbours: Vec::new(),
                 optional: row.get(8)?,
             },
             control: row.get(9)?,

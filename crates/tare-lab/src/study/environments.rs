@@ -5,10 +5,11 @@ use std::str::FromStr;
 
 use super::checks::{Names, must_exist, name_of, options, part};
 use super::vocabulary::{KnownOption, Vocabulary};
-use super::{Problem, StudyError, SystemSpec};
+use super::{Problem, StudyError, SystemSpec, neighbours};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Limit, Network, Rootfs, Runtime, Security,
+    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Limit, Neighbour, Network, Rootfs, Runtime,
+    Security,
 };
 use tare_toml::{Source, Table};
 
@@ -30,6 +31,7 @@ pub(super) const KEYS: &[&str] = &[
     "inject",
     "limits",
     "instances",
+    "neighbours",
 ];
 
 /// An environment with only the layers that the file sets.
@@ -54,6 +56,7 @@ struct EnvironmentTable {
     /// The keys of `limits` that are written; `None` is `"none"`.
     limits: Vec<(Limit, Option<u64>)>,
     instances: Option<u32>,
+    neighbours: Option<Vec<Neighbour>>,
 }
 
 /// Reads all environments. A layer that an environment does not set comes from the environment that
@@ -67,6 +70,7 @@ pub(super) fn read(
     vocabulary: &Vocabulary,
     system: &SystemSpec,
 ) -> Result<Vec<EnvironmentSpec>, StudyError> {
+    let neighbours = neighbours::read(root, source)?;
     let tables = root.tables("environment", KEYS)?;
     if tables.is_empty() {
         return Err(root.missing("environment"));
@@ -81,7 +85,7 @@ pub(super) fn read(
     let written: Vec<EnvironmentTable> = tables
         .iter()
         .zip(&order)
-        .map(|(table, name)| one(table, name, &order, vocabulary, system))
+        .map(|(table, name)| one(table, name, &order, vocabulary, (system, &neighbours)))
         .collect::<Result<_, _>>()?;
     let resolved = (0..written.len()).map(|index| resolve(index, &written, &tables, source));
     let mut environments: Vec<EnvironmentSpec> = resolved.collect::<Result<_, _>>()?;
@@ -105,7 +109,7 @@ fn one(
     name: &str,
     order: &[String],
     vocabulary: &Vocabulary,
-    system: &SystemSpec,
+    (system, known_neighbours): (&SystemSpec, &[Neighbour]),
 ) -> Result<EnvironmentTable, StudyError> {
     let extends = match table.text("extends")? {
         None => None,
@@ -135,6 +139,7 @@ fn one(
         inject: word(table, Layer::Inject)?,
         limits: limits(table)?,
         instances: instances(table)?,
+        neighbours: neighbours::named(table, known_neighbours)?,
     })
 }
 
@@ -271,6 +276,7 @@ fn resolve(
         inject: inherited(written, &chain, |one| one.inject).unwrap_or_default(),
         limits: inherited_limits(written, &chain),
         instances: inherited(written, &chain, |one| one.instances),
+        neighbours: inherited(written, &chain, |one| one.neighbours.clone()).unwrap_or_default(),
         optional: written[index].optional,
         runtime,
     })

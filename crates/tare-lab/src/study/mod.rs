@@ -9,6 +9,7 @@ mod expand;
 mod hosts;
 mod load;
 mod loaders;
+mod neighbours;
 mod parse;
 mod published;
 mod runtimes;

@@ -73,6 +73,7 @@ const ROOT_KEYS: &[&str] = &[
     "cpus",
     "loader",
     "environment",
+    "neighbour",
     "workload",
     "sweep",
     "published",

@@ -49,7 +49,7 @@ fn read(text: &str) -> Study {
     parse(text, "s.toml", &vocabulary()).unwrap_or_else(|error| panic!("{error}"))
 }
 
-const GOOD: &str = r#"name = "s"
+pub(super) const GOOD: &str = r#"name = "s"
 baseline = "native"
 [schedule]
 rounds = 9
@@ -722,6 +722,7 @@ fn study_has_key_for_every_layer() {
             Layer::System => "{ overprovisioned = \"yes\" }",
             Layer::Limits => "{ memory = \"1G\" }",
             Layer::Instances => "3",
+            Layer::Neighbours => "[\"burner\"]\n[[neighbour]]\nname = \"burner\"\nkind = \"cpu\"",
         };
         let line = format!("extends = \"native\"\n{} = {value}\n", layer.name());
         // Sets every layer, because the defaults of the others depend on the runtime.

@@ -19,8 +19,9 @@ one CPU. Throughput varied too much there to show a difference: 0.980 [0.941, 1.
 `tare report FILE.tare --counters` and the page show each counter **per operation**, with its median
 over the rounds and a 95 % interval, and the paired difference from the baseline. Counters marked
 *level* (names that end in `_at_end`, `_mean`, `_max` or `_share`) are not divided. `throttled_ns`, the
-time for which a CPU quota stopped the environment, comes from the environment itself. It is shown
-with the other counters.
+time for which a CPU quota stopped the environment, comes from the environment itself, and so does
+`neighbour_cpu_ns`, the CPU time of its neighbours (`neighbour_1_cpu_ns`, ... if there are several). They
+are shown with the other counters.
 
 In names, `{part}` is `system` (the system's processes), `layer` (the processes that the layer adds,
 such as a userland proxy) or `client`. The host determines the other parts in braces.

@@ -8,7 +8,7 @@ use tare_lab::record::Record;
 use tare_stats::estimate;
 
 use super::claim_filter::ClaimFilter;
-use super::layer_changes::{Ends, LAYERS, LayerChange};
+use super::layer_changes::{Ends, LAYERS, LayerChange, NEIGHBOURS};
 use crate::headline::{Metric, is_claim, noise};
 
 /// The source of an effect.
@@ -187,6 +187,43 @@ fn pair(
         let change = ran.iter().find_map(|without| Some((without, is_one(without, with)?)));
         change.map(|(without, change)| (*without, *with, change))
     })?;
+    between(record, analysis, workload, (without, with), (kind, change))
+}
+
+/// The effects of neighbours: every environment with neighbours against the first that differs
+/// only in that it has none.
+pub(crate) fn of_neighbours(record: &Record, analysis: &Analysis, workload: &str) -> Vec<Effect> {
+    let ran: Vec<&EnvironmentSpec> = record
+        .environments
+        .iter()
+        .filter(|one| !one.control && one.left_out.is_none())
+        .map(|one| &one.spec)
+        .collect();
+    let quiet = |with: &EnvironmentSpec| {
+        let is = |without: &&&EnvironmentSpec| {
+            let changes = changes(without, with);
+            let only = matches!(changes.as_slice(), [one] if one.layer == NEIGHBOURS.layer);
+            only && without.neighbours.is_empty()
+        };
+        ran.iter().find(is).copied()
+    };
+    let busy = ran.iter().filter(|with| !with.neighbours.is_empty());
+    busy.filter_map(|with| {
+        let without = quiet(with)?;
+        let change = NEIGHBOURS.layer.text(with);
+        between(record, analysis, workload, (without, with), (&NEIGHBOURS, change))
+    })
+    .collect()
+}
+
+/// The effect of the difference between two environments.
+fn between(
+    record: &Record,
+    analysis: &Analysis,
+    workload: &str,
+    (without, with): (&EnvironmentSpec, &EnvironmentSpec),
+    (kind, change): (&'static LayerChange, String),
+) -> Option<Effect> {
     let found = pair_costs(record, workload, &with.name, &without.name)?;
     let filter = ClaimFilter::new(analysis, workload, [&with.name, &without.name]);
     let claim = |metric: Metric, cost: &Option<Cost>| {

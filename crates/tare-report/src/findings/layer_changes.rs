@@ -175,6 +175,16 @@ pub(crate) const LAYERS: &[LayerChange] = &[
     },
 ];
 
+/// The change from no neighbours to some, whose rule reports every pair.
+pub(crate) static NEIGHBOURS: LayerChange = LayerChange {
+    rule: "neighbours",
+    layer: Layer::Neighbours,
+    name: "neighbours",
+    matches: |ends| ends.from == "none",
+    subsystems: &[],
+    counters: &[],
+};
+
 fn is_machine(runtime: &str) -> bool {
     runtime.split(':').next() == Some("vm")
 }

@@ -33,6 +33,15 @@ pub(super) fn check(config: &CampaignConfig) -> anyhow::Result<()> {
         ))
         .exit_with(Exit::Input);
     }
+    if let Some(spec) = study.environments.iter().find(|spec| !spec.neighbours.is_empty()) {
+        return Err(anyhow!(
+            "environment {:?}: its neighbours would run on this host only, and the system runs on {}; \
+             set neighbours = [], or leave the environment out",
+            spec.name,
+            names(study)
+        ))
+        .exit_with(Exit::Input);
+    }
     if config.samples.as_ref().is_some_and(|options| options.stacks) {
         return Err(anyhow!(
             "--stacks samples this host only, and the system runs on {}",

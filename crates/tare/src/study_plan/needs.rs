@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use serde::Serialize;
+use tare_env::layer::neighbour;
 use tare_lab::environment::EnvironmentSpec;
 use tare_lab::fake;
-use tare_lab::layer::Rootfs;
+use tare_lab::layer::{NeighbourKind, Rootfs};
 use tare_lab::study::Study;
 
 /// What a study needs, in words for a list.
@@ -100,6 +101,12 @@ fn of_environment(spec: &EnvironmentSpec) -> Vec<String> {
         Rootfs::Image(image) => needs.push(format!("the image {image}")),
         Rootfs::None => {}
         other => needs.push(format!("root file system {other}")),
+    }
+    for one in &spec.neighbours {
+        needs.push(match one.kind {
+            NeighbourKind::Command => one.command.first().cloned().unwrap_or_default(),
+            _ => neighbour::PROGRAM.into(),
+        });
     }
     if !spec.host.is_as_is() {
         needs.push("a host that may be tuned".into());

@@ -12,6 +12,12 @@ use tare_std::host_address::HostAddress;
 #[derive(Debug, Default)]
 pub(super) struct Names(BTreeMap<String, String>);
 
+/// Returns the names of the neighbours of all environments.
+fn neighbours(study: &Study) -> Vec<String> {
+    let all = study.environments.iter().flat_map(|one| &one.neighbours);
+    all.map(|one| one.name.clone()).collect()
+}
+
 impl Names {
     /// Reads every name of a record.
     pub(super) fn read(transaction: &Transaction<'_>) -> rusqlite::Result<Self> {
@@ -39,6 +45,7 @@ impl Names {
         names.add("study", &text("SELECT study_name FROM record")?);
         names.add("environment", &environments);
         names.add("workload", &workloads);
+        names.add("neighbour", &of_study(&neighbours));
         for loader in study.iter().flat_map(|study| &study.loaders) {
             names.add_loader(loader);
         }

@@ -6,7 +6,7 @@ use super::*;
 use crate::analysis::{Analysis, analyse};
 use crate::doubt::Doubt;
 use crate::environment::StorageSpec;
-use crate::layer::Rootfs;
+use crate::layer::{Layer, NeighbourKind, Placement, Rootfs};
 use crate::loader::Loader;
 use crate::record::tests::{environment, make_old, opening, slice, stack_slice};
 use crate::record::{DoubtRecord, HostFact, Record, RecordWriter, read_stacks};
@@ -62,6 +62,20 @@ impl Folder {
         study.environments[1].storage =
             StorageSpec { kind: "raw".into(), options: vec![("device".into(), text.clone())] };
         study.environments[1].rootfs = Rootfs::Image(text.clone());
+        let plain = study.environments[1].clone();
+        let mut burning = crate::fake::changed(Layer::Neighbours, &plain).neighbours;
+        burning[0].name.clone_from(&text);
+        burning[0].kind = NeighbourKind::Command;
+        burning[0].command = vec![text.clone()];
+        study.environments[1].neighbours = burning;
+        // Every word of a neighbour that is no name stays, or the record would not open.
+        for ((kind, ..), place) in NeighbourKind::ALL.iter().zip(Placement::ALL.iter().cycle()) {
+            let mut other = study.environments[1].neighbours[0].clone();
+            (other.kind, other.placement) = (*kind, place.0);
+            (other.size_bytes, other.rate_bytes, other.load_percent) = (Some(1), Some(1), Some(1));
+            other.workers = Some(1);
+            study.environments[1].neighbours.push(other);
+        }
         opening.study_text = format!("# {text}\n");
         opening.tare_version = format!("0.1.0+{}", MARKS[0]);
         opening.command = vec!["/opt/work/tare".into(), "weigh".into(), text.clone()];

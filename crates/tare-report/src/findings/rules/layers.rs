@@ -246,7 +246,7 @@ fn statement(rule: &Rule, facts: &Facts<'_>, effect: &Effect) -> Statement {
 
 /// `+3.10 µs CPU per operation (+24.1 %), 11.7 % of throughput`: the claimed figures, without
 /// intervals.
-fn cost(effect: &Effect) -> String {
+pub(super) fn cost(effect: &Effect) -> String {
     let mut parts = Vec::new();
     if effect.cpu_claimed {
         let ratio = effect.percent.as_ref().map(|figure| format!("{} %", percent(figure.value)));
@@ -265,7 +265,7 @@ fn cost(effect: &Effect) -> String {
 
 /// `3.10 µs [2.90, 3.31] of server CPU per operation (+24.1 % [22.0, 26.2])`, and the throughput.
 /// `mirrored` writes a gain as a figure above 0.
-fn measured(effect: &Effect, mirrored: bool) -> String {
+pub(super) fn measured(effect: &Effect, mirrored: bool) -> String {
     let turn = |figure: &Interval| match mirrored {
         true => words::mirrored(figure),
         false => *figure,
@@ -296,7 +296,7 @@ fn measured(effect: &Effect, mirrored: bool) -> String {
 }
 
 /// The gain from removing the layer.
-fn back(effect: &Effect) -> String {
+pub(super) fn back(effect: &Effect) -> String {
     let mut parts = Vec::new();
     if let Some(us) = effect.us.as_ref().filter(|_| effect.cpu_claimed) {
         parts.push(format!("{} of server CPU per operation", words::us(us)));
@@ -308,7 +308,7 @@ fn back(effect: &Effect) -> String {
     words::list(&parts)
 }
 
-fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
+pub(super) fn confidence(facts: &Facts<'_>, effect: &Effect) -> Confidence {
     let doubts = match effect.source {
         Source::Pair => facts.doubts(&effect.workload, &[&effect.with, &effect.without]),
         Source::Share { .. } => facts.doubts_of_explanation(&effect.workload),

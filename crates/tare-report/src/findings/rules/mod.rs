@@ -7,6 +7,7 @@ mod doubts;
 mod instances;
 mod latency;
 mod layers;
+mod neighbours;
 mod network;
 mod none;
 mod pmu;
@@ -19,6 +20,7 @@ use super::Rule;
 pub(super) const ALL: &[&[Rule]] = &[
     baseline::RULES,
     layers::RULES,
+    neighbours::RULES,
     network::RULES,
     cpus::RULES,
     instances::RULES,

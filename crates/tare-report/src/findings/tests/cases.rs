@@ -2,7 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::layer::{Cgroup, Network};
+use tare_lab::layer::{Cgroup, Layer, Network};
 use tare_lab::probe::{Counter, names};
 use tare_lab::record::Phase;
 use tare_std::rng::Rng;
@@ -56,6 +56,18 @@ fn filtered(us: f64, from: &'static str, engine: &str) -> World {
         .map(|one| if one.1 == 0.0 { (one.0, 10.0 + us, one.2) } else { *one })
         .collect();
     World::of(&places).setting("box", "io_engine", engine)
+}
+
+/// A process beside a neighbour that costs it `us`, and makes it wait for a CPU if that is not 0.
+fn neighbours(us: f64) -> World {
+    let beside: fn(&mut EnvironmentSpec) = |spec| {
+        spec.neighbours = tare_lab::fake::changed(Layer::Neighbours, spec).neighbours;
+    };
+    let waits = "system_run_queue_wait_ns";
+    World::of(&[NATIVE, ("box", 10.0 + us, beside)])
+        .counter("native", waits, 100.0)
+        .counter("native again", waits, 100.0)
+        .counter("box", waits, 100.0 + 1000.0 * us)
 }
 
 fn runtime(us: f64, from: fn(&mut EnvironmentSpec), to: fn(&mut EnvironmentSpec)) -> World {
@@ -273,6 +285,8 @@ pub(super) const CASES: &[Case] = &[
         || pair(1.0, |spec| spec.cpu = "quota=0.5".parse().unwrap()),
         || pair(1.0, |spec| spec.cpu = "shared".parse().unwrap()),
     ),
+    ("neighbours", || neighbours(5.0), || neighbours(0.0)),
+    ("neighbours_contained", || neighbours(0.0), || neighbours(5.0)),
     (
         "memory_limit",
         || pair(1.0, |spec| spec.limits.memory_bytes = Some(1 << 30)),

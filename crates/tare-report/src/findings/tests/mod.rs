@@ -119,6 +119,32 @@ fn hostile_names_are_plain_text() {
     assert!(!text.contains("<b>"), "{text}");
 }
 
+#[test]
+fn neighbours_name_what_got_through_and_its_channel() {
+    let case = CASES.iter().find(|case| case.0 == "neighbours").unwrap();
+    let all = said(&(case.1)());
+    let one = all.iter().find(|one| one.rule == "neighbours").unwrap();
+    let lead = "Neighbour \"burner\" (cpu, same CPUs) of \"box\": +";
+    assert!(one.text.starts_with(lead), "{}", one.text);
+    assert!(one.text.ends_with(" It waits for a CPU."), "{}", one.text);
+    let details = one.details.as_ref().unwrap();
+    assert!(details.contains("Counters: system_run_queue_wait_ns +"), "{details}");
+    // Without a counter that rose, CPU time that rose is all that is known.
+    let silent = (case.1)().slices("box", |_, slice| slice.counters.clear());
+    let all = said(&silent);
+    let one = all.iter().find(|one| one.rule == "neighbours").unwrap();
+    let core = " Its instructions take longer: caches, memory or a core are shared.";
+    assert!(!one.text.ends_with(core), "the wait for a CPU is not known: {}", one.text);
+    let same = (case.1)().slices("box", |_, slice| {
+        for counter in &mut slice.counters {
+            counter.value = 100.0 * slice.operations as f64;
+        }
+    });
+    let all = said(&same);
+    let one = all.iter().find(|one| one.rule == "neighbours").unwrap();
+    assert!(one.text.ends_with(core), "{}", one.text);
+}
+
 /// A layer without a rule is listed here with the reason.
 #[test]
 fn every_layer_has_a_rule_or_a_reason() {
@@ -130,6 +156,9 @@ fn every_layer_has_a_rule_or_a_reason() {
             }
             Layer::Rootfs => {
                 Some("it holds the programs, which are the same bytes in every environment")
+            }
+            Layer::Neighbours => {
+                Some("the rules of neighbours compare each environment with its copy without them")
             }
             Layer::System => Some("what an option does depends on the system"),
             Layer::Instances => Some("the rules of instances compare all numbers of them"),
