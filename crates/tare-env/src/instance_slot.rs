@@ -139,8 +139,8 @@ impl InstanceSlot {
         part
     }
 
-    /// Returns the CPUs of this instance: of those that the cpu layer leaves to all instances its own
-    /// whole cores, or, with more instances than cores, all of them, shared with the others.
+    /// Returns the CPUs of this instance: of those that the cpu layer leaves to all instances its
+    /// own whole cores, or, with more instances than cores, all of them, shared with the others.
     pub(crate) fn cpus(&self, plan: &CpuPlan, layer: Cpu) -> CpuPlan {
         let limited = match layer {
             Cpu::Cpus(count) => plan.limited_to(count),

@@ -9,9 +9,10 @@ use std::fmt::Write;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::time::Duration;
 
-use common::{State, host, program, skipped_runtime};
-use tare_env::{EnvironmentFactory, FactoryOptions};
+use common::{State, all_inside, host, own_guest, program, skipped_inside, skipped_runtime};
+use tare_env::{EnvironmentFactory, FactoryOptions, inside};
 use tare_host::block::Disk;
 use tare_host::cgroup::{Cgroup, DeviceLimit, Layout, Version};
 use tare_host::error_line;
@@ -20,6 +21,9 @@ use tare_lab::layer::{Limit, Limits};
 use tare_std::cpus::CpuSet;
 use tare_testkit::host_state::left_of_run;
 use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
+
+/// How long all tests may take in an emulated guest.
+const LIMIT: Duration = Duration::from_secs(1200);
 
 /// The values of the cpu layer.
 const CPUS: [&str; 5] = ["shared", "pinned", "cpus=1", "quota=0.5/10ms", "quota=0.5/100ms+20ms"];
@@ -182,7 +186,10 @@ fn check_runtime(test: &str, runtime: &str) {
         let mut alone = Limits::default();
         alone.set(limit, Some(value));
         let error = started(&factory, &spec(runtime, "shared", alone)).map(drop).unwrap_err();
-        assert!(error.contains(why) && error.contains(limit.name()), "{runtime}: {error}");
+        // A kernel without BFQ has no file of weights either.
+        let no_file = limit == Limit::IoWeight && error.contains("CONFIG_BFQ_GROUP_IOSCHED");
+        let known = error.contains(why) || no_file;
+        assert!(known && error.contains(limit.name()), "{runtime}: {error}");
     }
     for cpu in CPUS {
         let all = if cpu == "cpus=1" { limits } else { Limits::default() };
@@ -245,6 +252,22 @@ fn limits_of_podman() {
 #[test]
 fn limits_of_qemu() {
     check_runtime("limits_of_qemu", "vm:qemu");
+}
+
+/// Checks everything again with cgroup v2, which guests have, if this host has v1.
+#[test]
+fn limits_on_v2() {
+    let test = "limits_on_v2";
+    let is_v2 = Layout::read(Path::new("/proc")).unwrap().version() == Version::V2;
+    if is_v2 || inside::current_guest().is_some() {
+        let place = "on this kernel, which has cgroup v2".into();
+        return skip::skip(test, Reason::RunsElsewhere { place });
+    }
+    let _guest = own_guest();
+    if !skipped_inside(test) {
+        let but = [test, "docker", "podman", "qemu", "runsc", "crun", "page"];
+        all_inside("vm:qemu,memory=1G,disk=4G", LIMIT, &but);
+    }
 }
 
 /// Returns the disk on which the factories keep their data; without one the test is reported as
@@ -348,13 +371,15 @@ fn instances_divide_limits() {
 struct Loop(String);
 
 impl Loop {
-    fn on(file: &Path) -> Self {
+    /// Returns `None` if the kernel has no BFQ.
+    fn on(file: &Path) -> Option<Self> {
         fs::File::create(file).unwrap().set_len(256 << 20).unwrap();
         let attach = Command::new("losetup").args(["--find", "--show"]).arg(file).output().unwrap();
         let device = String::from_utf8(attach.stdout).unwrap().trim().to_string();
         let name = device.trim_start_matches("/dev/");
-        fs::write(format!("/sys/block/{name}/queue/scheduler"), "bfq").unwrap();
-        Self(device)
+        let chosen = fs::write(format!("/sys/block/{name}/queue/scheduler"), "bfq");
+        let attached = Self(device);
+        chosen.is_ok().then_some(attached)
     }
 }
 
@@ -374,7 +399,9 @@ fn weights_of_io_are_in_force_on_bfq() {
     }
     let state = State::new(test);
     let image = state.0.with_extension("image");
-    let disk = Loop::on(&image);
+    let Some(disk) = Loop::on(&image) else {
+        return skip::skip(test, Reason::Other("this kernel has no scheduler BFQ".into()));
+    };
     let all = tare_host::process::cpus_of_this_thread().unwrap();
     let cpus = CpuPlan { system: all.clone(), client: all.clone(), all, ..CpuPlan::default() };
     let (path, destroy) = (state.0.clone(), vec![disk.0.clone().into()]);

@@ -1,5 +1,5 @@
-//! Block devices that a run creates (loop devices on files and device mapper mappings), and the disk
-//! below a path.
+//! Block devices that a run creates (loop devices on files and device mapper mappings), and the
+//! disk below a path.
 //!
 //! Method: `losetup` and `dmsetup` create them, so that no ioctl is built by hand; sysfs lists
 //! existing ones. A loop device has no name of its own: the file behind it, which is below the

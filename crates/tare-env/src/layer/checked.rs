@@ -195,7 +195,8 @@ mod tests {
             Layers::checked(&limited).map_err(|error| error.to_string())
         };
         assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
-        let refused: [(fn(&mut EnvironmentSpec), &str); 6] = [
+        type Change = fn(&mut EnvironmentSpec);
+        let refused: [(Change, &str); 6] = [
             (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
             (
                 |spec| {

@@ -2,9 +2,9 @@
 //! queueing discipline of a network limit.
 //!
 //! Method: a runtime sets what its format has always had (CPUs, quota and period, memory). Tare
-//! writes all other limits to the cgroup that the runtime has made, before the system runs or, in an
-//! engine, right after its start. Every runtime thus has the same files with the same values, and
-//! none depends on which fields a version of a runtime knows. What is written ends with the cgroup.
+//! writes all other limits to the cgroup that the runtime has made, before the system runs or, in
+//! an engine, right after its start. Every runtime thus has the same files with the same values,
+//! and none depends on which fields a version of a runtime knows. It all ends with the cgroup.
 //!
 //! Weights count between groups side by side. A system's own cgroup has no group beside it, so its
 //! weight is also that of the environment's cgroup, which competes with all others of the run.
@@ -21,14 +21,13 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 use tare_host::block::Disk;
 use tare_host::cgroup::{Bandwidth, Cgroup, CgroupError, DeviceLimit};
-use tare_host::exec::{Command, ExecError};
+use tare_host::exec::{self, Command, ExecError};
 use tare_host::{RUN_VARIABLE, error_line};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, LayerState};
 use tare_lab::layer::{Cpu, Limit, Limits, Quota};
 
 use super::Layers;
 use crate::run_context::RunContext;
-use crate::storage::Storage;
 
 /// How long a packet may wait for its turn before it is dropped, as `tc` writes it.
 const QUEUE_TIME: &str = "50ms";
@@ -50,6 +49,11 @@ pub enum LimitError {
     Cpus { environment: String, wanted: u32, cpus: String },
     #[error("environment {environment:?}: limits.{limit} cannot be set on this host")]
     Host { environment: String, limit: &'static str, source: CgroupError },
+    #[error(
+        "environment {environment:?}: limits.network_bandwidth needs the program tc; apt-get install \
+         iproute2"
+    )]
+    NoProgram { environment: String },
     #[error("environment {environment:?}: a burst cannot be set on this host")]
     Burst { environment: String, source: CgroupError },
     #[error(
@@ -110,6 +114,9 @@ pub(crate) fn check_host(spec: &EnvironmentSpec, context: &RunContext) -> Result
             .check_burst()
             .map_err(|source| LimitError::Burst { environment: environment(), source })?;
     }
+    if spec.limits.network_bytes_per_s.is_some() && exec::find("tc").is_none() {
+        return Err(LimitError::NoProgram { environment: environment() });
+    }
     for (limit, _) in spec.limits.all() {
         // A read fails where a write would. No device has this number.
         let found = match (limit, device_limit(limit)) {
@@ -118,6 +125,7 @@ pub(crate) fn check_host(spec: &EnvironmentSpec, context: &RunContext) -> Result
             (Limit::MemoryHigh, _) => group.memory_high().map(drop),
             (Limit::Swap, _) => group.swap().map(drop),
             (Limit::Memory, _) => group.memory().map(drop),
+            (Limit::CpuWeight, _) => group.cpu_weight_found().map(drop),
             _ => Ok(()),
         };
         found.map_err(|source| {
@@ -150,12 +158,6 @@ pub(crate) fn confine(
         group.set_memory(bytes)?;
     }
     Ok(())
-}
-
-/// Returns the file or directory below which the disk of the data is, from the host's path of the
-/// data.
-pub(crate) fn data_of(storage: &dyn Storage, data: &Path) -> PathBuf {
-    storage.node().map_or_else(|| data.to_path_buf(), |node| data.join(node))
 }
 
 /// Sets all limits that runtimes leave to Tare, on the system's own cgroup. The data is on the disk

@@ -118,7 +118,7 @@ impl HostRuntime for Process {
         groups.make()?;
         let nodes = context.memory_nodes(self.common.layers.cpu);
         if let Some(group) = groups.own() {
-            let disk = limits::data_of(&*self.common.storage, &data);
+            let disk = storage::disk_path(&*self.common.storage, &data);
             limits::confine(group, &self.common.layers, &context)?;
             limits::apply(group, &self.common.layers, &disk)?;
         }
@@ -191,7 +191,7 @@ impl HostRuntime for Process {
             storage,
         ];
         states.extend(system.read_inject(&layers, &plan));
-        let disk = limits::data_of(&*self.common.storage, &data);
+        let disk = storage::disk_path(&*self.common.storage, &data);
         let running = self.running.as_ref();
         let link = running.and_then(|running| running.link.as_ref());
         let group = running.and_then(|running| running.system.group.as_ref());

@@ -246,6 +246,12 @@ pub(crate) trait Storage: Debug {
     fn read_back(&self, at: &At<'_>, seen: &MountView) -> ReadBack;
 }
 
+/// Returns the path below which the disk of the data is, from the host's path of the data: that, or
+/// the device in it.
+pub(crate) fn disk_path(storage: &dyn Storage, data: &Path) -> PathBuf {
+    storage.node().map_or_else(|| data.to_path_buf(), |node| data.join(node))
+}
+
 /// Returns the storage of an environment, with its options checked against the runtime.
 pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageError> {
     let StorageSpec { kind: name, options } = &spec.storage;

@@ -380,6 +380,9 @@ mod tests {
             let error = result.unwrap_err().to_string();
             assert!(error.contains(expect), "{error}");
         }
+        let none = Layout { v1: BTreeMap::new(), v2: None }.group("run/e1");
+        let error = none.set_device_limit("8:0", DeviceLimit::ReadRate, 1).unwrap_err();
+        assert!(error.to_string().contains("no blkio cgroup controller"), "{error}");
         group.set_bandwidth(Bandwidth { burst_us: 0, ..burst }).unwrap();
         assert_eq!(group.bandwidth().unwrap(), Some(Bandwidth { burst_us: 0, ..burst }));
     }

@@ -89,7 +89,9 @@ impl Quota {
         };
         let us = |text: &str| -> Option<u32> {
             let time: Duration = parse_duration(text).ok()?;
-            u32::try_from(time.as_micros()).ok().filter(|_| time.subsec_nanos() % 1000 == 0)
+            u32::try_from(time.as_micros())
+                .ok()
+                .filter(|_| time.subsec_nanos().is_multiple_of(1000))
         };
         let period_us = period.map_or(Some(Self::PERIOD_US), us)?;
         let burst_us = burst.map_or(Some(0), us)?;

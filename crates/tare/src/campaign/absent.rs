@@ -29,7 +29,7 @@ pub(crate) fn with_reasons(config: &CampaignConfig) -> anyhow::Result<Vec<(Strin
     Ok(study.environments.iter().filter_map(lack).collect())
 }
 
-/// Returns the environments that ask for more CPUs than a plan has for the system, with the reasons.
+/// Returns the environments that ask for more CPUs than a plan has for the system, with reasons.
 pub(crate) fn without_cpus(study: &Study, plan: &CpuPlan) -> Vec<(String, String)> {
     let lack = |spec: &EnvironmentSpec| {
         let checked = check_cpus(spec, plan);

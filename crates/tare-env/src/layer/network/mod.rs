@@ -505,8 +505,8 @@ impl SystemNetwork {
         }
     }
 
-    /// Returns the link of a system behind a bridge, limited to what the layer allows; `None` without
-    /// a limit.
+    /// Returns the link of a system behind a bridge, limited to what the layer allows; `None`
+    /// without a limit.
     pub(crate) fn limited(
         &self,
         context: &RunContext,

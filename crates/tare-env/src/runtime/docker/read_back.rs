@@ -126,7 +126,7 @@ impl Container {
         if in_root {
             storage.found += &format!("; the engine's driver: {}", inspected.driver);
         }
-        let disk = limits::data_of(&*self.storage, &self.data);
+        let disk = storage::disk_path(&*self.storage, &self.data);
         let engine_ns = process::namespace_inode(self.engine.pid(), "net");
         let running = self.running()?;
         let system = &running.system;

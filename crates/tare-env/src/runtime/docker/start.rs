@@ -99,7 +99,7 @@ impl Container {
     /// Sets the limits that the engine was not asked for, on the container's cgroup and its link to
     /// the bridge in the engine's namespace.
     fn apply_limits(&mut self, namespace: &Path) -> Result<(), PartError> {
-        let disk = limits::data_of(&*self.storage, &self.data);
+        let disk = storage::disk_path(&*self.storage, &self.data);
         let (layers, run) = (self.layers.clone(), self.context.run().to_string());
         let running = self.running()?;
         if let Some(group) = &running.system.group {

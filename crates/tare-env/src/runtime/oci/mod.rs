@@ -232,6 +232,12 @@ impl Oci {
         }
     }
 
+    /// Returns the process id that the runtime wrote to a file.
+    fn pid_in(&self, path: PathBuf) -> Result<u32, OciError> {
+        let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
+        pid.ok_or_else(|| OciError::NoPid { runtime: self.program.clone(), path })
+    }
+
     /// Returns the container's status as the runtime reports it, such as `running`, and the process
     /// if it is another one.
     fn state(&self, pid: u32) -> String {
@@ -399,9 +405,7 @@ impl HostRuntime for Oci {
             create = create.on_nodes(nodes);
         }
         create.run()?;
-        let pid = fs::read_to_string(&pid_file).ok().and_then(|text| text.trim().parse().ok());
-        let no_pid = || OciError::NoPid { runtime: self.program.clone(), path: pid_file };
-        let pid: u32 = pid.ok_or_else(no_pid)?;
+        let pid = self.pid_in(pid_file)?;
         let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
         let own = self.common.layers.cgroup == layer::Cgroup::Own;
@@ -413,7 +417,7 @@ impl HostRuntime for Oci {
             system.others = group.pids().into_iter().filter(|other| *other != pid).collect();
         }
         let roots = system.pids();
-        let disk = limits::data_of(&*self.common.storage, &at.in_root(location, &data));
+        let disk = storage::disk_path(&*self.common.storage, &at.in_root(location, &data));
         let endpoint = Endpoint { address: network.address, data: Some(data) };
         self.running = Some(Running { system, network, link, state: None, inside: None });
         groups.own().map_or(Ok(()), |own| limits::apply(own, &self.common.layers, &disk))?;
@@ -460,7 +464,7 @@ impl HostRuntime for Oci {
         states.extend(self.read_made_of());
         let at = At { context: &self.common.context, folder: &self.common.folder() };
         let data = at.in_root(self.common.storage.location(), &self.common.storage.data(&at));
-        let disk = limits::data_of(&*self.common.storage, &data);
+        let disk = storage::disk_path(&*self.common.storage, &data);
         states.extend(limits::read(system.group.as_ref(), layers, &disk, running.link.as_ref()));
         if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
             let filter = system.read_seccomp().unwrap_or_default();
