@@ -1,0 +1,399 @@
+//! containerd without Docker: a container and its task through containerd's API on a unix socket,
+//! run by a shim, such as that of runc.
+//!
+//! Method: only the engine differs from `oci`. Bundle, root file system, network, storage, cgroups
+//! and read-back are the same code, so a study that has both shows what containerd and its shim
+//! cost. containerd gets the bundle's specification and the mounted root file system; it has no
+//! image and no snapshot. The containers of a run are in a containerd namespace of their own,
+//! `tare-RUN`, and the shim keeps runc's state in the directory of the start. Three things in the
+//! specification are other than in the bundle, because a shim is no child of Tare: the path of the
+//! root, the network namespace if containerd is not in Tare's, and the OOM score.
+//!
+//! Limits: only a containerd of this host, in the same mount and pid namespaces, because shims use
+//! Tare's mounts. Without a cgroup, memory is not bound to NUMA nodes: the policy of a shim is not
+//! Tare's to set, and the read-back reports it. Kata is not yet tried on a host with KVM.
+
+use std::fs;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use prost::Message;
+use serde_json::{Value, json};
+use tare_host::journal::Entry;
+use tare_host::{RUN_VARIABLE, mounts, process};
+use tare_lab::PartError;
+use tare_lab::environment::{Environment, EnvironmentSpec};
+
+use super::contract::{Argument, Runtime};
+use super::gvisor;
+use super::kata;
+use super::oci::{self, Creation, Engine, Place};
+use crate::layer::Layers;
+use crate::layer::rootfs::PATH;
+use crate::run_context::RunContext;
+use crate::unavailable::Unavailable;
+use crate::undo::ContainerEntry;
+
+mod client;
+mod directories;
+mod grpc;
+mod messages;
+
+pub(crate) use client::Client;
+pub use client::ContainerdError;
+use client::NewContainer;
+use directories::Directories;
+pub use grpc::CallError;
+use messages::{Any, RuncOptions, RuntimeOptions, Status};
+
+pub const RUNTIME: Runtime = Runtime {
+    name: "containerd",
+    help: "a container of containerd, without Docker, through its API",
+    argument: Argument::Optional("SHIM"),
+    options: &[
+        ("sandbox", "options of gVisor (containerd:runsc): platform, network, directfs"),
+        ("rootfs", "as with oci: an image is an archive or a directory, and nothing is pulled"),
+    ],
+    needs,
+    cleanup: "processes killed, task, container and namespace removed through containerd",
+    read_back: "containerd's task; the pid namespace of the system's process",
+    found,
+    make,
+};
+
+/// The variable for containerd's socket, which `ctr` and `nerdctl` read too, and the default.
+const VARIABLE: &str = "CONTAINERD_ADDRESS";
+const SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// The shims with a short name.
+const SHIMS: &[(&str, &str)] = &[
+    ("runc", "io.containerd.runc.v2"),
+    ("runsc", "io.containerd.runsc.v1"),
+    ("kata", "io.containerd.kata.v2"),
+];
+
+/// How long containerd may take to answer the first request.
+const FIRST_LIMIT: Duration = Duration::from_secs(5);
+
+const REMEDY: &str = "apt-get install containerd, then systemctl start containerd; or set \
+                      CONTAINERD_ADDRESS=/path/of/its.sock";
+
+/// A containerd that answers.
+struct Found {
+    socket: PathBuf,
+    pid: u32,
+    version: String,
+}
+
+fn unavailable(argument: Option<&str>, why: String, remedy: &str) -> Unavailable {
+    let what = argument.map_or("containerd".into(), |shim| format!("containerd:{shim}"));
+    Unavailable { what, why, remedy: remedy.into() }
+}
+
+impl Found {
+    /// Connects to containerd.
+    fn connect() -> Result<Self, Unavailable> {
+        let missing = |why| unavailable(None, why, REMEDY);
+        let socket = std::env::var(VARIABLE).ok().filter(|value| !value.is_empty());
+        let socket = socket.unwrap_or_else(|| SOCKET.into());
+        let socket = PathBuf::from(socket.strip_prefix("unix://").unwrap_or(&socket));
+        let shown = socket.display();
+        let stream = UnixStream::connect(&socket).map_err(|error| {
+            missing(match error.kind() {
+                io::ErrorKind::NotFound => format!("there is no socket {shown}"),
+                io::ErrorKind::PermissionDenied => format!("the socket {shown} needs root"),
+                _ => format!("no process answers at {shown} ({error})"),
+            })
+        })?;
+        let peer = rustix::net::sockopt::socket_peercred(&stream)
+            .map_err(|error| missing(format!("{shown} has no peer: {error}")))?;
+        drop(stream);
+        let pid = peer.pid.as_raw_nonzero().get().unsigned_abs();
+        let client = Client::new(&socket, "tare").within(FIRST_LIMIT);
+        let version = client
+            .version()
+            .map_err(|error| missing(format!("{shown} does not answer: {}", error.line())))?;
+        if mounts::is_elsewhere(pid) {
+            let why = format!(
+                "the containerd at {shown} is in another mount namespace, where its shims do not \
+                 see Tare's mounts"
+            );
+            return Err(unavailable(None, why, "start one in the host's namespace"));
+        }
+        Ok(Self { socket, pid, version })
+    }
+}
+
+/// Returns the name of a shim.
+fn shim_name(argument: Option<&str>) -> Result<String, Unavailable> {
+    let word = argument.unwrap_or("runc");
+    let known = SHIMS.iter().find(|(short, _)| *short == word).map(|(_, name)| *name);
+    match known.or_else(|| (word.split('.').count() >= 3).then_some(word)) {
+        Some(name) => Ok(name.into()),
+        None => Err(unavailable(
+            argument,
+            "there is no such shim".into(),
+            "write runc, runsc, kata, or a name such as io.containerd.runc.v2",
+        )),
+    }
+}
+
+/// Returns the program of a shim: `containerd-shim-runc-v2` for `io.containerd.runc.v2`
+/// (`BinaryName` in containerd's runtime/v2/shim/util.go).
+fn shim_program(name: &str) -> String {
+    let mut parts = name.rsplit('.');
+    let (version, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
+    format!("containerd-shim-{name}-{version}")
+}
+
+/// Finds a program as containerd does: on its PATH, or beside its own program.
+fn find_program(pid: u32, program: &str) -> Option<PathBuf> {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = String::from_utf8_lossy(&environment).into_owned();
+    let path = environment.split('\0').find_map(|pair| pair.strip_prefix("PATH="));
+    let path = path.unwrap_or(PATH);
+    let beside = fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let beside = beside.as_deref().and_then(Path::parent).map(Path::to_path_buf);
+    let folders = path.split(':').map(PathBuf::from).chain(beside);
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
+}
+
+fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
+    find(argument).map(drop)
+}
+
+/// Finds containerd with a shim and what that needs.
+fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
+    let shim = shim_name(argument)?;
+    if kata::is_kata(&shim) {
+        kata::needs(format!("containerd:{}", argument.unwrap_or_default()))?;
+    }
+    let found = Found::connect()?;
+    let program = shim_program(&shim);
+    let missing = |program: &str, remedy: &str| {
+        let why = format!("there is no program {program} on containerd's PATH");
+        unavailable(argument, why, remedy)
+    };
+    if find_program(found.pid, &program).is_none() {
+        let remedy = match gvisor::is_gvisor(&shim) {
+            true => {
+                "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/shim@latest, then put it there \
+                 under that name; or see gvisor.dev/docs/user_guide/install"
+            }
+            false => "put the shim there, or beside containerd's own program",
+        };
+        return Err(missing(&program, remedy));
+    }
+    if shim == "io.containerd.runc.v2" && find_program(found.pid, "runc").is_none() {
+        return Err(missing("runc", "apt-get install runc"));
+    }
+    if gvisor::is_gvisor(&shim) && gvisor::find("runsc").is_none() {
+        return Err(unavailable(argument, "there is no program runsc".into(), gvisor::REMEDY));
+    }
+    Ok((found, shim))
+}
+
+/// Returns the names that work on this host, as studies write them.
+fn found() -> Vec<String> {
+    let mut words = Vec::new();
+    words.extend(needs(None).is_ok().then(|| RUNTIME.name.to_string()));
+    let shims = SHIMS.iter().map(|(short, _)| *short).filter(|short| needs(Some(short)).is_ok());
+    words.extend(shims.map(|short| format!("{}:{short}", RUNTIME.name)));
+    words
+}
+
+fn make(
+    context: &Arc<RunContext>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    argument: Option<&str>,
+) -> Result<Box<dyn Environment>, PartError> {
+    let (found, shim) = find(argument)?;
+    let runsc = gvisor::is_gvisor(&shim).then(|| gvisor::find("runsc")).flatten();
+    let client = Client::new(&found.socket, &context.prefix());
+    let engine = |flags| {
+        let name = format!("containerd {} ({shim})", found.version);
+        let (pid, runsc) = (found.pid, runsc.clone());
+        let shim = shim.clone();
+        Box::new(Containerd { name, socket: found.socket, pid, shim, runsc, flags, client })
+            as Box<dyn Engine>
+    };
+    oci::environment(context, (spec, layers), &shim, runsc.clone(), engine)
+}
+
+/// containerd with one of its shims.
+struct Containerd {
+    name: String,
+    socket: PathBuf,
+    /// containerd's process.
+    pid: u32,
+    shim: String,
+    /// gVisor's program, if the shim is gVisor's.
+    runsc: Option<PathBuf>,
+    /// The flags of that program.
+    flags: Vec<String>,
+    client: Client,
+}
+
+impl Containerd {
+    /// Returns the specification for the shim.
+    fn spec(&self, at: &Place<'_>, config: &str) -> Result<String, PartError> {
+        let mut spec: Value = serde_json::from_str(config)?;
+        spec["root"]["path"] = json!(at.folder.join("rootfs"));
+        // A shim has a lower score than containerd, and a process inherits it.
+        let own = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
+        spec["process"]["oomScoreAdj"] = json!(own.trim().parse::<i32>().unwrap_or_default());
+        let inode = |pid| process::namespace_inode(pid, "net");
+        let namespaces = spec["linux"]["namespaces"].as_array_mut();
+        if let (Some(all), true) = (namespaces, inode(self.pid) != inode(std::process::id()))
+            && !all.iter().any(|one| one["type"] == "network")
+        {
+            let path = format!("/proc/{}/ns/net", std::process::id());
+            all.push(json!({ "type": "network", "path": path }));
+        }
+        Ok(spec.to_string())
+    }
+
+    /// Returns the options of the shim. They keep the state of its runtime in the directory of the
+    /// start.
+    fn options(&self, at: &Place<'_>) -> Result<Option<Any>, PartError> {
+        let root = at.state_folder().to_string_lossy().into_owned();
+        if let Some(runsc) = &self.runsc {
+            let path = at.folder.join("runsc.toml");
+            fs::write(&path, runsc_config(runsc, &root, &self.flags))?;
+            let options = RuntimeOptions {
+                type_url: "io.containerd.runsc.v1.options".into(),
+                config_path: path.to_string_lossy().into_owned(),
+            };
+            let type_url = "runtimeoptions.v1.Options".into();
+            return Ok(Some(Any { type_url, value: options.encode_to_vec() }));
+        }
+        let options = RuncOptions { root };
+        let type_url = "containerd.runc.v1.Options".into();
+        let any = Any { type_url, value: options.encode_to_vec() };
+        Ok((self.shim == "io.containerd.runc.v2").then_some(any))
+    }
+}
+
+/// Returns the configuration of gVisor's shim with `runsc`, its state directory and its flags.
+fn runsc_config(runsc: &Path, root: &str, flags: &[String]) -> String {
+    let mut table = toml::Table::new();
+    table.insert("binary_name".into(), runsc.to_string_lossy().into_owned().into());
+    table.insert("root".into(), root.into());
+    let pairs = flags.iter().filter_map(|flag| flag.trim_start_matches('-').split_once('='));
+    let flags: toml::Table = pairs.map(|(name, value)| (name.to_string(), value.into())).collect();
+    table.insert("runsc_config".into(), flags.into());
+    table.to_string()
+}
+
+impl Engine for Containerd {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn prepare(&self, context: &RunContext) -> Result<(), PartError> {
+        let entry: Entry = ContainerEntry::ContainerdNamespace {
+            socket: self.socket.clone(),
+            name: self.client.namespace().into(),
+            folders: Directories::of(self.pid).of_namespace(self.client.namespace()),
+        }
+        .into();
+        if !context.journal().live().iter().any(|(_, live)| *live == entry) {
+            context.journal().write(vec![entry])?;
+        }
+        Ok(self.client.create_namespace()?)
+    }
+
+    fn entry(&self, at: &Place<'_>) -> Entry {
+        ContainerEntry::ContainerdContainer {
+            socket: self.socket.clone(),
+            namespace: self.client.namespace().into(),
+            name: at.id.clone(),
+        }
+        .into()
+    }
+
+    fn create(&self, at: &Place<'_>, how: Creation<'_>) -> Result<u32, PartError> {
+        let new = NewContainer {
+            id: &at.id,
+            shim: &self.shim,
+            options: self.options(at)?,
+            spec: self.spec(at, how.config)?,
+            logs: how.logs,
+        };
+        Ok(self.client.create(new)?)
+    }
+
+    fn start(&self, at: &Place<'_>) -> Result<(), PartError> {
+        Ok(self.client.start(&at.id)?)
+    }
+
+    fn state(&self, at: &Place<'_>, pid: u32) -> String {
+        let task = match self.client.process(&at.id) {
+            Ok(task) => task,
+            Err(error) => return error.line(),
+        };
+        let status = Status::try_from(task.status).unwrap_or(Status::Unknown);
+        let status = format!("{status:?}").to_lowercase();
+        match task.pid == pid {
+            true => status,
+            false => format!("{status}, but as process {}", task.pid),
+        }
+    }
+
+    fn pause(&self, at: &Place<'_>) -> Result<(), PartError> {
+        Ok(self.client.pause(&at.id)?)
+    }
+
+    fn resume(&self, at: &Place<'_>) -> Result<(), PartError> {
+        Ok(self.client.resume(&at.id)?)
+    }
+
+    fn exec(&self, at: &Place<'_>, words: &[&str]) -> Result<String, String> {
+        let output = at.folder.join("inside");
+        fs::write(&output, "").map_err(|error| format!("{}: {error}", output.display()))?;
+        let variables = [format!("PATH={PATH}"), format!("{RUN_VARIABLE}={}", at.context.run())];
+        let process = json!({
+            "args": words, "cwd": "/", "env": variables, "user": { "uid": 0, "gid": 0 },
+        });
+        self.client.exec(&at.id, &process, &output).map_err(|error| error.line())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shims_are_found_by_short_and_long_names() {
+        for (argument, name, program) in [
+            (None, "io.containerd.runc.v2", "containerd-shim-runc-v2"),
+            (Some("runc"), "io.containerd.runc.v2", "containerd-shim-runc-v2"),
+            (Some("runsc"), "io.containerd.runsc.v1", "containerd-shim-runsc-v1"),
+            (
+                Some("io.containerd.kata-clh.v2"),
+                "io.containerd.kata-clh.v2",
+                "containerd-shim-kata-clh-v2",
+            ),
+        ] {
+            let found = shim_name(argument).unwrap();
+            assert_eq!(found, name);
+            assert_eq!(shim_program(&found), program);
+        }
+        let error = shim_name(Some("crun")).unwrap_err().to_string();
+        assert!(error.contains("containerd:crun cannot run here"), "{error}");
+    }
+
+    #[test]
+    fn flags_of_gvisor_are_a_table_of_its_configuration() {
+        let flags = ["--platform=ptrace", "--directfs=false"].map(String::from);
+        let text = runsc_config(Path::new("/bin/runsc"), "/r", &flags);
+        let table: toml::Table = text.parse().unwrap();
+        assert_eq!(table["binary_name"].as_str(), Some("/bin/runsc"));
+        assert_eq!(table["runsc_config"]["platform"].as_str(), Some("ptrace"));
+        assert_eq!(table["runsc_config"]["directfs"].as_str(), Some("false"));
+    }
+}
