@@ -35,7 +35,7 @@ impl PrivateContainerd {
         let text = format!(
             "version = 2\nroot = {:?}\nstate = {:?}\n\
              disabled_plugins = [\"io.containerd.grpc.v1.cri\", \"io.containerd.internal.v1.opt\"]\n\
-             [grpc]\naddress = {:?}\n",
+             [grpc]\naddress = {:?}\n[debug]\nlevel = \"warn\"\n",
             path("root"),
             path("state"),
             path("socket"),
@@ -80,6 +80,11 @@ impl PrivateContainerd {
             let found = fs::read_dir(tasks).into_iter().flatten().flatten();
             left.extend(found.map(|one| one.path().to_string_lossy().into_owned()));
         }
+        let processes = Command::new("ps").args(["-eo", "args"]).output().unwrap().stdout;
+        let processes = String::from_utf8(processes).unwrap();
+        let socket = self.socket().to_string_lossy().into_owned();
+        let shims = processes.lines().filter(|line| line.contains(&socket));
+        left.extend(shims.map(|line| format!("tare-shim: {line}")));
         left.retain(|name| name.contains("/tare-") || name.starts_with("tare-"));
         left
     }
@@ -90,10 +95,9 @@ impl Drop for PrivateContainerd {
         let _ = self.process.kill();
         let _ = self.process.wait();
         let _ = fs::remove_dir_all(&self.folder);
-        // Only if they are empty.
-        for path in self.made.iter().rev() {
-            let _ = fs::remove_dir(path);
-        }
+        // They are empty, or a shim has left its socket.
+        let removed: Vec<_> = self.made.iter().rev().map(fs::remove_dir).collect();
+        assert!(thread::panicking() || removed.iter().all(Result::is_ok), "{removed:?}");
     }
 }
 
@@ -105,6 +109,7 @@ pub(crate) fn goes_on(test: &str) -> bool {
     if configured || !installed || !tare_testkit::skip::is_root() {
         return true;
     }
+    let _host = super::host();
     let private = PrivateContainerd::start(test);
     let status = Command::new(std::env::current_exe().unwrap())
         .args([test, "--exact", "--nocapture"])

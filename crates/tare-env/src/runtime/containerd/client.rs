@@ -13,6 +13,7 @@ use super::messages::{
     CreateTaskResponse, Empty, ExecProcessRequest, GetResponse, KillRequest, Namespace,
     OfContainer, OfProcess, Process, Runtime, VersionResponse,
 };
+use super::shim;
 
 /// How long a call may take: a sandbox takes seconds to start.
 const CALL_LIMIT: Duration = Duration::from_secs(60);
@@ -210,6 +211,7 @@ impl Client {
             without(NOT_FOUND, gone.map(|_: Empty| ()))?;
             absences += 1;
             if task || absences == ABSENCES {
+                shim::end(&self.socket, &self.namespace, id);
                 return Ok(());
             }
             thread::sleep(ABSENCE_PAUSE);
@@ -226,8 +228,9 @@ impl Client {
             };
             match error.code() {
                 Some(NOT_FOUND) => return Ok(false),
-                // It still runs.
-                Some(FAILED_PRECONDITION) if Instant::now() < deadline => {
+                // It still runs; the shim itself refuses with another code (UNKNOWN) if containerd
+                // has heard of the end and the shim has not.
+                Some(_) if Instant::now() < deadline => {
                     let request = KillRequest { container_id: id.into(), signal: KILL, all: true };
                     // It may have ended by itself; then the next attempt succeeds.
                     let _ = self.call::<Empty>("kill", "tasks.v1.Tasks/Kill", &request);

@@ -41,6 +41,7 @@ mod client;
 mod directories;
 mod grpc;
 mod messages;
+mod shim;
 
 pub(crate) use client::Client;
 pub use client::ContainerdError;
@@ -67,13 +68,6 @@ pub const RUNTIME: Runtime = Runtime {
 /// The variable for containerd's socket, which `ctr` and `nerdctl` read too, and the default.
 const VARIABLE: &str = "CONTAINERD_ADDRESS";
 const SOCKET: &str = "/run/containerd/containerd.sock";
-
-/// The shims with a short name.
-const SHIMS: &[(&str, &str)] = &[
-    ("runc", "io.containerd.runc.v2"),
-    ("runsc", "io.containerd.runsc.v1"),
-    ("kata", "io.containerd.kata.v2"),
-];
 
 /// How long containerd may take to answer the first request.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
@@ -127,57 +121,25 @@ impl Found {
     }
 }
 
-/// Returns the name of a shim.
-fn shim_name(argument: Option<&str>) -> Result<String, Unavailable> {
-    let word = argument.unwrap_or("runc");
-    let known = SHIMS.iter().find(|(short, _)| *short == word).map(|(_, name)| *name);
-    match known.or_else(|| (word.split('.').count() >= 3).then_some(word)) {
-        Some(name) => Ok(name.into()),
-        None => Err(unavailable(
-            argument,
-            "there is no such shim".into(),
-            "write runc, runsc, kata, or a name such as io.containerd.runc.v2",
-        )),
-    }
-}
-
-/// Returns the program of a shim: `containerd-shim-runc-v2` for `io.containerd.runc.v2`
-/// (`BinaryName` in containerd's runtime/v2/shim/util.go).
-fn shim_program(name: &str) -> String {
-    let mut parts = name.rsplit('.');
-    let (version, name) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-    format!("containerd-shim-{name}-{version}")
-}
-
-/// Finds a program as containerd does: on its PATH, or beside its own program.
-fn find_program(pid: u32, program: &str) -> Option<PathBuf> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let environment = String::from_utf8_lossy(&environment).into_owned();
-    let path = environment.split('\0').find_map(|pair| pair.strip_prefix("PATH="));
-    let path = path.unwrap_or(PATH);
-    let beside = fs::read_link(format!("/proc/{pid}/exe")).ok();
-    let beside = beside.as_deref().and_then(Path::parent).map(Path::to_path_buf);
-    let folders = path.split(':').map(PathBuf::from).chain(beside);
-    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
-}
-
 fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
     find(argument).map(drop)
 }
 
 /// Finds containerd with a shim and what that needs.
 fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
-    let shim = shim_name(argument)?;
+    let remedy = "write runc, runsc, kata, or a name such as io.containerd.runc.v2";
+    let unknown = || unavailable(argument, "there is no such shim".into(), remedy);
+    let shim = shim::name(argument).ok_or_else(unknown)?;
     if kata::is_kata(&shim) {
         kata::needs(format!("containerd:{}", argument.unwrap_or_default()))?;
     }
     let found = Found::connect()?;
-    let program = shim_program(&shim);
+    let program = shim::program(&shim);
     let missing = |program: &str, remedy: &str| {
         let why = format!("there is no program {program} on containerd's PATH");
         unavailable(argument, why, remedy)
     };
-    if find_program(found.pid, &program).is_none() {
+    if shim::find(found.pid, &program).is_none() {
         let remedy = match gvisor::is_gvisor(&shim) {
             true => {
                 "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/shim@latest, then put it there \
@@ -187,7 +149,7 @@ fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
         };
         return Err(missing(&program, remedy));
     }
-    if shim == "io.containerd.runc.v2" && find_program(found.pid, "runc").is_none() {
+    if shim == "io.containerd.runc.v2" && shim::find(found.pid, "runc").is_none() {
         return Err(missing("runc", "apt-get install runc"));
     }
     if gvisor::is_gvisor(&shim) && gvisor::find("runsc").is_none() {
@@ -200,7 +162,8 @@ fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
 fn found() -> Vec<String> {
     let mut words = Vec::new();
     words.extend(needs(None).is_ok().then(|| RUNTIME.name.to_string()));
-    let shims = SHIMS.iter().map(|(short, _)| *short).filter(|short| needs(Some(short)).is_ok());
+    let shims =
+        shim::SHIMS.iter().map(|(short, _)| *short).filter(|short| needs(Some(short)).is_ok());
     words.extend(shims.map(|short| format!("{}:{short}", RUNTIME.name)));
     words
 }
@@ -366,26 +329,6 @@ impl Engine for Containerd {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn shims_are_found_by_short_and_long_names() {
-        for (argument, name, program) in [
-            (None, "io.containerd.runc.v2", "containerd-shim-runc-v2"),
-            (Some("runc"), "io.containerd.runc.v2", "containerd-shim-runc-v2"),
-            (Some("runsc"), "io.containerd.runsc.v1", "containerd-shim-runsc-v1"),
-            (
-                Some("io.containerd.kata-clh.v2"),
-                "io.containerd.kata-clh.v2",
-                "containerd-shim-kata-clh-v2",
-            ),
-        ] {
-            let found = shim_name(argument).unwrap();
-            assert_eq!(found, name);
-            assert_eq!(shim_program(&found), program);
-        }
-        let error = shim_name(Some("crun")).unwrap_err().to_string();
-        assert!(error.contains("containerd:crun cannot run here"), "{error}");
-    }
 
     #[test]
     fn flags_of_gvisor_are_a_table_of_its_configuration() {
