@@ -214,19 +214,14 @@ fn containerd_runs_runc() {
     }
 }
 
-#[test]
-fn containerd_runs_gvisor() {
-    if containerd::goes_on("containerd_runs_gvisor") {
-        run_all("containerd_runs_gvisor", "containerd:runsc", &["default"]);
-    }
-}
-
 /// Kata is refused by name where it or KVM is missing.
 #[test]
 fn containerd_refuses_missing_shims() {
     let check = |runtime: &str| runtime::check(&spec(runtime, "host", "shared", "none", "own"));
     let error = check("containerd:crun").unwrap_err().to_string();
     assert!(error.contains("there is no such shim"), "{error}");
+    let error = check("containerd:runsc").unwrap_err().to_string();
+    assert!(error.contains("gVisor's shim is not supported"), "{error}");
     if let Err(error) = check("containerd:kata") {
         assert!(error.to_string().contains("containerd:kata cannot run here"), "{error}");
     }

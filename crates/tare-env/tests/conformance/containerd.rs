@@ -8,7 +8,6 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tare_env::runtime::gvisor::SHIM_FOLDER;
 use tare_host::exec;
 
 /// The variable for containerd's socket, and the default.
@@ -43,13 +42,8 @@ impl PrivateContainerd {
         fs::write(folder.join("config.toml"), text).unwrap();
         let made = BUILT_IN.into_iter().filter(|path| !Path::new(path).exists()).collect();
         let log = fs::File::create(folder.join("log")).unwrap();
-        let programs = std::env::var("PATH").unwrap_or_default();
-        let shims = fs::read_dir(SHIM_FOLDER).into_iter().flatten().flatten();
-        let shims: Vec<String> =
-            shims.map(|one| one.path().to_string_lossy().into_owned() + ":").collect();
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "containerd", "--config", &path("config.toml")])
-            .env("PATH", format!("{}{programs}", shims.concat()))
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()

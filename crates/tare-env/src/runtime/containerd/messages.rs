@@ -151,7 +151,7 @@ pub(crate) struct ExecProcessRequest {
     pub(crate) exec_id: String,
 }
 
-// The options of shims
+// The options of the shim of runc
 
 /// containerd.runc.v1.Options (api/types/runc/options/oci.proto).
 #[derive(Clone, PartialEq, prost::Message)]
@@ -159,13 +159,4 @@ pub(crate) struct RuncOptions {
     /// The directory of runc's state.
     #[prost(string, tag = "7")]
     pub(crate) root: String,
-}
-
-/// runtimeoptions.v1.Options (api/types/runtimeoptions/v1/api.proto), which gVisor's shim takes.
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct RuntimeOptions {
-    #[prost(string, tag = "1")]
-    pub(crate) type_url: String,
-    #[prost(string, tag = "2")]
-    pub(crate) config_path: String,
 }

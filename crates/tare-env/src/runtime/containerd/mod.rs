@@ -11,12 +11,13 @@
 //!
 //! Limits: only a containerd of this host, in the same mount and pid namespaces, because shims use
 //! Tare's mounts. Without a cgroup, memory is not bound to NUMA nodes: the policy of a shim is not
-//! Tare's to set, and the read-back reports it. Kata is not yet tried on a host with KVM.
+//! Tare's to set, and the read-back reports it. Kata is not yet tried on a host with KVM. gVisor's
+//! shim is refused: it was tried with containerd 1.6 without success, and needs CAP_SYS_RESOURCE.
 
 use std::fs;
 use std::io;
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -48,16 +49,16 @@ pub use client::ContainerdError;
 use client::NewContainer;
 use directories::Directories;
 pub use grpc::CallError;
-use messages::{Any, RuncOptions, RuntimeOptions, Status};
+use messages::{Any, RuncOptions, Status};
 
 pub const RUNTIME: Runtime = Runtime {
     name: "containerd",
     help: "a container of containerd, without Docker, through its API",
     argument: Argument::Optional("SHIM"),
-    options: &[
-        ("sandbox", "options of gVisor (containerd:runsc): platform, network, directfs"),
-        ("rootfs", "as with oci: an image is an archive or a directory, and nothing is pulled"),
-    ],
+    options: &[(
+        "rootfs",
+        "as with oci: an image is an archive or a directory, and nothing is pulled",
+    )],
     needs,
     cleanup: "processes killed, task, container and namespace removed through containerd",
     read_back: "containerd's task; the pid namespace of the system's process",
@@ -68,6 +69,9 @@ pub const RUNTIME: Runtime = Runtime {
 /// The variable for containerd's socket, which `ctr` and `nerdctl` read too, and the default.
 const VARIABLE: &str = "CONTAINERD_ADDRESS";
 const SOCKET: &str = "/run/containerd/containerd.sock";
+
+/// The shim of runc.
+const RUNC: &str = "io.containerd.runc.v2";
 
 /// How long containerd may take to answer the first request.
 const FIRST_LIMIT: Duration = Duration::from_secs(5);
@@ -127,11 +131,19 @@ fn needs(argument: Option<&str>) -> Result<(), Unavailable> {
 
 /// Finds containerd with a shim and what that needs.
 fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
-    let remedy = "write runc, runsc, kata, or a name such as io.containerd.runc.v2";
+    let remedy = "write runc, kata, or a name such as io.containerd.runc.v2";
     let unknown = || unavailable(argument, "there is no such shim".into(), remedy);
     let shim = shim::name(argument).ok_or_else(unknown)?;
     if kata::is_kata(&shim) {
         kata::needs(format!("containerd:{}", argument.unwrap_or_default()))?;
+    }
+    if gvisor::is_gvisor(&shim) {
+        let why = "gVisor's shim is not supported yet".into();
+        return Err(unavailable(
+            argument,
+            why,
+            "write runtime = \"oci:runsc\" or \"docker:runsc\"",
+        ));
     }
     let found = Found::connect()?;
     let program = shim::program(&shim);
@@ -140,20 +152,10 @@ fn find(argument: Option<&str>) -> Result<(Found, String), Unavailable> {
         unavailable(argument, why, remedy)
     };
     if shim::find(found.pid, &program).is_none() {
-        let remedy = match gvisor::is_gvisor(&shim) {
-            true => {
-                "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/shim@latest, then put it there \
-                 under that name; or see gvisor.dev/docs/user_guide/install"
-            }
-            false => "put the shim there, or beside containerd's own program",
-        };
-        return Err(missing(&program, remedy));
+        return Err(missing(&program, "put the shim there, or beside containerd's own program"));
     }
-    if shim == "io.containerd.runc.v2" && shim::find(found.pid, "runc").is_none() {
+    if shim == RUNC && shim::find(found.pid, "runc").is_none() {
         return Err(missing("runc", "apt-get install runc"));
-    }
-    if gvisor::is_gvisor(&shim) && gvisor::find("runsc").is_none() {
-        return Err(unavailable(argument, "there is no program runsc".into(), gvisor::REMEDY));
     }
     Ok((found, shim))
 }
@@ -175,16 +177,11 @@ fn make(
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let (found, shim) = find(argument)?;
-    let runsc = gvisor::is_gvisor(&shim).then(|| gvisor::find("runsc")).flatten();
     let client = Client::new(&found.socket, &context.prefix());
-    let engine = |flags| {
-        let name = format!("containerd {} ({shim})", found.version);
-        let (pid, runsc) = (found.pid, runsc.clone());
-        let shim = shim.clone();
-        Box::new(Containerd { name, socket: found.socket, pid, shim, runsc, flags, client })
-            as Box<dyn Engine>
-    };
-    oci::environment(context, (spec, layers), &shim, runsc.clone(), engine)
+    let name = format!("containerd {} ({shim})", found.version);
+    let program = shim.clone();
+    let engine = Containerd { name, socket: found.socket, pid: found.pid, shim, client };
+    oci::environment(context, (spec, layers), &program, None, |_| Box::new(engine))
 }
 
 /// containerd with one of its shims.
@@ -194,10 +191,6 @@ struct Containerd {
     /// containerd's process.
     pid: u32,
     shim: String,
-    /// gVisor's program, if the shim is gVisor's.
-    runsc: Option<PathBuf>,
-    /// The flags of that program.
-    flags: Vec<String>,
     client: Client,
 }
 
@@ -222,34 +215,12 @@ impl Containerd {
 
     /// Returns the options of the shim. They keep the state of its runtime in the directory of the
     /// start.
-    fn options(&self, at: &Place<'_>) -> Result<Option<Any>, PartError> {
+    fn options(&self, at: &Place<'_>) -> Option<Any> {
         let root = at.state_folder().to_string_lossy().into_owned();
-        if let Some(runsc) = &self.runsc {
-            let path = at.folder.join("runsc.toml");
-            fs::write(&path, runsc_config(runsc, &root, &self.flags))?;
-            let options = RuntimeOptions {
-                type_url: "io.containerd.runsc.v1.options".into(),
-                config_path: path.to_string_lossy().into_owned(),
-            };
-            let type_url = "runtimeoptions.v1.Options".into();
-            return Ok(Some(Any { type_url, value: options.encode_to_vec() }));
-        }
-        let options = RuncOptions { root };
         let type_url = "containerd.runc.v1.Options".into();
-        let any = Any { type_url, value: options.encode_to_vec() };
-        Ok((self.shim == "io.containerd.runc.v2").then_some(any))
+        let any = Any { type_url, value: RuncOptions { root }.encode_to_vec() };
+        (self.shim == RUNC).then_some(any)
     }
-}
-
-/// Returns the configuration of gVisor's shim with `runsc`, its state directory and its flags.
-fn runsc_config(runsc: &Path, root: &str, flags: &[String]) -> String {
-    let mut table = toml::Table::new();
-    table.insert("binary_name".into(), runsc.to_string_lossy().into_owned().into());
-    table.insert("root".into(), root.into());
-    let pairs = flags.iter().filter_map(|flag| flag.trim_start_matches('-').split_once('='));
-    let flags: toml::Table = pairs.map(|(name, value)| (name.to_string(), value.into())).collect();
-    table.insert("runsc_config".into(), flags.into());
-    table.to_string()
 }
 
 impl Engine for Containerd {
@@ -283,7 +254,7 @@ impl Engine for Containerd {
         let new = NewContainer {
             id: &at.id,
             shim: &self.shim,
-            options: self.options(at)?,
+            options: self.options(at),
             spec: self.spec(at, how.config)?,
             logs: how.logs,
         };
@@ -323,20 +294,5 @@ impl Engine for Containerd {
             "args": words, "cwd": "/", "env": variables, "user": { "uid": 0, "gid": 0 },
         });
         self.client.exec(&at.id, &process, &output).map_err(|error| error.line())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_of_gvisor_are_a_table_of_its_configuration() {
-        let flags = ["--platform=ptrace", "--directfs=false"].map(String::from);
-        let text = runsc_config(Path::new("/bin/runsc"), "/r", &flags);
-        let table: toml::Table = text.parse().unwrap();
-        assert_eq!(table["binary_name"].as_str(), Some("/bin/runsc"));
-        assert_eq!(table["runsc_config"]["platform"].as_str(), Some("ptrace"));
-        assert_eq!(table["runsc_config"]["directfs"].as_str(), Some("false"));
     }
 }

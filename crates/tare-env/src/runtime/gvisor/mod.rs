@@ -40,9 +40,6 @@ pub use platform::{Outcome, Platform};
 /// Where `scripts/` installs it, in a directory for each version.
 const CACHE: &str = "/var/cache/tare/runsc";
 
-/// Where they install its shim for containerd, in a directory for each version.
-pub const SHIM_FOLDER: &str = CACHE;
-
 /// How to install it.
 pub(crate) const REMEDY: &str = "with Go: CGO_ENABLED=0 go install gvisor.dev/gvisor/runsc@latest, \
                                  then put it on PATH; or see gvisor.dev/docs/user_guide/install";
