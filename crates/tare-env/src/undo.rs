@@ -19,8 +19,8 @@ use tare_host::undo::{KnownKinds, UndoKinds, check_name, check_path};
 use tare_host::{UndoError, error_line};
 use tokio::runtime::Builder;
 
+use crate::containerd::{Client, ContainerdError};
 use crate::reach::ForwardingKinds;
-use crate::runtime::containerd::{Client, ContainerdError};
 
 /// How long a container engine may take to remove something.
 const ENGINE_LIMIT: Duration = Duration::from_secs(30);

@@ -14,8 +14,8 @@ use tare_host::exec;
 const VARIABLE: &str = "CONTAINERD_ADDRESS";
 const SOCKET: &str = "/run/containerd/containerd.sock";
 
-/// The directories that shims make on the host: their path is built in (`socketRoot` in containerd's
-/// runtime/v2/shim/util_unix.go).
+/// The directories that shims make on the host. Their path is built in (`socketRoot` in
+/// runtime/v2/shim/util_unix.go of containerd).
 const BUILT_IN: [&str; 2] = ["/run/containerd", "/run/containerd/s"];
 
 struct PrivateContainerd {

@@ -32,24 +32,20 @@ use super::contract::{Argument, Runtime};
 use super::gvisor;
 use super::kata;
 use super::oci::{self, Creation, Engine, Place};
+use crate::containerd::messages::{Any, RuncOptions, Status};
+use crate::containerd::{Client, NewContainer};
 use crate::layer::Layers;
 use crate::layer::rootfs::PATH;
 use crate::run_context::RunContext;
 use crate::unavailable::Unavailable;
 use crate::undo::ContainerEntry;
 
-mod client;
 mod directories;
-mod grpc;
-mod messages;
 mod shim;
 
-pub(crate) use client::Client;
-pub use client::ContainerdError;
-use client::NewContainer;
 use directories::Directories;
-pub use grpc::CallError;
-use messages::{Any, RuncOptions, Status};
+
+pub use crate::containerd::{CallError, ContainerdError};
 
 pub const RUNTIME: Runtime = Runtime {
     name: "containerd",

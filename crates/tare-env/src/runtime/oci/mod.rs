@@ -1,6 +1,7 @@
 //! OCI runtimes: runc, crun, runsc and any other that supports `create`, `start`, `state` and
-//! `delete`, and containerd, which creates the same containers through its shims. Tare writes the bundle and creates the network itself, so each layer can be switched
-//! alone.
+//! `delete`. containerd, which creates the same containers through its shims, is another engine
+//! here (`engine`). Tare writes the bundle and creates the network itself, so each layer can be
+//! switched alone.
 //!
 //! Method: `create` leaves the container's first process waiting. Tare then sets its CPUs, and with
 //! `cgroup = "none"` moves it out of its cgroups, before the system's first instruction. With

@@ -163,7 +163,7 @@ fn decoded(message: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::containerd::messages::Empty;
+    use crate::containerd::messages::Empty;
 
     #[test]
     fn status_messages_are_decoded() {

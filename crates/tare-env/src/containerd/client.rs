@@ -62,15 +62,15 @@ pub(crate) struct Client {
 }
 
 /// A container to create.
-pub(super) struct NewContainer<'a> {
-    pub(super) id: &'a str,
+pub(crate) struct NewContainer<'a> {
+    pub(crate) id: &'a str,
     /// The shim, such as `io.containerd.runc.v2`.
-    pub(super) shim: &'a str,
-    pub(super) options: Option<Any>,
+    pub(crate) shim: &'a str,
+    pub(crate) options: Option<Any>,
     /// The OCI runtime specification in JSON.
-    pub(super) spec: String,
+    pub(crate) spec: String,
     /// Existing files to which the shim appends what the container prints.
-    pub(super) logs: [&'a Path; 2],
+    pub(crate) logs: [&'a Path; 2],
 }
 
 impl Client {
@@ -83,7 +83,7 @@ impl Client {
         Self { limit, ..self }
     }
 
-    pub(super) fn namespace(&self) -> &str {
+    pub(crate) fn namespace(&self) -> &str {
         &self.namespace
     }
 
@@ -103,14 +103,14 @@ impl Client {
     }
 
     /// Returns the version of containerd, such as `1.6.20`.
-    pub(super) fn version(&self) -> Result<String, ContainerdError> {
+    pub(crate) fn version(&self) -> Result<String, ContainerdError> {
         let version: VersionResponse =
             self.call("report its version", "version.v1.Version/Version", &Empty {})?;
         Ok(version.version.split('~').next().unwrap_or_default().to_string())
     }
 
     /// Creates the namespace unless it exists.
-    pub(super) fn create_namespace(&self) -> Result<(), ContainerdError> {
+    pub(crate) fn create_namespace(&self) -> Result<(), ContainerdError> {
         let namespace = Some(Namespace { name: self.namespace.clone() });
         let what = format!("create the namespace {}", self.namespace);
         let request = CreateNamespaceRequest { namespace };
@@ -119,7 +119,7 @@ impl Client {
     }
 
     /// Creates a container and its task, whose first process waits for `start`. Returns its pid.
-    pub(super) fn create(&self, new: NewContainer<'_>) -> Result<u32, ContainerdError> {
+    pub(crate) fn create(&self, new: NewContainer<'_>) -> Result<u32, ContainerdError> {
         let NewContainer { id, shim, options, spec, logs: [stdout, stderr] } = new;
         let runtime = Runtime { name: shim.into(), options: options.clone() };
         let container = Container {
@@ -156,26 +156,26 @@ impl Client {
     }
 
     /// Starts the first process of a task.
-    pub(super) fn start(&self, id: &str) -> Result<(), ContainerdError> {
+    pub(crate) fn start(&self, id: &str) -> Result<(), ContainerdError> {
         self.task("start the task of", "Start", id).map(|_: NoFields| ())
     }
 
-    pub(super) fn pause(&self, id: &str) -> Result<(), ContainerdError> {
+    pub(crate) fn pause(&self, id: &str) -> Result<(), ContainerdError> {
         self.task("pause", "Pause", id).map(|_: Empty| ())
     }
 
-    pub(super) fn resume(&self, id: &str) -> Result<(), ContainerdError> {
+    pub(crate) fn resume(&self, id: &str) -> Result<(), ContainerdError> {
         self.task("resume", "Resume", id).map(|_: Empty| ())
     }
 
     /// Returns the first process of a task.
-    pub(super) fn process(&self, id: &str) -> Result<Process, ContainerdError> {
+    pub(crate) fn process(&self, id: &str) -> Result<Process, ContainerdError> {
         let found: GetResponse = self.task("find the task of", "Get", id)?;
         Ok(found.process.unwrap_or_default())
     }
 
     /// Executes a program in a container and returns what it printed to `output`, an existing file.
-    pub(super) fn exec(
+    pub(crate) fn exec(
         &self,
         id: &str,
         process: &serde_json::Value,
@@ -274,7 +274,7 @@ impl ContainerdError {
     }
 
     /// Returns the error with its sources on one line.
-    pub(super) fn line(&self) -> String {
+    pub(crate) fn line(&self) -> String {
         error_line(self)
     }
 }
