@@ -4,7 +4,7 @@ use crate::layer::{Cgroup, Cpu, Host, Layer, Network, Rootfs, Security};
 pub(super) fn vocabulary() -> Vocabulary {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     Vocabulary {
-        runtimes: words(&["process", "oci:*", "docker", "docker:*"]),
+        runtimes: words(&["process", "oci:*", "containerd", "docker", "docker:*"]),
         host_groups: words(&["disk", "network"]),
         storages: vec![
             KnownPart { name: "directory".into(), options: vec![] },
