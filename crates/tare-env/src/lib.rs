@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod client;
+mod containerd;
 pub mod doctor;
 pub mod factory;
 mod groups;

@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn refuses_what_instances_cannot_share() {
         let refused = |spec: &EnvironmentSpec, count| check(spec, count).unwrap_err().to_string();
-        for runtime in ["oci:runc", "docker", "podman", "vm:qemu"] {
+        for runtime in ["oci:runc", "containerd", "docker", "podman", "vm:qemu"] {
             assert_eq!(check(&spec(runtime, "quota=1"), 2), Ok(()), "{runtime}");
         }
         assert!(refused(&spec("process", "quota=0.02"), 4).contains("among 4 instances"));

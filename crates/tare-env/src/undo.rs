@@ -13,12 +13,13 @@ use bollard::query_parameters::{
     RemoveContainerOptionsBuilder, RemoveImageOptionsBuilder, RemoveVolumeOptionsBuilder,
 };
 use serde::{Deserialize, Serialize};
-use tare_host::UndoError;
 use tare_host::exec::{Command, ExecError, find};
 use tare_host::journal::Entry;
 use tare_host::undo::{KnownKinds, UndoKinds, check_name, check_path};
+use tare_host::{UndoError, error_line};
 use tokio::runtime::Builder;
 
+use crate::containerd::{Client, ContainerdError};
 use crate::reach::ForwardingKinds;
 
 /// How long a container engine may take to remove something.
@@ -48,6 +49,10 @@ pub(crate) enum ContainerEntry {
     EngineNetwork { engine: String, socket: PathBuf, name: String },
     /// A container of an OCI runtime: `COMMAND... --root ROOT delete --force ID`.
     OciContainer { command: Vec<String>, root: PathBuf, id: String },
+    /// A container of containerd with its task, in a containerd namespace.
+    ContainerdContainer { socket: PathBuf, namespace: String, name: String },
+    /// A namespace of containerd, and the directories that it makes for each and does not remove.
+    ContainerdNamespace { socket: PathBuf, name: String, folders: Vec<PathBuf> },
 }
 
 impl From<ContainerEntry> for Entry {
@@ -71,7 +76,15 @@ struct ContainerKinds;
 
 impl UndoKinds for ContainerKinds {
     fn kinds(&self) -> &'static [&'static str] {
-        &["container", "image", "volume", "oci_container", "engine_network"]
+        &[
+            "container",
+            "image",
+            "volume",
+            "oci_container",
+            "engine_network",
+            "containerd_container",
+            "containerd_namespace",
+        ]
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
@@ -93,8 +106,34 @@ impl UndoKinds for ContainerKinds {
                 check_path(run, &root)?;
                 delete_oci_container(&command, &root, &id)
             }
+            ContainerEntry::ContainerdContainer { socket, namespace, name } => {
+                check_name(run, &namespace)?;
+                check_name(run, &name)?;
+                let removed = Client::new(&socket, &namespace).within(ENGINE_LIMIT).remove(&name);
+                removed.map_err(|error| containerd_error("container", name, socket, &error))
+            }
+            ContainerEntry::ContainerdNamespace { socket, name, folders } => {
+                check_name(run, &name)?;
+                let client = Client::new(&socket, &name).within(ENGINE_LIMIT);
+                let removed = client.remove_namespace();
+                // Only empty ones: they are containerd's.
+                folders.iter().filter(|folder| folder.ends_with(&name)).for_each(|folder| {
+                    let _ = fs::remove_dir(folder);
+                });
+                removed.map_err(|error| containerd_error("namespace", name, socket, &error))
+            }
         }
     }
+}
+
+fn containerd_error(
+    what: &str,
+    name: String,
+    socket: PathBuf,
+    error: &ContainerdError,
+) -> UndoError {
+    let what = format!("{what} {name} of containerd");
+    UndoError::OfKind(Box::new(EngineUndoError { what, socket, answer: error_line(error) }))
 }
 
 /// The kinds of objects that an engine keeps.
@@ -195,7 +234,7 @@ async fn remove_with(client: &Docker, thing: EngineObject, name: &str) -> Result
             }
             // Without its socket the engine is gone. `clean` finds a container that outlived it by
             // the mark of its processes.
-            _ => return Err(tare_host::error_line(&error)),
+            _ => return Err(error_line(&error)),
         }
         tokio::time::sleep(ENGINE_PAUSE).await;
     }
@@ -310,6 +349,13 @@ mod tests {
         let socket = folder.path().join("none.sock");
         let gone = ContainerKinds.undo("ab12", &container(&socket, "tare-ab12-1"));
         assert!(matches!(gone, Err(UndoError::OfKind(_))), "{gone:?}");
+        let namespace = "tare-ab12".to_string();
+        let (name, socket) = ("tare-ab12-e1".to_string(), socket.clone());
+        let entry = ContainerEntry::ContainerdContainer { socket, namespace, name };
+        let line = error_line(&ContainerKinds.undo("ab12", &entry.into()).unwrap_err());
+        assert!(line.contains("tare-ab12-e1 of containerd"), "{line}");
+        assert!(line.contains("is the engine running?"), "{line}");
+        let socket = folder.path().join("none.sock");
         let other = ContainerKinds.undo("ab12", &container(&socket, "postgres"));
         assert!(matches!(other, Err(UndoError::NotOurs { .. })), "{other:?}");
     }
@@ -323,6 +369,8 @@ mod tests {
             r#"{"kind":"volume","engine":"podman","socket":"/s","name":"tare-ab12-1-data"}"#,
             r#"{"kind":"oci_container","command":["runc"],"root":"/r","id":"tare-ab12-1"}"#,
             r#"{"kind":"engine_network","engine":"docker","socket":"/s","name":"tare-ab12-n1"}"#,
+            r#"{"kind":"containerd_container","socket":"/s","namespace":"tare-ab12","name":"tare-ab12-e1"}"#,
+            r#"{"kind":"containerd_namespace","socket":"/s","name":"tare-ab12","folders":["/f/tare-ab12"]}"#,
         ];
         for (text, kind) in texts.iter().zip(ContainerKinds.kinds()) {
             let entry: Entry = serde_json::from_str(text).unwrap();

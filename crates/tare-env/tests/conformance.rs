@@ -5,6 +5,8 @@
 #![expect(clippy::print_stderr, reason = "times are shown")]
 
 mod common;
+#[path = "conformance/containerd.rs"]
+mod containerd;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -206,6 +208,39 @@ fn runsc() {
 }
 
 #[test]
+fn containerd_runs_runc() {
+    if containerd::goes_on("containerd_runs_runc") {
+        run_all("containerd_runs_runc", "containerd", &["default", "default+io_uring"]);
+    }
+}
+
+/// Kata is refused by name where it or KVM is missing.
+#[test]
+fn containerd_refuses_missing_shims() {
+    let check = |runtime: &str| runtime::check(&spec(runtime, "host", "shared", "none", "own"));
+    let error = check("containerd:crun").unwrap_err().to_string();
+    assert!(error.contains("there is no such shim"), "{error}");
+    let error = check("containerd:runsc").unwrap_err().to_string();
+    assert!(error.contains("gVisor's shim is not supported"), "{error}");
+    if let Err(error) = check("containerd:kata") {
+        assert!(error.to_string().contains("containerd:kata cannot run here"), "{error}");
+    }
+}
+
+#[test]
+fn clean_removes_leftovers_in_containerd() {
+    let test = "clean_removes_leftovers_in_containerd";
+    if !containerd::goes_on(test) {
+        return;
+    }
+    let _host = host();
+    if skipped(test, &[Need::Root, Need::Program("nft")]) || skipped_runtime(test, "containerd") {
+        return;
+    }
+    kill_and_clean(test, &["containerd"]);
+}
+
+#[test]
 fn gvisor_applies_platform_and_network() {
     let _host = host();
     let test = "gvisor_applies_platform_and_network";
@@ -333,7 +368,7 @@ fn dropping_factory_removes_environments() {
     let state = State::new("several");
     let factory = open(&state);
     let mut environments = Vec::new();
-    for name in ["process", "oci:runc", "oci:crun"] {
+    for name in ["process", "oci:runc", "oci:crun", "containerd"] {
         for network in ["host", "bridge"] {
             let spec = spec(name, network, "shared", "none", "own");
             if runtime::check(&spec).is_err() {
@@ -407,17 +442,21 @@ fn clean_removes_leftovers_of_killed_harness() {
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
         return;
     }
-    let state = State::new("killed");
     let runtimes = ["oci:runc", "oci:crun", "process", "oci:runsc"];
     let runtimes = runtimes
         .into_iter()
         .filter(|name| runtime::check(&spec(name, "host", "shared", "none", "own")).is_ok());
-    let runtimes: Vec<&str> = runtimes.collect();
+    kill_and_clean(test, &runtimes.collect::<Vec<&str>>());
+}
+
+/// Kills harnesses at many points and checks that nothing is left after a clean.
+fn kill_and_clean(test: &str, runtimes: &[&str]) {
+    let state = State::new(test);
     for point in 0..20u64 {
         let mut harness = Command::new(program())
             .arg("harness")
             .arg(&state.0)
-            .args(&runtimes)
+            .args(runtimes)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

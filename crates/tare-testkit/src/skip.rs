@@ -179,7 +179,7 @@ impl Reason {
             Self::not_installed("a kernel for guests")
         } else if kernel.iter().any(|start| why.starts_with(start)) {
             Machine::KernelLacks(format!("{what}: {why}")).into()
-        } else if matches!(what, "docker" | "podman") {
+        } else if matches!(what, "containerd" | "docker" | "podman") {
             Self::NotInstalled { what: format!("a {what} that answers") }
         } else if why.contains(" has the storage driver ") {
             Self::not_installed(DRIVER)

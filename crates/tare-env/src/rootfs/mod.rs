@@ -118,8 +118,9 @@ impl Source {
     /// environment has no root file system of its own.
     pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Option<Self>, RootError> {
         let Some((name, value)) = spec.rootfs.option() else { return Ok(None) };
+        let own = matches!(spec.runtime.kind(), "oci" | "containerd");
         let why = match spec.runtime.kind() {
-            "oci" | "docker" | "podman" => None,
+            "oci" | "containerd" | "docker" | "podman" => None,
             "process" => Some("a process uses the host's; use a container"),
             _ => Some("a guest holds only Tare's program; use a container"),
         };
@@ -140,7 +141,7 @@ impl Source {
                     None => Ok(Some(Self::Packages(names))),
                 }
             }
-            "image" if !value.starts_with('/') && spec.runtime.kind() != "oci" => {
+            "image" if !value.starts_with('/') && !own => {
                 match value.starts_with(|c: char| c.is_ascii_alphanumeric()) {
                     true => Ok(Some(Self::Named(value.to_string()))),
                     false => Err(wrong(value, "an absolute path, or the name of an image")),

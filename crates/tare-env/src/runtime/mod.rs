@@ -14,6 +14,7 @@ use crate::storage;
 use crate::unavailable::Unavailable;
 
 pub(crate) mod bundle;
+pub mod containerd;
 pub(crate) mod contract;
 pub mod docker;
 pub mod gvisor;
@@ -27,8 +28,14 @@ pub use contract::{Argument, LeftBehind, Make, Runtime, RuntimeError};
 pub use host_environment::NotStarted;
 
 /// Every runtime.
-pub const ALL: &[Runtime] =
-    &[process::RUNTIME, oci::RUNTIME, docker::RUNTIME, docker::PODMAN, vm::RUNTIME];
+pub const ALL: &[Runtime] = &[
+    process::RUNTIME,
+    oci::RUNTIME,
+    containerd::RUNTIME,
+    docker::RUNTIME,
+    docker::PODMAN,
+    vm::RUNTIME,
+];
 
 /// Returns the runtime that a study names, with its argument.
 pub fn find(word: &str) -> Result<(&'static Runtime, Option<&str>), RuntimeError> {

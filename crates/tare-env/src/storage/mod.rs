@@ -274,7 +274,7 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
         (DataLocation::Root, "process") => {
             Err(refuse("a process of the host uses the host's root file system; use a container"))
         }
-        (DataLocation::Volume, "process" | "oci") => {
+        (DataLocation::Volume, "process" | "oci" | "containerd") => {
             Err(refuse("a volume belongs to an engine; use docker or podman"))
         }
         (_, "docker" | "podman") if storage.node().is_some() => {
@@ -303,7 +303,7 @@ pub(crate) fn check(spec: &EnvironmentSpec) -> Result<(), tare_lab::PartError> {
         return Ok(());
     }
     let storage = parse(spec)?;
-    if let (Some(driver), "oci") = (storage.driver(), family(spec)) {
+    if let (Some(driver), "oci" | "containerd") = (storage.driver(), family(spec)) {
         driver.check_own()?;
     }
     Ok(storage.needs()?)

@@ -47,7 +47,7 @@ pub(super) const KIND: Kind = Kind {
     cleanup: "unmounted; the upper layer goes with the directory, an engine removes its own",
     read_back: "the root's line in the mount table inside, and the engine's driver",
     parse: Some(|options: &Options<'_>| {
-        let own = options.runtime_family() == "oci";
+        let own = matches!(options.runtime_family(), "oci" | "containerd");
         let driver = match options.word("driver", DRIVERS, DRIVERS_TEXT)? {
             1 => Driver::Overlay,
             2 => Driver::FuseOverlayfs,

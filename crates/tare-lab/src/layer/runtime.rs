@@ -39,7 +39,7 @@ impl Runtime {
     pub fn is_on_host_kernel(&self) -> bool {
         let program = self.argument().and_then(|text| text.rsplit('/').next()).unwrap_or("");
         let apart = program.contains("runsc") || program.contains("kata");
-        matches!(self.kind(), "process" | "oci" | "docker" | "podman") && !apart
+        matches!(self.kind(), "process" | "oci" | "containerd" | "docker" | "podman") && !apart
     }
 
     /// Returns whether the system is a plain process of the host.

@@ -6,7 +6,7 @@ mod parts;
 pub(super) fn vocabulary() -> Vocabulary {
     let words = |list: &[&str]| list.iter().map(|word| word.to_string()).collect::<Vec<_>>();
     Vocabulary {
-        runtimes: words(&["process", "oci:*", "docker", "docker:*"]),
+        runtimes: words(&["process", "oci:*", "containerd", "docker", "docker:*"]),
         host_groups: words(&["disk", "network"]),
         storages: vec![
             KnownPart { name: "directory".into(), options: vec![] },

@@ -157,7 +157,10 @@ pub(crate) const LAYERS: &[LayerChange] = &[
         rule: "engine",
         layer: Layer::Runtime,
         name: "container engine",
-        matches: |ends| ends.from.starts_with("oci:") && is_engine(ends.to),
+        matches: |ends| {
+            let below = ends.from.starts_with("oci:") || ends.from == "containerd";
+            below && is_engine(ends.to)
+        },
         subsystems: &["overlay and FUSE", "cgroup accounting"],
         counters: &[],
     },
@@ -190,5 +193,5 @@ fn is_machine(runtime: &str) -> bool {
 }
 
 fn is_engine(runtime: &str) -> bool {
-    ["docker", "podman"].contains(&runtime.split(':').next().unwrap_or_default())
+    ["containerd", "docker", "podman"].contains(&runtime.split(':').next().unwrap_or_default())
 }

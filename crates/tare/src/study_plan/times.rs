@@ -122,7 +122,7 @@ fn slice_extra(study: &Study) -> Duration {
 fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
     let runtime = match spec.runtime.kind() {
         "process" => START_PROCESS,
-        "oci" if !is_guest(spec) => START_CONTAINER,
+        "oci" | "containerd" if !is_guest(spec) => START_CONTAINER,
         _ if is_guest(spec) => START_GUEST,
         "docker" | "podman" => START_ENGINE,
         _ => Duration::from_millis(50),

@@ -1,6 +1,7 @@
 //! OCI runtimes: runc, crun, runsc and any other that supports `create`, `start`, `state` and
-//! `delete`. Tare writes the bundle and creates the network itself, so each layer can be switched
-//! alone.
+//! `delete`. containerd, which creates the same containers through its shims, is another engine
+//! here (`engine`). Tare writes the bundle and creates the network itself, so each layer can be
+//! switched alone.
 //!
 //! Method: `create` leaves the container's first process waiting. Tare then sets its CPUs, and with
 //! `cgroup = "none"` moves it out of its cgroups, before the system's first instruction. With
@@ -10,16 +11,13 @@
 //! Limits: crun up to 1.8 refuses hybrid cgroups; it is started in a mount namespace where the v2
 //! tree is unmounted. `runtime::gvisor` describes the differences of gVisor.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
-use tare_host::cgroup::{Layout, Version};
-use tare_host::exec::Command;
 use tare_host::journal::Entry;
-use tare_host::{RUN_VARIABLE, error_line, process};
+use tare_host::process;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState};
 use tare_std::cpus::CpuSet;
@@ -39,7 +37,12 @@ use crate::run_context::RunContext;
 use crate::storage::{self, At, MountView};
 use crate::system::{self, System};
 use crate::unavailable::Unavailable;
-use crate::undo::ContainerEntry;
+
+mod engine;
+mod program;
+
+pub(super) use engine::{Creation, Engine, Place};
+use program::Program;
 
 pub use super::bundle::BundleError;
 
@@ -60,13 +63,6 @@ pub const RUNTIME: Runtime = Runtime {
     },
     make,
 };
-
-/// Hides the v2 tree of a hybrid host and starts a runtime: `$0` is the mount point of the tree,
-/// `$@` the runtime's command line.
-const WITHOUT_UNIFIED: &str = "umount \"$0\" && exec \"$@\"";
-
-/// How long gVisor may take to execute a program in a running sandbox.
-const INSIDE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Why a container could not be created or ended.
 #[derive(Debug, thiserror::Error)]
@@ -112,8 +108,25 @@ fn make(
     argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let program = argument.unwrap_or_default().to_string();
+    let runsc = gvisor::is_gvisor(&program).then(|| gvisor::find(&program)).flatten();
+    let cgroups = context.cgroups();
+    let engine =
+        |flags: Vec<String>| Box::new(Program::new(&program, cgroups, flags)) as Box<dyn Engine>;
+    environment(context, (spec, layers), &program, runsc, engine)
+}
+
+/// Returns an environment whose containers an engine creates. `program` names the OCI runtime, or
+/// the engine's shim of it; `runsc` is gVisor's program, if it is gVisor. `engine` gets the flags
+/// of `runsc`.
+pub(super) fn environment(
+    context: &Arc<RunContext>,
+    (spec, layers): (EnvironmentSpec, Layers),
+    program: &str,
+    runsc: Option<PathBuf>,
+    engine: impl FnOnce(Vec<String>) -> Box<dyn Engine>,
+) -> Result<Box<dyn Environment>, PartError> {
     let common = Common::new(context, spec, layers)?;
-    let sandbox = match gvisor::is_gvisor(&program) {
+    let sandbox = match gvisor::is_gvisor(program) {
         true => Some(gvisor::Options::parse(&common.spec, &common.layers)?),
         false => None,
     };
@@ -121,27 +134,17 @@ fn make(
         Some(source) => Some(context.roots().provide(&source)?),
         None => None,
     };
-    let command = command(&program, context.cgroups());
-    let mut oci = Oci { common, sandbox, root, program, command, config: None, running: None };
-    let writes_root = oci.writes_root();
-    oci.command.extend(sandbox.iter().flat_map(|options| options.flags(writes_root)));
+    let writes_root = writes_root(&common, root.as_ref());
+    let flags = sandbox.iter().flat_map(|options| options.flags(writes_root)).collect();
+    let (program, engine) = (program.to_string(), engine(flags));
+    let oci = Oci { common, sandbox, root, program, runsc, engine, config: None, running: None };
     Ok(Box::new(HostEnvironment(oci)))
 }
 
-/// Returns the words before `--root`: the runtime with its wrapper, if it needs one.
-fn command(program: &str, cgroups: &Layout) -> Vec<String> {
-    let mut words = Vec::new();
-    let name = Path::new(program).file_name().and_then(|name| name.to_str()).unwrap_or(program);
-    if let (true, Version::Hybrid, Some(unified)) =
-        (name.contains("crun"), cgroups.version(), cgroups.unified())
-    {
-        let unified = unified.to_string_lossy().into_owned();
-        words.extend(["unshare", "--mount", "sh", "-c", WITHOUT_UNIFIED].map(String::from));
-        words.push(unified);
-    }
-    let found = gvisor::find(program).map(|path| path.to_string_lossy().into_owned());
-    words.push(found.unwrap_or_else(|| program.into()));
-    words
+/// Returns whether the root file system is writable inside.
+fn writes_root(common: &Common, root: Option<&Root>) -> bool {
+    let image = root.is_some_and(|root| root.config.is_some());
+    image || common.storage.location() == storage::DataLocation::Root
 }
 
 /// Pins the processes of a container, and moves them out of the runtime's cgroups if they have none
@@ -169,8 +172,11 @@ struct Oci {
     sandbox: Option<gvisor::Options>,
     /// The root file system, unless it is empty but for mount points.
     root: Option<Root>,
+    /// The OCI runtime, or the engine's shim of it.
     program: String,
-    command: Vec<String>,
+    /// gVisor's program, if it is gVisor.
+    runsc: Option<PathBuf>,
+    engine: Box<dyn Engine>,
     config: Option<String>,
     running: Option<Running>,
 }
@@ -188,29 +194,33 @@ struct Running {
 }
 
 impl Oci {
-    fn state_folder(&self) -> PathBuf {
-        self.common.folder().join("runtime")
+    fn place(&self) -> Place<'_> {
+        let id = format!("{}-e{}", self.common.context.prefix(), self.common.number);
+        Place { context: &self.common.context, folder: self.common.folder(), id }
     }
 
-    fn id(&self) -> String {
-        format!("{}-e{}", self.common.context.prefix(), self.common.number)
-    }
-
-    /// Returns whether the root file system is writable inside.
     fn writes_root(&self) -> bool {
-        let image = self.root.as_ref().is_some_and(|root| root.config.is_some());
-        image || self.common.storage.location() == storage::DataLocation::Root
+        writes_root(&self.common, self.root.as_ref())
     }
 
-    /// Returns the runtime's command line up to the verb.
-    fn runtime(&self) -> Command {
-        // The command is never empty: it contains the program.
-        let (program, options) = self.command.split_first().unwrap_or((&self.program, &[]));
-        Command::new(program)
-            .args(options)
-            .arg("--root")
-            .arg(self.state_folder())
-            .variable(RUN_VARIABLE, self.common.context.run())
+    /// Returns whether another kernel than the host's has the processes and mounts of the system.
+    fn is_hidden(&self) -> bool {
+        self.sandbox.is_some() || kata::is_kata(&self.program)
+    }
+
+    /// Creates the container and returns its first process, which waits.
+    fn create(&self, cpus: &CpuSet, nodes: Option<&CpuSet>) -> Result<u32, PartError> {
+        // Two files: gVisor reopens its outputs, so one would overwrite the other in a shared file.
+        let logs = self.common.logs();
+        let open = |path: &PathBuf| {
+            let file = File::options().read(true).append(true).create(true).open(path);
+            file.map_err(|source| OciError::Directory { path: path.clone(), source })
+        };
+        let outputs = [open(&logs[0])?, open(&logs[1])?];
+        let [out, err] = &logs;
+        let config = self.config.as_deref().unwrap_or_default();
+        let how = Creation { config, outputs, logs: [out, err], cpus, nodes };
+        self.engine.create(&self.place(), how)
     }
 
     /// Checks that a platform other than the default does not hang.
@@ -219,12 +229,12 @@ impl Oci {
         if platform == gvisor::Platform::Systrap {
             return Ok(());
         }
-        let Some(program) = gvisor::find(&self.program) else { return Ok(()) };
+        let Some(program) = &self.runsc else { return Ok(()) };
         let cache = Path::new(outcome_cache::FOLDER);
         let here = gvisor::PlatformTrial { cache, folder, run: self.common.context.run() };
         let word = platform.word();
         let outcome = here
-            .outcome(&program, platform)
+            .outcome(program, platform)
             .map_err(|source| OciError::Trial { platform: word, source })?;
         match outcome.usable {
             true => Ok(()),
@@ -232,38 +242,13 @@ impl Oci {
         }
     }
 
-    /// Returns the process id that the runtime wrote to a file.
-    fn pid_in(&self, path: PathBuf) -> Result<u32, OciError> {
-        let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-        pid.ok_or_else(|| OciError::NoPid { runtime: self.program.clone(), path })
-    }
-
-    /// Returns the container's status as the runtime reports it, such as `running`, and the process
-    /// if it is another one.
-    fn state(&self, pid: u32) -> String {
-        match self.runtime().args(["state", &self.id()]).run() {
-            Ok(output) => {
-                let state: serde_json::Value =
-                    serde_json::from_str(&output.stdout).unwrap_or_default();
-                let status = state["status"].as_str().unwrap_or("unreadable");
-                match state["pid"].as_u64() == Some(pid.into()) {
-                    true => status.to_string(),
-                    false => format!("{status}, but as process {}", state["pid"]),
-                }
-            }
-            Err(error) => error.to_string(),
-        }
-    }
-
-    /// Reads what a process sees in the sandbox. Returns `None` without a sandbox.
+    /// Reads what a process sees in a sandbox or a guest. Returns `None` if there is neither.
     fn read_inside(&self) -> Option<Result<SandboxView, String>> {
-        self.sandbox?;
-        let exec = self.runtime().args(["exec", &self.id(), rootfs::PROGRAM]);
-        let run = exec.arg(gvisor::inside::COMMAND).time_limit(INSIDE_LIMIT).run();
-        Some(run.map_err(|error| error_line(&error)).and_then(|output| {
-            SandboxView::parse(&output.stdout)
-                .ok_or_else(|| format!("the program printed {:?}", output.stdout))
-        }))
+        self.is_hidden().then(|| {
+            let words = [rootfs::PROGRAM, gvisor::inside::COMMAND];
+            let output = self.engine.exec(&self.place(), &words)?;
+            SandboxView::parse(&output).ok_or_else(|| format!("the program printed {output:?}"))
+        })
     }
 
     fn read_security(&self, system: &System) -> LayerState {
@@ -271,7 +256,7 @@ impl Oci {
         let mode = system.read_seccomp();
         let found = mode.map_or("unreadable".into(), |mode| format!("Seccomp: {mode}"));
         // gVisor's sandbox always filters itself; the filter inside counts.
-        let in_force = self.sandbox.is_some() || mode == Some(security::status_mode(wanted));
+        let in_force = self.is_hidden() || mode == Some(security::status_mode(wanted));
         system::state("security", wanted, found, in_force)
     }
 
@@ -279,7 +264,7 @@ impl Oci {
     fn read_storage(&self, system: &System) -> LayerState {
         let at = At { context: &self.common.context, folder: &self.common.folder() };
         let data = self.common.storage.data(&at);
-        let seen = match self.sandbox.is_some() {
+        let seen = match self.is_hidden() {
             true => MountView::from_host(&at.in_root(self.common.storage.location(), &data)),
             false => MountView::of(system.pid, Path::new(rootfs::DATA), &data),
         };
@@ -332,7 +317,7 @@ impl HostRuntime for Oci {
         let context = Arc::clone(&self.common.context);
         let program = system::program_in(launch, self.root.as_ref())?;
         self.common.number = context.next_environment();
-        let (folder, id) = (self.common.folder(), self.id());
+        let Place { folder, id, .. } = self.place();
         let groups = Groups::plan(&context, self.common.number, self.common.layers.cgroup);
         let group = groups.of_runtime(&context);
         let name = group.name().to_string();
@@ -344,11 +329,11 @@ impl HostRuntime for Oci {
         entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
         entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
-        let (command, root) = (self.command.clone(), self.state_folder());
-        entries.push(ContainerEntry::OciContainer { command, root, id: id.clone() }.into());
+        entries.push(self.engine.entry(&self.place()));
         // Undone before the container, because a frozen process cannot be killed.
         entries.push(groups.entry());
         entries.extend(groups.own().is_none().then(|| context.cgroups().entry(&name)));
+        self.engine.prepare(&context)?;
         self.common.entries = context.journal().write(entries)?;
 
         // The root comes before the storage, which may be mounted over it.
@@ -390,25 +375,11 @@ impl HostRuntime for Oci {
             Some(_) => groups.make_parent()?,
             None => groups.make()?,
         }
-        let pid_file = folder.join("pid");
         let cpus = self.common.layers.cpu.set(context.cpus());
-        // Two files: gVisor reopens its outputs, so one would overwrite the other in a shared file.
-        let [out, err] = self.common.logs().map(|path| {
-            let file = File::options().read(true).append(true).create(true).open(&path);
-            file.map_err(|source| OciError::Directory { path, source })
-        });
-        let create = self.runtime().arg("create").arg("--bundle").arg(&folder);
-        let create = create.arg("--pid-file").arg(&pid_file).arg(&id);
-        let mut create = create.on_cpus(&cpus).output_to(out?, err?);
-        // Without a cgroup of its own it leaves the one whose cpuset binds its memory.
-        if let (Some(nodes), layer::Cgroup::None) = (&nodes, self.common.layers.cgroup) {
-            create = create.on_nodes(nodes);
-        }
-        create.run()?;
-        let pid = self.pid_in(pid_file)?;
+        let own = self.common.layers.cgroup == layer::Cgroup::Own;
+        let pid = self.create(&cpus, nodes.as_ref().filter(|_| !own))?;
         let gofers = self.sandbox.map(|_| gvisor::gofers(&group.pids())).unwrap_or_default();
         let proxy = network.router.as_ref().and_then(|router| router.proxy_pid());
-        let own = self.common.layers.cgroup == layer::Cgroup::Own;
         let mut system = System::new(pid, own.then(|| group.clone()), proxy, &self.common.layers);
         system.add_server(self.common.storage.server(&at));
         gofers.into_iter().for_each(|pid| system.add_server(Some((gvisor::GOFER, pid))));
@@ -425,14 +396,15 @@ impl HostRuntime for Oci {
         if !own {
             group.remove_empty();
         }
-        self.runtime().args(["start", &id]).run()?;
+        self.engine.start(&self.place())?;
         Ok(endpoint)
     }
 
     fn read_layers(&mut self) -> Result<Vec<LayerState>, PartError> {
         let pid = self.started()?.pid;
         if self.running.as_ref().is_some_and(|running| running.state.is_none()) {
-            let (state, inside) = (self.state(pid), self.read_inside());
+            let state = self.engine.state(&self.place(), pid);
+            let inside = self.read_inside();
             if let Some(running) = &mut self.running {
                 (running.state, running.inside) = (Some(state), inside);
             }
@@ -448,7 +420,10 @@ impl HostRuntime for Oci {
         let apart = inside.is_some() && inside != host;
         let pid_namespace =
             if apart { "its own pid namespace" } else { "the host's pid namespace" };
-        let found = format!("{} reports {status}; process {pid} in {pid_namespace}", self.program);
+        let name = self.engine.name();
+        let found = format!("{name} reports {status}; process {pid} in {pid_namespace}");
+        // The process of a guest is its monitor, which has the host's.
+        let apart = apart || kata::is_kata(&self.program);
         // crun reports a container that has left its cgroup as stopped.
         let runs = status == "running" || layers.cgroup == layer::Cgroup::None;
         let mut states = vec![
@@ -466,9 +441,11 @@ impl HostRuntime for Oci {
         let data = at.in_root(self.common.storage.location(), &self.common.storage.data(&at));
         let disk = storage::disk_path(&*self.common.storage, &data);
         states.extend(limits::read(system.group.as_ref(), layers, &disk, running.link.as_ref()));
-        if let (Some(options), Some(inside)) = (self.sandbox, &running.inside) {
-            let filter = system.read_seccomp().unwrap_or_default();
-            gvisor::read_inside(&mut states, inside, Some(filter));
+        if let Some(inside) = &running.inside {
+            let filter = self.sandbox.map(|_| system.read_seccomp().unwrap_or_default());
+            gvisor::read_inside(&mut states, inside, filter);
+        }
+        if let Some(options) = self.sandbox {
             states.extend(gvisor::read_options(pid, options, |_| true));
         }
         if kata::is_kata(&self.program) {
@@ -481,7 +458,7 @@ impl HostRuntime for Oci {
         self.started()?;
         // `gvisor` explains why its processes are not frozen.
         match self.sandbox {
-            Some(_) => Ok(self.runtime().args(["pause", &self.id()]).run().map(drop)?),
+            Some(_) => self.engine.pause(&self.place()),
             None => self.started()?.freeze(),
         }
     }
@@ -489,7 +466,7 @@ impl HostRuntime for Oci {
     fn thaw(&mut self) -> Result<(), PartError> {
         self.started()?;
         match self.sandbox {
-            Some(_) => Ok(self.runtime().args(["resume", &self.id()]).run().map(drop)?),
+            Some(_) => self.engine.resume(&self.place()),
             None => self.started()?.thaw(),
         }
     }
