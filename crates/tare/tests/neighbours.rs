@@ -106,16 +106,23 @@ fn neighbour_on_the_same_cpus_costs_throughput() {
 
 #[test]
 fn killed_study_leaves_no_neighbour_after_clean() {
-    if skipped("killed_study_leaves_no_neighbour_after_clean", &NEEDS) {
+    let needs = [NEEDS.as_slice(), &[Need::Program("runc")]].concat();
+    if skipped("killed_study_leaves_no_neighbour_after_clean", &needs) {
         return;
     }
     let _alone = host_state::alone();
     let before = HostState::read();
-    for _ in 0..3 {
+    // Eight containers beside a neighbour, killed while they start, while they are loaded with rows
+    // and later.
+    let eight = STUDY
+        .replace("ROUNDS", "2000")
+        .replace("neighbours = [", "runtime = \"oci:runc\"\ninstances = 8\nneighbours = [");
+    assert!(eight.contains("instances = 8"));
+    for wait_ms in [0, 500, 3000] {
         let here = tempfile::tempdir().unwrap();
         let state = here.path().join("state");
         let state = state.to_str().unwrap();
-        fs::write(here.path().join("s.toml"), STUDY.replace("ROUNDS", "2000")).unwrap();
+        fs::write(here.path().join("s.toml"), &eight).unwrap();
         let mut child = tare()
             .args(["weigh", "s.toml", "-o", "r.tare", "--state", state])
             .current_dir(here.path())
@@ -129,6 +136,7 @@ fn killed_study_leaves_no_neighbour_after_clean() {
             assert!(Instant::now() < deadline, "no neighbour has started");
             std::thread::sleep(Duration::from_millis(20));
         }
+        std::thread::sleep(Duration::from_millis(wait_ms));
         child.kill().unwrap();
         child.wait().unwrap();
         let clean = run_in(here.path(), ["clean", "--state", state]);

@@ -1,7 +1,7 @@
 //! What of a neighbour gets through to the system, and how.
 
 use tare_lab::analysis::{Interval, risen_counters};
-use tare_lab::layer::Neighbour;
+use tare_lab::layer::{Neighbour, NeighbourKind};
 use tare_lab::record::Phase;
 
 use super::super::effects::{Effect, of_neighbours};
@@ -16,14 +16,14 @@ const DATA: &str = "each environment with neighbours against the first that diff
 /// A way from a neighbour to the system: counters of which one has risen, and the words for it.
 const CHANNELS: &[(&[&str], &str)] = &[
     (&[RUN_QUEUE], "It waits for a CPU."),
-    (
-        &["disk_read_latency_ns_mean", "disk_write_latency_ns_mean", "disk_flush_latency_ns_mean"],
-        "Its disk answers later.",
-    ),
+    (DISK_LATENCIES, "Its disk answers later."),
     (&["system_page_faults_major"], "It reads pages back that were evicted."),
     (&["system_llc_misses"], "It misses the last-level cache more often."),
     (&["softirq_ns"], "More softirq time is spent for each of its operations."),
 ];
+
+const DISK_LATENCIES: &[&str] =
+    &["disk_read_latency_ns_mean", "disk_write_latency_ns_mean", "disk_flush_latency_ns_mean"];
 
 /// The time that the system's threads were ready to run and waited for a CPU.
 const RUN_QUEUE: &str = "system_run_queue_wait_ns";
@@ -38,7 +38,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Cost,
         data: DATA,
         condition: "the cost in server CPU or throughput is a claim. A channel is named if one of its counters has risen \
-                    beyond the control's; if none has and CPU time per operation rose while the wait for a CPU, which was \
+                    beyond the control's (the disk only for a neighbour that uses one); if none has and CPU time per operation rose while the wait for a CPU, which was \
                     counted, did not, the instructions take longer",
         sentence: "{neighbours} of {environment}: {cost}.{channel}",
         details: "{measured} ({environment} against {without}).{counters}",
@@ -78,8 +78,15 @@ fn named(facts: &Facts<'_>, environment: &str) -> String {
 
 /// The channels that the counters show: their words, and the counters with their rise.
 fn channels(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<(&'static str, Interval)>) {
-    let names: Vec<&'static str> = CHANNELS.iter().flat_map(|(names, _)| *names).copied().collect();
     let (with, without) = (effect.with.as_str(), effect.without.as_str());
+    // Answers of a disk also wait for a CPU, so the disk is named for neighbours that use one.
+    let uses_disk = |one: &Neighbour| {
+        matches!(one.kind, NeighbourKind::Disk | NeighbourKind::PageCache | NeighbourKind::Command)
+    };
+    let on_disk =
+        facts.environment(with).is_some_and(|one| one.spec.neighbours.iter().any(uses_disk));
+    let names = CHANNELS.iter().filter(|(names, _)| on_disk || *names != DISK_LATENCIES);
+    let names: Vec<&'static str> = names.flat_map(|(names, _)| *names).copied().collect();
     let risen = risen_counters(facts.record, &effect.workload, with, without, &names);
     let has = |names: &[&str]| risen.iter().any(|(name, _)| names.contains(name));
     let mut text: String = CHANNELS
