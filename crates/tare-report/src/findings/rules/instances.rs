@@ -1,11 +1,13 @@
 //! Several instances: what a further one adds, and whether one of them gets less than the others.
 
-use tare_lab::analysis::{Interval, Scaling, ScalingPoint, instance_figures, pair_costs, scaling};
+use tare_lab::analysis::{
+    Cost, Interval, Scaling, ScalingPoint, instance_figures, pair_costs, scaling,
+};
 
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::figures::{clean, rate, rounds};
-use crate::headline::Metric;
+use crate::headline::{Metric, is_claim};
 use crate::instances::{knee, times};
 use tare_std::units::significant;
 
@@ -32,7 +34,8 @@ pub(super) const RULES: &[Rule] = &[
         title: "Further instances add nothing",
         kind: Kind::Nothing,
         data: "as above",
-        condition: "no number of instances has a throughput that is claimed to differ from that of the fewest",
+        condition: "no number of instances has a throughput that differs from that of the fewest beyond the noise, whether or not \
+                    doubts allow to claim it",
         sentence: "{more} instances have the throughput of {least}, within {within}.",
         details: "{points}.",
         advice: "One instance already uses what there is. Give further ones CPUs of their own, or run one.",
@@ -61,15 +64,19 @@ fn scales(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     all.iter().filter_map(|one| one_scaling(rule, facts, one)).collect()
 }
 
-/// Returns whether a number of instances has a throughput that is claimed to differ from that of
-/// the fewest.
-fn differs(facts: &Facts<'_>, scaling: &Scaling) -> bool {
+/// Returns whether a number of instances has a throughput that differs from that of the fewest, as
+/// `claims` decides.
+fn differs(
+    facts: &Facts<'_>,
+    scaling: &Scaling,
+    claims: impl Fn([&str; 2], &Cost) -> bool,
+) -> bool {
     let Some(first) = scaling.points.first() else { return false };
     scaling.points[1..].iter().any(|point| {
         let names = [point.environment.as_str(), first.environment.as_str()];
         let costs = pair_costs(facts.record, &scaling.workload, names[0], names[1]);
         let cost = costs.and_then(|costs| costs.throughput);
-        cost.is_some_and(|cost| facts.claim(&scaling.workload, names, Metric::Throughput, &cost))
+        cost.is_some_and(|cost| claims(names, &cost))
     })
 }
 
@@ -88,7 +95,10 @@ fn names(scaling: &Scaling) -> Vec<&str> {
 }
 
 fn one_scaling(rule: &Rule, facts: &Facts<'_>, scaling: &Scaling) -> Option<Statement> {
-    let first = scaling.points.first().filter(|_| differs(facts, scaling))?;
+    let claims = |names: [&str; 2], cost: &Cost| {
+        facts.claim(&scaling.workload, names, Metric::Throughput, cost)
+    };
+    let first = scaling.points.first().filter(|_| differs(facts, scaling, claims))?;
     let knee = knee(facts.analysis, scaling);
     let next = knee.and_then(|at| scaling.points.get(at + 1));
     // With no gain at all, the sentence is about the largest number.
@@ -138,7 +148,11 @@ fn adds_nothing(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let ratios: Vec<Interval> = others.iter().filter_map(|point| point.times).collect();
         let away = |ratio: &Interval| (ratio.low - 1.0).abs().max((ratio.high - 1.0).abs());
         let within = ratios.iter().map(away).filter(|away| away.is_finite()).reduce(f64::max)?;
-        if differs(facts, one) {
+        // A difference that doubts forbid to claim is no equality.
+        let beyond_noise = |names: [&str; 2], cost: &Cost| {
+            is_claim(facts.analysis, &one.workload, names, Metric::Throughput, cost)
+        };
+        if differs(facts, one, beyond_noise) {
             return None;
         }
         let more: Vec<String> = others.iter().map(|point| point.instances.to_string()).collect();
