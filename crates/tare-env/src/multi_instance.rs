@@ -157,6 +157,8 @@ impl Environment for MultiInstance {
             sum.instance_cpu_ns.push(one.system_cpu_ns);
             add(&mut sum, one);
         }
+        let count = u64::try_from(self.parts.len()).unwrap_or(1).max(1);
+        sum.throttled_ns = sum.throttled_ns.map(|ns| ns / count);
         Ok(sum)
     }
 

@@ -288,7 +288,9 @@ pub struct Usage {
     pub system_cpu_ns: u64,
     /// CPU time of processes that the layer adds: (`userland proxy`, ns), (`gofer`, ns).
     pub layer_cpu_ns: Vec<(String, u64)>,
-    /// Time that the CPU quota throttled the environment, in ns. `None` without a quota.
+    /// Time that the CPU quota throttled the environment, in ns, which the kernel sums over its
+    /// CPUs (`unthrottle_cfs_rq` in kernel/sched/fair.c). It is the mean of several instances, and
+    /// `None` without a quota.
     pub throttled_ns: Option<u64>,
     /// CPU time of each instance, if there are several on one host, in ns.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -111,7 +111,8 @@ pub fn slice(slice: &Slice, context: SliceContext<'_>) -> Vec<Doubt> {
     let cpus = SliceCpus { client: context.client.count, system: context.system_cpus };
     doubts.extend(saturation::client_saturated(slice, cpus));
     doubts.extend(nodes(slice, window));
-    let throttled = slice.throttled_ns.map(|ns| ns as f64 / window);
+    // The kernel adds up the times of all CPUs.
+    let throttled = slice.throttled_ns.map(|ns| (ns as f64 / window).min(1.0));
     if let Some(share) = throttled.filter(|share| *share > THROTTLED_SHARE) {
         doubts.push(Doubt::Throttled { share });
     }

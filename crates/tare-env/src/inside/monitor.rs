@@ -58,6 +58,7 @@ impl Ready<'_> {
             files,
             devices: machine::devices(files, options),
             sandbox: false,
+            ends_if_stuck: chosen == Accelerator::Tcg,
         }
         .arguments();
         // Ctrl-C must reach the command in the guest, not the monitor.

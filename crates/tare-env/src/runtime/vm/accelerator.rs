@@ -126,6 +126,7 @@ fn boot_trial(
         memory: Memory { bytes: TRIAL_MEMORY_BYTES, ..Memory::default() },
         devices: Vec::new(),
         sandbox: false,
+        ends_if_stuck: false,
     };
     let command = Command::new(PROGRAM)
         .args(machine.arguments())

@@ -103,6 +103,9 @@ pub(crate) struct Machine<'a> {
     pub(crate) devices: Vec<String>,
     /// Whether QEMU runs in its seccomp sandbox, with libvirt's settings.
     pub(crate) sandbox: bool,
+    /// Whether its kernel panics once a CPU has been stuck for two minutes, which emulated ones
+    /// rarely are. A guest that is frozen between slices would count that time.
+    pub(crate) ends_if_stuck: bool,
 }
 
 /// How the vCPUs and the memory are divided. With the default, every vCPU is a core, and all are on
@@ -201,7 +204,9 @@ impl Machine<'_> {
         // A panic ends the guest immediately, and QEMU with it (-no-reboot). The kernel panics if
         // an emulated timer does not tick while the host is busy; it makes no such check under KVM.
         let options = "rdinit=/tare console=ttyS0 quiet panic=-1 no_timer_check";
-        add("append", format!("{options} -- guest"));
+        // A soft lockup is twice watchdog_thresh (lockup-watchdogs.rst).
+        let stuck = if self.ends_if_stuck { " watchdog_thresh=60 softlockup_panic=1" } else { "" };
+        add("append", format!("{options}{stuck} -- guest"));
         add("display", "none".into());
         add("chardev", format!("file,id=console,path={}", show(files.console())));
         add("serial", "chardev:console".into());

@@ -228,6 +228,7 @@ impl Vm {
             },
             devices,
             sandbox: self.layers.security != Security::None,
+            ends_if_stuck: false,
         };
         let words = machine.arguments();
         self.config = Some(format!("{PROGRAM}\n{}\n", words.join("\n")));
