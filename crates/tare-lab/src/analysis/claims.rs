@@ -157,8 +157,8 @@ fn note(objections: &mut Objections, doubt: &Doubt, often: bool) {
     }
 }
 
-/// Judges a cost between any two environments under a workload. A claim about throughput is
-/// withheld where it was not that of the system's own limit.
+/// Judges a cost between any two environments under a workload. A claim that the doubts about them
+/// forbid is withheld ([`Objections`]), so that tables claim what findings may.
 pub fn judge_cost(
     analysis: &Analysis,
     workload: &str,
@@ -168,9 +168,13 @@ pub fn judge_cost(
 ) -> Verdict {
     let kind = kind.into();
     let noise = noise_between(analysis, workload, environments, kind);
-    let forbidden = kind == CostKind::Throughput
-        && objections(analysis, workload, environments).withholds_throughput();
-    judge(cost, noise).unless(forbidden)
+    let verdict = judge(cost, noise);
+    let objections = objections(analysis, workload, environments);
+    let allowed = match kind {
+        CostKind::Throughput => objections.allow_throughput_change(verdict == Verdict::Gain),
+        _ => objections.allow_any(),
+    };
+    verdict.unless(!allowed)
 }
 
 /// Returns the name of the baseline.
@@ -212,7 +216,8 @@ pub fn ratio_verdict(analysis: &Analysis, finding: &Finding, percent: f64) -> Op
         .filter_map(|control| over_baseline(control, percent))
         .fold(noise, |noise, over| noise.or(Noise::of_ratio(&over.ratio)));
     let compared = !finding.baseline && !finding.control;
-    compared.then(|| judge_ratio(&over.ratio, over.found, noise))
+    let allowed = objections(analysis, &finding.workload, environments).allow_latency();
+    compared.then(|| judge_ratio(&over.ratio, over.found, noise).unless(!allowed))
 }
 
 fn over_baseline(finding: &Finding, percent: f64) -> Option<&OverBaseline> {

@@ -356,7 +356,7 @@ impl CheckedCost {
             _ if self.reason.is_some() => return self.reason.clone(),
             BudgetVerdict::TooWide => "the limit is inside the interval",
             BudgetVerdict::Noise => "not beyond the noise of the A/A control",
-            BudgetVerdict::Withheld => "withheld: others used the CPUs, or neither side was busy",
+            BudgetVerdict::Withheld => "withheld: a doubt forbids any claim about it",
         };
         let time = match (self.rounds_needed, self.seconds_needed) {
             (Some(rounds), Some(seconds)) => {

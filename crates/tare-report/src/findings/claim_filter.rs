@@ -1,11 +1,8 @@
-//! Claims that a doubt forbids: the figures stay in the tables, but no finding reports them.
-//!
-//! [`Objections`] has the rules.
+//! Effects of layers that a doubt forbids to claim ([`Objections`], rule 5). What it forbids about
+//! costs and latencies is part of their verdicts.
 
 use tare_lab::analysis::{Analysis, Interval, claims};
 use tare_stats::law::{OFTEN_SHARE, Objections};
-
-use crate::headline::Metric;
 
 /// From this share of slices on, a doubt applies to the environment and not only to a moment.
 pub(super) const OFTEN: f64 = OFTEN_SHARE;
@@ -19,26 +16,8 @@ impl ClaimFilter {
         Self(claims::objections(analysis, workload, environments))
     }
 
-    /// Whether any claim is allowed.
-    pub(crate) fn open(&self) -> bool {
-        self.0.allow_any()
-    }
-
-    /// Whether a figure may be claimed; below 0 it is a gain.
-    pub(crate) fn allows(&self, metric: Metric, percent: f64) -> bool {
-        match metric {
-            Metric::Throughput if percent <= 0.0 => self.0.allow_throughput_gain(),
-            Metric::Throughput => self.0.allow_throughput(),
-            _ => self.open(),
-        }
-    }
-
     /// Whether a layer's effect may be claimed. `noise` is the control's, in the same unit.
     pub(crate) fn allows_layer(&self, effect: &Interval, noise: Option<f64>) -> bool {
         self.0.allow_layer(effect, noise)
-    }
-
-    pub(crate) fn allows_latency(&self) -> bool {
-        self.0.allow_latency()
     }
 }

@@ -9,7 +9,6 @@ use tare_lab::record::{EnvironmentRecord, Phase, Record};
 use tare_lab::stacks::{StackKind, StackSlice};
 
 use super::Evidence;
-use super::claim_filter::ClaimFilter;
 use super::effects::{Effect, effects};
 use crate::doubts::DoubtGroups;
 use crate::figures::clean;
@@ -88,13 +87,9 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// Whether a finding's cost may be claimed and no doubt forbids it.
+    /// Whether a finding's cost may be claimed.
     pub(crate) fn claimed(&self, finding: &Finding, metric: Metric) -> bool {
-        let baseline = self.record.study.baseline.as_str();
-        let filter =
-            ClaimFilter::new(self.analysis, &finding.workload, [&finding.environment, baseline]);
-        let percent = metric.cost(finding).map_or(0.0, |cost| cost.percent.value);
-        claimed(self.analysis, finding, metric) && filter.allows(metric, percent)
+        claimed(self.analysis, finding, metric)
     }
 
     /// Like [`Self::claimed`], for a cost between any two environments.
@@ -105,9 +100,7 @@ impl<'a> Facts<'a> {
         metric: Metric,
         cost: &Cost,
     ) -> bool {
-        let filter = ClaimFilter::new(self.analysis, workload, environments);
         is_claim(self.analysis, workload, environments, metric, cost)
-            && filter.allows(metric, cost.percent.value)
     }
 
     /// Stacks of two environments, the second less the first.

@@ -112,7 +112,10 @@ fn remains(record: &Record, analysis: &Analysis, spec: &EnvironmentSpec) -> Vec<
             cpu_verdict: verdicts[0],
             throughput,
             throughput_verdict: verdicts[1],
-            nothing: !verdicts.iter().flatten().any(|verdict| verdict.is_claim()),
+            nothing: !verdicts
+                .iter()
+                .flatten()
+                .any(|verdict| verdict.is_claim() || *verdict == Verdict::Withheld),
             layers: layers.clone(),
             text: String::new(),
         };

@@ -79,6 +79,11 @@ impl Objections {
         self.allow_any() && (!gain || quiet && -effect.high > noise.unwrap_or(0.0))
     }
 
+    /// Whether a loss of throughput, or a gain of it, may be claimed: rules 1 to 4 and 6.
+    pub fn allow_throughput_change(&self, gain: bool) -> bool {
+        if gain { self.allow_throughput_gain() } else { self.allow_throughput() }
+    }
+
     /// Rule 7: whether latencies may be compared.
     pub fn allow_latency(&self) -> bool {
         self.allow_any() && !self.rate_missed

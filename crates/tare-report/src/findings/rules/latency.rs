@@ -6,7 +6,6 @@ use tare_lab::record::Phase;
 use tare_stats::merged::BEYOND_MIN;
 use tare_std::units::nanoseconds;
 
-use super::super::claim_filter::ClaimFilter;
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
 use crate::figures::rounds;
@@ -156,13 +155,10 @@ impl Rise<'_> {
     }
 }
 
-/// The claimed rise of one percentile in an environment, where no doubt forbids it.
+/// The claimed rise of one percentile in an environment.
 fn rise<'f>(facts: &Facts<'_>, finding: &'f Finding, percent: f64) -> Option<Rise<'f>> {
-    let baseline = facts.record.study.baseline.as_str();
-    let filter =
-        ClaimFilter::new(facts.analysis, &finding.workload, [&finding.environment, baseline]);
     let over = claimed(facts.analysis, finding, percent)?;
-    (filter.allows_latency() && over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
+    (over.ratio.value > 1.0).then_some(Rise { finding, percent, over })
 }
 
 /// The percentile above the median with the largest rise.
