@@ -69,6 +69,39 @@ pub fn clean(state: &Path, kinds: KnownKinds) -> Result<Report, CleanError> {
     Ok(report)
 }
 
+/// Why a run was not forgotten.
+#[derive(Debug, thiserror::Error)]
+pub enum ForgetError {
+    #[error("no journal of a run {run} in {}; tare clean lists those that are not clean", .folder.display())]
+    NoJournal { run: String, folder: PathBuf },
+    #[error("run {run} is alive (process {pid}); end it first")]
+    Alive { run: String, pid: u32 },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+}
+
+/// Undoes what a dead run left, and removes its journal even if some of it could not be undone,
+/// because the engine that has it is gone for ever. Returns one line for each of those errors.
+///
+/// # Errors
+/// When there is no journal of that run, it cannot be read, or the run is alive.
+pub fn forget(state: &Path, run: &str, kinds: KnownKinds) -> Result<Vec<String>, ForgetError> {
+    let folder = journal::folder(state);
+    let journals = line_file::journals(&folder).unwrap_or_default();
+    let Some(path) = journals.iter().find(|path| line_file::stem(path) == run) else {
+        return Err(ForgetError::NoJournal { run: run.into(), folder });
+    };
+    let journal = match Journal::adopt(path, kinds) {
+        Err(JournalError::Alive { run, pid }) => return Err(ForgetError::Alive { run, pid }),
+        adopted => adopted?,
+    };
+    let errors = journal.close().iter().map(|error| error_line(error)).collect();
+    let (left, _): (Vec<_>, Vec<_>) = journal.live().into_iter().unzip();
+    journal.forget(&left);
+    journal.close();
+    Ok(errors)
+}
+
 fn journals(state: &Path) -> Result<Vec<PathBuf>, CleanError> {
     let path = journal::folder(state);
     line_file::journals(&path).map_err(|source| CleanError::Read { path, source })

@@ -8,7 +8,7 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Output;
 
-use common::{run_in, stderr};
+use common::{run_in, stderr, stdout};
 use tare_testkit::host_state::HostState;
 use tare_testkit::{Need, skipped};
 
@@ -184,4 +184,29 @@ fn weigh_without_root_is_refused() {
         .unwrap();
     assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
     assert!(stderr(&output).contains("root"), "{}", stderr(&output));
+}
+
+/// An engine that is gone for ever would leave a journal that no clean can end.
+#[test]
+fn run_whose_engine_is_gone_is_forgotten_by_name() {
+    let here = scratch();
+    let runs = here.path().join("state/runs");
+    fs::create_dir_all(&runs).unwrap();
+    let journal = runs.join("0a1b.journal");
+    let lines = "{\"version\":1,\"run\":\"0a1b\",\"pid\":0,\"started_unix_s\":0}\n{\"id\":0,\"entry\":{\"kind\":\
+                 \"container\",\"engine\":\"docker\",\"socket\":\"/nonexistent/gone.sock\",\"name\":\"tare-0a1b-e0\"}}\n";
+    fs::write(&journal, lines).unwrap();
+    let clean = |arguments: &[&str], exit: i32| {
+        let all = [&["clean", "--state", "state"], arguments].concat();
+        let output = run_in(here.path(), &all);
+        assert_eq!(output.status.code(), Some(exit), "{}", stderr(&output));
+        format!("{}{}", stdout(&output), stderr(&output))
+    };
+    let failed = clean(&[], 1);
+    assert!(failed.contains("not clean") && failed.contains("gone.sock"), "{failed}");
+    assert!(clean(&["--forget", "ffff"], 3).contains("no journal of a run ffff"));
+    let forgotten = clean(&["--forget", "0a1b"], 0);
+    assert!(forgotten.contains("forgotten; this may be left"), "{forgotten}");
+    assert!(forgotten.contains("tare-0a1b-e0") && !journal.exists(), "{forgotten}");
+    assert!(clean(&[], 0).contains("nothing to clean"));
 }

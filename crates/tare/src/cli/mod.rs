@@ -310,6 +310,9 @@ pub struct Clean {
     /// With --on, also remove the copies of this program there
     #[arg(long, requires = "on")]
     pub programs: bool,
+    /// Remove the journal of this run although its engine is gone, and print what it could not remove
+    #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "json"])]
+    pub forget: Option<String>,
     /// Print JSON
     #[arg(long)]
     pub json: bool,

@@ -4,15 +4,24 @@ use std::io::Write;
 use std::path::Path;
 
 use serde_json::json;
-use tare_host::clean::{Outcome, clean};
+use tare_host::clean::{Outcome, clean, forget};
 
 use crate::cleanup;
 use crate::cli::Clean;
-use crate::exit::Exit;
+use crate::exit::{Exit, ExitWith};
 use crate::registry::KINDS;
 use crate::remote_run;
 
 pub(crate) fn run(options: &Clean, state: &Path, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    if let Some(run) = &options.forget {
+        let left = forget(state, run, KINDS).exit_with(Exit::Input)?;
+        let what = if left.is_empty() { "nothing was left" } else { "this may be left" };
+        writeln!(out, "run {run}: forgotten; {what}")?;
+        for error in left {
+            writeln!(out, "  {error}")?;
+        }
+        return Ok(Exit::Success);
+    }
     let mut report = clean(state, KINDS)?;
     if let Some(own) = remote_run::user_state(state).filter(|own| own.exists()) {
         report.runs.extend(clean(&own, KINDS)?.runs);
