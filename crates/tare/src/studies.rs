@@ -8,6 +8,10 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("storage-options", include_str!("../../../studies/storage-options.toml")),
     ("remote-storage", include_str!("../../../studies/remote-storage.toml")),
     ("remote-database", include_str!("../../../studies/remote-database.toml")),
+    (
+        "remote-database-cassandra",
+        include_str!("../../../studies/remote-database-cassandra.toml"),
+    ),
     ("nic", include_str!("../../../studies/nic.toml")),
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),
@@ -18,6 +22,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),
     ("scaling", include_str!("../../../studies/scaling.toml")),
     ("scaling-cassandra", include_str!("../../../studies/scaling-cassandra.toml")),
+    ("scaling-ycsb", include_str!("../../../studies/scaling-ycsb.toml")),
     ("dividing", include_str!("../../../studies/dividing.toml")),
     ("throttling", include_str!("../../../studies/throttling.toml")),
     ("neighbours", include_str!("../../../studies/neighbours.toml")),
