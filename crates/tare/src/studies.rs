@@ -8,10 +8,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("storage-options", include_str!("../../../studies/storage-options.toml")),
     ("remote-storage", include_str!("../../../studies/remote-storage.toml")),
     ("remote-database", include_str!("../../../studies/remote-database.toml")),
-    (
-        "remote-database-cassandra",
-        include_str!("../../../studies/remote-database-cassandra.toml"),
-    ),
+    ("remote-database-cassandra", include_str!("../../../studies/remote-database-cassandra.toml")),
     ("nic", include_str!("../../../studies/nic.toml")),
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),
