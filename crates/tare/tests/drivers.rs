@@ -6,7 +6,9 @@ mod common;
 
 use std::fs;
 use std::path::Path;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use common::{stderr, tare};
 use tare_testkit::downloads::cached;
@@ -21,12 +23,24 @@ const BOX: &str = "[[environment]]\nname = \"box\"\nruntime = \"oci:runc\"\n";
 
 /// Runs a study of one workload, and returns it with its folder.
 fn weigh(
-    [driver, system]: [&str; 2],
+    pair: [&str; 2],
     environments: &[&str],
     schedule: &str,
     workload: &str,
 ) -> (Output, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
+    let output = study(folder.path(), pair, environments, schedule, workload).output().unwrap();
+    (output, folder)
+}
+
+/// Writes a study of one workload into a folder, and returns the command that runs it there.
+fn study(
+    folder: &Path,
+    [driver, system]: [&str; 2],
+    environments: &[&str],
+    schedule: &str,
+    workload: &str,
+) -> Command {
     let environments = environments.concat();
     let study = format!(
         "name = \"tiny\"\nbaseline = \"native\"\ndriver = \"{driver}\"\n\
@@ -34,14 +48,14 @@ fn weigh(
          [schedule]\nrounds_min = 1\nstop_width_percent = 0\nbudget = \"5m\"\nseed = 7\n{schedule}\n\
          {environments}[[workload]]\nname = \"w\"\n{workload}\n"
     );
-    fs::write(folder.path().join("study.toml"), study).unwrap();
-    let state = folder.path().join("state");
+    fs::write(folder.join("study.toml"), study).unwrap();
+    let state = folder.join("state");
     let words = ["weigh", "study.toml", "--output", "out.tare", "--json", "--state"];
     let mut command = tare();
-    command.args(words).arg(&state).current_dir(folder.path());
+    command.args(words).arg(&state).current_dir(folder);
     // Fast start-up matters more here than peak speed.
     command.env("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC");
-    (command.output().unwrap(), folder)
+    command
 }
 
 /// Checks that every environment has figures in these phases, including the client's CPU time, each
@@ -163,6 +177,110 @@ fn tare_db_is_weighed_with_cassandra_stress() {
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
+}
+
+/// Returns YCSB's two workloads of the published study, with 16 threads; skips the test if its jars
+/// are missing.
+fn ycsb_a_and_d(test: &str) -> Option<[String; 2]> {
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
+        return None;
+    }
+    let home = cached(test, "ycsb", "ycsb/target")?;
+    let options = |letter| {
+        format!(
+            "ycsb = {{ workload = \"{letter}\", threads = 16, rows = 2000, home = {home:?}, \
+             binding = \"tare.ycsb.CqlBinding\" }}"
+        )
+    };
+    Some(["a", "d"].map(options))
+}
+
+/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours.
+#[test]
+fn tare_db_is_weighed_with_ycsb() {
+    let test = "tare_db_is_weighed_with_ycsb";
+    let Some([a, d]) = ycsb_a_and_d(test) else { return };
+    let words =
+        format!("rate_per_s = 200\n{a}\n[[workload]]\nname = \"D\"\nlatency_share = 0\n{d}");
+    let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
+    let (output, folder) = weigh(["ycsb", "tare-db"], &[PROCESS], once, &words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+    for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
+        assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
+    }
+    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
+    assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
+    let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
+    let (output, _folder) = weigh(["ycsb", "tare-db"], &[PROCESS], once, &words);
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
+}
+
+/// Every instance has a process of the tool of its own, with all threads of the workload.
+#[test]
+fn each_instance_is_loaded_by_a_ycsb_of_its_own() {
+    let test = "each_instance_is_loaded_by_a_ycsb_of_its_own";
+    let Some([a, _]) = ycsb_a_and_d(test) else { return };
+    let folder = tempfile::tempdir().unwrap();
+    let environment = format!("{PROCESS}instances = 2\n");
+    let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
+    let words = format!("latency_share = 0\n{a}");
+    let mut command = study(folder.path(), ["ycsb", "tare-db"], &[&environment], once, &words);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // The ports of the processes that load at the same time, and the most of them.
+    let mut most = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        let loading = loading_ycsbs(child.id());
+        if loading.len() > most.len() {
+            most = loading;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", stderr(&output));
+    assert_eq!(most.len(), 2, "{most:?}");
+    assert_ne!(most[0].endpoint, most[1].endpoint, "{most:?}");
+    assert!(most.iter().all(|one| one.threads == "16"), "{most:?}");
+    let database = rusqlite::Connection::open(folder.path().join("out.tare")).unwrap();
+    let count = "SELECT count(*) FROM slices WHERE void IS NULL";
+    let valid: u32 = database.query_row(count, [], |row| row.get(0)).unwrap();
+    assert!(valid > 0, "{}", stderr(&output));
+}
+
+/// A process of YCSB that runs a mix: the system that it loads, and its number of threads.
+#[derive(Debug)]
+struct LoadingYcsb {
+    endpoint: Vec<String>,
+    threads: String,
+}
+
+/// Returns the processes of YCSB that descend from this process and run a mix.
+fn loading_ycsbs(ancestor: u32) -> Vec<LoadingYcsb> {
+    let parent = |pid: u32| -> Option<u32> {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+    };
+    let descends = |pid: u32| {
+        std::iter::successors(Some(pid), |pid| parent(*pid)).take(32).any(|pid| pid == ancestor)
+    };
+    let read = |pid: u32| -> Option<LoadingYcsb> {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+        let line = String::from_utf8_lossy(&line).into_owned();
+        let words: Vec<&str> = line.split('\0').collect();
+        let is_java = words.first().is_some_and(|word| word.ends_with("java"));
+        if !is_java || !words.contains(&"site.ycsb.Client") || !words.contains(&"-t") {
+            return None;
+        }
+        let at = words.iter().position(|word| *word == "-threads")?;
+        let endpoint =
+            words.iter().filter(|word| word.starts_with("hosts=") || word.starts_with("port="));
+        Some(LoadingYcsb {
+            endpoint: endpoint.map(|word| word.to_string()).collect(),
+            threads: words[at + 1].to_string(),
+        })
+    };
+    let all = tare_host::process::all().into_iter();
+    all.filter(|pid| descends(*pid)).filter_map(read).collect()
 }
 
 /// pkolaczk's latte omits the start times that it misses, hence the doubts.

@@ -41,6 +41,10 @@ pub enum ToolError {
     Failed { tool: &'static str, status: String, said: String },
     #[error("cannot use what {tool} printed; {said}")]
     Output { tool: &'static str, said: String, source: OutputError },
+    #[error(
+        "{tool} has no class {class} in the jars of its home; write another binding, or put its jar into lib"
+    )]
+    NoBinding { tool: &'static str, class: String },
     #[error("{tool} was stopped by the harness")]
     Stopped { tool: String },
     #[error("{tool} was not prepared for this slice")]

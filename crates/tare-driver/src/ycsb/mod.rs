@@ -1,5 +1,5 @@
-//! YCSB as a driver: its core workloads A to F with its Cassandra binding, closed loop or at a
-//! fixed rate. <https://github.com/brianfrankcooper/YCSB>
+//! YCSB as a driver: its core workloads A to F by its Cassandra binding or another one for CQL,
+//! closed loop or at a fixed rate. <https://github.com/brianfrankcooper/YCSB>
 //!
 //! By default it measures from the send. Here it also measures from when an operation was due
 //! (`measurement.interval=both`), and logs a histogram of each second, which can be cut at the
@@ -29,6 +29,8 @@ use super::{DriverInfo, Saturation};
 mod output;
 
 const NAME: &str = "ycsb";
+/// The class of YCSB's own Cassandra binding.
+const BINDING: &str = "site.ycsb.db.CassandraCQLClient";
 const HOME: JavaHome = JavaHome {
     default: "/opt/ycsb",
     needs: ("lib", "a directory with YCSB's lib"),
@@ -49,6 +51,11 @@ const OPTIONS: &[OptionInfo] = &[
     option("field_bytes", &[], "bytes of a field (100)"),
     option("consistency", &["ONE", "LOCAL_ONE", "QUORUM", "LOCAL_QUORUM", "ALL"], "(ONE)"),
     option("replication", &[], "copies of each row, in a cluster of as many nodes (1)"),
+    option(
+        "binding",
+        &[],
+        "class that sends the requests, in a jar of the distribution (site.ycsb.db.CassandraCQLClient)",
+    ),
     option(
         "home",
         &[],
@@ -105,6 +112,7 @@ struct Options {
     field_bytes: u64,
     consistency: String,
     replication: u64,
+    binding: String,
     java: Java,
 }
 
@@ -121,6 +129,7 @@ impl ToolOptions for Options {
             field_bytes: words.whole("field_bytes", 100, 1..=1 << 20)?,
             consistency: words.text("consistency", "ONE"),
             replication: words.whole("replication", 1, 1..=100)?,
+            binding: class(words, "binding", BINDING)?,
             java: HOME.read(words),
         })
     }
@@ -171,11 +180,11 @@ impl Options {
     /// Returns the command line of one phase: `-load`, or `-t`, which runs the mix.
     fn words(&self, address: SocketAddr, phase: &str) -> CommandLine {
         let (host, port) = (address.ip(), address.port());
-        let Self { mix, threads, rows, fields, field_bytes, consistency, java, .. } = self;
+        let Self { mix, threads, rows, fields, field_bytes, consistency, binding, java, .. } = self;
         let keyspace = self.keyspace();
         let mut words = java
             .words("site.ycsb.Client")
-            .args(&format!("{phase} -s -threads {threads} -db site.ycsb.db.CassandraCQLClient"));
+            .args(&format!("{phase} -s -threads {threads} -db {binding}"));
         let share = |kind: &str| {
             let found = mix.shares.iter().find(|(name, _)| *name == kind);
             found.map_or("0", |(_, share)| *share)
@@ -203,6 +212,20 @@ impl Options {
             words = words.arg("-p").arg(property.as_str());
         }
         words
+    }
+}
+
+/// Reads the name of a Java class.
+fn class(words: OptionReader<'_>, key: &'static str, default: &str) -> Result<String, OptionError> {
+    let name = words.text(key, default);
+    let part = |part: &str| {
+        let mut letters = part.chars();
+        letters.next().is_some_and(|letter| letter.is_ascii_alphabetic() || letter == '_')
+            && letters.all(|letter| letter.is_ascii_alphanumeric() || "_$".contains(letter))
+    };
+    match name.split('.').all(part) {
+        true => Ok(name),
+        false => Err(words.bad(key, "the name of a Java class, such as site.ycsb.BasicDB")),
     }
 }
 
@@ -244,6 +267,11 @@ impl Tool for Ycsb {
     fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
         create_schema(at, options)?;
         let read = |printed: &ToolOutput, scratch: &Path| {
+            let class = &options.binding;
+            // It prints the exception, and goes on without a binding.
+            if printed.stderr.contains(&format!("ClassNotFoundException: {class}")) {
+                return Err(ToolError::NoBinding { tool: NAME, class: class.clone() });
+            }
             output::read(&printed.stdout, &logs(scratch)?, false, None)
                 .map_err(unusable(NAME, printed))
         };

@@ -10,6 +10,7 @@ from clients.python_driver import PythonDriver
 from clients.rust_scylla import RustScylla
 from clients.scylla_suite import ScyllaSuite
 from clients.stress import Stress
+from clients.ycsb import Ycsb
 
 ALL = (
     Cassandra(),
@@ -19,6 +20,7 @@ ALL = (
     Gocql(),
     RustScylla(),
     Stress(),
+    Ycsb(),
     GocqlSuite(),
     ScyllaSuite(),
     Latte(),

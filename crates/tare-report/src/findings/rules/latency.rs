@@ -39,8 +39,8 @@ pub(super) const RULES: &[Rule] = &[
         title: "Every operation takes longer",
         kind: Kind::Cost,
         data: DATA,
-        condition: "the median is a claimed rise, and no higher percentile grew by clearly more; of several environments the \
-                    one with the largest",
+        condition: "the median is a claimed rise, no higher percentile grew by clearly more, and latency_waits does not apply; of \
+                    several environments the one with the largest",
         sentence: "Median latency: {ratio} in {environment} ({times}). Shorten the path.",
         details: "{difference} more than {baseline} at the same rate.{others}",
         advice: "Every operation is slower: the path is longer. Use docker run --network host, no userland proxy, no sandbox; tare \
@@ -49,13 +49,29 @@ pub(super) const RULES: &[Rule] = &[
         expected_from: "",
         apply: shift,
     },
+    Rule {
+        id: "latency_waits",
+        title: "Every operation waits for CPU time",
+        kind: Kind::Cost,
+        data: BESIDE,
+        condition: "the median is a claimed rise, no higher percentile grew by clearly more, and throttled_ns or \
+                    system_run_queue_wait_ns stands out of the baseline's at the fixed rate; of several environments the one \
+                    with the largest",
+        sentence: "Median latency: {ratio} in {environment} ({times}) while {seen}. Give it more CPU time.",
+        details: "{difference} more than {baseline} at the same rate.{others}",
+        advice: "Operations wait for CPU time, which a shorter path does not give. Raise the quota (docker run --cpus, Kubernetes: \
+                 limits.cpu), run fewer databases on these CPUs, or assign CPUs to each (--cpuset-cpus LIST).",
+        expected: "",
+        expected_from: "",
+        apply: waits,
+    },
     cause(
         "tail_throttled",
         "Slow operations and a CPU quota",
         "the counter throttled_ns stands out of the baseline's at the fixed rate, and a percentile above the median is a claimed \
          rise",
         "Raise the quota (docker run --cpus, Kubernetes: limits.cpu) or assign whole CPUs (--cpuset-cpus LIST). A database that has \
-         used up its quota stops until the next period of 100 ms.",
+         used up its quota stops until the next period, which begins every 100 ms unless the study sets another.",
     ),
     cause(
         "tail_run_queue",
@@ -186,20 +202,44 @@ fn tail(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
             }
             _ => "does not rise: some operations stall, the others are not slower".to_string(),
         };
-        Some(statement(rule, facts, first, &rises[1..], ("median", median)))
+        Some(statement(rule, facts, first, &rises[1..], [("median", median)]))
     };
     facts.workloads().filter_map(of).collect()
 }
 
+/// The rises of the median in environments where no higher percentile grew by clearly more, the
+/// largest first. `waits`: of those where operations wait for CPU time, else of the others.
+fn shifts<'f>(facts: &'f Facts<'_>, workload: &'f str, waits: bool) -> Vec<Rise<'f>> {
+    let stalls =
+        |finding: &Finding| largest(facts, finding).is_some_and(|rise| rise.beyond_median());
+    let findings = facts
+        .compared(workload)
+        .filter(|finding| !stalls(finding) && waits == wait_for_cpu_time(facts, finding).is_some());
+    sorted(findings.filter_map(|finding| rise(facts, finding, MEDIAN)).collect())
+}
+
+/// What at the fixed rate shows that operations wait for CPU time.
+fn wait_for_cpu_time(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
+    ["tail_throttled", "tail_run_queue"].iter().find_map(|rule| seen(rule, facts, finding))
+}
+
 fn shift(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
     let of = |(_, workload): (usize, &str)| {
-        let stalls =
-            |finding: &Finding| largest(facts, finding).is_some_and(|rise| rise.beyond_median());
-        let findings = facts.compared(workload).filter(|finding| !stalls(finding));
-        let rises = sorted(findings.filter_map(|f| rise(facts, f, MEDIAN)).collect());
+        let rises = shifts(facts, workload, false);
         let first = rises.first()?;
         let difference = time(&first.over.difference_ns);
-        Some(statement(rule, facts, first, &rises[1..], ("difference", difference)))
+        Some(statement(rule, facts, first, &rises[1..], [("difference", difference)]))
+    };
+    facts.workloads().filter_map(of).collect()
+}
+
+fn waits(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
+    let of = |(_, workload): (usize, &str)| {
+        let rises = shifts(facts, workload, true);
+        let first = rises.first()?;
+        let (words, evidence) = wait_for_cpu_time(facts, first.finding)?;
+        let own = [("difference", time(&first.over.difference_ns)), ("seen", words)];
+        Some(statement(rule, facts, first, &rises[1..], own).with_evidence([evidence]))
     };
     facts.workloads().filter_map(of).collect()
 }
@@ -212,7 +252,7 @@ fn beside(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
         let rises = sorted(facts.compared(workload).filter_map(|f| largest(facts, f)).collect());
         let found = rises.iter().find_map(|rise| Some((rise, seen(rule.id, facts, rise.finding)?)));
         let (rise, (words, evidence)) = found?;
-        Some(statement(rule, facts, rise, &[], ("seen", words)).with_evidence([evidence]))
+        Some(statement(rule, facts, rise, &[], [("seen", words)]).with_evidence([evidence]))
     };
     facts.workloads().filter_map(of).collect()
 }
@@ -287,6 +327,10 @@ fn stands_out<'a>(
     Some((found, found.difference.filter(|difference| difference.low > 0.0)?))
 }
 
+/// Beginnings of the names of a layer's parts that are the kernel's own work, not a process in the
+/// path: they come from probes (`kernel_threads`, `nvme_work`).
+const OF_THE_KERNEL: [&str; 2] = ["kernel ", "nvme "];
+
 /// A process that the layer adds and that works at the fixed rate, in every round.
 fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
     let slices: Vec<_> = facts
@@ -300,7 +344,10 @@ fn process(facts: &Facts<'_>, finding: &Finding) -> Option<Cause> {
                 && slice.void.is_none()
         })
         .collect();
-    let (part, _) = slices.first()?.layer_cpu_ns.iter().max_by_key(|(_, ns)| *ns)?;
+    let parts = slices.first()?.layer_cpu_ns.iter();
+    let processes =
+        parts.filter(|(name, _)| !OF_THE_KERNEL.iter().any(|begin| name.starts_with(begin)));
+    let (part, _) = processes.max_by_key(|(_, ns)| *ns)?;
     let works = |slice: &&tare_lab::record::Slice| {
         slice.layer_cpu_ns.iter().any(|(name, ns)| name == part && *ns > 0)
     };
@@ -381,12 +428,12 @@ fn not_reported(rule: &Rule, facts: &Facts<'_>) -> Vec<Statement> {
 }
 
 /// A statement about a rise, with the same rise in other environments.
-fn statement(
+fn statement<'n>(
     rule: &Rule,
     facts: &Facts<'_>,
     rise: &Rise<'_>,
     others: &[Rise<'_>],
-    own: (&str, String),
+    own: impl IntoIterator<Item = (&'n str, String)>,
 ) -> Statement {
     const NAMED: usize = 3;
     let (finding, workload) = (rise.finding, rise.finding.workload.as_str());
@@ -408,7 +455,7 @@ fn statement(
     let also: Vec<String> = also.collect();
     let also =
         if also.is_empty() { String::new() } else { format!(" Also in {}.", words::list(&also)) };
-    let values = [
+    let mut values = vec![
         ("percentile", name(rise.percent)),
         ("environment", words::quoted(&finding.environment)),
         ("baseline", words::quoted(baseline)),
@@ -417,8 +464,8 @@ fn statement(
         ("here", time_of(&finding.environment)),
         ("there", time_of(baseline)),
         ("others", also),
-        own,
     ];
+    values.extend(own);
     let index = facts.workloads().find(|(_, name)| *name == workload).map_or(0, |(at, _)| at);
     let names: Vec<&str> = [baseline, &finding.environment].to_vec();
     let control = facts.analysis.findings.iter().find(|f| f.control && f.workload == workload);

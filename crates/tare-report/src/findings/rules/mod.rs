@@ -4,6 +4,7 @@ mod baseline;
 mod code;
 mod cpus;
 mod doubts;
+mod fabrics;
 mod instances;
 mod latency;
 mod layers;
@@ -22,6 +23,7 @@ pub(super) const ALL: &[&[Rule]] = &[
     layers::RULES,
     neighbours::RULES,
     network::RULES,
+    fabrics::RULES,
     cpus::RULES,
     instances::RULES,
     latency::RULES,

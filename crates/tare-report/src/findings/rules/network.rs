@@ -9,6 +9,7 @@ use tare_stats::estimate;
 use super::super::effects::Effect;
 use super::super::facts::Facts;
 use super::super::{Evidence, Kind, Rule, Statement, words};
+use super::fabrics::TARGET;
 use crate::figures::rounds;
 
 const RETRANSMITS: [&str; 2] = ["system_tcp_retransmits", "client_tcp_retransmits"];
@@ -113,7 +114,9 @@ fn advice(part: &str) -> [&'static str; 2] {
 /// it uses beyond the same part of the baseline, where kernel threads work too.
 fn account(facts: &Facts<'_>, workload: &str, environment: &str) -> Option<(String, Interval)> {
     let before = parts(facts, workload, &facts.record.study.baseline);
-    let added = parts(facts, workload, environment).into_iter().filter_map(|(part, mut values)| {
+    let added = parts(facts, workload, environment).into_iter();
+    // That of an NVMe target has a rule of its own.
+    let added = added.filter(|(part, _)| *part != TARGET).filter_map(|(part, mut values)| {
         let baseline = before.get(part).and_then(|values| estimate(values));
         let baseline = baseline.map_or(0.0, |found| found.centre);
         values.iter_mut().for_each(|us| *us -= baseline);

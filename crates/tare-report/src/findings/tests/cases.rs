@@ -42,6 +42,14 @@ fn proxied(ns: u64) -> World {
     })
 }
 
+/// A box whose layer has a part that takes CPU time.
+fn served_by(part: &'static str) -> World {
+    quiet().slices("box", move |block, slice| {
+        let cpu_ns = slice.operations * (500 + u64::from(block % 3));
+        slice.layer_cpu_ns.push((part.into(), cpu_ns));
+    })
+}
+
 /// A box whose filter takes io_uring away, or leaves it.
 fn filtered(us: f64, from: &'static str, engine: &str) -> World {
     let places: &[FakeEnvironment] = match from {
@@ -230,10 +238,18 @@ fn alike() -> World {
     slow(quiet(), stalls(0.0, 1.0))
 }
 
-/// A box that stalls, and one of its counters.
-fn stalling_beside(name: &'static str, per_operation: f64) -> World {
-    let world = stalling().counter("native", name, 0.0).counter("native again", name, 0.0);
+/// A box, and one of its counters.
+fn beside(world: World, name: &'static str, per_operation: f64) -> World {
+    let world = world.counter("native", name, 0.0).counter("native again", name, 0.0);
     world.counter("box", name, per_operation)
+}
+
+fn stalling_beside(name: &'static str, per_operation: f64) -> World {
+    beside(stalling(), name, per_operation)
+}
+
+fn longer_beside(name: &'static str, per_operation: f64) -> World {
+    beside(longer(), name, per_operation)
 }
 
 fn off_control(us: f64) -> World {
@@ -322,6 +338,7 @@ pub(super) const CASES: &[Case] = &[
         || bridged(2.0),
     ),
     ("layer_process", || proxied(2_000), || proxied(50)),
+    ("nvme_target", || served_by("nvme target"), || served_by("nvme initiator")),
     (
         "retransmits",
         || counted("system_tcp_retransmits", 0.01),
@@ -338,7 +355,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     ("waits", || waiting(3), || bridged(2.0)),
     ("latency_tail", stalling, longer),
-    ("latency_shift", longer, stalling),
+    ("latency_shift", longer, || longer_beside("system_run_queue_wait_ns", 5_000.0)),
+    ("latency_waits", || longer_beside("system_run_queue_wait_ns", 5_000.0), longer),
     (
         "tail_throttled",
         || {
@@ -365,7 +383,11 @@ pub(super) const CASES: &[Case] = &[
                 slice.layer_cpu_ns.push(("userland proxy".into(), 1_000));
             })
         },
-        stalling,
+        || {
+            stalling().slices("box", |_, slice| {
+                slice.layer_cpu_ns.push(("kernel threads".into(), 1_000));
+            })
+        },
     ),
     ("latency_not_found", alike, stalling),
     (

@@ -37,7 +37,7 @@ pub(in crate::html) fn stacked(figures: &[InstanceFigures], id: &str) -> Option<
     }
     for (index, one) in figures.iter().enumerate() {
         let top = as_f64(index) * row;
-        let name = format!("{}: {} op/s", clean(&one.environment), rate(sum(one)));
+        let name = format!("{}: {} op/s each", clean(&one.environment), range(one));
         svg.text(0.0, top + 14.0, TextAnchor::Start, "label", &name);
         let mut from = 0.0;
         for (number, instance) in one.instances.iter().enumerate() {
@@ -51,6 +51,15 @@ pub(in crate::html) fn stacked(figures: &[InstanceFigures], id: &str) -> Option<
         }
     }
     Some(svg.finish())
+}
+
+/// Returns the slowest and the fastest instance, `98.5k to 104k`. Their sum is not given: they are
+/// medians of each, and do not add up to that of the whole.
+fn range(one: &InstanceFigures) -> String {
+    let each = || one.instances.iter().map(|instance| instance.operations_per_s);
+    let [slowest, fastest] = [each().reduce(f64::min), each().reduce(f64::max)]
+        .map(|figure| figure.map_or_else(|| "-".to_string(), rate));
+    if slowest == fastest { slowest } else { format!("{slowest} to {fastest}") }
 }
 
 /// What is drawn over the number of instances.
