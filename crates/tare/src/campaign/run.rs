@@ -21,6 +21,7 @@ use tare_lab::stacks::ExtraRounds;
 use tare_lab::study::{LoadCpus, Study, scale_load};
 use tare_probe::ProbeCpus;
 use tare_std::cpus::CpuSet;
+use tare_std::units;
 use tare_system::SystemInfo;
 use tare_tune::idle;
 
@@ -28,7 +29,7 @@ use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
 use super::{CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, samplers, space};
 use crate::cli::Kind;
-use crate::exit::{Exit, ExitWith};
+use crate::exit::{Exit, ExitWith, exit_error};
 use crate::stream::warn;
 use crate::{cleanup, inside, live, run_server, serve, terminal};
 
@@ -250,7 +251,17 @@ fn run_observed<'p>(
         Err(CampaignError::Memory { .. } | CampaignError::Start { .. }) => Exit::Host,
         _ => Exit::Failure,
     };
-    Ok(outcome.exit_with(exit)?.ending)
+    let outcome = outcome.exit_with(exit)?;
+    if outcome.rounds == 0 && outcome.ending == Ending::BudgetSpent {
+        let budget = units::duration(study.schedule.budget);
+        let record = config.record.display();
+        let error = anyhow!(
+            "nothing was measured: the environments took the whole budget of {budget} to start; use a \
+             larger --budget or fewer environments ({record} has their starts)"
+        );
+        return Err(exit_error(error, Exit::Failure));
+    }
+    Ok(outcome.ending)
 }
 
 fn open_factory(
