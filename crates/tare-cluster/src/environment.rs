@@ -112,7 +112,7 @@ impl Environment for ClusterEnvironment {
         self.done(&Order::Freeze { id: self.id })?;
         match self.spec.network {
             Network::Host => Ok(()),
-            Network::Bridge { .. } => self.done(&Order::Withdraw { id: self.id }),
+            _ => self.done(&Order::Withdraw { id: self.id }),
         }
     }
 

@@ -40,6 +40,13 @@ pub enum NetworkError {
     NoAddress,
     #[error("no port is free on {address}")]
     NoPort { address: Ipv4Addr, source: io::Error },
+    #[error("pasta does not bring up its device in the namespace of the system: {log}")]
+    Pasta { log: String },
+    #[error(
+        "environment {environment:?}: other hosts do not reach a system with network = \"{network}\", \
+         whose path ends on this host; set network = \"host\" or \"bridge\""
+    )]
+    OneHost { environment: String, network: tare_lab::layer::Network },
     #[error("a run can start at most {ROUTERS_MAX} environments behind a bridge")]
     TooManyRouters,
 }

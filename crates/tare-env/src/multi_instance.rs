@@ -13,6 +13,8 @@ use tare_lab::environment::{
     Usage,
 };
 
+use tare_lab::layer::Network;
+
 use crate::instance_slot::InstanceSlot;
 use crate::layer::network;
 use crate::run_context::RunContext;
@@ -25,6 +27,11 @@ pub enum MultiInstanceError {
         "environment {environment:?}: storage {kind:?} has one device, and several instances would overwrite each other's data; use storage that is created for each"
     )]
     Device { environment: String, kind: String },
+    #[error(
+        "environment {environment:?}: behind pasta several instances do not reach each other; set \
+         network = \"macvlan\", \"vxlan\" or \"bridge\""
+    )]
+    Pasta { environment: String },
     #[error(
         "environment {environment:?}: inject = {value:?} is for one instance; set inject = \"none\""
     )]
@@ -54,6 +61,9 @@ pub fn check(spec: &EnvironmentSpec, count: u32) -> Result<(), MultiInstanceErro
     if storage::is_shared(spec) {
         let kind = spec.storage.kind.clone();
         return Err(MultiInstanceError::Device { environment: environment(), kind });
+    }
+    if spec.network == Network::Pasta {
+        return Err(MultiInstanceError::Pasta { environment: environment() });
     }
     if !spec.inject.is_nothing() {
         let value = spec.inject.to_string();

@@ -4,6 +4,7 @@
 pub(crate) const ALL: &[(&str, &str)] = &[
     ("quick", include_str!("../../../studies/quick.toml")),
     ("docker-cost", include_str!("../../../studies/docker-cost.toml")),
+    ("network", include_str!("../../../studies/network.toml")),
     ("storage-database", include_str!("../../../studies/storage-database.toml")),
     ("storage-options", include_str!("../../../studies/storage-options.toml")),
     ("remote-storage", include_str!("../../../studies/remote-storage.toml")),

@@ -54,7 +54,12 @@ pub enum LayerError {
         "environment {environment:?}: limits.network_bandwidth needs a link of the system's own, which \
          {found} does not have; set network = \"bridge\" with a process, an oci runtime or an engine"
     )]
-    NoOwnLink { environment: String, found: &'static str },
+    NoOwnLink { environment: String, found: String },
+    #[error(
+        "environment {environment:?}: runtime = \"{runtime}\" has no network = \"{network}\"; use process, \
+         containerd or an oci runtime, or set network = \"bridge\""
+    )]
+    NoSuchNetwork { environment: String, runtime: String, network: Network },
     #[error(
         "environment {environment:?}: limits.{limit} is of the block device below the data, and storage = \
          \"tmpfs\" has none; choose storage on a device, or remove the limit"
@@ -83,6 +88,7 @@ impl Layers {
         if spec.runtime.is_process() && *security != Security::None {
             return Err(LayerError::NoFilter { environment: environment(), value: *security });
         }
+        check_network(spec)?;
         check_inject(spec)?;
         check_limits(spec)?;
         let limits = spec.limits;
@@ -110,6 +116,21 @@ impl Layers {
     }
 }
 
+/// Checks that the runtime can have the network: engines make their own, and guests have a tap
+/// device on a bridge.
+fn check_network(spec: &EnvironmentSpec) -> Result<(), LayerError> {
+    let kind = spec.runtime.as_str().split(':').next().unwrap_or_default();
+    let usual = matches!(spec.network, Network::Host | Network::Bridge { .. });
+    match kind {
+        "docker" | "podman" | "vm" if !usual => Err(LayerError::NoSuchNetwork {
+            environment: spec.name.clone(),
+            runtime: spec.runtime.to_string(),
+            network: spec.network,
+        }),
+        _ => Ok(()),
+    }
+}
+
 /// Checks that the limits fit each other, the network and the storage.
 fn check_limits(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     let (limits, environment) = (&spec.limits, || spec.name.clone());
@@ -124,8 +145,11 @@ fn check_limits(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         return Err(LayerError::SwapWithoutMemory { environment: environment() });
     }
     let guest = spec.runtime.as_str().starts_with("vm:");
-    if limits.network_bytes_per_s.is_some() && (guest || spec.network == Network::Host) {
-        let found = if guest { "a guest" } else { "network = \"host\"" };
+    if limits.network_bytes_per_s.is_some() && (guest || !spec.network.has_own_link()) {
+        let found = match guest {
+            true => "a guest".to_string(),
+            false => format!("network = \"{}\"", spec.network),
+        };
         return Err(LayerError::NoOwnLink { environment: environment(), found });
     }
     let of_device = limits.all().find(|(limit, _)| limit.is_of_device());
@@ -196,7 +220,7 @@ mod tests {
         };
         assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
         type Change = fn(&mut EnvironmentSpec);
-        let refused: [(Change, &str); 6] = [
+        let refused: [(Change, &str); 8] = [
             (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
             (
                 |spec| {
@@ -210,6 +234,20 @@ mod tests {
                     spec.network = Network::Host;
                 },
                 "network = \"host\" does not have",
+            ),
+            (
+                |spec| {
+                    spec.limits.network_bytes_per_s = Some(1 << 20);
+                    spec.network = Network::Macvlan;
+                },
+                "network = \"macvlan\" does not have",
+            ),
+            (
+                |spec| {
+                    spec.runtime = "vm:qemu".into();
+                    spec.network = Network::Vxlan;
+                },
+                "runtime = \"vm:qemu\" has no network = \"vxlan\"",
             ),
             (
                 |spec| {

@@ -42,10 +42,12 @@ impl LayerInfo {
                 "the process, its name and its state in the runtime or engine",
             ),
             Layer::Network => (
-                "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel",
+                "iproute2, nftables; veth, bridge, nf_nat and nf_conntrack in the kernel; for macvlan, ipvlan and \
+                 vxlan CONFIG_MACVLAN, CONFIG_IPVLAN and CONFIG_VXLAN; for pasta CONFIG_TUN and the program (passt)",
                 "its namespaces are removed, and with them links, bridge and nft table; with other hosts \
                  bridge, nft table and forwarding of the host go when the environment is frozen or ends",
-                "the inode of the network namespace of /proc/PID/ns/net; with other hosts (loaders, instances) also a \
+                "the inode of the network namespace of /proc/PID/ns/net; from macvlan on also the devices in it with kind, mode \
+                 and MTU, and their other ends; with other hosts (loaders, instances) also a \
                  connection from outside, the nft tables and the forwarding of the host",
             ),
             Layer::Cpu => (
@@ -101,7 +103,7 @@ impl LayerInfo {
             ),
             Layer::Limits => (
                 "the memory, cpu or I/O controller (io, blkio) and cgroup = \"own\"; for limits of I/O a block device \
-                 below the data; for network_bandwidth network = \"bridge\", tc (iproute2) and CONFIG_NET_SCH_TBF",
+                 below the data; for network_bandwidth network = \"bridge\" or \"vxlan\", tc (iproute2) and CONFIG_NET_SCH_TBF",
                 "ends with the cgroup and, for the network, with the link",
                 "memory.max, memory.high, memory.swap.max, cpu.weight, io.bfq.weight and io.max (v2), or \
                  memory.limit_in_bytes, memory.memsw.limit_in_bytes, cpu.shares, blkio.bfq.weight and \

@@ -96,8 +96,13 @@ pub(super) trait HostRuntime {
     /// Reads back the network layer of the running system.
     fn read_network(&mut self) -> Result<LayerState, PartError> {
         let (context, layers) = (Arc::clone(&self.common().context), self.common().layers.clone());
-        let state = self.started()?.read_network(&layers);
-        Ok(self.network().map_or(state.clone(), |network| network.read_reach(&context, state)))
+        let system = self.started()?;
+        let (mut state, pid) = (system.read_network(&layers), system.pid);
+        if let Some(network) = self.network() {
+            state = network.read_links(&context, (layers.network, pid), state);
+            state = network.read_reach(&context, state);
+        }
+        Ok(state)
     }
 
     /// Starts the system. After an error `end` and the journal remove what was created.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
-use crate::layer::{Layers, limits, neighbour};
+use crate::layer::{Layers, limits, neighbour, network};
 use crate::rootfs::Source;
 use crate::run_context::RunContext;
 use crate::storage;
@@ -83,6 +83,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
+    network::needs(spec.network)?;
     neighbour::check(spec)?;
     storage::check(spec)
 }
@@ -135,6 +136,8 @@ pub(crate) fn make(
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
+    network::needs(spec.network)?;
+    network::check_hosts(spec, context)?;
     storage::check(spec)?;
     storage::allow(spec, context)?;
     limits::check_host(spec, context)?;

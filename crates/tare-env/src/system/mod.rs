@@ -16,7 +16,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 use tare_std::cpus::CpuSet;
 
-use crate::layer::network::SystemAddresses;
+use crate::layer::network::{self, SystemAddresses};
 use crate::layer::{self, Layers, limits};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use crate::run_context::RunContext;
@@ -44,7 +44,8 @@ pub(crate) struct System {
     pub(crate) others: Vec<u32>,
     /// Its own cgroup, if it has one.
     pub(crate) group: Option<Cgroup>,
-    /// The process of the userland proxy or of the injected delay's relay, if there is one.
+    /// The process of the userland proxy, of pasta or of the injected delay's relay, if there is
+    /// one.
     pub(crate) proxy: Option<u32>,
     /// Processes that serve its data, by name. Their CPU time counts for the layer, even if they
     /// are among the processes of the system.
@@ -52,8 +53,8 @@ pub(crate) struct System {
     account: Account,
     proxy_account: Account,
     has_quota: bool,
-    /// Whether `proxy` is a relay.
-    is_relay: bool,
+    /// The name of `proxy` in the accounts.
+    proxy_name: &'static str,
 }
 
 impl System {
@@ -66,7 +67,11 @@ impl System {
         let has_quota = layers.cpu.quota().is_some() || layers.inject.quota_percent.is_some();
         let (account, proxy_account) = (Account::new(), Account::new());
         let hold = ProcessHandle::open(pid);
-        let is_relay = layers.inject.delay.is_some();
+        let proxy_name = match layers.network {
+            _ if layers.inject.delay.is_some() => "relay",
+            Network::Pasta => network::PASTA,
+            _ => "userland proxy",
+        };
         let (others, servers) = (Vec::new(), Vec::new());
         Self {
             pid,
@@ -78,7 +83,7 @@ impl System {
             account,
             proxy_account,
             has_quota,
-            is_relay,
+            proxy_name,
         }
     }
 
@@ -139,8 +144,7 @@ impl System {
         pids.retain(|pid| !self.serves(*pid));
         let mut layer_cpu_ns = Vec::new();
         if let Some(proxy) = self.proxy {
-            let name = if self.is_relay { "relay" } else { "userland proxy" };
-            layer_cpu_ns.push((name.into(), self.proxy_account.read(&[proxy])));
+            layer_cpu_ns.push((self.proxy_name.into(), self.proxy_account.read(&[proxy])));
         }
         for (name, pid, account) in &mut self.servers {
             layer_cpu_ns.push(((*name).into(), account.read(&[*pid])));
@@ -160,6 +164,9 @@ impl System {
         let in_force = match layers.network {
             Network::Host => found == host,
             Network::Bridge { proxy } => found != host && proxy == self.proxy.is_some(),
+            Network::Pasta => found != host && self.proxy.is_some(),
+            // `SystemNetwork::read_links` checks that it is the wanted namespace.
+            Network::Macvlan | Network::Ipvlan | Network::Vxlan | Network::None => found != host,
         };
         let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
         let found = format!("net:[{}], the host's is net:[{}]", number(found), number(host));

@@ -11,28 +11,87 @@ use super::text::{BadLayerValue, serde_as_text};
 pub enum Network {
     Host,
     Bridge { proxy: bool },
+    Macvlan,
+    Ipvlan,
+    Vxlan,
+    Pasta,
+    None,
 }
 
 impl Network {
+    pub const ALL: [Self; 8] = [
+        Self::Host,
+        Self::Bridge { proxy: false },
+        Self::Bridge { proxy: true },
+        Self::Macvlan,
+        Self::Ipvlan,
+        Self::Vxlan,
+        Self::Pasta,
+        Self::None,
+    ];
+
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
         ("host", "the host's network namespace, with one veth pair to the client"),
         ("bridge", "a namespace behind a bridge; clients reach the published port through DNAT"),
         ("bridge+proxy", "as bridge, with a userland proxy instead of DNAT"),
+        (
+            "macvlan",
+            "a namespace with a macvlan device in bridge mode; the client has another one on the same \
+             parent, so packets go from one to the other without bridge, veth pair, NAT or network card",
+        ),
+        (
+            "ipvlan",
+            "as macvlan, with ipvlan devices in L2 mode, which share the parent's MAC address",
+        ),
+        (
+            "vxlan",
+            "a namespace behind a bridge that a VXLAN tunnel (MTU 1450) extends to the client, as in \
+             overlay networks of Swarm and Flannel; both ends encapsulate and unpack, over a veth pair",
+        ),
+        (
+            "pasta",
+            "a namespace with a tap device; the program pasta, as in rootless Podman, forwards the port \
+             to it in user mode",
+        ),
+        (
+            "none",
+            "no link: the system shares the network namespace of the client, which dials its \
+             loopback address",
+        ),
     ];
 
     /// Returns whether clients reach the system through a userland proxy.
     pub fn has_proxy(self) -> bool {
         self == Self::Bridge { proxy: true }
     }
+
+    /// Returns whether a link of the system's own, which can be limited, leads to it.
+    pub fn has_own_link(self) -> bool {
+        matches!(self, Self::Bridge { .. } | Self::Vxlan)
+    }
+
+    /// Returns whether loaders, or other instances, on other hosts can reach the system.
+    pub fn reaches_other_hosts(self) -> bool {
+        matches!(self, Self::Host | Self::Bridge { .. })
+    }
+
+    fn word(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Bridge { proxy: false } => "bridge",
+            Self::Bridge { proxy: true } => "bridge+proxy",
+            Self::Macvlan => "macvlan",
+            Self::Ipvlan => "ipvlan",
+            Self::Vxlan => "vxlan",
+            Self::Pasta => "pasta",
+            Self::None => "none",
+        }
+    }
 }
 
 impl fmt::Display for Network {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Host => "host",
-            Self::Bridge { proxy: false } => "bridge",
-            Self::Bridge { proxy: true } => "bridge+proxy",
-        })
+        f.pad(self.word())
     }
 }
 
@@ -40,12 +99,8 @@ impl FromStr for Network {
     type Err = BadLayerValue;
 
     fn from_str(text: &str) -> Result<Self, BadLayerValue> {
-        match text {
-            "host" => Ok(Self::Host),
-            "bridge" => Ok(Self::Bridge { proxy: false }),
-            "bridge+proxy" => Ok(Self::Bridge { proxy: true }),
-            _ => Err(BadLayerValue::unknown(Layer::Network, text)),
-        }
+        let found = Self::ALL.into_iter().find(|one| one.word() == text);
+        found.ok_or_else(|| BadLayerValue::unknown(Layer::Network, text))
     }
 }
 

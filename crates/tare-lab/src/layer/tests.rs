@@ -36,7 +36,15 @@ fn words_round_trip() {
         ("host", Network::Host),
         ("bridge", Network::Bridge { proxy: false }),
         ("bridge+proxy", Network::Bridge { proxy: true }),
+        ("macvlan", Network::Macvlan),
+        ("ipvlan", Network::Ipvlan),
+        ("vxlan", Network::Vxlan),
+        ("pasta", Network::Pasta),
+        ("none", Network::None),
     ]);
+    let words: Vec<String> = Network::ALL.iter().map(ToString::to_string).collect();
+    let listed: Vec<&str> = Network::VALUES.iter().map(|(word, _)| *word).collect();
+    assert_eq!(words, listed);
     refused::<Network>(Layer::Network, &["", "hosts", "bridge+", "*"]);
     round_trip(&[
         ("default", Security::Default),

@@ -34,8 +34,14 @@ pub const ALL: &[Rule] = &[
     ),
     Rule::new(
         "bridge and veth",
-        "virtual links between namespaces: veth, bridge, macvlan, ipvlan, tun",
+        "virtual links between namespaces: veth, bridge, macvlan, ipvlan, tun and tap",
         "br_ veth_ macvlan_ ipvlan_ ipvl_ tun_ tap_ fdb_find vlan_",
+    ),
+    Rule::new(
+        "tunnels",
+        "encapsulation of overlay networks: VXLAN, Geneve, UDP tunnels",
+        "vxlan_ encap_bypass_if_local geneve_ udp_tunnel_ udp_tunnel6_ setup_udp_tunnel iptunnel_ \
+         ip_tunnel_ ip_md_tunnel gre_",
     ),
     Rule::new(
         "seccomp",
@@ -238,6 +244,23 @@ mod tests {
             "scheduler",
         );
         check(&format!("{bridge} k:veth_xmit"), "bridge and veth");
+        // Taken from kernels 6.1 and 6.18.
+        for function in [
+            "macvlan_start_xmit",
+            "macvlan_handle_frame",
+            "ipvlan_queue_xmit",
+            "ipvlan_handle_frame",
+            "tun_get_user",
+            "tun_net_xmit",
+            "tun_do_read",
+        ] {
+            check(&format!("{send} k:dev_hard_start_xmit k:{function}"), "bridge and veth");
+        }
+        for function in
+            ["vxlan_xmit", "vxlan_xmit_one", "vxlan_rcv", "udp_tunnel_xmit_skb", "iptunnel_xmit"]
+        {
+            check(&format!("{send} k:dev_hard_start_xmit k:{function}"), "tunnels");
+        }
         let call = "main k:entry_SYSCALL_64_after_hwframe k:do_syscall_64";
         check(
             &format!("{call} k:syscall_trace_enter k:__seccomp_filter k:bpf_prog_0123_x"),

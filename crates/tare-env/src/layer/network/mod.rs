@@ -8,6 +8,12 @@
 //! no NAT table, which would add to the cost of the baseline. With `bridge+proxy`, a userland proxy
 //! in the router replaces DNAT.
 //!
+//! The other kinds have no published port: the client dials the system's own address. With
+//! `macvlan` and `ipvlan` both have a device on one parent (`same_parent`), with `vxlan` both ends
+//! of a tunnel (`overlay`), with `pasta` a program forwards the port (`pasta`), and with `none` the
+//! system is in the client's namespace. `needs` finds out what the kernel lacks; `read_links` reads
+//! them back.
+//!
 //! Several instances of a system have one port and different addresses: with `host` more addresses
 //! of the link, with `bridge` namespaces behind one bridge, each published on its own address.
 //!
@@ -38,8 +44,15 @@ use crate::reach::Reach;
 use crate::run_context::RunContext;
 use tare_lab::layer::{Limits, Network};
 
+mod needs;
+mod overlay;
+mod pasta;
 mod published;
+mod read_links;
+mod same_parent;
 
+pub(crate) use needs::{check_hosts, needs};
+pub(crate) use pasta::PASTA;
 pub(crate) use published::read_reach;
 use published::{Behind, HostBridge};
 
@@ -71,7 +84,10 @@ pub struct Router {
     port: u16,
     /// Whether the system is a guest, with a tap device on the bridge instead of a namespace.
     tap: bool,
+    /// The process of the userland proxy, or of pasta.
     proxy: Option<Child>,
+    /// What the router consists of.
+    network: Network,
     /// The bridge in the host's namespace that replaces the router's, for loaders on other hosts.
     on_host: Option<HostBridge>,
 }
@@ -85,9 +101,10 @@ impl Router {
     pub(crate) fn new(
         context: &RunContext,
         number: u32,
-        proxy: bool,
+        network: Network,
         port: Option<u16>,
     ) -> Result<Self, NetworkError> {
+        let has_proxy = network.has_proxy();
         if number >= ROUTERS_MAX {
             return Err(NetworkError::TooManyRouters);
         }
@@ -95,14 +112,14 @@ impl Router {
         let (of, slot) = (context.slot().router(number), context.slot().number());
         let router = format!("{prefix}-r{of}");
         let system = format!("{prefix}-s{number}");
-        let plan = |reach| HostBridge::plan(context, reach, number, proxy);
+        let plan = |reach| HostBridge::plan(context, reach, number, has_proxy);
         let on_host = context.reach().map(plan).transpose()?;
         // A client asks one instance for the ports of the others.
         let common = context.slot().count() > 1 || context.slot().peers().is_some();
         let published = on_host.as_ref().map(|bridge| bridge.published.port());
         let port = port.or(published.filter(|_| common)).unwrap_or(PORT);
         let (tap, proxy) = (false, None);
-        Ok(Self { number, of, slot, router, system, port, tap, proxy, on_host })
+        Ok(Self { number, of, slot, router, system, port, tap, proxy, network, on_host })
     }
 
     /// Returns the router for a virtual machine, whose monitor runs in the router's namespace.
@@ -111,7 +128,8 @@ impl Router {
         number: u32,
         proxy: bool,
     ) -> Result<Self, NetworkError> {
-        Ok(Self { tap: true, ..Self::new(context, number, proxy, None)? })
+        let network = Network::Bridge { proxy };
+        Ok(Self { tap: true, ..Self::new(context, number, network, None)? })
     }
 
     /// Returns the entries that must be in the journal before `make`.
@@ -188,7 +206,12 @@ impl Router {
     pub fn published(&self) -> SocketAddrV4 {
         match &self.on_host {
             Some(bridge) => bridge.published,
-            None => SocketAddrV4::new(self.link_address(2), PORT),
+            None => {
+                let direct =
+                    matches!(self.network, Network::Macvlan | Network::Ipvlan | Network::Vxlan);
+                let port = if direct { self.port } else { PORT };
+                SocketAddrV4::new(self.link_address(2), port)
+            }
         }
     }
 
@@ -201,7 +224,14 @@ impl Router {
     ///
     /// # Errors
     /// When a step fails; undoing the journal removes what was created.
-    pub fn make(&mut self, context: &RunContext, proxy: bool) -> Result<(), NetworkError> {
+    pub fn make(&mut self, context: &RunContext) -> Result<(), NetworkError> {
+        match self.network {
+            Network::Macvlan | Network::Ipvlan => return self.make_on_same_parent(context),
+            Network::Vxlan => return self.make_overlay(context),
+            Network::Pasta => return self.make_pasta(context),
+            Network::Host | Network::Bridge { .. } | Network::None => {}
+        }
+        let proxy = self.network.has_proxy();
         let router = match (self.on_host.is_some(), self.is_first()) {
             (true, _) => self.make_on_host(context, proxy)?,
             (_, true) => Some(self.make_router(context, proxy)?),
@@ -229,6 +259,35 @@ impl Router {
             batch(context.run(), Some(system), &bridge.inside())?;
         }
         Ok(None)
+    }
+
+    /// Creates the namespaces of this start that do not exist yet: the system's, and for the first
+    /// instance the router's.
+    fn make_namespaces(&self) -> Result<(PathBuf, PathBuf), NetworkError> {
+        let router = match self.is_first() {
+            true => netns::make(&self.router)?,
+            false => netns::path(&self.router),
+        };
+        let system = netns::make(&self.system)?;
+        without_ipv6(&router)?;
+        without_ipv6(&system)?;
+        Ok((router, system))
+    }
+
+    /// Returns the lines of `ip` for the system's namespace, whose device has the address that the
+    /// client dials. Several instances have more addresses, at which they find each other.
+    fn inside_direct(&self, context: &RunContext, prefix: u8) -> String {
+        let far = self.link_address(2);
+        let others = match context.slot().count() {
+            1 => String::new(),
+            _ => format!("addr add {}/24 dev eth0\n", behind_bridge(self.slot)),
+        };
+        format!("link set lo up\naddr add {far}/{prefix} dev eth0\n{others}link set eth0 up\n")
+    }
+
+    /// Returns the name of the client's device towards this router.
+    fn client_device(&self) -> String {
+        format!("tare-r{}", self.of)
     }
 
     /// Adds a namespace to the router of another instance.
@@ -457,9 +516,9 @@ impl SystemNetwork {
         port: Option<u16>,
     ) -> Result<(Vec<Entry>, Option<Router>), NetworkError> {
         match layer {
-            Network::Host => Ok((Vec::new(), None)),
-            Network::Bridge { proxy } => {
-                let router = Router::new(context, number, proxy, port)?;
+            Network::Host | Network::None => Ok((Vec::new(), None)),
+            _ => {
+                let router = Router::new(context, number, layer, port)?;
                 Ok((router.entries(), Some(router)))
             }
         }
@@ -474,8 +533,9 @@ impl SystemNetwork {
     ) -> Result<Self, NetworkError> {
         let slot = context.slot();
         match (layer, router) {
-            (Network::Bridge { proxy }, Some(mut router)) => {
-                router.make(context, proxy)?;
+            (Network::None, _) => Self::beside_client(context, port),
+            (_, Some(mut router)) => {
+                router.make(context)?;
                 let mut network = Self {
                     address: router.published().into(),
                     listen: SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, router.port),
@@ -503,6 +563,17 @@ impl SystemNetwork {
                 Ok(Self { address: listen.into(), listen, nodes, namespace: None, router: None })
             }
         }
+    }
+
+    /// Returns the network of a system in the client's own namespace, at a loopback address.
+    fn beside_client(context: &RunContext, port: Option<u16>) -> Result<Self, NetworkError> {
+        let (slot, namespace) = (context.slot(), context.client().namespace());
+        let free = || port.map_or_else(|| free_port(Ipv4Addr::LOCALHOST), must_be_free);
+        let common = slot.port(|| netns::within(namespace, free)?)?;
+        let nodes = NodeAddresses::on_loopback(common, slot);
+        let listen = SocketAddrV4::new(nodes.own, common);
+        let namespace = Some(namespace.to_path_buf());
+        Ok(Self { address: listen.into(), listen, nodes, namespace, router: None })
     }
 
     /// Returns the link of a system behind a bridge, limited to what the layer allows; `None`

@@ -59,6 +59,8 @@ impl InspectedContainer {
                 Network::Bridge { proxy: true } => {
                     apart && system.proxy.is_some_and(|proxy| process::name(proxy).is_some())
                 }
+                // `Layers::checked` refuses them.
+                _ => false,
             };
         let number = |inode: Option<u64>| inode.map_or("unreadable".into(), |n| n.to_string());
         let (own, engine) = (number(inode), number(engine_inode));

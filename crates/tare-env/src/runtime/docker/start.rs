@@ -242,8 +242,8 @@ impl Container {
         let usual = if planned.network.is_some() { published.port() } else { PORT };
         let inner = launch.port.unwrap_or(usual);
         let listen = match self.layers.network {
-            Network::Bridge { .. } => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, inner),
             Network::Host => published,
+            _ => SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, inner),
         };
         let slot = context.slot();
         let addresses = match &planned.network {
@@ -314,7 +314,7 @@ impl Container {
     ) -> Result<Option<u32>, PartError> {
         let proxy = match self.layers.network {
             Network::Bridge { .. } => engine::userland_proxy(namespace, published),
-            Network::Host => None,
+            _ => None,
         };
         if let Some(table) = &planned.proxy_table {
             if proxy.is_none() {

@@ -40,10 +40,16 @@ pub enum OptionError {
     #[error("environment {environment:?}: {name} = {value:?} is not {wanted}")]
     Value { environment: String, name: String, value: String, wanted: String },
     #[error(
-        "environment {environment:?}: in the host's network gVisor's own stack would take the \
-         host's addresses; set network = \"bridge\" or sandbox = {{ network = \"host\" }}"
+        "environment {environment:?}: with network = \"{network}\" gVisor's own stack would take the \
+         addresses of others; set network = \"bridge\" or sandbox = {{ network = \"host\" }}"
     )]
-    HostNetwork { environment: String },
+    HostNetwork { environment: String, network: Network },
+    #[error(
+        "environment {environment:?}: gVisor's own stack takes its address from the device, and \
+         ipvlan then delivers nothing to it; set network = \"macvlan\" or sandbox = {{ network = \
+         \"host\" }}"
+    )]
+    Ipvlan { environment: String },
 }
 
 /// The network stack of the system.
@@ -75,7 +81,8 @@ impl Options {
     /// Parses and checks the options of an environment in gVisor.
     pub(crate) fn parse(spec: &EnvironmentSpec, layers: &Layers) -> Result<Self, OptionError> {
         let environment = || spec.name.clone();
-        let host = layers.network == Network::Host;
+        // Its own stack would take the addresses of a namespace that it shares.
+        let host = matches!(layers.network, Network::Host | Network::None);
         let mut options = Self {
             platform: Platform::Systrap,
             stack: if host { Stack::Host } else { Stack::Sandbox },
@@ -107,7 +114,11 @@ impl Options {
             }
         }
         if host && options.stack == Stack::Sandbox {
-            return Err(OptionError::HostNetwork { environment: environment() });
+            let network = layers.network;
+            return Err(OptionError::HostNetwork { environment: environment(), network });
+        }
+        if layers.network == Network::Ipvlan && options.stack == Stack::Sandbox {
+            return Err(OptionError::Ipvlan { environment: environment() });
         }
         Ok(options)
     }
