@@ -15,7 +15,7 @@ pub mod inside;
 mod instance_slot;
 pub mod layer;
 pub mod multi_instance;
-mod neighbour;
+pub mod neighbour;
 mod outcome_cache;
 pub mod proxy;
 mod reach;

@@ -4,6 +4,8 @@
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
 mod common;
+#[path = "conformance/containerd.rs"]
+mod containerd;
 
 use std::fmt::Write;
 use std::fs;
@@ -42,8 +44,8 @@ const LIMITS: [(Limit, &str, u64); 10] = [
     (Limit::NetworkBandwidth, "\"10M\"", 10 << 20),
 ];
 
-const RUNTIMES: [&str; 7] =
-    ["process", "oci:runc", "oci:crun", "oci:runsc", "docker", "podman", "vm:qemu"];
+const RUNTIMES: [&str; 8] =
+    ["process", "oci:runc", "oci:crun", "oci:runsc", "docker", "podman", "containerd", "vm:qemu"];
 
 /// What a runtime does with a key.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -91,7 +93,9 @@ fn page() -> String {
          - Limits of I/O are of the whole disk below the data. Data in memory, on an overlay or on a network file \
          system has none, and the limit is refused.\n\
          - A guest's limits are those of its monitor, which does its I/O. It has a tap device, which can be \
-         limited in one direction only, so `network_bandwidth` is refused.\n\n",
+         limited in one direction only, so `network_bandwidth` is refused.\n\
+         - Several instances divide a quota, its burst and every limit evenly, but not weights, which each has in full. Each \
+         instance's part is read back (`instances_divide_limits`).\n\n",
     );
     let _ = writeln!(page, "| value | {} |", RUNTIMES.map(|name| format!("`{name}`")).join(" | "));
     let _ = writeln!(page, "|---|{}", "---|".repeat(RUNTIMES.len()));
@@ -250,6 +254,14 @@ fn limits_of_podman() {
 }
 
 #[test]
+fn limits_of_containerd() {
+    let test = "limits_of_containerd";
+    if containerd::goes_on(test) {
+        check_runtime(test, "containerd");
+    }
+}
+
+#[test]
 fn limits_of_qemu() {
     check_runtime("limits_of_qemu", "vm:qemu");
 }
@@ -265,7 +277,7 @@ fn limits_on_v2() {
     }
     let _guest = own_guest();
     if !skipped_inside(test) {
-        let but = [test, "docker", "podman", "qemu", "runsc", "crun", "page"];
+        let but = [test, "docker", "podman", "containerd", "qemu", "runsc", "crun", "page"];
         all_inside("vm:qemu,memory=1G,disk=4G", LIMIT, &but);
     }
 }
@@ -345,13 +357,22 @@ fn instances_divide_limits() {
         return;
     }
     let factory = open(&state);
+    for runtime in ["process", "oci:runc", "oci:crun"] {
+        if !skipped_runtime(test, runtime) {
+            two_instances_divide_limits(&factory, runtime);
+        }
+    }
+    assert!(factory.close().is_empty());
+}
+
+fn two_instances_divide_limits(factory: &EnvironmentFactory, runtime: &str) {
     let limits = Limits {
         cpu_weight: Some(50),
         writes_per_s: Some(2000),
         network_bytes_per_s: Some(10 << 20),
         ..Limits::default()
     };
-    let spec = spec("process", "quota=0.5/100ms+20ms", limits);
+    let spec = spec(runtime, "quota=0.5/100ms+20ms", limits);
     let mut environment = factory.environment_of(&spec, 2).unwrap();
     environment.start_all(&[launch(), launch()]).unwrap();
     let states = environment.read_back().unwrap();
@@ -364,7 +385,6 @@ fn instances_divide_limits() {
     assert_eq!(wanted("limits.cpu_weight"), "50");
     assert_eq!(wanted("cpu"), "quota=0.25/100ms+10ms");
     environment.stop().unwrap();
-    assert!(factory.close().is_empty());
 }
 
 /// A loop device with the scheduler BFQ. Dropping it detaches it.

@@ -3,12 +3,13 @@
 
 use serde::Serialize;
 use tare_lab::analysis::{
-    Analysis, InstanceFigures, Interval, Scaling, ScalingPoint, instance_figures, scaling,
+    Analysis, Cost, InstanceFigures, Interval, SameNumber, Scaling, ScalingPoint, claims,
+    instance_figures, same_numbers, scaling,
 };
 use tare_lab::record::Record;
 use tare_std::units::{nanoseconds, significant};
 
-use crate::figures::{clean, micros, rate, with_interval};
+use crate::figures::{CostFormat, clean, cost, micros, rate, with_interval};
 use crate::headline::{Metric, is_claim};
 
 /// What is above each table.
@@ -37,21 +38,36 @@ pub(crate) const SCALING_HEAD: [&str; 6] = [
     "server CPU, µs/op [95 %]",
 ];
 
+/// The head of the table of equal numbers, whose costs are losses.
+pub(crate) const SAME_CAPTION: &str =
+    "Each against the baseline's layers with as many instances, over the rounds of both:";
+pub(crate) const SAME_HEAD: [&str; 5] = [
+    "instances",
+    "environment",
+    "against",
+    "cost in server CPU [95 %]",
+    "cost in throughput [95 %]",
+];
+
 /// The tables of one workload.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(crate) struct InstanceTables {
     pub(crate) workload: String,
     pub(crate) instances: Vec<InstanceFigures>,
     pub(crate) scaling: Vec<Scaling>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) same_numbers: Vec<SameNumber>,
 }
 
 /// Returns the tables of each workload that has any, in the order of the study.
 pub(crate) fn tables(record: &Record, analysis: &Analysis) -> Vec<InstanceTables> {
     let (figures, scalings) = (instance_figures(record), scaling(record, analysis));
+    let same = same_numbers(record);
     let of = |workload: &str| InstanceTables {
         workload: workload.to_string(),
         instances: figures.iter().filter(|one| one.workload == workload).cloned().collect(),
         scaling: scalings.iter().filter(|one| one.workload == workload).cloned().collect(),
+        same_numbers: same.iter().filter(|one| one.workload == workload).cloned().collect(),
     };
     let all = record.study.workloads.iter().map(|workload| of(&workload.name));
     all.filter(|one| !one.instances.is_empty() || !one.scaling.is_empty()).collect()
@@ -70,6 +86,11 @@ impl InstanceTables {
             one.points.iter().map(|point| scaling_row(point, least)).collect()
         };
         self.scaling.iter().map(rows).collect()
+    }
+
+    /// The rows under [`SAME_HEAD`].
+    pub(crate) fn same_rows(&self, analysis: &Analysis) -> Vec<Vec<String>> {
+        self.same_numbers.iter().map(|one| same_row(one, analysis)).collect()
     }
 }
 
@@ -104,6 +125,23 @@ fn scaling_row(point: &ScalingPoint, least: u32) -> Vec<String> {
     ]
 }
 
+fn same_row(of: &SameNumber, analysis: &Analysis) -> Vec<String> {
+    let names = [of.environment.as_str(), of.against.as_str()];
+    let figure = |found: Option<&Cost>, metric: Metric| {
+        found.map_or("-".to_string(), |found| {
+            let verdict = claims::judge_cost(analysis, &of.workload, names, metric, found);
+            cost(found, Some(verdict), CostFormat::Short)
+        })
+    };
+    vec![
+        of.instances.to_string(),
+        clean(&of.environment),
+        clean(&of.against),
+        figure(of.costs.cpu.as_ref(), Metric::ServerCpu),
+        figure(of.costs.throughput.as_ref(), Metric::Throughput),
+    ]
+}
+
 /// Formats a ratio: `2.91`.
 pub(crate) fn times(ratio: f64) -> String {
     significant(ratio, 3)
@@ -121,4 +159,37 @@ pub(crate) fn knee(analysis: &Analysis, scaling: &Scaling) -> Option<usize> {
     };
     let first = (1..scaling.points.len()).find(|index| adds(*index) == Some(false))?;
     Some(first - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use tare_lab::analysis::analyse;
+
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn equal_numbers_are_compared() {
+        let (mut record, analysis) = fixture::instances();
+        assert!(tables(&record, &analysis)[0].same_numbers.is_empty(), "one family");
+        let mut boxed =
+            record.environments.iter().find(|one| one.spec.name == "two").cloned().unwrap();
+        boxed.spec.name = "boxed".into();
+        boxed.spec.runtime = "oci:runc".into();
+        record.study.environments.push(boxed.spec.clone());
+        record.environments.push(boxed);
+        let of_two = record.slices.iter().filter(|slice| slice.environment == "two");
+        let mut slices: Vec<_> = of_two.cloned().collect();
+        for slice in &mut slices {
+            slice.environment = "boxed".into();
+            slice.operations /= 2;
+        }
+        record.slices.extend(slices);
+        let analysis = analyse(&record);
+        let rows = tables(&record, &analysis)[0].same_rows(&analysis);
+        let row: Vec<&str> = rows[0].iter().map(String::as_str).collect();
+        assert_eq!((rows.len(), &row[..3]), (1, &["2", "boxed", "two"][..]));
+        // Half the throughput of two processes, although nearly all of that of one.
+        assert!(row[3].starts_with("+100.0 %") && row[4].starts_with("+50.0 %"), "{row:?}");
+    }
 }

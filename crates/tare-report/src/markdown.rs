@@ -112,6 +112,10 @@ fn instances(record: &Record, analysis: &Analysis, workload: &str) -> Vec<String
             blocks.push(crate::instances::SCALING_CAPTION.to_string());
             blocks.push(plain_table(&crate::instances::SCALING_HEAD, &rows));
         }
+        if !one.same_numbers.is_empty() {
+            blocks.push(crate::instances::SAME_CAPTION.to_string());
+            blocks.push(plain_table(&crate::instances::SAME_HEAD, &one.same_rows(analysis)));
+        }
     }
     blocks
 }

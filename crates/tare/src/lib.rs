@@ -59,6 +59,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::FioServer(options) => command::fio_server::run(options),
         Command::HostAgent => command::host_agent::run(&arguments.state),
         Command::StartSystem(options) => command::start_system::run(options),
+        Command::NeighbourSystem(options) => command::neighbour_system::run(options),
         Command::Proxy(options) => command::proxy::run(options),
         Command::Guest => command::guest::run(),
         Command::RunServer(options) => run_server::run(options, out),

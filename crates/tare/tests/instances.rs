@@ -6,7 +6,7 @@ mod common;
 use std::fs;
 use std::process::Command;
 
-use common::{stderr, tare};
+use common::{stderr, stdout, tare};
 use serde_json::Value;
 use tare_testkit::{Need, skipped};
 use tempfile::TempDir;
@@ -100,6 +100,45 @@ fn every_instance_has_figures_of_its_own() {
 }
 
 #[test]
+fn sweeps_over_layers_are_checked() {
+    let folder = TempDir::new().unwrap();
+    let dry = |option: &str, values: &str| {
+        let sweep = format!("option = \"{option}\"\nvalues = [{values}]");
+        let burner =
+            "[[neighbour]]\nname = \"b\"\nkind = \"command\"\ncommand = [\"sleep\", \"9\"]\n";
+        let text = STUDY.replace("option = \"instances\"\nvalues = [2]", &sweep);
+        fs::write(folder.path().join("s.toml"), format!("{text}{burner}")).unwrap();
+        let output =
+            tare().args(["weigh", "s.toml", "--dry-run"]).current_dir(folder.path()).output();
+        let output = output.unwrap();
+        (output.status.code(), stdout(&output) + &stderr(&output))
+    };
+    let refused = |option: &str, values: &str, wanted: &str| {
+        let (code, text) = dry(option, values);
+        assert_eq!(code, Some(3), "{option}: {text}");
+        assert!(text.contains(wanted), "{option}: {text}");
+    };
+    refused("instances", "0", "it must be from 1");
+    refused("limits.cpu_weight", "50, 20000", "it must be from 1 to 10000");
+    refused("limits.memroy", "\"1G\"", "did you mean \"memory\"?");
+    refused("limits.memory", "\"8M\"", "raise the limit of the environment");
+    refused("neighbours", "\"b\"", "must be a list of names of neighbours");
+    refused("neighbours", "[\"c\"]", "no neighbour has that name");
+    refused("cpu", "\"cpus=900\"", "asks for more CPUs than the system has");
+    if skipped("sweeps_over_layers_are_checked", &[Need::Root, Need::Program("runc")]) {
+        return;
+    }
+    let (code, text) = dry("neighbours", "[\"b\"], []");
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("one, neighbours b") && text.contains("one, neighbours none"), "{text}");
+    // More instances than CPUs are no error; the study says what they share.
+    let many = std::thread::available_parallelism().unwrap().get() + 1;
+    let (code, text) = dry("instances", &many.to_string());
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains(&format!("the {many} instances share the core")), "{text}");
+}
+
+#[test]
 fn impossible_numbers_of_instances_are_one_line_each() {
     let test = "impossible_numbers_of_instances_are_one_line_each";
     if skipped(test, &[Need::Root, Need::Program("nft")]) {
@@ -123,6 +162,20 @@ fn impossible_numbers_of_instances_are_one_line_each() {
         "memory_per_cpu = \"64M\"\nhosts = [\"ssh:a\", \"ssh:b\"]",
         "leave out one of the two",
     );
+    let fio = STUDY
+        .replace("name = \"tare-db\"\nmemory_per_cpu = \"64M\"", "name = \"fio\"")
+        .replace("[system]", "driver = \"fio\"\n[system]")
+        .replace("rows = 200\nconnections = 2\nin_flight = 8", "fio = { rw = \"randread\" }");
+    let output = weigh(&folder, &fio).output().unwrap();
+    let error = stderr(&output);
+    assert_eq!(output.status.code(), Some(3), "{error}");
+    assert!(error.contains("an environment runs one instance of fio"), "{error}");
+    let large = STUDY.replace("\"64M\"", "\"9000G\"");
+    let output = weigh(&folder, &large).output().unwrap();
+    let error = stderr(&output);
+    assert_eq!(output.status.code(), Some(4), "{error}");
+    assert!(error.contains("MiB of memory and") && error.contains("are available"), "{error}");
+    fs::remove_file(folder.path().join("out.tare")).ok();
     let limit = "instances = 3\nlimits = { memory = \"96M\" }";
     refused("instances = 3", limit, "for each of 3 instances");
     let quota = "instances = 3\ncpu = \"quota=0.02\"";

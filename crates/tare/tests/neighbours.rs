@@ -58,6 +58,10 @@ in_flight = 16
 latency_share = 0.0
 "#;
 
+/// Another system that is a neighbour.
+const OTHER: &str = "kind = \"system\"\nsystem = { name = \"tare-db\", overprovisioned = \"yes\" }\n\
+                     size = \"256M\"\nworkload = { rows = 200, write_share = 1 }";
+
 /// Processes of stress-ng whose environment has this state directory in its path of temporary
 /// files.
 fn stressors(state: &str) -> usize {
@@ -112,13 +116,21 @@ fn killed_study_leaves_no_neighbour_after_clean() {
     }
     let _alone = host_state::alone();
     let before = HostState::read();
-    // Eight containers beside a neighbour, killed while they start, while they are loaded with rows
-    // and later.
+    // Eight containers behind a bridge beside a stressor and another system, killed while they
+    // start, while they are loaded with rows and later.
+    let layers = "runtime = \"oci:runc\"\nnetwork = \"bridge\"\ninstances = 8";
     let eight = STUDY
         .replace("ROUNDS", "2000")
-        .replace("neighbours = [", "runtime = \"oci:runc\"\ninstances = 8\nneighbours = [");
-    assert!(eight.contains("instances = 8"));
-    for wait_ms in [0, 500, 3000] {
+        .replace(
+            "[[neighbour]]",
+            &format!("[[neighbour]]\nname = \"other\"\n{OTHER}\n[[neighbour]]"),
+        )
+        .replace("neighbours = [", &format!("{layers}\nneighbours = [\"other\", "));
+    assert!(eight.contains(layers) && eight.contains(OTHER));
+    // From the start of the study, and from that of the last neighbour.
+    let moments =
+        [(false, 300), (false, 1000), (false, 2500), (true, 0), (true, 500), (true, 3000)];
+    for (after_neighbours, wait_ms) in moments {
         let here = tempfile::tempdir().unwrap();
         let state = here.path().join("state");
         let state = state.to_str().unwrap();
@@ -131,20 +143,78 @@ fn killed_study_leaves_no_neighbour_after_clean() {
             .spawn()
             .unwrap();
         let deadline = Instant::now() + START_LIMIT;
-        while stressors(state) == 0 {
+        while after_neighbours && stressors(state) == 0 {
             assert_eq!(child.try_wait().unwrap(), None, "the study ended before it was killed");
             assert!(Instant::now() < deadline, "no neighbour has started");
             std::thread::sleep(Duration::from_millis(20));
         }
         std::thread::sleep(Duration::from_millis(wait_ms));
+        assert_eq!(child.try_wait().unwrap(), None, "the study ended before it was killed");
         child.kill().unwrap();
         child.wait().unwrap();
         let clean = run_in(here.path(), ["clean", "--state", state]);
         assert!(clean.status.success(), "{}", stderr(&clean));
         assert_eq!(stressors(state), 0, "{}", stdout(&clean));
         let left = before.difference(&HostState::read());
-        assert!(left.is_empty(), "left on the host: {left:?}\nclean printed:\n{}", stdout(&clean));
+        let moment = format!("{wait_ms} ms, after neighbours: {after_neighbours}");
+        let printed = stdout(&clean);
+        assert!(left.is_empty(), "{moment}: left on the host: {left:?}\nclean printed:\n{printed}");
     }
+}
+
+/// Runs a study with this neighbour and checks its account and its finding.
+fn check_system(tables: &str, expect: &str) {
+    let _alone = host_state::alone();
+    let before = HostState::read();
+    let here = tempfile::tempdir().unwrap();
+    let state = here.path().join("state");
+    let text = STUDY.replace("ROUNDS", "8").replace("kind = \"cpu\"", tables);
+    fs::write(here.path().join("s.toml"), text).unwrap();
+    let words = ["weigh", "s.toml", "-o", "r.tare", "--json", "--state"];
+    let output = run_in(here.path(), words.into_iter().chain([state.to_str().unwrap()]));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let report: Value = serde_json::from_str(&stdout(&output)).unwrap();
+    let environments = report["environments"].as_array().unwrap();
+    let beside = environments.iter().find(|one| one["name"] == "beside").unwrap();
+    assert!(beside["left_out"].is_null(), "{beside}");
+    let layers = beside["layers"].as_array().unwrap();
+    assert!(layers.iter().all(|layer| layer["in_force"] == true), "{layers:?}");
+    let counters = beside["counters"].as_array().unwrap();
+    let account = counters.iter().find(|one| one["name"] == "neighbour_cpu_ns").unwrap();
+    assert!(account["value"]["value"].as_f64().unwrap() > 0.0, "{account}");
+    let wanted = layers.iter().find(|layer| layer["layer"] == "neighbours").unwrap();
+    assert!(wanted["wanted"].as_str().unwrap().contains(expect), "{wanted}");
+    // On a busy host a doubt may forbid the finding.
+    let statements = report["statements"].as_array().unwrap();
+    let of_rule = |one: &&Value| one["rule"].as_str().unwrap().starts_with("neighbours");
+    for one in statements.iter().filter(of_rule) {
+        assert!(one["text"].as_str().unwrap().contains("\"burner\" (system "), "{one}");
+    }
+    let left = before.difference(&HostState::read());
+    assert!(left.is_empty(), "left on the host: {left:?}");
+}
+
+#[test]
+fn another_database_under_load_is_a_neighbour() {
+    let needs = [Need::Root, Need::Program("nft"), Need::Program("ip")];
+    if skipped("another_database_under_load_is_a_neighbour", &needs) {
+        return;
+    }
+    check_system(OTHER, "tare-db overprovisioned=yes, tare-load, 200 rows, 100 % writes");
+    let at_rate = OTHER.replace("rows = 200", "rows = 200, rate_per_s = 500");
+    check_system(&at_rate, "64 in flight, 500 op/s");
+}
+
+#[test]
+fn redis_under_load_is_a_neighbour() {
+    let tools = [Need::Program("redis-server"), Need::Program("redis-benchmark")];
+    let needs = [[Need::Root, Need::Program("nft")], tools].concat();
+    if skipped("redis_under_load_is_a_neighbour", &needs) {
+        return;
+    }
+    let redis = "kind = \"system\"\nsystem = { name = \"redis\" }\ndriver = \"redis-benchmark\"\n\
+                 workload = { test = \"set\", keyspace = 1000 }";
+    check_system(redis, "redis, redis-benchmark test=set keyspace=1000, closed loop");
 }
 
 #[test]
@@ -155,9 +225,19 @@ fn bad_neighbours_are_one_clear_line() {
         fs::write(here.path().join("s.toml"), text).unwrap();
         let output = run_in(here.path(), ["weigh", "s.toml", "--dry-run"]);
         assert!(!output.status.success());
-        assert!(stderr(&output).contains(expect), "{}", stderr(&output));
+        let said = stdout(&output) + &stderr(&output);
+        assert!(said.contains(expect), "{said}");
     };
     refused("kind = \"cpu\"", "kind = \"gpu\"", "did you mean \"cpu\"?");
     refused("[\"burner\"]", "[\"turner\"]", "no neighbour has that name");
     refused("kind = \"cpu\"", "kind = \"command\"", "lacks the key \"command\"");
+    refused("kind = \"cpu\"", "kind = \"cpu\"\nload = 0", "0.01 to 1");
+    refused("kind = \"cpu\"", "kind = \"system\"", "lacks the key \"system\"");
+    let system = |words: &str| format!("kind = \"system\"\nsystem = {{ name = {words} }}");
+    let of = |words: &str, expect: &str| refused("kind = \"cpu\"", &system(words), expect);
+    of("\"redos\"", "did you mean \"redis\"?");
+    of("\"tare-db\", instances = 2", "a neighbour is one instance on this host");
+    of("\"fio\"", "the system fio is no neighbour");
+    of("\"redis\"", "the driver tare-load cannot load the system redis");
+    of("\"tare-db\", memory = \"lots\"", "is not an amount");
 }

@@ -1,8 +1,8 @@
 //! The neighbours layer: the command of each kind of neighbour, and the memory and disk that it may
 //! use. `crate::neighbour` runs them.
 //!
-//! All kinds but `command` are stressors of stress-ng (stress-ng(1)). It starts one process for
-//! each worker, and some stressors one more. `--timeout 0` runs it until it is killed.
+//! All kinds but `command` and `system` are stressors of stress-ng (stress-ng(1)). It starts one
+//! process for each worker, and some stressors one more. `--timeout 0` runs it until it is killed.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use tare_lab::layer::{Neighbour, NeighbourKind};
 
 use crate::unavailable::Unavailable;
 
-/// The program of all kinds but `command`, and its package.
+/// The program of all kinds but `command` and `system`, and its package.
 pub const PROGRAM: &str = "stress-ng";
 
 /// Memory of a worker besides the memory that it is asked to use.
@@ -29,6 +29,8 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), Unavailable> {
     for one in &spec.neighbours {
         let program = match one.kind {
             NeighbourKind::Command => one.command.first().map_or("", String::as_str),
+            // Who runs a study knows the systems and drivers, and checks them.
+            NeighbourKind::System => continue,
             _ => PROGRAM,
         };
         if exec::find(program).is_none() {
@@ -46,10 +48,20 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), Unavailable> {
     Ok(())
 }
 
-/// Returns the words of the command. `folder` is the neighbour's directory.
+/// The subcommand of Tare's program that runs another system and its load.
+pub(crate) const SYSTEM_COMMAND: &str = "neighbour-system";
+
+/// Returns the words of the command, after the program for another system, which is Tare's own.
+/// `folder` is the neighbour's directory.
 pub(crate) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec<String> {
     if neighbour.kind == NeighbourKind::Command {
         return neighbour.command.clone();
+    }
+    if let Some(system) = &neighbour.system {
+        // Names and numbers are always JSON.
+        let plan = serde_json::to_string(system).unwrap_or_default();
+        let folder = folder.to_string_lossy().into_owned();
+        return vec![SYSTEM_COMMAND.into(), "--folder".into(), folder, plan];
     }
     let workers = workers.to_string();
     let size = neighbour.size_bytes().unwrap_or(0).to_string();
@@ -78,7 +90,7 @@ pub(crate) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec
             add(&["--readahead", &workers, "--readahead-bytes", &size]);
         }
         NeighbourKind::SystemCalls => add(&["--get", &workers]),
-        NeighbourKind::Command => {}
+        NeighbourKind::Command | NeighbourKind::System => {}
     }
     let folder = folder.to_string_lossy();
     add(&["--timeout", "0", "--temp-path", &*folder, "--quiet"]);
@@ -90,6 +102,7 @@ pub(crate) fn command(neighbour: &Neighbour, workers: u32, folder: &Path) -> Vec
 pub(crate) fn memory_max(neighbour: &Neighbour, workers: u32) -> Option<u64> {
     let each = match neighbour.kind {
         NeighbourKind::Command | NeighbourKind::PageCache => return None,
+        NeighbourKind::System => return neighbour.size_bytes(),
         NeighbourKind::MemoryBandwidth => 2 * neighbour.size_bytes().unwrap_or(0),
         _ => 0,
     };
@@ -99,7 +112,9 @@ pub(crate) fn memory_max(neighbour: &Neighbour, workers: u32) -> Option<u64> {
 /// Returns the memory that it asks for, in bytes.
 pub(crate) fn memory_bytes(neighbour: &Neighbour, workers: u32) -> u64 {
     match neighbour.kind {
-        NeighbourKind::MemoryBandwidth => u64::from(workers) * neighbour.size_bytes().unwrap_or(0),
+        NeighbourKind::MemoryBandwidth | NeighbourKind::System => {
+            u64::from(workers) * neighbour.size_bytes().unwrap_or(0)
+        }
         _ => 0,
     }
 }

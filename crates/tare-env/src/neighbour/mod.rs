@@ -6,11 +6,17 @@
 //! it as another container. Its cpuset keeps it on the CPUs that `where` names, and its CPU time is
 //! that of the cgroup, so it is neither the system's nor that of other programs.
 //!
+//! Another system (`kind = "system"`) is a process of Tare's own program (`tare neighbour-system`)
+//! that starts the system and its load, both in that cgroup, in a network namespace of their own.
+//! It creates a file once the system is under load.
+//!
 //! Limits: work that the kernel does for it in its own threads (writing back pages, softirqs in
 //! ksoftirqd) is in no account. Files of a neighbour are on the disk of Tare's state directory.
 
 mod running;
 
+use std::net::SocketAddrV4;
+use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -24,8 +30,25 @@ use tare_std::cpus::CpuSet;
 
 use crate::layer;
 use crate::run_context::RunContext;
-use crate::storage;
+use crate::{storage, system};
 use running::RunningNeighbour;
+
+/// The file in a neighbour's directory that shows that another system is under load.
+pub const UNDER_LOAD: &str = "under-load";
+
+/// Returns the arguments with which Tare's program starts a system as a process of this host that
+/// listens on `listen`.
+///
+/// # Errors
+/// If the system's program is not installed, or is that of an image.
+pub fn arguments(
+    launch: &Launch,
+    listen: SocketAddrV4,
+    data: &Path,
+) -> Result<Vec<String>, PartError> {
+    let program = system::program(launch)?;
+    Ok(system::arguments(launch, listen, &data.to_string_lossy(), &program, None))
+}
 
 /// Why an environment cannot have a neighbour.
 #[derive(Debug, thiserror::Error)]

@@ -18,7 +18,7 @@ use tare_lab::environment::LayerState;
 use tare_lab::layer::{Neighbour, NeighbourKind};
 use tare_std::cpus::CpuSet;
 
-use super::{Beside, state};
+use super::{Beside, UNDER_LOAD, state};
 use crate::client::{batch, without_ipv6};
 use crate::layer::neighbour as load;
 use crate::run_context::RunContext;
@@ -30,6 +30,8 @@ const GATE: &str = "read -r go && exec \"$0\" \"$@\" </dev/null";
 
 /// How long the workers may take to start, and all processes to end.
 const START_LIMIT: Duration = Duration::from_secs(10);
+/// How long another system may take until it has its rows and is under load.
+const SYSTEM_START_LIMIT: Duration = Duration::from_secs(360);
 const END_LIMIT: Duration = Duration::from_secs(10);
 const POLL: Duration = Duration::from_millis(5);
 /// How long SIGSTOP may take to stop every thread.
@@ -49,6 +51,11 @@ pub(super) enum RunningError {
         START_LIMIT.as_secs()
     )]
     Workers { neighbour: String, found: usize, wanted: usize },
+    #[error(
+        "neighbour {neighbour:?} is not under load {} s after its start: {said}",
+        SYSTEM_START_LIMIT.as_secs()
+    )]
+    NoLoad { neighbour: String, said: String },
     #[error("process {pid} of neighbour {neighbour:?} does not end after SIGKILL")]
     Unkillable { neighbour: String, pid: u32 },
     #[error(
@@ -99,10 +106,12 @@ impl RunningNeighbour {
         self.neighbour.workers_on(self.cpus.len())
     }
 
-    /// Returns how many processes it has at least: stress-ng itself and its workers.
+    /// Returns how many processes it has at least: stress-ng itself and its workers, or another
+    /// system and what starts it.
     fn processes_min(&self) -> usize {
         match self.neighbour.kind {
             NeighbourKind::Command => 1,
+            NeighbourKind::System => 2,
             _ => 1 + usize::try_from(self.workers()).unwrap_or(usize::MAX - 1),
         }
     }
@@ -135,7 +144,8 @@ impl RunningNeighbour {
         let group_name = format!("{}/{name}", context.prefix());
         let group = context.cgroups().group(&group_name);
         let namespace = format!("{}-{name}", context.prefix());
-        let has_network = self.neighbour.kind == NeighbourKind::Network;
+        let has_network =
+            matches!(self.neighbour.kind, NeighbourKind::Network | NeighbourKind::System);
 
         let mut entries = vec![Entry::directory(folder.clone())];
         if has_network {
@@ -165,7 +175,11 @@ impl RunningNeighbour {
     ) -> Result<(), PartError> {
         let start = |source| RunningError::Start { neighbour: self.name(), source };
         let words = load::command(&self.neighbour, self.workers(), folder);
-        let mut command = Command::new("/bin/sh").args(["-c", GATE]).args(words).own_group();
+        let mut command = Command::new("/bin/sh").args(["-c", GATE]);
+        if self.neighbour.kind == NeighbourKind::System {
+            command = command.arg(self.context.program());
+        }
+        command = command.args(words).own_group();
         command = command.variable(RUN_VARIABLE, self.context.run()).on_cpus(&self.cpus);
         if let Some(namespace) = namespace {
             command = command.in_namespace(namespace);
@@ -190,7 +204,26 @@ impl RunningNeighbour {
         let neighbour = self.neighbour.name.clone();
         gate.map_or(Ok(()), |mut gate| gate.write_all(b"go\n"))
             .map_err(|source| RunningError::Start { neighbour, source })?;
-        Ok(self.wait_for_workers()?)
+        match self.neighbour.kind {
+            NeighbourKind::System => Ok(self.wait_for_load(&folder.join(UNDER_LOAD))?),
+            _ => Ok(self.wait_for_workers()?),
+        }
+    }
+
+    /// Waits until another system is under load, when its process creates this file.
+    fn wait_for_load(&mut self, sign: &Path) -> Result<(), RunningError> {
+        let deadline = Instant::now() + SYSTEM_START_LIMIT;
+        while !sign.exists() {
+            let neighbour = self.name();
+            if let Some(why) = self.ended() {
+                return Err(RunningError::Ended { neighbour, why });
+            }
+            if Instant::now() > deadline {
+                return Err(RunningError::NoLoad { neighbour, said: self.said() });
+            }
+            thread::sleep(POLL);
+        }
+        Ok(())
     }
 
     /// Waits until all workers run.
@@ -216,10 +249,15 @@ impl RunningNeighbour {
     fn ended(&mut self) -> Option<String> {
         let Some(running) = &mut self.running else { return Some("it was not started".into()) };
         let status = running.child.try_wait().ok().flatten()?;
-        let said = system::log_tail(&[&running.log]);
+        Some(format!("{status}: {}", self.said()))
+    }
+
+    /// Returns what it printed last, on one line.
+    fn said(&self) -> String {
+        let log = self.running.as_ref().map(|running| system::log_tail(&[&running.log]));
+        let said = log.unwrap_or_default();
         let said = said.trim().lines().collect::<Vec<_>>().join("; ");
-        let said = if said.is_empty() { "it printed nothing".into() } else { said };
-        Some(format!("{status}: {said}"))
+        if said.is_empty() { "it printed nothing".into() } else { said }
     }
 
     fn pids(&self) -> Vec<u32> {

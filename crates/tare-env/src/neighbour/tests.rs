@@ -1,6 +1,6 @@
 use std::sync::Mutex;
 
-use tare_lab::layer::{NeighbourKind, Placement};
+use tare_lab::layer::{NeighbourKind, OtherSystem, Placement};
 use tare_testkit::EnvironmentBuilder;
 
 use super::*;
@@ -107,6 +107,7 @@ fn neighbour(kind: NeighbourKind) -> Neighbour {
         placement: Placement::SameCpus,
         workers: Some(2),
         load_percent: Some(50),
+        system: None,
         size_bytes: None,
         rate_bytes: None,
     }
@@ -176,6 +177,10 @@ fn every_kind_has_a_bounded_command() {
             assert_eq!(words, "");
             continue;
         }
+        if kind == NeighbourKind::System {
+            assert_eq!(load::memory_max(&one, 2), Some(1 << 30));
+            continue;
+        }
         assert!(words.starts_with("stress-ng --"), "{name}: {words}");
         assert!(words.ends_with(" --timeout 0 --temp-path /f --quiet"), "{name}: {words}");
         let bytes = load::disk_bytes(&one, 2);
@@ -185,6 +190,17 @@ fn every_kind_has_a_bounded_command() {
         assert!(memory.is_some_and(|most| most < 4 << 30) || bytes > 0, "{name}");
     }
     let words = |one: &Neighbour| load::command(one, 2, folder).join(" ");
+    let mut other = neighbour(NeighbourKind::System);
+    other.system = Some(Box::new(OtherSystem {
+        name: "redis".into(),
+        options: Vec::new(),
+        driver: "redis-benchmark".into(),
+        rate_per_s: None,
+        rows: None,
+        driver_options: Vec::new(),
+    }));
+    let plan = r#"{"name":"redis","driver":"redis-benchmark"}"#;
+    assert_eq!(words(&other), format!("neighbour-system --folder /f {plan}"));
     assert!(words(&neighbour(NeighbourKind::Cpu)).contains("--cpu 2 --cpu-load 50 "));
     let mut memory = neighbour(NeighbourKind::MemoryBandwidth);
     memory.rate_bytes = Some(100 << 20);

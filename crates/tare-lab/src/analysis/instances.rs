@@ -69,6 +69,16 @@ pub struct ScalingPoint {
     pub step: Option<PairCosts>,
 }
 
+/// An environment against the one that has the baseline's layers and as many instances.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SameNumber {
+    pub workload: String,
+    pub instances: u32,
+    pub environment: String,
+    pub against: String,
+    pub costs: PairCosts,
+}
+
 impl ScalingPoint {
     /// Returns the throughput over that which `least` instances with their throughput each would
     /// give: 1 is a perfect gain.
@@ -189,6 +199,37 @@ pub fn scaling(record: &Record, analysis: &Analysis) -> Vec<Scaling> {
         .flat_map(|workload| {
             families.iter().map(|family| one_scaling(record, analysis, &workload.name, family))
         })
+        .collect()
+}
+
+/// Returns each environment against the one that has the baseline's layers and as many instances,
+/// by workload in the order of the study. Empty if all of these are the baseline itself.
+pub fn same_numbers(record: &Record) -> Vec<SameNumber> {
+    let Some(baseline) = record.study.baseline_environment() else { return Vec::new() };
+    let here = record.environments.iter().filter(|one| !one.control && one.left_out.is_none());
+    let (family, others): (Vec<&EnvironmentSpec>, Vec<&EnvironmentSpec>) = here
+        .map(|one| &one.spec)
+        .filter(|spec| spec.instances.is_some())
+        .partition(|spec| differ_in_instances(baseline, spec));
+    let pairs: Vec<(&EnvironmentSpec, &EnvironmentSpec)> = others
+        .iter()
+        .filter_map(|spec| Some((*spec, *family.iter().find(|of| of.instances == spec.instances)?)))
+        .collect();
+    if pairs.iter().all(|(_, against)| against.name == baseline.name) {
+        return Vec::new();
+    }
+    let of = |workload: &str, (spec, against): &(&EnvironmentSpec, &EnvironmentSpec)| {
+        Some(SameNumber {
+            workload: workload.to_string(),
+            instances: spec.instances.unwrap_or(1),
+            environment: spec.name.clone(),
+            against: against.name.clone(),
+            costs: pair_costs(record, workload, &spec.name, &against.name)?,
+        })
+    };
+    let workloads = record.study.workloads.iter();
+    workloads
+        .flat_map(|workload| pairs.iter().filter_map(move |pair| of(&workload.name, pair)))
         .collect()
 }
 

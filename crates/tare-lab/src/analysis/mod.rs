@@ -37,7 +37,8 @@ pub use crate::response_time::{Latency, OverBaseline, Percentile};
 pub use claims::Metric;
 pub use counters::{CounterFinding, THROTTLED_NS, counters, risen_counters};
 pub use instances::{
-    InstanceFigures, OneInstance, Scaling, ScalingPoint, instance_figures, scaling,
+    InstanceFigures, OneInstance, SameNumber, Scaling, ScalingPoint, instance_figures,
+    same_numbers, scaling,
 };
 pub use latency::{PERCENTS, closed_loop_latency, latency};
 pub use load_path::{CARDS_FACT, CARDS_OF_LOAD_FACT, crosses_network_card};

@@ -316,6 +316,7 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
                 placement: Placement::SameCpus,
                 workers: None,
                 load_percent: None,
+                system: None,
                 size_bytes: None,
                 rate_bytes: None,
             }];

@@ -28,7 +28,9 @@ pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
 pub use limits::{Limit, Limits};
 pub(crate) use neighbour::text as neighbours_text;
-pub use neighbour::{NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, NoPlace, Placement};
+pub use neighbour::{
+    NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, NoPlace, OtherSystem, Placement, RowsLoad,
+};
 pub use network::Network;
 pub use rootfs::Rootfs;
 pub use runtime::Runtime;

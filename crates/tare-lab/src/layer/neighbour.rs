@@ -23,13 +23,15 @@ pub enum NeighbourKind {
     Network,
     PageCache,
     SystemCalls,
+    /// Another system and its load.
+    System,
     /// A command of the study.
     Command,
 }
 
 impl NeighbourKind {
     /// Every kind, as studies write it, with one line of help.
-    pub const ALL: [(Self, &'static str, &'static str); 8] = [
+    pub const ALL: [(Self, &'static str, &'static str); 9] = [
         (Self::Cpu, "cpu", "computes; load is its share of a CPU for each worker"),
         (
             Self::MemoryBandwidth,
@@ -57,6 +59,11 @@ impl NeighbourKind {
             "reads a file of size (1G) for each worker through the page cache, on the device of the data",
         ),
         (Self::SystemCalls, "system calls", "calls get*(2), which change nothing"),
+        (
+            Self::System,
+            "system",
+            "runs system (its name and options) under the load of driver with workload",
+        ),
         (Self::Command, "command", "runs command, a list of words"),
     ];
 
@@ -65,11 +72,16 @@ impl NeighbourKind {
         Self::ALL.iter().find(|(kind, ..)| *kind == self).map_or("", |(_, name, _)| name)
     }
 
+    /// Whether it has workers of its own number.
+    pub fn has_workers(self) -> bool {
+        !matches!(self, Self::Command | Self::System)
+    }
+
     /// Returns the size for each worker if the study gives none; `None` if the kind has no size.
     pub fn default_size_bytes(self) -> Option<u64> {
         match self {
             Self::MemoryBandwidth | Self::Disk => Some(256 << 20),
-            Self::PageCache => Some(1 << 30),
+            Self::PageCache | Self::System => Some(1 << 30),
             _ => None,
         }
     }
@@ -202,6 +214,58 @@ impl FromStr for Placement {
 
 serde_as_text!(Placement);
 
+/// Another system and its load, for [`NeighbourKind::System`]. Both run in the neighbour's cgroup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OtherSystem {
+    /// Name of the system, such as `redis`, and its options.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub options: Vec<(String, String)>,
+    /// Name of the driver that loads it.
+    pub driver: String,
+    /// Open loop: operations per second. `None`: a closed loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_per_s: Option<u32>,
+    /// For a driver that loads rows; `None` for one that has options.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<RowsLoad>,
+    /// Options of a driver that defines its own workloads, as (name, value).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub driver_options: Vec<(String, String)>,
+}
+
+/// What is asked of the rows of another system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RowsLoad {
+    pub rows: u64,
+    pub write_percent: u32,
+    pub connections: u32,
+    pub in_flight: u32,
+}
+
+impl fmt::Display for OtherSystem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let pairs = |f: &mut fmt::Formatter<'_>, options: &[(String, String)]| {
+            options.iter().try_for_each(|(name, value)| write!(f, " {name}={value}"))
+        };
+        write!(f, "{}", self.name)?;
+        pairs(f, &self.options)?;
+        write!(f, ", {}", self.driver)?;
+        pairs(f, &self.driver_options)?;
+        if let Some(RowsLoad { rows, write_percent, connections, in_flight }) = self.rows {
+            write!(
+                f,
+                ", {rows} rows, {write_percent} % writes, {connections} connections, {in_flight} in \
+                 flight"
+            )?;
+        }
+        match self.rate_per_s {
+            Some(rate) => write!(f, ", {rate} op/s"),
+            None => write!(f, ", closed loop"),
+        }
+    }
+}
+
 /// A neighbour of a study: a program that runs beside the system while an environment runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Neighbour {
@@ -219,7 +283,10 @@ pub struct Neighbour {
     /// Share of a CPU that each worker of kind `cpu` uses, in percent. `None`: all of it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub load_percent: Option<u32>,
-    /// Size of the memory or the file of each worker.
+    /// The system of kind `system`, and its load.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub system: Option<Box<OtherSystem>>,
+    /// Size of the memory or the file of each worker; memory of another system and its load.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
     /// Most bytes per second that each worker reads, and that it writes.
@@ -236,7 +303,10 @@ impl Neighbour {
     /// Returns the number of workers on this many CPUs.
     pub fn workers_on(&self, cpus: usize) -> u32 {
         let one_each = u32::try_from(cpus).unwrap_or(NEIGHBOUR_WORKERS_MAX);
-        self.workers.unwrap_or(one_each.clamp(1, NEIGHBOUR_WORKERS_MAX))
+        match self.kind.has_workers() {
+            true => self.workers.unwrap_or(one_each.clamp(1, NEIGHBOUR_WORKERS_MAX)),
+            false => 1,
+        }
     }
 }
 
@@ -246,7 +316,7 @@ impl fmt::Display for Neighbour {
         match self.workers {
             Some(1) => write!(f, ", 1 worker")?,
             Some(workers) => write!(f, ", {workers} workers")?,
-            None if self.kind == NeighbourKind::Command => {}
+            None if !self.kind.has_workers() => {}
             None => write!(f, ", a worker for each CPU")?,
         }
         if let Some(percent) = self.load_percent {
@@ -260,6 +330,9 @@ impl fmt::Display for Neighbour {
         }
         if !self.command.is_empty() {
             write!(f, ", {}", self.command.join(" "))?;
+        }
+        if let Some(system) = &self.system {
+            write!(f, ", {system}")?;
         }
         write!(f, ")")
     }
@@ -321,6 +394,7 @@ mod tests {
             placement: Placement::SameNode,
             workers: Some(2),
             load_percent: None,
+            system: None,
             size_bytes: None,
             rate_bytes: Some(1 << 20),
         };
@@ -328,6 +402,23 @@ mod tests {
                    bytes/s)";
         assert_eq!(text(std::slice::from_ref(&one)), all);
         assert_eq!(text(&[]), "none");
+        let other = Neighbour {
+            kind: NeighbourKind::System,
+            workers: None,
+            rate_bytes: None,
+            system: Some(Box::new(OtherSystem {
+                name: "redis".into(),
+                options: vec![("appendonly".into(), "always".into())],
+                driver: "redis-benchmark".into(),
+                rate_per_s: None,
+                rows: None,
+                driver_options: vec![("test".into(), "set".into())],
+            })),
+            ..one.clone()
+        };
+        let all = "burner (system, same node, size 1073741824 bytes, redis appendonly=always, \
+                   redis-benchmark test=set, closed loop)";
+        assert_eq!(other.to_string(), all);
         let json = serde_json::to_string(&one).unwrap();
         assert_eq!(serde_json::from_str::<Neighbour>(&json).unwrap(), one);
         assert!(json.contains(r#""where":"same node""#), "{json}");

@@ -70,7 +70,7 @@ pub(super) fn read(
     vocabulary: &Vocabulary,
     system: &SystemSpec,
 ) -> Result<Vec<EnvironmentSpec>, StudyError> {
-    let neighbours = neighbours::read(root, source)?;
+    let neighbours = neighbours::read(root, source, vocabulary)?;
     let tables = root.tables("environment", KEYS)?;
     if tables.is_empty() {
         return Err(root.missing("environment"));

@@ -66,7 +66,7 @@ fn copies<'t>(
         let Some(mut copy) = original.cloned() else { continue };
         if let DeValue::Table(table) = copy.get_mut() {
             let word = path.last().copied().unwrap_or_default();
-            let called = format!("{name}, {word} {}", item.scalar()?);
+            let called = format!("{name}, {word} {}", value_text(item)?);
             let called = Spanned::new(item.span.clone(), DeValue::String(called.into()));
             put(table, &["name"], item, called);
             put(table, &path, item, value);
@@ -79,6 +79,14 @@ fn copies<'t>(
 /// Returns the name of a workload or an environment, or `None` if it is not a text.
 fn name_of<'w>(table: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
     table.get_ref().get("name")?.get_ref().as_str()
+}
+
+/// Returns a value of a sweep for the name of its copy: `["a", "b"]` is `a + b`.
+fn value_text(item: &Item<'_>) -> Result<String, StudyError> {
+    let Some(items) = item.list() else { return Ok(item.scalar()?) };
+    let texts: Vec<String> =
+        items.iter().map(|one| Ok(one.scalar()?)).collect::<Result<_, StudyError>>()?;
+    Ok(if texts.is_empty() { "none".into() } else { texts.join(" + ") })
 }
 
 /// Returns the parsed values of a sweep.

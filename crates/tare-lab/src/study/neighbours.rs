@@ -3,13 +3,22 @@
 use std::str::FromStr;
 
 use super::StudyError;
-use super::checks::{Names, must_exist_as, name_of};
+use super::checks::{Names, must_exist_as, name_of, options, part};
+use super::vocabulary::Vocabulary;
+use crate::environment::INSTANCES;
 use crate::layer::{
-    BadLayerValue, Layer, NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, Placement,
+    BadLayerValue, Layer, NEIGHBOUR_WORKERS_MAX, Neighbour, NeighbourKind, OtherSystem, Placement,
+    RowsLoad,
 };
 use tare_toml::{Item, Source, Table};
 
-const KEYS: &[&str] = &["name", "kind", "command", "where", "workers", "load", "size", "rate"];
+const KEYS: &[&str] = &[
+    "name", "kind", "command", "where", "workers", "load", "size", "rate", "system", "driver",
+    "workload",
+];
+/// Keys of `workload` for a driver that loads rows. `rate_per_s` is one of every driver.
+const WORKLOAD_KEYS: &[&str] = &["rows", "write_share", "connections", "in_flight", RATE];
+const RATE: &str = "rate_per_s";
 
 /// The most neighbours of an environment.
 const NEIGHBOURS_MAX: usize = 16;
@@ -18,13 +27,17 @@ const SIZE_MIN: u64 = 1 << 20;
 const SIZE_MAX: u64 = 1 << 40;
 
 /// Reads every `[[neighbour]]`.
-pub(super) fn read(root: &Table<'_>, source: Source<'_>) -> Result<Vec<Neighbour>, StudyError> {
+pub(super) fn read(
+    root: &Table<'_>,
+    source: Source<'_>,
+    vocabulary: &Vocabulary,
+) -> Result<Vec<Neighbour>, StudyError> {
     let mut names = Names::default();
     let mut neighbours = Vec::new();
     for table in root.tables("neighbour", KEYS)? {
         let (name, item) = name_of(&table)?;
         names.add("neighbour", &name, &item, source)?;
-        neighbours.push(one(&table, name)?);
+        neighbours.push(one(&table, name, vocabulary)?);
     }
     Ok(neighbours)
 }
@@ -53,7 +66,7 @@ pub(super) fn named(
     Ok(Some(named))
 }
 
-fn one(table: &Table<'_>, name: String) -> Result<Neighbour, StudyError> {
+fn one(table: &Table<'_>, name: String, vocabulary: &Vocabulary) -> Result<Neighbour, StudyError> {
     let kinds = NeighbourKind::ALL.map(|(_, name, _)| name);
     let places = Placement::ALL.map(|(_, name, _)| name);
     let kind: Option<NeighbourKind> = word(table, "kind", &kinds)?;
@@ -64,10 +77,13 @@ fn one(table: &Table<'_>, name: String) -> Result<Neighbour, StudyError> {
     };
     let is = |one: NeighbourKind| kind == one;
     only("command", is(NeighbourKind::Command), "write kind = \"command\"")?;
-    only("workers", !is(NeighbourKind::Command), "a command starts its own")?;
+    only("workers", kind.has_workers(), "a command or a system starts its own")?;
+    for key in ["system", "driver", "workload"] {
+        only(key, is(NeighbourKind::System), "write kind = \"system\"")?;
+    }
     only("load", is(NeighbourKind::Cpu), "only kind = \"cpu\" has one")?;
     only("rate", is(NeighbourKind::MemoryBandwidth), "only kind = \"memory bandwidth\" has one")?;
-    let of_size = "only memory bandwidth, disk and page cache have one";
+    let of_size = "only memory bandwidth, disk, page cache and system have one";
     only("size", kind.default_size_bytes().is_some(), of_size)?;
     let command = match kind {
         NeighbourKind::Command => command(&table.need("command")?)?,
@@ -84,6 +100,10 @@ fn one(table: &Table<'_>, name: String) -> Result<Neighbour, StudyError> {
         placement: word(table, "where", &places)?.unwrap_or_default(),
         workers: whole("workers", NEIGHBOUR_WORKERS_MAX.into())?,
         load_percent: load(table)?,
+        system: match kind {
+            NeighbourKind::System => Some(Box::new(other_system(table, vocabulary)?)),
+            _ => None,
+        },
         size_bytes: bytes(table, "size", SIZE_MIN..=SIZE_MAX, "1M to 1T")?,
         rate_bytes: bytes(table, "rate", SIZE_MIN..=SIZE_MAX, "1M to 1T, per second")?,
     })
@@ -106,14 +126,16 @@ fn word<T: FromStr<Err = BadLayerValue>>(
 /// Reads a share of a CPU, such as 0.5, in whole percent.
 fn load(table: &Table<'_>) -> Result<Option<u32>, StudyError> {
     let Some(item) = table.get("load") else { return Ok(None) };
-    let share = item.number(0.01..=1.0)?;
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the share is between 0.01 and 1"
-    )]
-    let percent = (share * 100.0).round() as u32;
-    Ok(Some(percent))
+    Ok(Some(percent(item.number(0.01..=1.0)?)))
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the share is between 0 and 1"
+)]
+fn percent(share: f64) -> u32 {
+    (share * 100.0).round() as u32
 }
 
 fn bytes(
@@ -127,6 +149,57 @@ fn bytes(
         Some(bytes) if range.contains(&bytes) => Ok(Some(bytes)),
         _ => Err(item.out_of_range(words)),
     }
+}
+
+/// Reads the system of a neighbour, and its load.
+fn other_system(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<OtherSystem, StudyError> {
+    let item = table.need("system")?;
+    let (name, chosen) = part(&item, &["name"], "system of [[neighbour]]", &vocabulary.systems)?;
+    let many = [INSTANCES, "cluster"];
+    if chosen.iter().any(|(key, _)| many.contains(&key.as_str())) {
+        return Err(item.bad_value("a neighbour is one instance on this host; write another one"));
+    }
+    let names: Vec<String> = vocabulary.drivers.iter().map(|one| one.name.clone()).collect();
+    let driver = match table.word("driver", &names)? {
+        Some(name) => vocabulary.drivers.iter().find(|one| one.name == name),
+        None => vocabulary.drivers.first(),
+    };
+    let driver = driver.ok_or_else(|| table.missing("driver"))?;
+    let (mut rows, mut driver_options, mut rate_per_s) = (Some(RowsLoad::DEFAULT), vec![], None);
+    if !driver.options.is_empty() {
+        rows = None;
+    }
+    if let Some(item) = table.get("workload") {
+        let open = item.open_table("workload of [[neighbour]]")?;
+        rate_per_s = open.get(RATE).map(|item| item.whole(1..=u64::from(u32::MAX))).transpose()?;
+        if driver.options.is_empty() {
+            let inner = item.table("workload of [[neighbour]]", WORKLOAD_KEYS)?;
+            rows = Some(rows_load(&inner)?);
+        } else {
+            let title = format!("workload of [[neighbour]] with {}", driver.name);
+            driver_options = options(&item, &title, &[RATE], &driver.options)?;
+        }
+    }
+    let rate_per_s = rate_per_s.and_then(|rate| u32::try_from(rate).ok());
+    let driver = driver.name.clone();
+    Ok(OtherSystem { name, options: chosen, driver, rate_per_s, rows, driver_options })
+}
+
+fn rows_load(table: &Table<'_>) -> Result<RowsLoad, StudyError> {
+    let default = RowsLoad::DEFAULT;
+    let share = table.share("write_share", f64::from(default.write_percent) / 100.0)?;
+    Ok(RowsLoad {
+        rows: table.whole("rows", 1..=1_000_000_000, default.rows)?,
+        write_percent: percent(share),
+        connections: table.whole_u32("connections", 1..=65_536, default.connections)?,
+        in_flight: table.whole_u32("in_flight", 1..=1 << 20, default.in_flight)?,
+    })
+}
+
+impl RowsLoad {
+    /// What a neighbour's workload leaves out: that of a study's workload for one CPU, with fewer
+    /// rows, and as many reads as writes.
+    const DEFAULT: Self = Self { rows: 10_000, write_percent: 50, connections: 8, in_flight: 64 };
 }
 
 fn command(item: &Item<'_>) -> Result<Vec<String>, StudyError> {
@@ -187,6 +260,38 @@ mod tests {
     }
 
     #[test]
+    fn a_sweep_copies_an_environment_for_lists_of_neighbours() {
+        let sweep = "[[sweep]]\nenvironment = \"native\"\noption = \"neighbours\"\n\
+                     values = [[\"burner\"], [\"burner\", \"b\"], []]";
+        let second = BURNER.replace("burner", "b");
+        let study = with(&format!("{BURNER}\n{second}\n{sweep}"), "[]").unwrap();
+        let found: Vec<(&str, usize)> = study
+            .environments
+            .iter()
+            .filter(|spec| spec.name.starts_with("native, "))
+            .map(|spec| (spec.name.as_str(), spec.neighbours.len()))
+            .collect();
+        let [one, both, none] = ["burner", "burner + b", "none"];
+        let names = [one, both, none].map(|name| format!("native, neighbours {name}"));
+        let expect: Vec<(&str, usize)> = names.iter().map(String::as_str).zip([1, 2, 0]).collect();
+        assert_eq!(found, expect);
+    }
+
+    #[test]
+    fn another_system_has_a_load() {
+        let tables = "[[neighbour]]\nname = \"other\"\nkind = \"system\"\n\
+                      system = { name = \"tare-db\" }\nsize = \"512M\"\n\
+                      workload = { rows = 500, write_share = 1, rate_per_s = 900 }";
+        let study = with(tables, "[\"other\"]").unwrap();
+        let text = study.environments[0].neighbours[0].to_string();
+        let expect = "other (system, same CPUs, size 536870912 bytes, tare-db, tare-load, 500 rows, \
+                      100 % writes, 8 connections, 64 in flight, 900 op/s)";
+        assert_eq!(text, expect);
+        let json = serde_json::to_string(&study).unwrap();
+        assert_eq!(serde_json::from_str::<Study>(&json).unwrap(), study);
+    }
+
+    #[test]
     fn refuses_invalid_neighbours() {
         let check = |tables: &str, names: &str, expect: &str| {
             let error = with(tables, names).expect_err(expect).to_string();
@@ -200,12 +305,22 @@ mod tests {
         of("kind = \"command\"", "[[neighbour]] lacks the key \"command\"");
         of("kind = \"command\"\ncommand = []", "it has no program");
         of("kind = \"command\"\ncommand = \"sleep 9\"", "a list of words");
-        of("kind = \"command\"\ncommand = [\"sleep\"]\nworkers = 2", "a command starts its own");
+        of("kind = \"command\"\ncommand = [\"sleep\"]\nworkers = 2", "starts its own");
+        of("kind = \"system\"", "[[neighbour]] lacks the key \"system\"");
+        of("kind = \"cpu\"\ndriver = \"tare-load\"", "write kind = \"system\"");
+        let system =
+            |more: &str| format!("kind = \"system\"\nsystem = {{ name = \"tare-db\" }}\n{more}");
+        of("kind = \"system\"\nsystem = { name = \"tare-bd\" }", "did you mean \"tare-db\"?");
+        of(&system("workers = 2"), "starts its own");
+        of(&system("workload = { row = 5 }"), "did you mean \"rows\"?");
+        of(&system("workload = { write_share = 2 }"), "write_share");
+        of(&system("workload = { rate_per_s = 0 }"), "rate_per_s");
+        of(&system("driver = \"tare-loud\""), "did you mean \"tare-load\"?");
         of("kind = \"cpu\"\ncommand = [\"sleep\"]", "write kind = \"command\"");
         of("kind = \"cpu\"\nwhere = \"same cpus\"", "did you mean \"same CPUs\"?");
         of("kind = \"cpu\"\nworkers = 0", "workers");
         of("kind = \"cpu\"\nload = 1.5", "load");
-        of("kind = \"cpu\"\nsize = \"1G\"", "only memory bandwidth, disk and page cache");
+        of("kind = \"cpu\"\nsize = \"1G\"", "only memory bandwidth, disk, page cache and system");
         of("kind = \"disk\"\nsize = \"2T\"", "1M to 1T");
         of("kind = \"disk\"\nrate = \"2M\"", "only kind = \"memory bandwidth\" has one");
         check(BURNER, "[\"burned\"]", "did you mean \"burner\"?");

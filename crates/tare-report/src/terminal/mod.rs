@@ -148,6 +148,10 @@ fn instances(
     for rows in tables.scaling_rows() {
         table(crate::instances::SCALING_CAPTION, &crate::instances::SCALING_HEAD, &rows);
     }
+    if !tables.same_numbers.is_empty() {
+        let rows = tables.same_rows(analysis);
+        table(crate::instances::SAME_CAPTION, &crate::instances::SAME_HEAD, &rows);
+    }
 }
 
 fn opening(out: &mut Vec<String>, record: &Record, analysis: &Analysis, paint: Paint) {

@@ -123,6 +123,13 @@ pub(crate) fn systems_with_options(
             .make(&own, route)
             .map_err(|error| fail(tare_host::error_line(&*error)))
             .exit_with(Exit::Input)?;
+        if let Some(count) = spec.instances.filter(|count| *count != system.instances().count) {
+            let why = format!(
+                "instances = {count}, and an environment runs one instance of {}; leave it out",
+                info.name
+            );
+            return Err(fail(why)).exit_with(Exit::Input);
+        }
         let common = info.make(&study.system, route).map_err(|error| anyhow!(error))?;
         let same = system.instances().cluster == common.instances().cluster
             && info.speaks(&own) == info.speaks(&study.system);

@@ -27,7 +27,9 @@ use tare_tune::idle;
 
 use super::loaders::ConnectedLoaders;
 use super::tuning::StudyTuning;
-use super::{CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, samplers, space};
+use super::{
+    CampaignConfig, absent, controls, cpu_plan, fit, hosts, interrupts, neighbours, samplers, space,
+};
 use crate::cli::Kind;
 use crate::exit::{Exit, ExitWith, exit_error};
 use crate::stream::warn;
@@ -69,6 +71,7 @@ pub(crate) fn check(config: &CampaignConfig, plan: &CpuPlan, state: &Path) -> an
     interrupts::check(config, plan)?;
     let (info, _) = parts_of(&config.study)?;
     fit::check(&config.study, info, plan)?;
+    neighbours::check(&config.study)?;
     check_runtimes(&config.study, state)
 }
 

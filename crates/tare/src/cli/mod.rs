@@ -117,6 +117,9 @@ pub enum Command {
     /// Prepare the data of a system and execute its program (started by `weigh`)
     #[command(hide = true)]
     StartSystem(StartSystem),
+    /// Run another system under load beside the one that is weighed (started by `weigh`)
+    #[command(hide = true)]
+    NeighbourSystem(NeighbourSystem),
     /// Relay TCP connections, as docker's userland proxy does (started by `weigh`)
     #[command(hide = true)]
     Proxy(Proxy),
@@ -516,6 +519,16 @@ pub struct StartSystem {
     /// The program to execute, as JSON
     #[arg(value_name = "RECIPE")]
     pub recipe: String,
+}
+
+#[derive(Debug, Args)]
+pub struct NeighbourSystem {
+    /// The neighbour's directory
+    #[arg(long, value_name = "DIR")]
+    pub folder: PathBuf,
+    /// The system and its load, as JSON
+    #[arg(value_name = "PLAN")]
+    pub plan: String,
 }
 
 #[derive(Debug, Args)]

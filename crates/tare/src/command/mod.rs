@@ -17,6 +17,7 @@ pub(crate) mod host;
 pub(crate) mod host_agent;
 pub(crate) mod list;
 pub(crate) mod load;
+pub(crate) mod neighbour_system;
 pub(crate) mod proxy;
 pub(crate) mod report;
 pub(crate) mod share;

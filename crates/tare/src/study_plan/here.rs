@@ -7,7 +7,7 @@ use tare_lab::environment::{CpuPlan, EnvironmentSpec};
 use tare_lab::study::Study;
 
 use super::elsewhere::has_hosts;
-use crate::campaign::{CampaignConfig, check_other_hosts, fit, interrupts};
+use crate::campaign::{CampaignConfig, check_other_hosts, fit, interrupts, neighbours};
 use crate::exit::{Exit, ExitError};
 
 /// Returns what limits an environment that runs, or what only its start shows.
@@ -79,5 +79,6 @@ fn system_and_driver(study: &Study, cpus: &CpuPlan) -> anyhow::Result<()> {
     let name = &study.system.name;
     let info = tare_system::find(name).ok_or_else(|| anyhow!("there is no system {name}"))?;
     tare_driver::of(study, &info.speaks(&study.system)).map_err(|error| anyhow!(error))?;
-    fit::check(study, info, cpus)
+    fit::check(study, info, cpus)?;
+    neighbours::check(study)
 }

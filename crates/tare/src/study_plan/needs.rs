@@ -103,10 +103,16 @@ fn of_environment(spec: &EnvironmentSpec) -> Vec<String> {
         other => needs.push(format!("root file system {other}")),
     }
     for one in &spec.neighbours {
-        needs.push(match one.kind {
-            NeighbourKind::Command => one.command.first().cloned().unwrap_or_default(),
-            _ => neighbour::PROGRAM.into(),
-        });
+        match (one.kind, &one.system) {
+            (NeighbourKind::Command, _) => needs.extend(one.command.first().cloned()),
+            (NeighbourKind::System, Some(other)) => {
+                let system = tare_system::find(&other.name).filter(|one| one.found.is_some());
+                needs.extend(system.map(|one| one.name.to_string()));
+                let driver = tare_driver::find(&other.driver).and_then(|one| one.program);
+                needs.extend(driver.map(|one| one.name.to_string()));
+            }
+            _ => needs.push(neighbour::PROGRAM.into()),
+        }
     }
     if !spec.host.is_as_is() {
         needs.push("a host that may be tuned".into());

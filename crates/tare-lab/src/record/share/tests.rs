@@ -6,7 +6,7 @@ use super::*;
 use crate::analysis::{Analysis, analyse};
 use crate::doubt::Doubt;
 use crate::environment::StorageSpec;
-use crate::layer::{Layer, NeighbourKind, Placement, Rootfs};
+use crate::layer::{Layer, NeighbourKind, OtherSystem, Placement, Rootfs};
 use crate::loader::Loader;
 use crate::record::tests::{environment, make_old, opening, slice, stack_slice};
 use crate::record::{DoubtRecord, HostFact, Record, RecordWriter, read_stacks};
@@ -74,6 +74,7 @@ impl Folder {
             (other.kind, other.placement) = (*kind, place.0);
             (other.size_bytes, other.rate_bytes, other.load_percent) = (Some(1), Some(1), Some(1));
             other.workers = Some(1);
+            other.system = Some(Box::new(other_system(&text)));
             study.environments[1].neighbours.push(other);
         }
         opening.study_text = format!("# {text}\n");
@@ -321,4 +322,15 @@ fn hosts_of_loaders_get_new_names() {
     assert_eq!(record.study.loaders[0].name(), "ssh:loader1");
     let late = Doubt::LoaderLate { loader: "ssh:loader1".into(), share: 0.5 };
     assert_eq!(record.doubts[0].doubt, late);
+}
+
+fn other_system(text: &str) -> OtherSystem {
+    OtherSystem {
+        name: text.into(),
+        options: vec![(text.into(), text.into())],
+        driver: text.into(),
+        rate_per_s: Some(1),
+        rows: None,
+        driver_options: vec![(text.into(), text.into())],
+    }
 }

@@ -69,8 +69,11 @@ pub(super) const RULES: &[Rule] = &[
 fn named(facts: &Facts<'_>, environment: &str) -> String {
     let spec = facts.environment(environment).map(|one| &one.spec);
     let all = spec.map(|spec| spec.neighbours.as_slice()).unwrap_or_default();
-    let one =
-        |one: &Neighbour| format!("{} ({}, {})", words::quoted(&one.name), one.kind, one.placement);
+    let one = |one: &Neighbour| {
+        let system = one.system.as_ref().map(|system| format!(" {}", clean(&system.name)));
+        let kind = format!("{}{}", one.kind, system.unwrap_or_default());
+        format!("{} ({kind}, {})", words::quoted(&one.name), one.placement)
+    };
     let names: Vec<String> = all.iter().map(one).collect();
     let word = if names.len() == 1 { "Neighbour" } else { "Neighbours" };
     format!("{word} {}", words::list(&names))
@@ -81,7 +84,8 @@ fn channels(facts: &Facts<'_>, effect: &Effect) -> (String, Vec<(&'static str, I
     let (with, without) = (effect.with.as_str(), effect.without.as_str());
     // Answers of a disk also wait for a CPU, so the disk is named for neighbours that use one.
     let uses_disk = |one: &Neighbour| {
-        matches!(one.kind, NeighbourKind::Disk | NeighbourKind::PageCache | NeighbourKind::Command)
+        let kinds = [NeighbourKind::Command, NeighbourKind::System];
+        one.kind.uses_disk() || kinds.contains(&one.kind)
     };
     let on_disk =
         facts.environment(with).is_some_and(|one| one.spec.neighbours.iter().any(uses_disk));
