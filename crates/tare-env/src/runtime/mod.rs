@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
-use crate::layer::{Layers, limits, neighbour};
+use crate::layer::{Layers, confinement, limits, neighbour};
 use crate::rootfs::Source;
 use crate::run_context::RunContext;
 use crate::storage;
@@ -83,6 +83,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     gvisor::check(spec, &layers, argument)?;
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
+    confinement::check_host(spec)?;
     neighbour::check(spec)?;
     storage::check(spec)
 }
@@ -138,6 +139,7 @@ pub(crate) fn make(
     storage::check(spec)?;
     storage::allow(spec, context)?;
     limits::check_host(spec, context)?;
+    confinement::check_host(spec)?;
     // The work directory of a run is in the state directory.
     check_boot(spec, context.work().parent().unwrap_or(Path::new("/")))?;
     (runtime.make)(context, spec.clone(), layers, argument)
