@@ -104,7 +104,7 @@ pub(super) const RULES: &[Rule] = &[
         "`memory.pages` differs, and the cost is a claim",
         "Keep the setting of the baseline.",
         "/sys/kernel/mm/transparent_hugepage/enabled is of the whole host; the switch of one process is PR_SET_THP_DISABLE. The \
-         knob transparent-hugepages of tare tune sets the host's.",
+         knob transparent_hugepages of tare tune sets the host's.",
     ),
     cost!(
         "memory_node",
