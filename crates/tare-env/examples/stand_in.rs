@@ -22,6 +22,7 @@ use tare_lab::environment::{CpuPlan, Launch, StorageSpec};
 use tare_testkit::EnvironmentBuilder;
 
 fn main() -> Result<(), Box<dyn Error + Send + Sync>> {
+    tare_host::memory_policy::apply_pages()?;
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {

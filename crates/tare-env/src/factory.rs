@@ -16,6 +16,7 @@ use tare_lab::environment::{CpuPlan, Environment, EnvironmentSpec};
 use crate::client::{Client, NetworkError};
 use crate::inside::{self, GuestEnvironment};
 use crate::instance_slot::{InstanceSlot, Peers};
+use crate::layer::confinement::huge_pages::WithHugePages;
 use crate::layer::host::{HostError, TunedEnvironment, TunedHost};
 use crate::layer::limits;
 use crate::multi_instance::{self, MultiInstance};
@@ -156,7 +157,8 @@ impl EnvironmentFactory {
         peers: Peers,
     ) -> Result<Box<dyn Environment>, PartError> {
         limits::check_cpus(spec, self.context.cpus())?;
-        runtime::make(&self.context.with_slot(InstanceSlot::among(peers), spec.cpu), spec)
+        let context = self.context.with_slot(InstanceSlot::among(peers), spec.cpu);
+        WithHugePages::around(runtime::make(&context, spec)?, &self.context)
     }
 
     /// Creates an environment for this many instances of a system.
@@ -181,6 +183,7 @@ impl EnvironmentFactory {
             None => environment,
         };
         let environment = EnvironmentWithNeighbours::around(environment, &self.context)?;
+        let environment = WithHugePages::around(environment, &self.context)?;
         match (&self.host, spec.host.clone()) {
             (Some(host), layer) => {
                 let refused = host.without_effect(&layer).filter(|_| !layer.is_as_is());

@@ -97,10 +97,11 @@ impl RunContext {
         &self.cpus
     }
 
-    /// Returns the NUMA nodes to which the memory of a system with this cpu layer is bound; `None`
-    /// if it is not bound.
-    pub(crate) fn memory_nodes(&self, cpu: Cpu) -> Option<CpuSet> {
-        self.cpus.memory_nodes(&cpu.set(&self.cpus))
+    /// Returns the NUMA nodes to which the memory of a system with this cpu layer is bound: those
+    /// of its CPUs, or the one that a study asks for. `None` if it is not bound.
+    pub(crate) fn memory_nodes(&self, cpu: Cpu, node: Option<u32>) -> Option<CpuSet> {
+        let asked = node.map(|node| [node].into_iter().collect());
+        asked.or_else(|| self.cpus.memory_nodes(&cpu.set(&self.cpus)))
     }
 
     /// Returns the block devices and targets that may be overwritten.

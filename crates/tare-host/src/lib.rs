@@ -16,7 +16,7 @@ pub mod facts;
 pub mod housekeeping;
 pub mod journal;
 pub mod line_file;
-#[allow(unsafe_code, reason = "set_mempolicy(2) has no safe interface")]
+#[allow(unsafe_code, reason = "set_mempolicy(2) and prctl(2) with flags have no safe interface")]
 pub mod memory_policy;
 pub mod module;
 pub mod mounts;
@@ -26,6 +26,9 @@ pub mod nvme;
 pub mod process;
 pub mod program;
 pub mod undo;
+#[allow(unsafe_code, reason = "mount_setattr(2) has no safe interface")]
+pub mod user_namespace;
+
 pub use tare_std::error_line;
 pub use undo::UndoError;
 

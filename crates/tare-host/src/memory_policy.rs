@@ -1,4 +1,5 @@
-//! Binds the memory of new processes to NUMA nodes, and reads which nodes a process may use.
+//! Binds the memory of new processes to NUMA nodes, switches off transparent huge pages for a
+//! process, and reads what a process may use.
 //!
 //! A policy belongs to a thread. Its children inherit it, also across exec (man 2 set_mempolicy),
 //! so a thread that is started for one command binds that command and all that it starts.
@@ -51,6 +52,36 @@ pub fn policy(pid: u32) -> Option<String> {
     let maps = File::open(format!("/proc/{pid}/numa_maps")).ok()?;
     BufReader::new(maps).read_line(&mut line).ok()?;
     line.split_whitespace().nth(1).map(str::to_string)
+}
+
+/// The variable of the environment that says which transparent huge pages Tare's program, and all
+/// that it starts, may have: `never` or `madvise`.
+pub const PAGES_VARIABLE: &str = "TARE_PAGES";
+
+/// Leaves the huge pages that a process asks for (include/uapi/linux/prctl.h, since Linux 6.18).
+const PR_THP_DISABLE_EXCEPT_ADVISED: c_ulong = 1 << 1;
+
+/// Why this process keeps transparent huge pages that it should not have.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot switch off transparent huge pages for this process (PR_SET_THP_DISABLE)")]
+pub struct PagesError(#[source] io::Error);
+
+/// Switches off transparent huge pages for this process as [`PAGES_VARIABLE`] says. All programs
+/// that it becomes or starts inherit that.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn apply_pages() -> Result<(), PagesError> {
+    let flags = match std::env::var(PAGES_VARIABLE).as_deref() {
+        Ok("never") => 0,
+        Ok("madvise") => PR_THP_DISABLE_EXCEPT_ADVISED,
+        _ => return Ok(()),
+    };
+    let (on, unused): (c_ulong, c_ulong) = (1, 0);
+    // JUSTIFICATION: the safe library passes no flags.
+    // SAFETY: the call takes numbers only.
+    let result = unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, on, flags, unused, unused) };
+    if result < 0 { Err(PagesError(io::Error::last_os_error())) } else { Ok(()) }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::PartError;
 use crate::layer::{
-    Cgroup, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
+    Cgroup, Confinement, Cpu, Host, Inject, Layer, Neighbour, Network, Rootfs, Runtime, Security,
     neighbours_text,
 };
 
@@ -29,6 +29,9 @@ pub struct EnvironmentSpec {
     pub network: Network,
     pub cpu: Cpu,
     pub security: Security,
+    /// Capabilities, user namespace, AppArmor profile, huge pages and NUMA node.
+    #[serde(default, skip_serializing_if = "Confinement::is_default")]
+    pub confinement: Confinement,
     pub cgroup: Cgroup,
     /// The host around the environment while it runs.
     #[serde(default, skip_serializing_if = "Host::is_as_is")]
@@ -90,6 +93,7 @@ impl Layer {
             network,
             cpu,
             security,
+            confinement,
             cgroup,
             host,
             storage,
@@ -108,6 +112,11 @@ impl Layer {
             Self::Network => network.to_string(),
             Self::Cpu => cpu.to_string(),
             Self::Security => security.to_string(),
+            Self::Capabilities => confinement.capabilities.to_string(),
+            Self::User => confinement.user.to_string(),
+            Self::Apparmor => confinement.apparmor.to_string(),
+            Self::Pages => confinement.pages.to_string(),
+            Self::Node => confinement.node_text(),
             Self::Cgroup => cgroup.to_string(),
             Self::Host => host.to_string(),
             Self::Storage => storage.to_string(),
@@ -129,6 +138,11 @@ impl Layer {
             Self::Network => to.network = from.network,
             Self::Cpu => to.cpu = from.cpu,
             Self::Security => to.security = from.security,
+            Self::Capabilities => to.confinement.capabilities = from.confinement.capabilities,
+            Self::User => to.confinement.user = from.confinement.user,
+            Self::Apparmor => to.confinement.apparmor = from.confinement.apparmor,
+            Self::Pages => to.confinement.pages = from.confinement.pages,
+            Self::Node => to.confinement.node = from.confinement.node,
             Self::Cgroup => to.cgroup = from.cgroup,
             Self::Host => to.host.clone_from(&from.host),
             Self::Storage => to.storage.clone_from(&from.storage),

@@ -1,7 +1,7 @@
 //! Environment specs for tests. Every layer has a default, and a test sets those that matter to it.
 
 use tare_lab::environment::{EnvironmentSpec, Limits, StorageSpec};
-use tare_lab::layer::{Cgroup, Cpu, Host, Inject, Network, Rootfs, Security};
+use tare_lab::layer::{Cgroup, Confinement, Cpu, Host, Inject, Network, Rootfs, Security};
 
 /// Builds an [`EnvironmentSpec`]. The default is the host's network, shared CPUs, no system call
 /// filter, its own cgroup, and data in Tare's directory.
@@ -17,6 +17,7 @@ impl EnvironmentBuilder {
             network: Network::Host,
             cpu: Cpu::Shared,
             security: Security::None,
+            confinement: Confinement::default(),
             cgroup: Cgroup::Own,
             host: Host::AsIs,
             storage: StorageSpec::default(),
@@ -53,6 +54,12 @@ impl EnvironmentBuilder {
     #[must_use]
     pub fn security(mut self, security: &str) -> Self {
         self.0.security = security.parse().unwrap();
+        self
+    }
+
+    #[must_use]
+    pub fn confinement(mut self, confinement: Confinement) -> Self {
+        self.0.confinement = confinement;
         self
     }
 

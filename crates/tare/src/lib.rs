@@ -32,6 +32,8 @@ use exit::Exit;
 /// # Errors
 /// Any error that stops the command; `exit::of` prints it and returns its exit code.
 pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
+    // In an environment this program is the first of the system.
+    tare_host::memory_policy::apply_pages()?;
     if let Some(on) = remote_run::asked(&arguments.command) {
         return remote_run::run(&arguments.command, on, &arguments.state, out);
     }

@@ -4,12 +4,13 @@ use super::source;
 use super::tree::Tree;
 
 /// Files that may contain `unsafe`, each with the reason.
-const FILES: [(&str, &str); 9] = [
+const FILES: [(&str, &str); 10] = [
     ("crates/tare-db/src/net/reactor/uring.rs", "io_uring's queues are raw memory"),
     ("crates/tare-db/src/node/memory/heap.rs", "mallopt has no safe interface"),
     ("crates/tare-db/src/node/metrics/page.rs", "counters in a shared memory mapping"),
     ("crates/tare-disk/src/sys.rs", "io_uring's buffers and mincore are raw memory"),
-    ("crates/tare-host/src/memory_policy.rs", "set_mempolicy has no safe interface"),
+    ("crates/tare-host/src/memory_policy.rs", "set_mempolicy and prctl have no safe interface"),
+    ("crates/tare-host/src/user_namespace.rs", "mount_setattr has no safe interface"),
     ("crates/tare-load/tests/memory.rs", "an allocator that counts"),
     ("crates/tare-probe/src/account_refresh/sys.rs", "sched_setscheduler has no safe interface"),
     ("crates/tare-probe/src/bpf/sys.rs", "bpf(2) takes addresses"),

@@ -1,7 +1,7 @@
 //! The layers of an environment, checked against each other.
 
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::layer::Cpu;
+use tare_lab::layer::{Apparmor, Capabilities, Confinement, Cpu, Layer, Pages, User};
 use tare_lab::layer::{Cgroup, Host, Inject, Limit, Limits, Network, Security};
 use tare_tune::knobs;
 
@@ -11,6 +11,7 @@ pub struct Layers {
     pub network: Network,
     pub cpu: Cpu,
     pub security: Security,
+    pub confinement: Confinement,
     pub cgroup: Cgroup,
     pub host: Host,
     pub inject: Inject,
@@ -70,6 +71,16 @@ pub enum LayerError {
          set security = \"none\" or use an oci runtime"
     )]
     NoFilter { environment: String, value: Security },
+    #[error(
+        "environment {environment:?}: runtime = {runtime:?} cannot have {layer} = \"{value}\": {why}"
+    )]
+    Confined {
+        environment: String,
+        runtime: String,
+        layer: Layer,
+        value: String,
+        why: &'static str,
+    },
 }
 
 impl Layers {
@@ -91,6 +102,7 @@ impl Layers {
         check_network(spec)?;
         check_inject(spec)?;
         check_limits(spec)?;
+        check_confinement(spec)?;
         let limits = spec.limits;
         let needs = match (cpu, limits.all().next()) {
             (Cpu::Quota(_), _) => Some(format!("cpu = \"{cpu}\"")),
@@ -107,6 +119,7 @@ impl Layers {
                 network: *network,
                 cpu: *cpu,
                 security: *security,
+                confinement: spec.confinement,
                 cgroup: *cgroup,
                 host: host.clone(),
                 inject: *inject,
@@ -161,6 +174,45 @@ fn check_limits(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     }
 }
 
+/// Checks that the runtime can have what confines the system.
+fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
+    let Confinement { capabilities, user, apparmor, pages, node: _ } = spec.confinement;
+    let set = [
+        (Layer::Capabilities, capabilities.to_string(), capabilities != Capabilities::default()),
+        (Layer::User, user.to_string(), user != User::default()),
+        (Layer::Apparmor, apparmor.to_string(), apparmor != Apparmor::default()),
+        (Layer::Pages, pages.to_string(), pages != Pages::default()),
+    ];
+    let kind = spec.runtime.kind();
+    for (layer, value, _) in set.into_iter().filter(|(.., is_set)| *is_set) {
+        let why = match kind {
+            "vm" => Some("the system runs on the guest's kernel, which this host cannot read"),
+            _ if has_own_kernel(spec.runtime.argument()) => Some(
+                "the system runs on another kernel than the host's, which this host cannot read",
+            ),
+            "docker" if layer == Layer::User => Some(
+                "Docker maps users for the whole daemon (userns-remap), not for one container; use oci:runc, \
+                 oci:crun or containerd",
+            ),
+            "podman" if layer == Layer::User => Some(
+                "Podman's API takes no map of users, only ranges of /etc/subuid; use oci:runc, oci:crun or \
+                 containerd",
+            ),
+            _ => None,
+        };
+        if let Some(why) = why {
+            let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
+            return Err(LayerError::Confined { environment, runtime, layer, value, why });
+        }
+    }
+    Ok(())
+}
+
+/// Returns whether a runtime's argument names gVisor or Kata.
+fn has_own_kernel(argument: Option<&str>) -> bool {
+    argument.is_some_and(|name| ["runsc", "gvisor", "kata"].iter().any(|one| name.contains(one)))
+}
+
 /// Checks that no other layer excludes the injected costs.
 fn check_inject(spec: &EnvironmentSpec) -> Result<(), LayerError> {
     let (inject, environment) = (spec.inject, spec.name.clone());
@@ -190,6 +242,7 @@ mod tests {
             network: Network::Bridge { proxy: true },
             cpu: cpu.parse().unwrap(),
             security: Security::None,
+            confinement: Confinement::default(),
             cgroup: cgroup.parse().unwrap(),
             host: Host::AsIs,
             storage: StorageSpec::default(),
@@ -274,6 +327,22 @@ mod tests {
         for (change, expect) in refused {
             let error = limited(change).unwrap_err();
             assert!(error.contains(expect), "{error}");
+        }
+        let confined = |runtime: &str| {
+            let mut confined = spec("shared", "own", None);
+            confined.runtime = runtime.into();
+            confined.confinement.user = User::Namespace;
+            Layers::checked(&confined).map_err(|error| error.to_string())
+        };
+        assert!(confined("process").is_ok() && confined("oci:runc").is_ok());
+        for (runtime, why) in [
+            ("docker", "userns-remap"),
+            ("podman", "/etc/subuid"),
+            ("vm:qemu", "the guest's kernel"),
+            ("oci:runsc", "another kernel"),
+        ] {
+            let error = confined(runtime).unwrap_err();
+            assert!(error.contains(why) && error.contains("user = \"namespace\""), "{error}");
         }
         let mut tuned = spec("shared", "own", None);
         tuned.host = "tuned=disk+dsk".parse().unwrap();

@@ -148,7 +148,7 @@ pub(crate) fn confine(
     if let Some(quota) = layers.cpu.quota() {
         group.set_bandwidth(bandwidth(quota))?;
     }
-    if let Some(nodes) = context.memory_nodes(layers.cpu) {
+    if let Some(nodes) = context.memory_nodes(layers.cpu, layers.confinement.node) {
         group.set_memory_nodes(&nodes)?;
     }
     if let Some(cpus) = layers.inject.quota_cpus(context.cpus()) {

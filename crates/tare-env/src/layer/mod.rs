@@ -7,6 +7,7 @@ use tare_lab::layer::Layer;
 pub(crate) use tare_lab::layer::Cgroup;
 
 pub(crate) mod checked;
+pub mod confinement;
 pub mod host;
 pub mod inject;
 pub(crate) mod limits;
@@ -61,6 +62,9 @@ impl LayerInfo {
                 "none needed: the filter ends with the process",
                 "the Seccomp line of /proc/PID/status",
             ),
+            Layer::Capabilities | Layer::User | Layer::Apparmor | Layer::Pages | Layer::Node => {
+                Self::of_confinement(layer)
+            }
             Layer::Cgroup => (
                 "cgroup v1, hybrid or v2, writable",
                 "its processes are killed and its directories removed",
@@ -123,5 +127,39 @@ impl LayerInfo {
             ),
         };
         Self { layer, needs, cleanup, read_back }
+    }
+
+    /// Returns needs, cleanup and read-back of the layers of rights and memory.
+    const fn of_confinement(layer: Layer) -> (&'static str, &'static str, &'static str) {
+        match layer {
+            Layer::Capabilities => (
+                "a process: setpriv (util-linux); a container of this kernel",
+                "none needed: the sets end with the process",
+                "CapInh, CapPrm, CapEff, CapBnd and CapAmb of /proc/PID/status of every process",
+            ),
+            Layer::User => (
+                "CONFIG_USER_NS; unshare (util-linux), for a process nsenter too; data in a directory of ext4, xfs, \
+                 btrfs or tmpfs, which is mounted with the ids of the namespace (Linux 5.12)",
+                "unmounted; the namespace ends with the system. No file changes its owner",
+                "/proc/PID/uid_map, the inode of /proc/PID/ns/user, and the Uid line of /proc/PID/status",
+            ),
+            Layer::Apparmor => (
+                "AppArmor in the kernel, switched on; apparmor_parser, for a process aa-exec too",
+                "the profile is unloaded",
+                "/proc/PID/attr/apparmor/current: Tare's profile, enforced",
+            ),
+            Layer::Pages => (
+                "CONFIG_TRANSPARENT_HUGEPAGE; Tare's program as the first one of the system",
+                "the flag ends with the process; the host's setting is put back when the environment is frozen or \
+                 ends; after kill -9 by tare clean",
+                "THP_enabled of /proc/PID/status and AnonHugePages of /proc/PID/smaps_rollup; for madvise THPeligible of \
+                 every mapping in /proc/PID/smaps; the host's setting where Tare changes it",
+            ),
+            _ => (
+                "a NUMA node with memory; the cpuset controller, or a process without a cgroup of its own",
+                "ends with the cgroup and the process",
+                "Mems_allowed_list, the memory policy and the pages on the node in /proc/PID/numa_maps",
+            ),
+        }
     }
 }

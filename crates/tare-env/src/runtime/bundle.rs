@@ -9,9 +9,13 @@ use oci_spec::runtime::Spec;
 use rustix::process::{Resource, getrlimit};
 use serde_json::{Value, json};
 use tare_host::RUN_VARIABLE;
+use tare_host::memory_policy::PAGES_VARIABLE;
+use tare_host::user_namespace::{FIRST_ID, ID_COUNT};
 use tare_lab::environment::CpuPlan;
+use tare_lab::layer::{Capabilities, User};
 use tare_std::cpus::CpuSet;
 
+use crate::layer::confinement::huge_pages;
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::security::{self, SecurityError};
 use crate::layer::{self, Layers, limits};
@@ -52,6 +56,8 @@ pub(crate) struct Contents<'a> {
     pub(crate) nodes: Option<CpuSet>,
     /// Version and major revision of the kernel that the container runs on.
     pub(crate) kernel: (u32, u32),
+    /// The name of the AppArmor profile, if there is one.
+    pub(crate) profile: Option<&'a str>,
 }
 
 /// The directories of the root file system. They must exist, because the root is read-only.
@@ -111,6 +117,9 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     if own {
         namespaces.push(json!({ "type": "cgroup" }));
     }
+    if layers.confinement.user == User::Namespace {
+        namespaces.push(json!({ "type": "user" }));
+    }
     if let Some(path) = contents.network {
         namespaces.push(json!({ "type": "network", "path": path }));
     }
@@ -141,7 +150,14 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     let files = getrlimit(Resource::Nofile);
     let hard = files.maximum.unwrap_or(1 << 20);
     let soft = files.current.unwrap_or(hard);
-    let capabilities = security::CAPABILITIES;
+    let capabilities = match layers.confinement.capabilities {
+        Capabilities::Default => security::CAPABILITIES,
+        Capabilities::None => &[],
+    };
+    let mut variables =
+        vec![format!("PATH={}", contents.path), format!("{RUN_VARIABLE}={}", contents.run)];
+    let pages = huge_pages::variable(layers.confinement.pages);
+    variables.extend(pages.map(|value| format!("{PAGES_VARIABLE}={value}")));
     let mut args = vec![PROGRAM.to_string()];
     args.extend(contents.arguments.iter().cloned());
     let mut config = json!({
@@ -152,7 +168,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
             "terminal": false,
             "user": { "uid": 0, "gid": 0 },
             "args": args,
-            "env": [format!("PATH={}", contents.path), format!("{RUN_VARIABLE}={}", contents.run)],
+            "env": variables,
             "cwd": "/",
             "capabilities": {
                 "bounding": capabilities,
@@ -162,7 +178,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
             "rlimits": [{ "type": "RLIMIT_NOFILE", "hard": hard, "soft": soft }],
             "noNewPrivileges": false,
         },
-        "mounts": mounts(contents),
+        "mounts": mounts(contents, layers.confinement.user),
         "linux": {
             "namespaces": namespaces,
             "cgroupsPath": format!("/{}", contents.cgroup),
@@ -171,7 +187,16 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
             "readonlyPaths": oci_spec::runtime::get_default_readonly_paths(),
         },
     });
-    let bounding: Vec<String> = capabilities.iter().map(|name| (*name).into()).collect();
+    if layers.confinement.user == User::Namespace {
+        let ids = json!([{ "containerID": 0, "hostID": FIRST_ID, "size": ID_COUNT }]);
+        config["linux"]["uidMappings"] = ids.clone();
+        config["linux"]["gidMappings"] = ids;
+    }
+    if let Some(profile) = contents.profile {
+        config["process"]["apparmorProfile"] = json!(profile);
+    }
+    // The filter of the default set, so that the capabilities change nothing but themselves.
+    let bounding: Vec<String> = security::CAPABILITIES.iter().map(|name| (*name).into()).collect();
     let filter = security::profile(layers.security, &bounding, contents.kernel)?;
     if let Some(filter) = filter {
         config["linux"]["seccomp"] = serde_json::to_value(filter)?;
@@ -180,7 +205,7 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
 }
 
 /// Returns Docker's mounts for a container with a read-only root, and Tare's.
-fn mounts(contents: &Contents<'_>) -> Value {
+fn mounts(contents: &Contents<'_>, user: User) -> Value {
     let tmpfs = |path: &str, options: &[&str]| json!({ "destination": path, "type": "tmpfs", "source": "tmpfs", "options": options });
     let mut mounts = vec![
         json!({ "destination": "/proc", "type": "proc", "source": "proc",
@@ -189,8 +214,13 @@ fn mounts(contents: &Contents<'_>) -> Value {
         json!({ "destination": "/dev/pts", "type": "devpts", "source": "devpts",
           "options": ["nosuid", "noexec", "newinstance", "ptmxmode=0666", "mode=0620"] }),
         tmpfs("/dev/shm", &["nosuid", "noexec", "nodev", "mode=1777", "size=65536k"]),
-        json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs",
-          "options": ["nosuid", "noexec", "nodev", "ro"] }),
+        // Only the owner of a network namespace may mount its sysfs (sysfs_init_fs_context).
+        match user {
+            User::Host => json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs",
+              "options": ["nosuid", "noexec", "nodev", "ro"] }),
+            User::Namespace => json!({ "destination": "/sys", "type": "bind", "source": "/sys",
+              "options": ["rbind", "nosuid", "noexec", "nodev", "ro"] }),
+        },
         tmpfs("/tmp", &["nosuid", "nodev", "mode=1777"]),
         json!({ "destination": PROGRAM, "type": "bind", "source": contents.program,
           "options": ["bind", "ro", "nosuid", "nodev"] }),
@@ -223,7 +253,7 @@ pub(crate) fn numbers(release: &str) -> (u32, u32) {
 mod tests {
     use super::*;
     use tare_lab::layer::Security;
-    use tare_lab::layer::{Cpu, Host, Inject, Limits, Network, Quota};
+    use tare_lab::layer::{Confinement, Cpu, Host, Inject, Limits, Network, Quota};
 
     fn text(layers: &Layers) -> String {
         text_on(layers, None)
@@ -251,6 +281,7 @@ mod tests {
             cpus: &cpus,
             nodes: nodes.map(|nodes| CpuSet::parse_list(nodes).unwrap()),
             kernel: kernel(),
+            profile: None,
         };
         super::text(&contents, layers).unwrap()
     }
@@ -261,6 +292,7 @@ mod tests {
             network: Network::Host,
             cpu: Cpu::Shared,
             security: Security::None,
+            confinement: Confinement::default(),
             cgroup: layer::Cgroup::Own,
             host: Host::AsIs,
             inject: Inject::default(),
@@ -279,11 +311,20 @@ mod tests {
             ..base.clone()
         });
         assert!(limited.contains(r#""limit": 1048576"#));
+        let with = |confinement| text(&Layers { confinement, ..base.clone() });
+        let default = Confinement::default();
+        let bare = with(Confinement { capabilities: Capabilities::None, ..default });
+        assert!(!bare.contains("CAP_CHOWN") && plain.contains("CAP_CHOWN"));
+        let mapped = with(Confinement { user: User::Namespace, ..default });
+        assert!(mapped.contains("uidMappings") && mapped.contains("rbind"), "{mapped}");
+        assert!(!plain.contains("uidMappings"));
+        let small = with(Confinement { pages: tare_lab::layer::Pages::Never, ..default });
+        assert!(small.contains("TARE_PAGES=never") && !plain.contains("TARE_PAGES"));
         let bound = text_on(&base, Some("1"));
         assert!(bound.contains(r#""mems": "1""#) && !plain.contains("mems"));
         let both = text_on(&Layers { cpu: Cpu::Pinned, ..base.clone() }, Some("1"));
         assert!(both.contains(r#""mems": "1""#) && both.contains(r#""cpus": "2-3""#));
-        for changed in [pinned, quota, filtered, limited, bound, both] {
+        for changed in [pinned, quota, filtered, limited, bare, mapped, small, bound, both] {
             assert!(serde_json::from_str::<Spec>(&changed).is_ok());
         }
     }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 
-use crate::layer::{Layers, limits, neighbour, network};
+use crate::layer::{Layers, confinement, limits, neighbour, network};
 use crate::rootfs::Source;
 use crate::run_context::RunContext;
 use crate::storage;
@@ -84,6 +84,7 @@ pub fn check(spec: &EnvironmentSpec) -> Result<(), PartError> {
     Source::parse(spec)?.map_or(Ok(()), |root| root.needs())?;
     (runtime.needs)(argument)?;
     network::needs(spec.network)?;
+    confinement::check_host(spec)?;
     neighbour::check(spec)?;
     storage::check(spec)
 }
@@ -141,6 +142,7 @@ pub(crate) fn make(
     storage::check(spec)?;
     storage::allow(spec, context)?;
     limits::check_host(spec, context)?;
+    confinement::check_host(spec)?;
     // The work directory of a run is in the state directory.
     check_boot(spec, context.work().parent().unwrap_or(Path::new("/")))?;
     (runtime.make)(context, spec.clone(), layers, argument)

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use tare_host::exec::Command;
 use tare_host::journal::Entry;
+use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::{RUN_VARIABLE, process};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, LayerState};
@@ -16,6 +17,7 @@ use tare_lab::environment::{Endpoint, Environment, EnvironmentSpec, Launch, Laye
 use super::contract::{self, Argument, Runtime};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use crate::groups::Groups;
+use crate::layer::confinement::{self, Confined, huge_pages};
 use crate::layer::inject::Relay;
 use crate::layer::limits::Link;
 use crate::layer::network::SystemNetwork;
@@ -59,6 +61,7 @@ fn make(
     _argument: Option<&str>,
 ) -> Result<Box<dyn Environment>, PartError> {
     let common = Common::new(context, spec, layers)?;
+    confinement::check_data(&common.spec, common.storage.node().is_none())?;
     Ok(Box::new(HostEnvironment(Process { common, running: None })))
 }
 
@@ -74,6 +77,8 @@ struct Running {
     relay: Option<Relay>,
     /// The link, if the network is limited.
     link: Option<Link>,
+    /// The user namespace and the profile, which exist while it runs.
+    confined: Confined,
 }
 
 impl HostRuntime for Process {
@@ -106,6 +111,8 @@ impl HostRuntime for Process {
         let at = At { context: &context, folder: &folder };
         entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
+        let confinement = self.common.layers.confinement;
+        entries.extend(confinement::entries(&context, number, confinement));
         entries.push(groups.entry());
         self.common.entries = context.journal().write(entries)?;
 
@@ -116,7 +123,8 @@ impl HostRuntime for Process {
         self.common.initial_data.put(&data)?;
         let network = SystemNetwork::make(&context, layer, router, launch.port)?;
         groups.make()?;
-        let nodes = context.memory_nodes(self.common.layers.cpu);
+        let nodes =
+            context.memory_nodes(self.common.layers.cpu, self.common.layers.confinement.node);
         if let Some(group) = groups.own() {
             let disk = storage::disk_path(&*self.common.storage, &data);
             limits::confine(group, &self.common.layers, &context)?;
@@ -126,9 +134,16 @@ impl HostRuntime for Process {
 
         let cpus = self.common.layers.cpu.set(context.cpus());
         let launch = inject::launch(self.common.layers.inject, launch)?;
-        let path = at.path_inside(&*self.common.storage, &data);
+        let confinement = self.common.layers.confinement;
+        let confined = Confined::make(&context, self.common.number, confinement)?;
+        let shown = confined.data(&folder, data.clone())?;
+        let path = at.path_inside(&*self.common.storage, &shown);
         let words = system::arguments(&launch, network.addresses(), &path, &program, None);
-        let mut command = Command::new("/bin/sh").args(["-c", GATE]).arg(context.program());
+        let mut command = Command::new("/bin/sh").args(["-c", GATE]).args(confined.words());
+        command = command.arg(context.program());
+        if let Some(pages) = huge_pages::variable(confinement.pages) {
+            command = command.variable(PAGES_VARIABLE, pages);
+        }
         command = command.args(words).variable(RUN_VARIABLE, context.run()).on_cpus(&cpus);
         if let Some(namespace) = &network.namespace {
             command = command.in_namespace(namespace);
@@ -151,7 +166,8 @@ impl HostRuntime for Process {
         let address = relay.as_ref().map_or(network.address, |relay| relay.address().into());
         let endpoint = Endpoint { address, data: Some(data) };
         // From here on `stop` ends the process, even if one of the next steps fails.
-        let running = self.running.insert(Running { child, system, network, relay, link });
+        let running =
+            self.running.insert(Running { child, system, network, relay, link, confined });
         let pid = running.child.id();
         groups.add(pid)?;
         // Entering a cpuset may have widened the affinity (kernels before 6.2).
@@ -168,7 +184,9 @@ impl HostRuntime for Process {
         let pid = self.started()?.pid;
         let at = At { context: &self.common.context, folder: &self.common.folder() };
         let data = at.data();
-        let seen = MountView::of(pid, &data, &data);
+        let running = self.running.as_ref();
+        let shown = running.map(|running| running.confined.shown(&self.common.folder(), &data));
+        let seen = MountView::of(pid, shown.as_deref().unwrap_or(&data), &data);
         let storage = storage::state(&spec, self.common.storage.read_back(&at, &seen));
         let network = self.read_network()?;
         let system = self.started()?;
@@ -196,6 +214,9 @@ impl HostRuntime for Process {
         let link = running.and_then(|running| running.link.as_ref());
         let group = running.and_then(|running| running.system.group.as_ref());
         states.extend(limits::read(group, &layers, &disk, link));
+        states.extend(
+            running.map(|running| running.system.read_confinement(&layers)).unwrap_or_default(),
+        );
         Ok(states)
     }
 

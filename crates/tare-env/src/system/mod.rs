@@ -17,7 +17,7 @@ use tare_lab::environment::{CpuPlan, Launch, LayerState, Processes, Usage};
 use tare_std::cpus::CpuSet;
 
 use crate::layer::network::{self, SystemAddresses};
-use crate::layer::{self, Layers, limits};
+use crate::layer::{self, Layers, confinement, limits};
 use crate::rootfs::{Config, Root, RootError, overlay};
 use crate::run_context::RunContext;
 use tare_lab::layer::{Network, Quota};
@@ -196,7 +196,8 @@ impl System {
                 found += &format!("; quota: {text}");
             }
         }
-        if let Some(nodes) = plan.memory_nodes(&set) {
+        let asked = layers.confinement.node.is_some();
+        if let Some(nodes) = plan.memory_nodes(&set).filter(|_| !asked) {
             let (memory, bound) = self.read_memory_nodes(&nodes);
             in_force &= bound;
             found += &format!("; {memory}");
@@ -274,6 +275,11 @@ impl System {
         let found = found.map_or_else(|error| error.to_string(), |found| found.to_string());
         let wanted = weight.map_or("the default".to_string(), |weight| format!("weight {weight}"));
         state(WEIGHT, format!("{wanted} in /{}", context.prefix()), found, in_force)
+    }
+
+    /// Reads back what confines the system, as far as the study sets it.
+    pub(crate) fn read_confinement(&self, layers: &Layers) -> Vec<LayerState> {
+        confinement::read(layers.confinement, &self.processes().system)
     }
 
     /// Returns what is in force of the inject layer, or `None` if the environment injects nothing.

@@ -27,8 +27,8 @@ use crate::PartError;
 use crate::campaign::Clock;
 use crate::environment::{Environment, EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    Cgroup, Cpu, Host, Inject, Layer, Neighbour, NeighbourKind, Network, Placement, Quota, Rootfs,
-    Security,
+    Apparmor, Capabilities, Cgroup, Confinement, Cpu, Host, Inject, Layer, Neighbour,
+    NeighbourKind, Network, Pages, Placement, Quota, Rootfs, Security, User,
 };
 use crate::stacks::StackKind;
 
@@ -272,6 +272,7 @@ pub fn spec(name: &str, runtime: &str) -> EnvironmentSpec {
         network: Network::Host,
         cpu: Cpu::Pinned,
         security: Security::None,
+        confinement: Confinement::default(),
         cgroup: Cgroup::None,
         host: Host::AsIs,
         storage: StorageSpec::default(),
@@ -296,6 +297,11 @@ pub fn changed(layer: Layer, plain: &EnvironmentSpec) -> EnvironmentSpec {
         Layer::Network => spec.network = Network::Bridge { proxy: true },
         Layer::Cpu => spec.cpu = Cpu::Quota(Quota::of(1.5)),
         Layer::Security => spec.security = Security::DefaultWithIoUring,
+        Layer::Capabilities => spec.confinement.capabilities = Capabilities::None,
+        Layer::User => spec.confinement.user = User::Namespace,
+        Layer::Apparmor => spec.confinement.apparmor = Apparmor::Default,
+        Layer::Pages => spec.confinement.pages = Pages::Always,
+        Layer::Node => spec.confinement.node = Some(1),
         Layer::Cgroup => spec.cgroup = Cgroup::Own,
         Layer::Host => spec.host = Host::TunedGroups(vec!["disk".into(), "network".into()]),
         Layer::Storage => {

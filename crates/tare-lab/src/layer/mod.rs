@@ -5,6 +5,7 @@
 //! explanations, findings, records, `tare list layers` and docs/reference/layers.md.
 
 mod cgroup;
+mod confinement;
 mod cpu;
 mod host;
 mod inject;
@@ -23,6 +24,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 pub use cgroup::Cgroup;
+pub use confinement::{Apparmor, Capabilities, Confinement, Pages, User};
 pub use cpu::{Cpu, Quota};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
@@ -46,6 +48,14 @@ pub enum Layer {
     Network,
     Cpu,
     Security,
+    #[serde(rename = "security.capabilities")]
+    Capabilities,
+    User,
+    Apparmor,
+    #[serde(rename = "memory.pages")]
+    Pages,
+    #[serde(rename = "memory.node")]
+    Node,
     Cgroup,
     Host,
     Storage,
@@ -61,11 +71,16 @@ pub enum Layer {
 
 impl Layer {
     /// Every layer, in the order of lists and reports.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 20] = [
         Self::Runtime,
         Self::Network,
         Self::Cpu,
         Self::Security,
+        Self::Capabilities,
+        Self::User,
+        Self::Apparmor,
+        Self::Pages,
+        Self::Node,
         Self::Cgroup,
         Self::Host,
         Self::Storage,
@@ -86,6 +101,11 @@ impl Layer {
             Self::Network => "network",
             Self::Cpu => "cpu",
             Self::Security => "security",
+            Self::Capabilities => "security.capabilities",
+            Self::User => "user",
+            Self::Apparmor => "apparmor",
+            Self::Pages => "memory.pages",
+            Self::Node => "memory.node",
             Self::Cgroup => "cgroup",
             Self::Host => "host",
             Self::Storage => "storage",
@@ -114,7 +134,21 @@ impl Layer {
             Self::Network => "the path between the client and the system",
             Self::Cpu => "the CPUs of the system, and its share of them",
             Self::Security => {
-                "seccomp filter; capabilities are the engine's minimum under every value"
+                "seccomp filter; also written as seccomp in a table: security = { seccomp = VALUE }"
+            }
+            Self::Capabilities => {
+                "the capabilities of the system (capabilities(7)), written as security.capabilities = VALUE \
+                 or in a table with the filter: security = { seccomp = VALUE, capabilities = VALUE }"
+            }
+            Self::User => "the user namespace of the system (user_namespaces(7))",
+            Self::Apparmor => "the AppArmor profile of the system, on a kernel that has AppArmor",
+            Self::Pages => {
+                "transparent huge pages. never and madvise are flags of the process (PR_SET_THP_DISABLE); \
+                 always, and madvise where the kernel has no such flag (before Linux 6.18), is the host's \
+                 setting, which Tare changes only while the environment runs"
+            }
+            Self::Node => {
+                "the NUMA node to which the system's memory is bound, in place of those of its CPUs"
             }
             Self::Cgroup => "whether the system has its own cgroup in every hierarchy",
             Self::Host => "whether the host is tuned while the environment runs",
@@ -153,6 +187,11 @@ impl Layer {
             Self::Network => Network::VALUES,
             Self::Cpu => Cpu::VALUES,
             Self::Security => Security::VALUES,
+            Self::Capabilities => Capabilities::VALUES,
+            Self::User => User::VALUES,
+            Self::Apparmor => Apparmor::VALUES,
+            Self::Pages => Pages::VALUES,
+            Self::Node => Confinement::NODES,
             Self::Cgroup => Cgroup::VALUES,
             Self::Host => Host::VALUES,
             Self::Rootfs => Rootfs::VALUES,

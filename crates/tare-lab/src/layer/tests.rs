@@ -52,6 +52,19 @@ fn words_round_trip() {
         ("none", Security::None),
     ]);
     refused::<Security>(Layer::Security, &["", "privileged"]);
+    round_trip(&[("default", Capabilities::Default), ("none", Capabilities::None)]);
+    refused::<Capabilities>(Layer::Capabilities, &["", "all"]);
+    round_trip(&[("host", User::Host), ("namespace", User::Namespace)]);
+    refused::<User>(Layer::User, &["", "rootless"]);
+    round_trip(&[("none", Apparmor::None), ("default", Apparmor::Default)]);
+    refused::<Apparmor>(Layer::Apparmor, &["", "docker-default"]);
+    round_trip(&[
+        ("host", Pages::Host),
+        ("never", Pages::Never),
+        ("madvise", Pages::Madvise),
+        ("always", Pages::Always),
+    ]);
+    refused::<Pages>(Layer::Pages, &["", "huge"]);
     round_trip(&[("own", Cgroup::Own), ("none", Cgroup::None)]);
     refused::<Cgroup>(Layer::Cgroup, &["", "sone"]);
     let groups = |names: &[&str]| Host::TunedGroups(names.iter().map(|n| n.to_string()).collect());
@@ -183,7 +196,11 @@ fn runtimes_have_a_kind_and_an_argument() {
 #[test]
 fn accepts_every_listed_value() {
     type Takes = fn(&str) -> bool;
-    let takes: [(Layer, Takes); 6] = [
+    let takes: [(Layer, Takes); 10] = [
+        (Layer::Capabilities, |text| text.parse::<Capabilities>().is_ok()),
+        (Layer::User, |text| text.parse::<User>().is_ok()),
+        (Layer::Apparmor, |text| text.parse::<Apparmor>().is_ok()),
+        (Layer::Pages, |text| text.parse::<Pages>().is_ok()),
         (Layer::Network, |text| text.parse::<Network>().is_ok()),
         (Layer::Cpu, |text| text.parse::<Cpu>().is_ok()),
         (Layer::Security, |text| text.parse::<Security>().is_ok()),
@@ -228,6 +245,20 @@ fn copies_each_layer_alone() {
         layer.copy(&changed, &mut copy);
         assert_eq!(copy, changed, "{layer}");
     }
+}
+
+/// Records of earlier versions have no confinement; one with defaults is written without it.
+#[test]
+fn confinement_is_written_only_where_it_is_set() {
+    let plain = fake::spec("plain", "oci:runc");
+    let json = serde_json::to_value(&plain).unwrap();
+    assert!(json.get("confinement").is_none(), "{json}");
+    assert_eq!(serde_json::from_value::<EnvironmentSpec>(json).unwrap(), plain);
+    let mut set = plain;
+    set.confinement = Confinement { pages: Pages::Never, node: Some(0), ..Confinement::default() };
+    let json = serde_json::to_value(&set).unwrap();
+    assert_eq!(json["confinement"], serde_json::json!({ "pages": "never", "node": 0 }));
+    assert_eq!(serde_json::from_value::<EnvironmentSpec>(json).unwrap(), set);
 }
 
 #[test]

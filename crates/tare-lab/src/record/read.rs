@@ -16,7 +16,7 @@ use super::{
 use super::{DoubtRecord, EnvironmentRecord, Header, HostFact, Record, Slice};
 use super::{paths, response_times};
 use crate::environment::{CpuPlan, EnvironmentSpec, LayerState, Limits};
-use crate::layer::{BadLayerValue, Inject};
+use crate::layer::{BadLayerValue, Confinement, Inject};
 use crate::loader::{Loader, LoaderSlice};
 use crate::probe::Counter;
 use crate::response_time::ResponseTime;
@@ -201,13 +201,14 @@ fn read_all(connection: &Connection, parts: Parts) -> rusqlite::Result<Record> {
     })
 }
 
-/// Copies the options of the system, the number of its instances, the limits other than memory and
-/// the neighbours from the environments of the study, which alone holds them.
+/// Copies the options of the system, the number of its instances, the limits other than memory,
+/// the confinement and the neighbours from the environments of the study, which alone holds them.
 fn copy_from_study(study: &Study, environments: &mut [EnvironmentRecord]) {
     for one in environments {
         let name = if one.control { &study.baseline } else { &one.spec.name };
         if let Some(spec) = study.environments.iter().find(|spec| spec.name == *name) {
             one.spec.system.clone_from(&spec.system);
+            one.spec.confinement = spec.confinement;
             one.spec.instances = spec.instances;
             one.spec.limits = Limits { memory_bytes: one.spec.limits.memory_bytes, ..spec.limits };
             one.spec.neighbours.clone_from(&spec.neighbours);
@@ -247,6 +248,8 @@ fn environments(connection: &Connection) -> rusqlite::Result<Vec<EnvironmentReco
                 network: layer(row, 3)?,
                 cpu: layer(row, 4)?,
                 security: layer(row, 5)?,
+                // `copy_from_study` reads these from the study.
+                confinement: Confinement::default(),
                 cgroup: layer(row, 6)?,
                 host: layer(row, 14)?,
                 storage: json_or_default(row, 15)?,

@@ -607,8 +607,17 @@ fn layers_round_trip() {
     let mut writer = RecordWriter::create(&folder.path(), &opening()).unwrap();
     let plain = environment("native", false);
     let mut written = vec![plain.clone()];
-    // Options of the system, the number of its instances and neighbours are stored with the study.
-    let elsewhere = [Layer::System, Layer::Instances, Layer::Neighbours];
+    // These are stored with the study.
+    let elsewhere = [
+        Layer::System,
+        Layer::Instances,
+        Layer::Neighbours,
+        Layer::Capabilities,
+        Layer::User,
+        Layer::Apparmor,
+        Layer::Pages,
+        Layer::Node,
+    ];
     for layer in Layer::ALL.into_iter().filter(|layer| !elsewhere.contains(layer)) {
         let mut spec = crate::fake::changed(layer, &plain.spec);
         spec.name = layer.to_string();

@@ -8,10 +8,10 @@ use super::vocabulary::{KnownOption, Vocabulary};
 use super::{Problem, StudyError, SystemSpec, neighbours};
 use crate::environment::{EnvironmentSpec, Limits, StorageSpec};
 use crate::layer::{
-    BadLayerValue, Cgroup, Cpu, Host, Inject, Layer, Limit, Neighbour, Network, Rootfs, Runtime,
-    Security,
+    Apparmor, BadLayerValue, Capabilities, Cgroup, Confinement, Cpu, Host, Inject, Layer, Limit,
+    Neighbour, Network, Pages, Rootfs, Runtime, Security, User,
 };
-use tare_toml::{Source, Table};
+use tare_toml::{Item, Source, Table};
 
 pub(super) const KEYS: &[&str] = &[
     "name",
@@ -21,6 +21,9 @@ pub(super) const KEYS: &[&str] = &[
     "network",
     "cpu",
     "security",
+    "user",
+    "apparmor",
+    "memory",
     "cgroup",
     "host",
     "storage",
@@ -34,6 +37,9 @@ pub(super) const KEYS: &[&str] = &[
     "neighbours",
 ];
 
+/// The highest number of a NUMA node that a kernel can have (CONFIG_NODES_SHIFT).
+const NODE_MAX: u64 = 1023;
+
 /// An environment with only the layers that the file sets.
 #[derive(Debug)]
 struct EnvironmentTable {
@@ -45,6 +51,12 @@ struct EnvironmentTable {
     network: Option<Network>,
     cpu: Option<Cpu>,
     security: Option<Security>,
+    capabilities: Option<Capabilities>,
+    user: Option<User>,
+    apparmor: Option<Apparmor>,
+    pages: Option<Pages>,
+    /// `Some(None)` is `"any"`.
+    node: Option<Option<u32>>,
     cgroup: Option<Cgroup>,
     host: Option<Host>,
     storage: Option<StorageSpec>,
@@ -118,6 +130,8 @@ fn one(
             order.iter().position(|name| *name == target).map(|index| (index, item.span))
         }
     };
+    let (security, capabilities) = security(table)?;
+    let (pages, node) = memory(table)?;
     Ok(EnvironmentTable {
         name: name.to_string(),
         extends,
@@ -125,7 +139,12 @@ fn one(
         runtime: table.word("runtime", &vocabulary.runtimes)?.map(Runtime::from),
         network: word(table, Layer::Network)?,
         cpu: word(table, Layer::Cpu)?,
-        security: word(table, Layer::Security)?,
+        security,
+        capabilities,
+        user: word(table, Layer::User)?,
+        apparmor: word(table, Layer::Apparmor)?,
+        pages,
+        node,
         cgroup: word(table, Layer::Cgroup)?,
         host: host(table, vocabulary)?,
         storage: storage(table, vocabulary)?,
@@ -163,6 +182,31 @@ fn limits(table: &Table<'_>) -> Result<Vec<(Limit, Option<u64>)>, StudyError> {
     Ok(limits)
 }
 
+/// Reads `security = "none"`, or a table with the filter and the capabilities.
+fn security(table: &Table<'_>) -> Result<(Option<Security>, Option<Capabilities>), StudyError> {
+    let Some(item) = table.get(Layer::Security.name()).filter(Item::is_table) else {
+        return Ok((word(table, Layer::Security)?, None));
+    };
+    let written = item.table("security", &["seccomp", "capabilities"])?;
+    let filter = word_of(&written, "seccomp", Layer::Security)?;
+    Ok((filter, word_of(&written, "capabilities", Layer::Capabilities)?))
+}
+
+/// A table `memory`: the huge pages and the NUMA node.
+type Memory = (Option<Pages>, Option<Option<u32>>);
+
+/// Reads `memory = { pages = "never", node = 0 }`.
+fn memory(table: &Table<'_>) -> Result<Memory, StudyError> {
+    let Some(item) = table.get("memory") else { return Ok((None, None)) };
+    let written = item.table("memory", &["pages", "node"])?;
+    let node = match written.get("node") {
+        None => None,
+        Some(item) if item.text().is_ok_and(|text| text == "any") => Some(None),
+        Some(item) => Some(u32::try_from(item.whole(0..=NODE_MAX)?).ok()),
+    };
+    Ok((word_of(&written, "pages", Layer::Pages)?, node))
+}
+
 /// Reads `storage = "xfs"`, or a table with the kind and its options.
 fn storage(table: &Table<'_>, vocabulary: &Vocabulary) -> Result<Option<StorageSpec>, StudyError> {
     let known = &vocabulary.storages;
@@ -181,11 +225,19 @@ fn word<T>(table: &Table<'_>, layer: Layer) -> Result<Option<T>, StudyError>
 where
     T: FromStr<Err = BadLayerValue>,
 {
+    word_of(table, layer.name(), layer)
+}
+
+/// Reads a layer that is written as one word under this key.
+fn word_of<T>(table: &Table<'_>, key: &str, layer: Layer) -> Result<Option<T>, StudyError>
+where
+    T: FromStr<Err = BadLayerValue>,
+{
     let known: Vec<String> = layer.values().iter().map(|(word, _)| (*word).to_string()).collect();
-    let Some(word) = table.word(layer.name(), &known)? else { return Ok(None) };
+    let Some(word) = table.word(key, &known)? else { return Ok(None) };
     match word.parse() {
         Ok(value) => Ok(Some(value)),
-        Err(error) => Err(table.need(layer.name())?.bad_value(&error.wanted)),
+        Err(error) => Err(table.need(key)?.bad_value(&error.wanted)),
     }
 }
 
@@ -263,6 +315,13 @@ fn resolve(
             true => Security::None,
             false => Security::Default,
         }),
+        confinement: Confinement {
+            capabilities: inherited(written, &chain, |one| one.capabilities).unwrap_or_default(),
+            user: inherited(written, &chain, |one| one.user).unwrap_or_default(),
+            apparmor: inherited(written, &chain, |one| one.apparmor).unwrap_or_default(),
+            pages: inherited(written, &chain, |one| one.pages).unwrap_or_default(),
+            node: inherited(written, &chain, |one| one.node).flatten(),
+        },
         cgroup: inherited(written, &chain, |one| one.cgroup).unwrap_or(match bare {
             true => Cgroup::None,
             false => Cgroup::Own,

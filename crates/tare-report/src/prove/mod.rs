@@ -138,6 +138,7 @@ fn differing_layers(spec: &EnvironmentSpec, base: &EnvironmentSpec) -> Vec<Strin
     add(spec.cpu != base.cpu, format!("cpu {}", spec.cpu));
     add(spec.security != base.security, format!("the seccomp filter ({})", spec.security));
     add(spec.cgroup != base.cgroup, format!("a cgroup ({})", spec.cgroup));
+    add(spec.confinement != base.confinement, "rights or memory".to_string());
     add(spec.limits != base.limits, "a memory limit".to_string());
     layers
 }

@@ -27,13 +27,22 @@ pub(crate) fn text(command: &str, study: &Study, source: &str, original: &str) -
             ("runtime", spec.runtime.to_string()),
             ("network", spec.network.to_string()),
             ("cpu", spec.cpu.to_string()),
-            ("security", spec.security.to_string()),
+            ("user", spec.confinement.user.to_string()),
+            ("apparmor", spec.confinement.apparmor.to_string()),
             ("cgroup", spec.cgroup.to_string()),
             ("host", spec.host.to_string()),
             ("inject", spec.inject.to_string()),
         ] {
             line(key, &value);
         }
+        let (seccomp, confinement) = (spec.security, spec.confinement);
+        let _ = writeln!(
+            text,
+            "security = {{ seccomp = \"{seccomp}\", capabilities = \"{}\" }}",
+            confinement.capabilities
+        );
+        let node = confinement.node.map_or("\"any\"".into(), |node| node.to_string());
+        let _ = writeln!(text, "memory = {{ pages = \"{}\", node = {node} }}", confinement.pages);
         // Keys and values of options have no control characters either.
         let table = |options: &[(String, String)]| -> String {
             let pairs: Vec<String> =

@@ -144,7 +144,8 @@ impl Container {
         let mut cpu = system.read_cpu(&layers, &plan);
         cpu.in_force &= inspected.cpuset == running.cpuset;
         cpu.found += &format!("; the engine's cpuset: {:?}", inspected.cpuset);
-        if let Some(nodes) = plan.memory_nodes(&layers.cpu.set(&plan)) {
+        let asked = layers.confinement.node;
+        if let Some(nodes) = context.memory_nodes(layers.cpu, asked) {
             cpu.in_force &= inspected.memory_nodes == nodes.to_string();
             cpu.found += &format!(", memory nodes {:?}", inspected.memory_nodes);
         }
@@ -167,6 +168,7 @@ impl Container {
         }
         states.push(storage);
         states.extend(limits::read(system.group.as_ref(), &layers, &disk, running.link.as_ref()));
+        states.extend(system.read_confinement(&layers));
         if let Some(inside) = &running.inside {
             gvisor::read_inside(&mut states, inside, options.map(|_| seccomp.unwrap_or_default()));
         }

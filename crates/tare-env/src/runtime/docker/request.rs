@@ -9,11 +9,14 @@ use bollard::models::{
     NetworkingConfig, PortBinding, ResourcesUlimits,
 };
 
+use tare_host::memory_policy;
+
 use super::engine::Kind;
+use crate::layer::confinement::huge_pages;
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::layer::{Layers, limits};
 use tare_lab::layer::Security;
-use tare_lab::layer::{Network, Quota};
+use tare_lab::layer::{Capabilities, Network, Quota};
 
 /// The place of the data.
 #[derive(Debug)]
@@ -60,9 +63,19 @@ pub(super) struct Request<'a> {
     pub(super) files: &'a [PathBuf],
     /// The value of the option `seccomp=`.
     pub(super) seccomp: String,
+    /// The value of the option `apparmor=`, on a kernel that has AppArmor.
+    pub(super) apparmor: Option<String>,
 }
 
 impl Request<'_> {
+    /// Returns the variables of the environment: Tare's mark, and its flag for huge pages.
+    fn variables(&self) -> Vec<String> {
+        let pages = huge_pages::variable(self.layers.confinement.pages);
+        let pages = pages.map(|value| format!("{}={value}", memory_policy::PAGES_VARIABLE));
+        let mark = format!("{}={}", tare_host::RUN_VARIABLE, self.run);
+        std::iter::once(mark).chain(pages).collect()
+    }
+
     pub(super) fn body(&self) -> ContainerCreateBody {
         let bridge = matches!(self.layers.network, Network::Bridge { .. });
         let binding = |outside: u16| PortBinding {
@@ -97,7 +110,13 @@ impl Request<'_> {
             cpu_quota: with_period.and_then(|found| i64::try_from(found.quota_us).ok()),
             cgroup_parent: Some(self.cgroup_parent.clone()),
             memory: self.layers.limits.memory_bytes.and_then(|bytes| i64::try_from(bytes).ok()),
-            security_opt: Some(vec![format!("seccomp={}", self.seccomp)]),
+            security_opt: Some(
+                std::iter::once(format!("seccomp={}", self.seccomp))
+                    .chain(self.apparmor.as_ref().map(|profile| format!("apparmor={profile}")))
+                    .collect(),
+            ),
+            cap_drop: (self.layers.confinement.capabilities == Capabilities::None)
+                .then(|| vec!["ALL".into()]),
             mounts: Some(
                 self.data
                     .mount()
@@ -117,7 +136,7 @@ impl Request<'_> {
             // The user of an image applies to its own program, not to Tare's.
             user: self.program.map(|_| "0:0".to_string()),
             // The mark by which `clean` finds the processes of a killed run.
-            env: Some(vec![format!("{}={}", tare_host::RUN_VARIABLE, self.run)]),
+            env: Some(self.variables()),
             labels: Some(HashMap::from([
                 ("tare.run".into(), self.run.to_owned()),
                 ("tare.environment".into(), self.environment.to_owned()),
@@ -189,8 +208,9 @@ pub(super) fn shown(body: &ContainerCreateBody, security: Security) -> String {
         && security != Security::None
     {
         let version = crate::layer::security::VERSION;
-        host.security_opt =
-            Some(vec![format!("seccomp=<{security}, from moby's profile {version}>")]);
+        let shown = format!("seccomp=<{security}, from moby's profile {version}>");
+        let options = host.security_opt.iter_mut().flatten();
+        options.filter(|one| one.starts_with("seccomp=")).for_each(|one| one.clone_from(&shown));
     }
     let value = serde_json::to_value(&body).and_then(|value| serde_json::to_string_pretty(&value));
     // Maps of strings are always JSON.
@@ -201,13 +221,14 @@ pub(super) fn shown(body: &ContainerCreateBody, security: Security) -> String {
 mod tests {
     use super::*;
     use crate::layer;
-    use tare_lab::layer::{Cpu, Host, Inject, Limits};
+    use tare_lab::layer::{Confinement, Cpu, Host, Inject, Limits};
 
     fn body(network: Network, cpu: Cpu, kind: Kind) -> ContainerCreateBody {
         let layers = Layers {
             network,
             cpu,
             security: Security::Default,
+            confinement: Confinement::default(),
             cgroup: layer::Cgroup::Own,
             host: Host::AsIs,
             inject: Inject::default(),
@@ -233,6 +254,7 @@ mod tests {
             arguments: vec!["db".into()],
             files: &[],
             seccomp: "{}".into(),
+            apparmor: None,
         };
         request.body()
     }

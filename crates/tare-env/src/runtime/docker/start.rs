@@ -19,6 +19,7 @@ use super::network::InstanceNetwork;
 use super::request::{self, Request};
 use super::{Container, DockerError, Running, engine};
 use crate::groups::Groups;
+use crate::layer::confinement::{self, Confined, apparmor};
 use crate::layer::limits::{self, Link};
 use crate::layer::network::{self, NodeAddresses, PORT, SystemAddresses};
 use crate::layer::rootfs;
@@ -172,6 +173,7 @@ impl Container {
         entries.extend(network.iter().filter_map(|network| network.entry(&self.engine)));
         let made = self.storage.entries(at);
         let mounted = made.contains(&Entry::mount(at.data()));
+        entries.extend(confinement::entries(context, self.number, self.layers.confinement));
         // An engine in another mount namespace does not see Tare's mounts.
         let (pid, path) = (self.engine.pid(), at.data());
         let mount_elsewhere = mounted && mounts::is_elsewhere(pid);
@@ -274,6 +276,7 @@ impl Container {
                 planned.groups.parent()
             }
         };
+        let confined = Confined::make(&context, self.number, self.layers.confinement)?;
         let image_config = self.base.config();
         let cpuset = self.cpuset();
         let request = Request {
@@ -289,13 +292,19 @@ impl Container {
             layers: &self.layers,
             cpuset: cpuset.clone(),
             cgroup_parent,
-            nodes: context.memory_nodes(self.layers.cpu).map(|nodes| nodes.to_string()),
+            nodes: context
+                .memory_nodes(self.layers.cpu, self.layers.confinement.node)
+                .map(|nodes| nodes.to_string()),
             published,
             network: planned.network.as_ref().map(|own| (own.name(), own.address(slot.number()))),
             data: &data,
             arguments: system::arguments(launch, addresses, rootfs::DATA, program, image_config),
             files: &program.files,
             seccomp: self.seccomp(&folder)?,
+            apparmor: confined
+                .profile()
+                .map(String::from)
+                .or_else(|| apparmor::is_there().then(|| "unconfined".into())),
         };
         let body = request.body();
         let security_opt = body.host_config.as_ref().and_then(|host| host.security_opt.clone());

@@ -28,6 +28,7 @@ use super::gvisor::{self, SandboxView};
 use super::host_environment::{Common, HostEnvironment, HostRuntime};
 use super::kata;
 use crate::groups::Groups;
+use crate::layer::confinement::{self, Confined};
 use crate::layer::limits::Link;
 use crate::layer::network::SystemNetwork;
 use crate::layer::{self, Layers, limits, rootfs, security};
@@ -135,6 +136,8 @@ pub(super) fn environment(
         None => None,
     };
     let writes_root = writes_root(&common, root.as_ref());
+    let mappable = !writes_root && common.storage.node().is_none();
+    confinement::check_data(&common.spec, mappable)?;
     let flags = sandbox.iter().flat_map(|options| options.flags(writes_root)).collect();
     let (program, engine) = (program.to_string(), engine(flags));
     let oci = Oci { common, sandbox, root, program, runsc, engine, config: None, running: None };
@@ -329,6 +332,8 @@ impl HostRuntime for Oci {
         entries.extend(self.root.iter().map(|_| Entry::mount(folder.join("rootfs"))));
         entries.extend(self.common.storage.entries(&at));
         entries.extend(network_entries);
+        let confinement = self.common.layers.confinement;
+        entries.extend(confinement::entries(&context, self.common.number, confinement));
         entries.push(self.engine.entry(&self.place()));
         // Undone before the container, because a frozen process cannot be killed.
         entries.push(groups.entry());
@@ -342,15 +347,21 @@ impl HostRuntime for Oci {
         self.common.storage.make(&at)?;
         let (location, data) = (self.common.storage.location(), self.common.storage.data(&at));
         self.common.initial_data.put(&at.in_root(location, &data))?;
-        let mounted = (location == storage::DataLocation::Directory).then_some(data.as_path());
+        let confinement = self.common.layers.confinement;
+        let confined = Confined::make(&context, self.common.number, confinement)?;
+        let shown = match location {
+            storage::DataLocation::Directory => Some(confined.data(&folder, data.clone())?),
+            _ => None,
+        };
         let network = SystemNetwork::make(&context, layer, router, launch.port)?;
         let link = network.limited(&context, &self.common.layers.limits)?;
-        let nodes = context.memory_nodes(self.common.layers.cpu);
+        let nodes =
+            context.memory_nodes(self.common.layers.cpu, self.common.layers.confinement.node);
         let contents = bundle::Contents {
             id: &id,
             run: context.run(),
             program: context.program(),
-            data: mounted,
+            data: shown.as_deref(),
             device: self.common.storage.node().and_then(|_| storage::number_of(&data)),
             arguments: system::arguments(
                 launch,
@@ -367,6 +378,7 @@ impl HostRuntime for Oci {
             cpus: context.cpus(),
             nodes: nodes.clone(),
             kernel: bundle::kernel(),
+            profile: confined.profile(),
         };
         self.config = Some(bundle::write(&folder, &contents, &self.common.layers)?);
 
@@ -441,6 +453,7 @@ impl HostRuntime for Oci {
         let data = at.in_root(self.common.storage.location(), &self.common.storage.data(&at));
         let disk = storage::disk_path(&*self.common.storage, &data);
         states.extend(limits::read(system.group.as_ref(), layers, &disk, running.link.as_ref()));
+        states.extend(system.read_confinement(layers));
         if let Some(inside) = &running.inside {
             let filter = self.sandbox.map(|_| system.read_seccomp().unwrap_or_default());
             gvisor::read_inside(&mut states, inside, filter);

@@ -62,6 +62,7 @@ impl Container {
             // The monitor is bound, and the guest has one node.
             nodes: None,
             kernel: bundle::numbers(inside.release),
+            profile: None,
         };
         // The container has all CPUs, memory and network of the guest.
         let layers = Layers {
@@ -69,6 +70,7 @@ impl Container {
             network: Network::Host,
             cgroup: layer::Cgroup::Own,
             limits: Limits::default(),
+            confinement: tare_lab::layer::Confinement::default(),
             ..layers.clone()
         };
         let config = bundle::text(&contents, &layers)?;

@@ -275,6 +275,7 @@ impl Environment for Vm {
         running.copy_facts(&files)?;
         let mut states = read_back::read(running, &context, &spec, &layers, (&options, &data))?;
         states.extend(limits::read(running.system.group.as_ref(), &layers, &folder, None));
+        states.extend(running.system.read_confinement(&layers));
         Ok(states)
     }
 

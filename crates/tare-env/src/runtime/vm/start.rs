@@ -124,7 +124,7 @@ impl Vm {
             network: &network,
             groups: &groups,
             cpus: &cpus,
-            nodes: context.memory_nodes(self.layers.cpu),
+            nodes: context.memory_nodes(self.layers.cpu, self.layers.confinement.node),
             daemon: daemon.as_ref(),
         };
         let started = match self.kind {

@@ -77,6 +77,43 @@ pub(super) const RULES: &[Rule] = &[
          = \"default+io_uring\" separates the two costs.",
     ),
     cost!(
+        "no_capabilities",
+        "No capabilities",
+        "`security.capabilities` goes to `none`, and the cost is a claim",
+        "Give back the capability that the database uses.",
+        "docker run --cap-drop ALL --cap-add NAME; the log of the database names what it was refused, such as locking memory \
+         (IPC_LOCK) or raising priorities (SYS_NICE).",
+    ),
+    cost!(
+        "user_namespace",
+        "User namespace",
+        "`user` goes to `namespace`, and the cost is a claim",
+        "Run the database as a plain user instead.",
+        "docker run --user UID:GID is a user without rights too, and needs no mapping of the data's owners.",
+    ),
+    cost!(
+        "apparmor",
+        "AppArmor profile",
+        "`apparmor` goes from `none` to `default`, and the cost is a claim",
+        "Write a profile for the database.",
+        "A profile with few rules matches faster than docker-default: docker run --security-opt apparmor=NAME.",
+    ),
+    cost!(
+        "huge_pages",
+        "Transparent huge pages",
+        "`memory.pages` differs, and the cost is a claim",
+        "Keep the setting of the baseline.",
+        "/sys/kernel/mm/transparent_hugepage/enabled is of the whole host; the switch of one process is PR_SET_THP_DISABLE. The \
+         knob transparent_hugepages of tare tune sets the host's.",
+    ),
+    cost!(
+        "memory_node",
+        "NUMA node of the memory",
+        "`memory.node` is set, and the cost is a claim",
+        "Bind the memory to the node of the CPUs.",
+        "docker run --cpuset-mems NODE with the node of --cpuset-cpus; lscpu lists the CPUs of each node.",
+    ),
+    cost!(
         "cgroup",
         "Cgroup accounting",
         "`cgroup` goes from `none` to `own`, and the cost is a claim",

@@ -2,7 +2,7 @@
 
 use tare_lab::doubt::Doubt;
 use tare_lab::environment::EnvironmentSpec;
-use tare_lab::layer::{Cgroup, Layer, Network};
+use tare_lab::layer::{Apparmor, Capabilities, Cgroup, Layer, Network, Pages, User};
 use tare_lab::probe::{Counter, names};
 use tare_lab::record::Phase;
 use tare_std::rng::Rng;
@@ -285,6 +285,31 @@ pub(super) const CASES: &[Case] = &[
         "seccomp_and_io_uring",
         || filtered(1.0, "none", "epoll"),
         || filtered(1.0, "none", "io_uring"),
+    ),
+    (
+        "no_capabilities",
+        || pair(1.0, |spec| spec.confinement.capabilities = Capabilities::None),
+        || pair(0.0, |spec| spec.confinement.capabilities = Capabilities::None),
+    ),
+    (
+        "user_namespace",
+        || pair(1.0, |spec| spec.confinement.user = User::Namespace),
+        || pair(0.0, |spec| spec.confinement.user = User::Namespace),
+    ),
+    (
+        "apparmor",
+        || pair(1.0, |spec| spec.confinement.apparmor = Apparmor::Default),
+        || pair(0.0, |spec| spec.confinement.apparmor = Apparmor::Default),
+    ),
+    (
+        "huge_pages",
+        || pair(1.0, |spec| spec.confinement.pages = Pages::Never),
+        || pair(0.0, |spec| spec.confinement.pages = Pages::Never),
+    ),
+    (
+        "memory_node",
+        || pair(1.0, |spec| spec.confinement.node = Some(1)),
+        || pair(0.0, |spec| spec.confinement.node = Some(1)),
     ),
     (
         "cgroup",
