@@ -144,9 +144,16 @@ fn started(
 ) -> Result<(Box<dyn Environment>, Vec<LayerState>), String> {
     let line = |error: tare_lab::PartError| error_line(error.as_ref());
     let mut environment = factory.environment(spec).map_err(line)?;
-    environment
+    let endpoint = environment
         .start(&launch())
         .map_err(|error| format!("{}\n{}", line(error), environment.log_tail()))?;
+    // A process becomes its program by and by; a campaign waits until it answers.
+    let seen = endpoint.data.map(|data| data.join("seen"));
+    let runs = (0..500).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        seen.as_ref().is_none_or(|seen| seen.exists())
+    });
+    assert!(runs, "{}: {}", spec.runtime, environment.log_tail());
     let states = environment.read_back().map_err(line)?;
     Ok((environment, states))
 }
