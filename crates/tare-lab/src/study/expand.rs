@@ -83,9 +83,8 @@ fn name_of<'w>(table: &'w Spanned<DeValue<'_>>) -> Option<&'w str> {
 
 /// Returns a value of a sweep for the name of its copy: `["a", "b"]` is `a + b`.
 fn value_text(item: &Item<'_>) -> Result<String, StudyError> {
-    let Some(items) = item.list() else { return Ok(item.scalar()?) };
-    let texts: Vec<String> =
-        items.iter().map(|one| Ok(one.scalar()?)).collect::<Result<_, StudyError>>()?;
+    let Some(items) = item.list() else { return item.scalar() };
+    let texts: Vec<String> = items.iter().map(Item::scalar).collect::<Result<_, StudyError>>()?;
     Ok(if texts.is_empty() { "none".into() } else { texts.join(" + ") })
 }
 

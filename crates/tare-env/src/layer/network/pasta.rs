@@ -96,6 +96,6 @@ fn is_ready(child: &mut Child, system: &Path, address: Ipv4Addr) -> bool {
 /// before each other one.
 fn last_line(log: &Path) -> String {
     let text = fs::read_to_string(log).unwrap_or_default();
-    let lines = text.lines().filter(|line| !line.contains("to syslog"));
-    lines.last().unwrap_or("it printed nothing").trim().to_string()
+    let mut lines = text.lines().filter(|line| !line.contains("to syslog"));
+    lines.next_back().unwrap_or("it printed nothing").trim().to_string()
 }
