@@ -313,7 +313,7 @@ pub struct Clean {
     /// With --on, also remove the copies of this program there
     #[arg(long, requires = "on")]
     pub programs: bool,
-    /// Remove the journal of this run although its engine is gone, and print what it could not remove
+    /// Remove the journal of this run, whose engine is gone, and print what may be left
     #[arg(long, value_name = "RUN", conflicts_with_all = ["on", "json"])]
     pub forget: Option<String>,
     /// Print JSON
