@@ -20,6 +20,7 @@ use tare_host::{UndoError, error_line};
 use tokio::runtime::Builder;
 
 use crate::containerd::{Client, ContainerdError};
+use crate::kubernetes::KubernetesKinds;
 use crate::reach::ForwardingKinds;
 
 /// How long a container engine may take to remove something.
@@ -33,7 +34,7 @@ const ENGINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The kinds of journal entries of this crate. Pass them to every journal that environments write
 /// to, and to its clean.
-pub const KINDS: KnownKinds = &[&ContainerKinds, &ForwardingKinds];
+pub const KINDS: KnownKinds = &[&ContainerKinds, &ForwardingKinds, &KubernetesKinds];
 
 /// An entry of this crate, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

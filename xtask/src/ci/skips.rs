@@ -77,6 +77,12 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         class: "not-installed",
+        what: "a Kubernetes cluster that answers",
+        why: "Kubernetes is built with Go 1.21 or newer, which this machine lacks",
+        applies: no_go,
+    },
+    Exception {
+        class: "not-installed",
         what: "virtiofsd",
         why: "the distribution has it in one package or another, or not at all",
         applies: always,
