@@ -144,7 +144,7 @@ impl Cluster {
         loop {
             let call = async { pods.create(&PostParams::default(), &pod).await };
             match self.call(&what, call) {
-                Err(KubeError::Api { message, .. })
+                Err(KubeError::Policy { message, .. })
                     if message.contains("serviceaccount") && Instant::now() < deadline =>
                 {
                     thread::sleep(PAUSE);

@@ -68,8 +68,8 @@ impl KubeError {
             // The words of a missing right (`ForbiddenMessage` in k8s.io/apiserver); every other
             // refusal is a policy's.
             403 if message.contains(" cannot ") => Self::Rights { what, message },
-            // A runtime class or an account that does not exist.
-            403 if message.contains("not found") => Self::Api { what, code: 403, message },
+            // A runtime class that does not exist.
+            403 if message.contains("RuntimeClass") => Self::Api { what, code: 403, message },
             403 => Self::Policy { what, message, label: RUN_LABEL },
             409 if status.reason == "AlreadyExists" => Self::Exists { what },
             code => Self::Api { what, code, message },
@@ -120,6 +120,12 @@ mod tests {
                 "Forbidden",
                 "pods \"p\" is forbidden: violates PodSecurity\n\"restricted:latest\": host namespaces",
                 "an admission policy of the cluster forbids it",
+            ),
+            (
+                403,
+                "Forbidden",
+                "pods \"p\" is forbidden: pod rejected: RuntimeClass \"x\" not found",
+                "answers 403 pods \"p\" is forbidden: pod rejected: RuntimeClass \"x\" not found",
             ),
             (409, "AlreadyExists", "exists", "it exists"),
             (401, "Unauthorized", "Unauthorized", "does not know the user"),

@@ -226,8 +226,7 @@ fn check(
         let value = format!("{} = {value}", limit.name());
         return refuse("limits", value, "a manifest has a limit of memory alone");
     }
-    let in_pod = matches!(spec.storage.kind.as_str(), "volume");
-    if in_pod && !spec.storage.options.is_empty() {
+    if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
         let why = "the kubelet makes an emptyDir on its own file system";
         return refuse("storage", spec.storage.to_string(), why);
     }
