@@ -73,9 +73,9 @@ fn whole_study() -> Check {
 
 /// Checks the container engines.
 fn engines() -> Vec<Check> {
-    let engines = runtime::ALL
-        .iter()
-        .filter(|runtime| matches!(runtime.name, "containerd" | "docker" | "podman"));
+    let engines = runtime::ALL.iter().filter(|runtime| {
+        matches!(runtime.name, "containerd" | "docker" | "podman" | "kubernetes")
+    });
     let check = |engine: &runtime::Runtime| {
         let what = engine.name.to_string();
         match (engine.needs)(None) {

@@ -13,6 +13,7 @@ mod groups;
 pub mod guest;
 pub mod inside;
 mod instance_slot;
+mod kubernetes;
 pub mod layer;
 pub mod multi_instance;
 pub mod neighbour;

@@ -20,6 +20,7 @@ use tare_host::{UndoError, error_line};
 use tokio::runtime::Builder;
 
 use crate::containerd::{Client, ContainerdError};
+use crate::kubernetes::KubernetesKinds;
 use crate::layer::confinement::apparmor::ApparmorKinds;
 use crate::layer::confinement::huge_pages::HugePagesKinds;
 use crate::reach::ForwardingKinds;
@@ -35,7 +36,8 @@ const ENGINE_PAUSE: Duration = Duration::from_millis(100);
 
 /// The kinds of journal entries of this crate. Pass them to every journal that environments write
 /// to, and to its clean.
-pub const KINDS: KnownKinds = &[&ContainerKinds, &ForwardingKinds, &ApparmorKinds, &HugePagesKinds];
+pub const KINDS: KnownKinds =
+    &[&ContainerKinds, &ForwardingKinds, &ApparmorKinds, &HugePagesKinds, &KubernetesKinds];
 
 /// An entry of this crate, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

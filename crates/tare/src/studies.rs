@@ -24,6 +24,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("dividing", include_str!("../../../studies/dividing.toml")),
     ("throttling", include_str!("../../../studies/throttling.toml")),
     ("neighbours", include_str!("../../../studies/neighbours.toml")),
+    ("kubernetes", include_str!("../../../studies/kubernetes.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

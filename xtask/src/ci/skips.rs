@@ -77,6 +77,12 @@ const EXCEPTIONS: &[Exception] = &[
     },
     Exception {
         class: "not-installed",
+        what: "a Kubernetes cluster that answers",
+        why: "./test --kubernetes runs these tests afterwards, on a cluster of their own",
+        applies: always,
+    },
+    Exception {
+        class: "not-installed",
         what: "virtiofsd",
         why: "the distribution has it in one package or another, or not at all",
         applies: always,

@@ -122,6 +122,7 @@ impl Source {
         let why = match spec.runtime.kind() {
             "oci" | "containerd" | "docker" | "podman" => None,
             "process" => Some("a process uses the host's; use a container"),
+            "kubernetes" => Some("a pod has that of the pause program; use a container"),
             _ => Some("a guest holds only Tare's program; use a container"),
         };
         if let Some(why) = why {

@@ -20,6 +20,7 @@ pub mod docker;
 pub mod gvisor;
 mod host_environment;
 pub mod kata;
+pub mod kubernetes;
 pub mod oci;
 pub mod process;
 pub mod vm;
@@ -34,6 +35,7 @@ pub const ALL: &[Runtime] = &[
     containerd::RUNTIME,
     docker::RUNTIME,
     docker::PODMAN,
+    kubernetes::RUNTIME,
     vm::RUNTIME,
 ];
 

@@ -274,10 +274,13 @@ pub(crate) fn parse(spec: &EnvironmentSpec) -> Result<Box<dyn Storage>, StorageE
         (DataLocation::Root, "process") => {
             Err(refuse("a process of the host uses the host's root file system; use a container"))
         }
+        (DataLocation::Root, "kubernetes") => {
+            Err(refuse("the root of a pod is its image; use a directory, volume or tmpfs"))
+        }
         (DataLocation::Volume, "process" | "oci" | "containerd") => {
             Err(refuse("a volume belongs to an engine; use docker or podman"))
         }
-        (_, "docker" | "podman") if storage.node().is_some() => {
+        (_, "docker" | "podman" | "kubernetes") if storage.node().is_some() => {
             Err(refuse("engines get no device here; use an OCI runtime or a process"))
         }
         _ => Ok(storage),

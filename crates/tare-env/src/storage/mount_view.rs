@@ -94,6 +94,11 @@ impl MountView {
         })
     }
 
+    /// Returns whether the path of the mounted directory in its file system has this part.
+    pub(crate) fn is_in(&self, part: &str) -> bool {
+        !part.is_empty() && self.root.contains(part)
+    }
+
     /// Returns whether both the mount table and the superblock could be read.
     pub(super) fn is_whole(&self) -> bool {
         !self.filesystem.is_empty() && self.size_bytes.is_some()
@@ -110,7 +115,7 @@ impl MountView {
     }
 
     /// Returns a text such as `ext4 from /dev/vda (rw,relatime), 252.00 GiB`.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let Self { filesystem, source, options, .. } = self;
         if !self.is_whole() {
             return "neither mount table nor superblock can be read".into();

@@ -124,7 +124,7 @@ fn start_time(study: &Study, spec: &EnvironmentSpec) -> Duration {
         "process" => START_PROCESS,
         "oci" | "containerd" if !is_guest(spec) => START_CONTAINER,
         _ if is_guest(spec) => START_GUEST,
-        "docker" | "podman" => START_ENGINE,
+        "docker" | "podman" | "kubernetes" => START_ENGINE,
         _ => Duration::from_millis(50),
     };
     let own_storage = !matches!(spec.storage.kind.as_str(), "directory" | "rootfs" | "tmpfs");

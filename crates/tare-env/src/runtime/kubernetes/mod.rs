@@ -1,0 +1,328 @@
+//! Pods of a Kubernetes cluster, on the node that this host is.
+//!
+//! Method: Tare runs on the node, in its namespaces, with access to the API. It creates a namespace
+//! `tare-RUN` and a pod per start, bound to this node. The pod's image is that of the pause
+//! program, which every node has: Tare's program is mounted into it as a file of the node, as with
+//! all other runtimes, so that nothing is built, loaded or pulled. The pod is found on the node by
+//! the id of its container, which names its cgroup; everything else is read there, in /proc and in
+//! the cgroup, as for a container of an engine.
+//!
+//! Layers become what a manifest has for them:
+//! - `network`: `host` is `hostNetwork`, `bridge` the pod's own network. The client dials the pod's
+//!   address, through the node.
+//! - `cpu`: `shared` requests nothing, `quota=N` is a request and the same limit, `pinned` and
+//!   `cpus=N` are a whole number of CPUs for a kubelet with static CPU manager (Guaranteed, so a
+//!   memory limit is needed).
+//! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`.
+//! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
+//!   the node and mounted (hostPath).
+//!
+//! Freezing is by signal, because a kubelet cannot end a frozen container.
+//!
+//! Limits: one instance; no loaders on other hosts. A pod competes with the weight that the kubelet
+//! gives its class, which is read back: a pod without a request has almost none. A kubelet with
+//! static CPU manager takes the CPUs of pinned pods away from all others while they exist, frozen
+//! or not, so that a study with both on a small node needs `schedule = "trials"`; the read-back of
+//! the cpu layer sees it.
+
+use std::net::Ipv4Addr;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tare_host::journal::EntryId;
+use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod};
+use tare_lab::PartError;
+use tare_lab::environment::{Environment, EnvironmentSpec};
+use tare_lab::layer::{Cpu, Limit, Network, Quota, Security};
+
+use super::contract::{Argument, Runtime};
+use crate::layer::{self, Layers};
+use crate::run_context::RunContext;
+use crate::storage::{self, InitialData, Storage};
+use crate::system::System;
+use crate::unavailable::Unavailable;
+
+mod environment;
+mod read_back;
+mod start;
+
+pub const RUNTIME: Runtime = Runtime {
+    name: "kubernetes",
+    help: "a pod of a Kubernetes cluster, on the node that this host is",
+    argument: Argument::Optional("RUNTIMECLASS"),
+    options: &[
+        ("network", "bridge is the pod's own network, host the node's (hostNetwork)"),
+        (
+            "cpu",
+            "shared requests nothing; quota=N is request and limit; pinned and cpus=N are whole CPUs of \
+             a static CPU manager, and need limits.memory",
+        ),
+        ("security", "default is RuntimeDefault, none is Unconfined"),
+        ("storage", "volume is an emptyDir, tmpfs one in memory, others are mounted (hostPath)"),
+        ("limits", "memory alone, which is also the request"),
+        ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
+    ],
+    needs: |_| find().map(drop),
+    cleanup: "pod and namespace are deleted through the API, and waited for",
+    read_back: "the API's status of the pod, and /proc/PID and the cgroup of its process",
+    found: || find().map(|_| vec!["kubernetes".to_string()]).unwrap_or_default(),
+    make,
+};
+
+/// Why an environment cannot be a pod, or a pod failed.
+#[derive(Debug, thiserror::Error)]
+pub enum KubernetesError {
+    #[error("environment {environment:?}: a pod cannot have {layer} = \"{value}\": {why}")]
+    Layer { environment: String, layer: &'static str, value: String, why: &'static str },
+    #[error(
+        "environment {environment:?}: a pod with CPUs of its own is Guaranteed, for which it needs a \
+         memory limit; set limits = {{ memory = \"...\" }}"
+    )]
+    NoMemory { environment: String },
+    #[error(
+        "environment {environment:?}: the kubelet of node {node} gives no pod CPUs of its own \
+         (cpuManagerPolicy is {policy}); its administrator has to set static, or set cpu = \"shared\""
+    )]
+    NoStaticCpus { environment: String, node: String, policy: String },
+    #[error("environment {environment:?}: the pod's address {address} is not IPv4")]
+    Address { environment: String, address: String },
+    #[error("environment {environment:?}: no process of the pod {pod} is on this host")]
+    NoProcess { environment: String, pod: String },
+    #[error("environment {environment:?}: {why}; its last output: {log}")]
+    Ended { environment: String, why: String, log: String },
+    #[error("cannot create {}", .path.display())]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("environment {environment:?} is not started")]
+    NotStarted { environment: String },
+}
+
+/// A cluster that answers, and the node of it that this host is.
+struct Found {
+    access: Access,
+    cluster: Cluster,
+    node: Node,
+    /// The image of the pods.
+    image: String,
+}
+
+fn find() -> Result<Found, Unavailable> {
+    let missing = |why: String, remedy: &str| Unavailable {
+        what: "kubernetes".into(),
+        why,
+        remedy: remedy.into(),
+    };
+    // The errors of the API end in what to do.
+    let failed = |error: KubeError| {
+        let text = error.to_string();
+        let (why, remedy) =
+            text.split_once("; ").unwrap_or((&text, "see docs/guides/kubernetes.md"));
+        missing(why.to_string(), remedy)
+    };
+    let access = Access::find().map_err(failed)?;
+    let cluster = Cluster::connect(&access).map_err(failed)?;
+    let node = cluster.node_here().map_err(failed)?;
+    let image = node.pause_image().map(str::to_owned).ok_or_else(|| {
+        let why = format!("node {} does not list the image of the pause program", node.name);
+        missing(why, "raise nodeStatusMaxImages of its kubelet")
+    })?;
+    Ok(Found { access, cluster, node, image })
+}
+
+/// Returns the CPU time to request for a cpu layer, and whether it is whole CPUs for the pod alone.
+fn cpus(environment: &str, layers: &Layers, own: usize) -> Result<(Cpus, bool), KubernetesError> {
+    let refuse = |why| KubernetesError::Layer {
+        environment: environment.into(),
+        layer: "cpu",
+        value: layers.cpu.to_string(),
+        why,
+    };
+    match layers.cpu {
+        Cpu::Shared => Ok((Cpus::None, false)),
+        Cpu::Pinned | Cpu::Cpus(_) => {
+            let milli = u64::try_from(own).unwrap_or(u64::MAX).saturating_mul(1000);
+            Ok((Cpus::Limit(milli), true))
+        }
+        Cpu::Quota(quota) if quota.period_us != Quota::PERIOD_US || quota.burst_us > 0 => {
+            Err(refuse("the kubelet sets the period for all pods; write quota=N alone"))
+        }
+        Cpu::Quota(quota) => {
+            let milli = quota.cpus * 1000.0;
+            if (milli - milli.round()).abs() > 1e-6 {
+                return Err(refuse("a pod's limit is in thousandths of a CPU"));
+            }
+            if milli.round() % 1000.0 == 0.0 {
+                return Err(refuse(
+                    "a whole number of CPUs may become CPUs of its own; write pinned, or a fraction",
+                ));
+            }
+            #[expect(
+                clippy::cast_possible_truncation,
+                clippy::cast_sign_loss,
+                reason = "between 10 and 4,096,000"
+            )]
+            Ok((Cpus::Limit(milli.round() as u64), false))
+        }
+    }
+}
+
+fn make(
+    context: &Arc<RunContext>,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    argument: Option<&str>,
+) -> Result<Box<dyn Environment>, PartError> {
+    let Found { access, cluster, node, image } = find()?;
+    check(&spec, &layers, context)?;
+    let own = layers.cpu.set(context.cpus()).len();
+    let (cpus, exclusive) = cpus(&spec.name, &layers, own)?;
+    if exclusive {
+        check_exclusive(&spec, &layers, &cluster, &node)?;
+    }
+    let storage = storage::parse(&spec)?;
+    let number = context.next_environment();
+    Ok(Box::new(Pod {
+        namespace: context.prefix(),
+        name: format!("e{number}"),
+        context: Arc::clone(context),
+        access,
+        cluster,
+        node,
+        image,
+        runtime_class: argument.map(str::to_owned),
+        cpus,
+        spec,
+        layers,
+        storage,
+        initial_data: InitialData::default(),
+        number,
+        data: PathBuf::new(),
+        entries: Vec::new(),
+        config: None,
+        running: None,
+    }))
+}
+
+/// Checks that a manifest has a field for every layer.
+fn check(
+    spec: &EnvironmentSpec,
+    layers: &Layers,
+    context: &RunContext,
+) -> Result<(), KubernetesError> {
+    let refuse = |layer, value: String, why| {
+        Err(KubernetesError::Layer { environment: spec.name.clone(), layer, value, why })
+    };
+    if layers.network == (Network::Bridge { proxy: true }) {
+        return refuse("network", layers.network.to_string(), "it has no userland proxy");
+    }
+    if layers.security == Security::DefaultWithIoUring {
+        let why = "a profile of one's own has to be installed on the node; write default or none";
+        return refuse("security", layers.security.to_string(), why);
+    }
+    if layers.cgroup == layer::Cgroup::None {
+        let why = "the kubelet puts every pod into a cgroup; set cgroup = \"own\"";
+        return refuse("cgroup", layers.cgroup.to_string(), why);
+    }
+    if let Some((limit, value)) = layers.limits.all().find(|(limit, _)| *limit != Limit::Memory) {
+        let value = format!("{} = {value}", limit.name());
+        return refuse("limits", value, "a manifest has a limit of memory alone");
+    }
+    if spec.storage.kind == "volume" && !spec.storage.options.is_empty() {
+        let why = "the kubelet makes an emptyDir on its own file system";
+        return refuse("storage", spec.storage.to_string(), why);
+    }
+    if context.reach().is_some() || context.slot().count() > 1 || context.slot().peers().is_some() {
+        let why = "pods have one instance, and loaders on this host";
+        return refuse("runtime", spec.runtime.to_string(), why);
+    }
+    Ok(())
+}
+
+/// Checks that the kubelet gives a pod CPUs of its own.
+fn check_exclusive(
+    spec: &EnvironmentSpec,
+    layers: &Layers,
+    cluster: &Cluster,
+    node: &Node,
+) -> Result<(), KubernetesError> {
+    let environment = spec.name.clone();
+    if layers.limits.memory_bytes.is_none() {
+        return Err(KubernetesError::NoMemory { environment });
+    }
+    // Without the right to ask the kubelet, the read-back of the cpu layer decides.
+    let Ok(configuration) = cluster.kubelet_configuration(&node.name) else { return Ok(()) };
+    let policy = configuration["cpuManagerPolicy"].as_str().unwrap_or("none").to_string();
+    match policy.as_str() {
+        "static" => Ok(()),
+        _ => Err(KubernetesError::NoStaticCpus { environment, node: node.name.clone(), policy }),
+    }
+}
+
+struct Pod {
+    context: Arc<RunContext>,
+    access: Access,
+    cluster: Cluster,
+    node: Node,
+    image: String,
+    runtime_class: Option<String>,
+    cpus: Cpus,
+    spec: EnvironmentSpec,
+    layers: Layers,
+    storage: Box<dyn Storage>,
+    initial_data: InitialData,
+    number: u32,
+    /// The namespace of the run.
+    namespace: String,
+    /// The pod's name in it.
+    name: String,
+    /// The host's path of the data.
+    data: PathBuf,
+    entries: Vec<EntryId>,
+    config: Option<String>,
+    running: Option<Running>,
+}
+
+struct Running {
+    system: System,
+    pod: RunningPod,
+    address: Ipv4Addr,
+}
+
+impl Pod {
+    fn folder(&self) -> PathBuf {
+        self.context.work().join(format!("e{}", self.number))
+    }
+
+    fn running(&mut self) -> Result<&mut Running, KubernetesError> {
+        let environment = self.spec.name.clone();
+        self.running.as_mut().ok_or(KubernetesError::NotStarted { environment })
+    }
+
+    /// Returns whether the kubelet makes the data's directory.
+    fn is_empty_dir(&self) -> bool {
+        matches!(self.spec.storage.kind.as_str(), "volume" | "tmpfs")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tare_testkit::EnvironmentBuilder;
+
+    #[test]
+    fn cpu_layers_become_requests_and_limits() {
+        let check = |cpu: &str, expect: Result<(Cpus, bool), &str>| {
+            let spec = EnvironmentBuilder::new("kubernetes").cpu(cpu).security("none").build();
+            let layers = Layers::checked(&spec).unwrap();
+            let found = cpus("x", &layers, 3).map_err(|error| error.to_string());
+            match expect {
+                Ok(expect) => assert_eq!(found, Ok(expect), "{cpu}"),
+                Err(part) => assert!(found.clone().is_err_and(|e| e.contains(part)), "{found:?}"),
+            }
+        };
+        check("shared", Ok((Cpus::None, false)));
+        check("pinned", Ok((Cpus::Limit(3000), true)));
+        check("quota=1.5", Ok((Cpus::Limit(1500), false)));
+        check("quota=2", Err("a whole number of CPUs"));
+        check("quota=1.5/10ms", Err("sets the period"));
+    }
+}

@@ -1,0 +1,195 @@
+//! The start of a pod: journal, storage, the namespace of the run, the pod, and its process.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::path::Path;
+use std::sync::Arc;
+
+use tare_host::RUN_VARIABLE;
+use tare_host::journal::Entry;
+use tare_host::process;
+use tare_host::program::Program;
+use tare_kube::{NewPod, PodMount, PodSource};
+use tare_lab::PartError;
+use tare_lab::environment::{Endpoint, Launch};
+use tare_lab::layer::{Network, Security};
+use tare_std::units::parse_bytes;
+
+use super::{KubernetesError, Pod, Running};
+use crate::kubernetes::KubernetesEntry;
+use crate::layer::network::{self, PORT, SystemAddresses};
+use crate::layer::rootfs::{DATA, PROGRAM};
+use crate::storage::At;
+use crate::system::{self, System};
+
+/// The default size of an emptyDir in memory: that of `storage = "tmpfs"`.
+const MEMORY_BYTES: u64 = 1 << 30;
+
+impl Pod {
+    /// Starts the system in a new pod and returns where clients reach it.
+    pub(super) fn begin(&mut self, launch: &Launch) -> Result<Endpoint, PartError> {
+        let context = Arc::clone(&self.context);
+        let program = system::program(launch)?;
+        let folder = self.folder();
+        let at = At { context: &context, folder: &folder };
+        self.provide_namespace()?;
+        self.write_journal(&at)?;
+        fs::create_dir_all(&folder)
+            .map_err(|source| KubernetesError::File { path: folder.clone(), source })?;
+        if !self.is_empty_dir() {
+            self.storage.make(&at)?;
+            self.initial_data.put(&at.data())?;
+        }
+
+        let (client, journal) = (context.client(), context.journal());
+        let host = self.layers.network == Network::Host;
+        let listen = if host {
+            let address = client.link(journal, context.slot().number(), None)?;
+            let port = match launch.port {
+                Some(port) => network::must_be_free(port)?,
+                None => network::free_port(address)?,
+            };
+            SocketAddrV4::new(address, port)
+        } else {
+            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, launch.port.unwrap_or(PORT))
+        };
+        let new = self.new_pod(launch, &program, listen, &at)?;
+        let manifest = serde_json::to_string_pretty(&new.manifest());
+        // A manifest is always JSON.
+        let config = manifest.unwrap_or_default();
+        let pod = self.cluster.create_pod(&new);
+        drop(new);
+        self.config = Some(config);
+        let pod = pod?;
+
+        let environment = || self.spec.name.clone();
+        let bad = || KubernetesError::Address {
+            environment: environment(),
+            address: pod.address.clone(),
+        };
+        let inside: Ipv4Addr = pod.address.parse().map_err(|_| bad())?;
+        let address = if host { *listen.ip() } else { inside };
+        if !host {
+            client.route_to(journal, address, None)?;
+        }
+        let pid = first_process(&pod.container);
+        let pid = pid.ok_or_else(|| KubernetesError::NoProcess {
+            environment: environment(),
+            pod: self.name.clone(),
+        })?;
+        let system = self.system(pid, &pod.container)?;
+        let data = match self.is_empty_dir() {
+            true => format!("/proc/{pid}/root{DATA}").into(),
+            false => at.data(),
+        };
+        self.data.clone_from(&data);
+        self.running = Some(Running { system, pod, address });
+        let address = SocketAddrV4::new(address, listen.port()).into();
+        Ok(Endpoint { address, data: Some(data) })
+    }
+
+    /// Creates the namespace of the run, unless another environment has.
+    fn provide_namespace(&self) -> Result<(), PartError> {
+        let (journal, name) = (self.context.journal(), self.context.prefix());
+        let access = self.access.clone();
+        let entry: Entry =
+            KubernetesEntry::KubernetesNamespace { access, name: name.clone() }.into();
+        if journal.live().iter().any(|(_, live)| *live == entry) {
+            return Ok(());
+        }
+        let ids = journal.write(vec![entry])?;
+        let created = self.cluster.create_namespace(&name, self.context.run());
+        if created.is_err() {
+            // Only a namespace with the label of this run is removed.
+            journal.undo(&ids);
+        }
+        Ok(created?)
+    }
+
+    /// Journals what this start creates. The pod's entry comes last, because a pod is removed
+    /// before the files that it has mounted.
+    fn write_journal(&mut self, at: &At<'_>) -> Result<(), PartError> {
+        let mut entries = vec![Entry::directory(at.folder.to_path_buf())];
+        if !self.is_empty_dir() {
+            entries.extend(self.storage.entries(at));
+        }
+        let (access, namespace) = (self.access.clone(), self.context.prefix());
+        let name = self.name.clone();
+        entries.push(KubernetesEntry::KubernetesPod { access, namespace, name }.into());
+        self.entries = self.context.journal().write(entries)?;
+        Ok(())
+    }
+
+    fn new_pod<'a>(
+        &'a self,
+        launch: &Launch,
+        program: &Program,
+        listen: SocketAddrV4,
+        at: &At<'_>,
+    ) -> Result<NewPod<'a>, PartError> {
+        let data = match self.spec.storage.kind.as_str() {
+            "volume" => PodSource::Empty { memory_bytes: None },
+            "tmpfs" => PodSource::Empty { memory_bytes: Some(self.memory_size()) },
+            _ => PodSource::HostDirectory(at.data().to_string_lossy().into_owned()),
+        };
+        let shown = |path: &Path, inside: &str| {
+            let host = path.to_string_lossy().into_owned();
+            let source = match path.is_dir() {
+                true => PodSource::HostDirectory(host),
+                false => PodSource::HostFile(host),
+            };
+            PodMount { path: inside.into(), source, read_only: true }
+        };
+        let mut mounts = vec![
+            shown(self.context.program(), PROGRAM),
+            PodMount { path: DATA.into(), source: data, read_only: false },
+        ];
+        mounts.extend(program.files.iter().map(|file| shown(file, &file.to_string_lossy())));
+        let addresses = SystemAddresses::from(listen);
+        let arguments = system::arguments(launch, addresses, DATA, program, None);
+        Ok(NewPod {
+            namespace: &self.namespace,
+            name: &self.name,
+            run: self.context.run(),
+            node: &self.node.name,
+            image: &self.image,
+            runtime_class: self.runtime_class.as_deref(),
+            command: std::iter::once(PROGRAM.to_string()).chain(arguments).collect(),
+            // The mark by which `clean` finds the processes of a killed run.
+            variables: vec![(RUN_VARIABLE.into(), self.context.run().into())],
+            host_network: self.layers.network == Network::Host,
+            filtered: self.layers.security != Security::None,
+            cpus: self.cpus,
+            memory_bytes: self.layers.limits.memory_bytes,
+            mounts,
+        })
+    }
+
+    /// Returns the size of an emptyDir in memory, in bytes.
+    pub(super) fn memory_size(&self) -> u64 {
+        let options = &self.spec.storage.options;
+        let size = options.iter().find(|(name, _)| name == "size");
+        size.and_then(|(_, value)| parse_bytes(value).ok()).unwrap_or(MEMORY_BYTES)
+    }
+
+    /// Returns the processes of the container, found by its first process and by its id, which
+    /// names its cgroup.
+    fn system(&self, pid: u32, id: &str) -> Result<System, PartError> {
+        let cgroups = self.context.cgroups();
+        let paths = cgroups.of_process(Path::new("/proc"), &pid.to_string())?;
+        let group = paths.into_iter().find(|(_, path)| path.contains(id));
+        let group = group.map(|(_, path)| cgroups.group(&path));
+        Ok(System::new(pid, group, None, &self.layers))
+    }
+}
+
+/// Returns the first process of a container: the one whose parent is not in its cgroup.
+fn first_process(id: &str) -> Option<u32> {
+    let is_inside = |pid: &u32| {
+        let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
+        !id.is_empty() && groups.contains(id)
+    };
+    let all: Vec<u32> = process::all().into_iter().filter(is_inside).collect();
+    let parent = |pid: u32| process::status_field(pid, "PPid")?.parse::<u32>().ok();
+    all.iter().copied().find(|pid| parent(*pid).is_none_or(|parent| !all.contains(&parent)))
+}

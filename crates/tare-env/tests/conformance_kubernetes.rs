@@ -1,0 +1,406 @@
+//! Pods as environments, if there is a cluster: start, layers in force, a client that connects,
+//! freezing, CPU times, refusals as one line, and nothing left behind.
+//!
+//! `scripts/kubernetes` starts a cluster of one node. The node has a network namespace of its own,
+//! so each test runs again in a process there. The system in the pod is this test program: `inside`
+//! serves in it.
+#![expect(clippy::print_stderr, reason = "how long things take")]
+#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use tare_env::runtime;
+use tare_env::{EnvironmentFactory, FactoryOptions};
+use tare_host::clean::{self, Outcome};
+use tare_host::netns;
+use tare_kube::{Access, Cluster};
+use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
+use tare_lab::layer::Cpu;
+use tare_std::cpus::CpuSet;
+use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
+
+/// The variable for the node's network namespace.
+const NODE: &str = "TARE_KUBERNETES_NETNS";
+
+/// Serves in the pod; does nothing when it is run as a test.
+#[test]
+fn inside() {
+    let words: Vec<String> = std::env::args().collect();
+    let Some(address) = words.iter().find_map(|word| word.strip_prefix("serve=")) else { return };
+    let data = words.iter().find_map(|word| word.strip_prefix("data=")).unwrap();
+    std::fs::write(format!("{data}/here"), std::fs::read("/proc/self/status").unwrap()).unwrap();
+    for stream in TcpListener::bind(address).unwrap().incoming() {
+        let Ok(mut stream) = stream else { continue };
+        std::thread::spawn(move || {
+            let reader = BufReader::new(stream.try_clone().unwrap());
+            for line in reader.lines().map_while(Result::ok) {
+                let begin = Instant::now();
+                while begin.elapsed() < Duration::from_millis(5) {}
+                if writeln!(stream, "{line}").is_err() {
+                    break;
+                }
+            }
+        });
+    }
+}
+
+fn launch() -> Launch {
+    let words = ["inside", "--exact", "--nocapture", "serve={listen}:{port}", "data={data}"];
+    Launch { arguments: words.map(str::to_owned).to_vec(), ..Launch::default() }
+}
+
+/// Returns whether a test must go on in this process, which is on the node. Otherwise it has passed
+/// in a process there, or it was skipped.
+fn goes_on(test: &str) -> bool {
+    let Some(node) = std::env::var_os(NODE) else {
+        skip(test, Reason::not_installed("a Kubernetes cluster that answers"));
+        return false;
+    };
+    if skipped(test, &[Need::Root]) {
+        return false;
+    }
+    let inode = |path: &Path| std::fs::read_link(path).unwrap();
+    if inode(Path::new("/proc/self/ns/net")) == inode(Path::new(&node)) {
+        return true;
+    }
+    let mut there = Command::new("nsenter");
+    there.arg(format!("--net={}", PathBuf::from(node).display()));
+    let status = there
+        .arg(std::env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture"])
+        .status()
+        .unwrap();
+    assert!(status.success(), "{test} on the node");
+    false
+}
+
+/// A factory in a temporary state directory. Dropping it, also by unwinding, removes everything.
+struct Scratch {
+    factory: EnvironmentFactory,
+    folder: PathBuf,
+}
+
+impl Scratch {
+    fn open(name: &str) -> Self {
+        let folder = std::env::temp_dir().join(format!("tare-test-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        Self { factory: open(&folder), folder }
+    }
+}
+
+fn open(state: &Path) -> EnvironmentFactory {
+    let all = tare_host::process::cpus_of_this_thread().unwrap();
+    let (first, last) = (all.iter().next().unwrap(), all.iter().last().unwrap());
+    let one = |cpu: u32| CpuSet::parse_list(&cpu.to_string()).unwrap();
+    let cpus = CpuPlan { system: one(last), client: one(first), all, ..CpuPlan::default() };
+    let program = std::env::current_exe().unwrap();
+    EnvironmentFactory::open(FactoryOptions {
+        state: state.into(),
+        program,
+        cpus,
+        destroy: Vec::new(),
+        reach: None,
+    })
+    .unwrap()
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let left = self.factory.close();
+        if left.is_empty() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+        assert!(left.is_empty() || std::thread::panicking(), "{left:?}");
+    }
+}
+
+fn spec(network: &str, cpu: &str, security: &str, storage: &str) -> EnvironmentSpec {
+    let options: &[(&str, &str)] = if storage == "tmpfs" { &[("size", "32M")] } else { &[] };
+    EnvironmentBuilder::new("kubernetes")
+        .name(format!("{network} {cpu} {security} {storage}"))
+        .network(network)
+        .cpu(cpu)
+        .security(security)
+        .storage(storage, options)
+        .memory_bytes(256 << 20)
+        .build()
+}
+
+/// Sends one line to the system from the client's namespace and returns the answer.
+fn echo(factory: &EnvironmentFactory, address: SocketAddr) -> std::io::Result<String> {
+    let once = || {
+        let stream = TcpStream::connect_timeout(&address, Duration::from_secs(5))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        writeln!(&stream, "hello")?;
+        let mut line = String::new();
+        match BufReader::new(&stream).read_line(&mut line)? {
+            0 => Err(std::io::ErrorKind::UnexpectedEof.into()),
+            _ => Ok(line),
+        }
+    };
+    let retry = || {
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            match once() {
+                Err(_) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(5));
+                }
+                ended => return ended,
+            }
+        }
+    };
+    netns::within(factory.client_namespace(), retry).unwrap()
+}
+
+fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
+    let name = &spec.name;
+    let mut environment = factory.environment(spec).unwrap();
+    let begin = Instant::now();
+    let endpoint = environment.start(&launch()).unwrap();
+    let created = begin.elapsed();
+    let answer = echo(factory, endpoint.address);
+    assert_eq!(answer.unwrap(), "hello\n", "{name}: {}", environment.log_tail());
+    eprintln!("{name}: created {created:?}, answers {:?}", begin.elapsed());
+
+    for state in environment.read_back().unwrap() {
+        eprintln!("  {} {} | {} | {}", state.in_force, state.layer, state.wanted, state.found);
+        assert!(state.in_force, "{name}: {state:?}");
+    }
+    let status = std::fs::read_to_string(endpoint.data.unwrap().join("here")).unwrap();
+    let filter = if spec.security.to_string() == "none" { "Seccomp:\t0" } else { "Seccomp:\t2" };
+    assert!(status.contains(filter), "{name}: {status}");
+
+    let before = environment.usage().unwrap();
+    echo(factory, endpoint.address).unwrap();
+    let after = environment.usage().unwrap();
+    assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
+    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
+
+    environment.freeze().unwrap();
+    let frozen = environment.usage().unwrap();
+    std::thread::sleep(Duration::from_millis(50));
+    let ran = environment.usage().unwrap().system_cpu_ns - frozen.system_cpu_ns;
+    assert_eq!(ran, 0, "{name}: it runs while frozen");
+    environment.thaw().unwrap();
+    assert_eq!(echo(factory, endpoint.address).unwrap(), "hello\n", "{name}");
+
+    assert!(environment.config().unwrap().contains("\"seccompProfile\""));
+    environment.freeze().unwrap();
+    let begin = Instant::now();
+    environment.stop().unwrap();
+    eprintln!("{name}: gone {:?}", begin.elapsed());
+    environment.stop().unwrap();
+    assert!(environment.usage().is_err(), "{name}: it has a usage after the stop");
+    let again = environment.start(&launch()).unwrap();
+    assert_eq!(echo(factory, again.address).unwrap(), "hello\n", "{name}, again");
+}
+
+#[test]
+fn pods_conform() {
+    if !goes_on("pods_conform") {
+        return;
+    }
+    let scratch = Scratch::open("kubernetes");
+    for (network, cpu, security, storage) in [
+        ("bridge", "shared", "default", "directory"),
+        ("host", "shared", "none", "volume"),
+        ("bridge", "quota=0.5", "none", "tmpfs"),
+        ("host", "pinned", "default", "directory"),
+    ] {
+        conforms(&scratch.factory, &spec(network, cpu, security, storage));
+    }
+    let mut best_effort = spec("host", "shared", "none", "directory");
+    best_effort.limits.memory_bytes = None;
+    conforms(&scratch.factory, &best_effort);
+}
+
+#[test]
+fn refusals_are_one_line() {
+    if !goes_on("refusals_are_one_line") {
+        return;
+    }
+    let scratch = Scratch::open("kubernetes-refuses");
+    let check = |change: fn(&mut EnvironmentSpec), expect: &str| {
+        let mut spec = spec("bridge", "shared", "default", "directory");
+        change(&mut spec);
+        let failed = scratch
+            .factory
+            .environment(&spec)
+            .and_then(|mut environment| environment.start(&launch()).map(drop));
+        let line = tare_host::error_line(&*failed.unwrap_err());
+        assert!(line.contains(expect) && !line.contains('\n'), "{expect}: {line}");
+        eprintln!("{line}");
+    };
+    check(|spec| spec.network = "bridge+proxy".parse().unwrap(), "no userland proxy");
+    check(|spec| spec.security = "default+io_uring".parse().unwrap(), "write default or none");
+    check(|spec| spec.storage.kind = "rootfs".into(), "the root of a pod is its image");
+    check(|spec| spec.limits.cpu_weight = Some(7), "a limit of memory alone");
+    check(|spec| spec.cpu = "quota=2".parse().unwrap(), "a whole number of CPUs");
+    check(
+        |spec| {
+            spec.cpu = Cpu::Pinned;
+            spec.limits.memory_bytes = None;
+        },
+        "needs a memory limit",
+    );
+    check(|spec| spec.runtime = "kubernetes:tare-none".into(), "RuntimeClass");
+    check(|spec| spec.limits.memory_bytes = Some(1 << 50), "Insufficient memory");
+    // A system that ends at once is reported with its exit code, by the start or soon after.
+    let ends = spec("host", "shared", "none", "directory");
+    let mut ends = scratch.factory.environment(&ends).unwrap();
+    let bad = Launch { arguments: vec!["--no-such-flag".into()], ..Launch::default() };
+    match ends.start(&bad) {
+        Err(error) => {
+            let line = error.to_string();
+            assert!(line.contains("no-such-flag") || line.contains("process"), "{line}");
+        }
+        Ok(_) => assert!(ends.log_tail().contains("no-such-flag"), "{}", ends.log_tail()),
+    }
+}
+
+/// Prints why this process cannot use a cluster; does nothing when it is run as a test.
+#[test]
+fn refused() {
+    if std::env::args().any(|word| word == "print-refusal") {
+        let spec = spec("bridge", "shared", "default", "directory");
+        let line = match runtime::check(&spec) {
+            Err(error) => tare_host::error_line(&*error),
+            Ok(()) => "nothing".into(),
+        };
+        writeln!(std::io::stderr(), "refused: {line}").unwrap();
+    }
+}
+
+/// Runs `refused` with another access and returns its line.
+fn refusal(access: Option<&Path>) -> String {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["refused", "--exact", "--nocapture", "print-refusal"]).env("HOME", "/tare-none");
+    match access {
+        Some(path) => command.env("KUBECONFIG", path),
+        None => command.env_remove("KUBECONFIG"),
+    };
+    let output = String::from_utf8(command.output().unwrap().stderr).unwrap();
+    let line = output.lines().find_map(|line| line.strip_prefix("refused: "));
+    line.unwrap_or_else(|| panic!("{output}")).to_string()
+}
+
+#[test]
+fn access_that_fails_is_named() {
+    if !goes_on("access_that_fails_is_named") {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let admin = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
+    let text = std::fs::read_to_string(&admin).unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    };
+    let token = |text: &str| text.replace("token: \"", "token: \"not");
+    for (access, expect) in [
+        (None, "KUBECONFIG is not set"),
+        (Some(folder.path().join("none")), "No such file"),
+        (Some(write("text", "not: [a config")), "cannot use the access"),
+        (Some(write("port", &text.replace(":6443", ":6444"))), "does not answer"),
+        (Some(write("token", &token(&text))), "does not know the user"),
+        (Some(admin.with_file_name("powerless")), "cannot list resource \"nodes\""),
+    ] {
+        let line = refusal(access.as_deref());
+        assert!(line.contains(expect) && line.contains("; "), "{expect}: {line}");
+        eprintln!("{line}");
+    }
+}
+
+#[test]
+fn namespace_of_somebody_else_stays() {
+    if !goes_on("namespace_of_somebody_else_stays") {
+        return;
+    }
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    let name = format!("tare-test-{}", std::process::id());
+    cluster.create_namespace(&name, "0000").unwrap();
+    let error = cluster.create_namespace(&name, "0001").unwrap_err().to_string();
+    assert!(error.contains("it exists"), "{error}");
+    let error = cluster.delete_namespace(&name, "0001").unwrap_err().to_string();
+    assert!(error.contains("not Tare's"), "{error}");
+    cluster.delete_namespace(&name, "0000").unwrap();
+    cluster.delete_namespace(&name, "0000").unwrap();
+}
+
+/// Starts and freezes pods until it is killed; does nothing when it is run as a test.
+#[test]
+fn harness() {
+    let words: Vec<String> = std::env::args().collect();
+    let Some(state) = words.iter().find_map(|word| word.strip_prefix("state=")) else { return };
+    eprintln!("opening");
+    let factory = open(Path::new(state));
+    loop {
+        let mut environments = Vec::new();
+        for network in ["bridge", "host"] {
+            let spec = spec(network, "shared", "none", "directory");
+            let mut environment = factory.environment(&spec).unwrap();
+            environment.start(&launch()).unwrap();
+            environment.freeze().unwrap();
+            eprintln!("started");
+            environments.push(environment);
+        }
+        for mut environment in environments {
+            environment.stop().unwrap();
+            eprintln!("stopped");
+        }
+    }
+}
+
+/// Returns the cgroups of pods, and processes with a run's mark.
+fn left_on_node() -> Vec<String> {
+    let find = ["/sys/fs/cgroup", "-type", "d", "-path", "*/kubepods/*pod*"];
+    let groups = Command::new("find").args(find).output().unwrap().stdout;
+    let groups = String::from_utf8(groups).unwrap();
+    groups.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn clean_removes_pods_of_killed_harness() {
+    let test = "clean_removes_pods_of_killed_harness";
+    if !goes_on(test) {
+        return;
+    }
+    let state = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
+    std::fs::create_dir_all(&state).unwrap();
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    for point in 0..4u64 {
+        let mut harness = Command::new(std::env::current_exe().unwrap())
+            .args(["harness", "--exact", "--nocapture"])
+            .arg(format!("state={}", state.display()))
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut lines = BufReader::new(harness.stderr.take().unwrap()).lines();
+        // Kills the harness some ms after a number of steps.
+        for _ in 0..=point {
+            lines.next();
+        }
+        std::thread::sleep(Duration::from_millis(point * 97 % 400));
+        harness.kill().unwrap();
+        harness.wait().unwrap();
+        let begin = Instant::now();
+        let report = clean::clean(&state, tare_env::undo::KINDS).unwrap();
+        eprintln!("{test}: point {point}: {:?} in {:?}", report.runs, begin.elapsed());
+        for (run, outcome) in &report.runs {
+            assert!(matches!(outcome, Outcome::Cleaned { .. }), "{run}: {outcome:?}");
+        }
+        let namespaces = cluster.namespaces_of_runs().unwrap();
+        assert_eq!(namespaces, Vec::<String>::new(), "point {point}");
+        assert_eq!(left_on_node(), Vec::<String>::new(), "point {point}");
+        let left = clean::leftovers(&state);
+        let ours = |name: &str| report.runs.iter().any(|(run, _)| name.contains(run.as_str()));
+        assert!(!left.iter().any(|left| ours(&left.name)), "point {point}: {left:?}");
+    }
+    std::fs::remove_dir_all(&state).unwrap();
+}

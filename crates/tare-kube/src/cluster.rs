@@ -1,0 +1,260 @@
+//! A cluster, as far as the user's access reaches.
+
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use k8s_openapi::api::core::v1::{Namespace, Node as ApiNode, Pod};
+use kube::Client;
+use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
+use serde::de::DeserializeOwned;
+use serde_json::json;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::access::Access;
+use crate::error::{KubeError, RUN_LABEL, one_line, sources};
+use crate::node::Node;
+use crate::pod::{NewPod, Progress, RunningPod, progress};
+
+/// How long the API server may take to answer a call.
+const CALL_LIMIT: Duration = Duration::from_secs(20);
+
+/// How long a pod may take from its creation to its process.
+const START_LIMIT: Duration = Duration::from_secs(60);
+
+/// How long the kubelet and the controllers may take to remove what was deleted.
+const DELETE_LIMIT: Duration = Duration::from_secs(60);
+
+/// The pause between two questions while something starts or ends.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// A cluster that answers.
+pub struct Cluster {
+    client: Client,
+    runtime: Runtime,
+    server: String,
+}
+
+impl std::fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Cluster").field("server", &self.server).finish_non_exhaustive()
+    }
+}
+
+impl Cluster {
+    /// Connects with an access.
+    ///
+    /// # Errors
+    /// If there is no access, or if it cannot be read. The API server is not asked yet.
+    pub fn connect(access: &Access) -> Result<Self, KubeError> {
+        let runtime = Builder::new_current_thread().enable_io().enable_time().build();
+        let runtime = runtime.map_err(|error| KubeError::Access { why: error.to_string() })?;
+        let made = runtime.block_on(async {
+            let config = access.config().await?;
+            let server = config.cluster_url.to_string().trim_end_matches('/').to_string();
+            let client = Client::try_from(config);
+            let client = client.map_err(|error| KubeError::Access { why: sources(&error) })?;
+            Ok((client, server))
+        });
+        let (client, server) = made?;
+        Ok(Self { client, runtime, server })
+    }
+
+    /// Returns the URL of the API server.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Returns the version of the API server, such as `v1.34.1`.
+    ///
+    /// # Errors
+    /// If the API server does not answer.
+    pub fn version(&self) -> Result<String, KubeError> {
+        let info = self.call("read the version of the cluster", self.client.apiserver_version())?;
+        Ok(info.git_version)
+    }
+
+    /// Returns the node that this host is: the one whose kubelet runs on this boot of the kernel.
+    ///
+    /// # Errors
+    /// If no node does, or if the user may not list nodes.
+    pub fn node_here(&self) -> Result<Node, KubeError> {
+        let nodes: Api<ApiNode> = Api::all(self.client.clone());
+        let listed = self.call("list the nodes", nodes.list(&ListParams::default()))?;
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let all: Vec<Node> = listed.items.into_iter().map(Node::of).collect();
+        let known: Vec<String> = all.iter().map(|node| node.name.clone()).collect();
+        let here = all.into_iter().find(|node| !node.boot.is_empty() && node.boot == boot.trim());
+        here.ok_or_else(|| KubeError::NotANode { known: known.join(", ") })
+    }
+
+    /// Creates a namespace whose pods may use the node's files and network, by its
+    /// label for Pod Security.
+    ///
+    /// # Errors
+    /// If it exists, or if the user may not create it.
+    pub fn create_namespace(&self, name: &str, run: &str) -> Result<(), KubeError> {
+        let labels = json!({ RUN_LABEL: run, "pod-security.kubernetes.io/enforce": "privileged" });
+        let namespace = json!({ "metadata": { "name": name, "labels": labels } });
+        let what = format!("create the namespace {name}");
+        let namespace: Namespace = self.typed(&what, namespace)?;
+        let all: Api<Namespace> = Api::all(self.client.clone());
+        let call = async { all.create(&PostParams::default(), &namespace).await };
+        self.call(&what, call).map(drop)
+    }
+
+    /// Returns the namespaces that runs of Tare created and that still exist.
+    ///
+    /// # Errors
+    /// If the user may not list namespaces.
+    pub fn namespaces_of_runs(&self) -> Result<Vec<String>, KubeError> {
+        let all: Api<Namespace> = Api::all(self.client.clone());
+        let ours = ListParams::default().labels(RUN_LABEL);
+        let listed = self.call("list the namespaces", all.list(&ours))?;
+        Ok(listed.items.into_iter().filter_map(|namespace| namespace.metadata.name).collect())
+    }
+
+    /// Deletes a namespace with everything in it, and waits until it is gone. A missing one is no
+    /// error. `run` has to be the run in its label.
+    ///
+    /// # Errors
+    /// If it is not the run's, or if it is still there after a while.
+    pub fn delete_namespace(&self, name: &str, run: &str) -> Result<(), KubeError> {
+        let all: Api<Namespace> = Api::all(self.client.clone());
+        let what = format!("delete the namespace {name}");
+        let Some(found) = self.call(&what, all.get_opt(name))? else { return Ok(()) };
+        let label = found.metadata.labels.and_then(|mut labels| labels.remove(RUN_LABEL));
+        if label.as_deref() != Some(run) {
+            let message = format!("it lacks the label {RUN_LABEL}={run}, so it is not Tare's");
+            return Err(KubeError::Api { what, code: 0, message });
+        }
+        self.delete(&what, &all, name)
+    }
+
+    /// Creates a pod and waits until its process runs.
+    ///
+    /// # Errors
+    /// Says why it cannot start. The pod stays until it is deleted.
+    pub fn create_pod(&self, new: &NewPod<'_>) -> Result<RunningPod, KubeError> {
+        let what = format!("create the pod {}", new.name);
+        let pod: Pod = self.typed(&what, new.manifest())?;
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), new.namespace);
+        let deadline = Instant::now() + START_LIMIT;
+        // The account of a new namespace is made a moment later; until then pods are refused.
+        loop {
+            let call = async { pods.create(&PostParams::default(), &pod).await };
+            match self.call(&what, call) {
+                Err(KubeError::Policy { message, .. })
+                    if message.contains("serviceaccount") && Instant::now() < deadline =>
+                {
+                    thread::sleep(PAUSE);
+                }
+                created => break created.map(drop)?,
+            }
+        }
+        let what = format!("start the pod {}", new.name);
+        loop {
+            let found = self.call(&what, pods.get(new.name))?;
+            if let Progress::Running(running) = progress(&found, new.node)? {
+                return Ok(running);
+            }
+            if Instant::now() > deadline {
+                return Err(KubeError::TimedOut { what, limit: START_LIMIT });
+            }
+            thread::sleep(PAUSE);
+        }
+    }
+
+    /// Returns what the API says about a pod now; `None` if it does not run.
+    ///
+    /// # Errors
+    /// If it can never run again.
+    pub fn pod(&self, namespace: &str, name: &str) -> Result<Option<RunningPod>, KubeError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let found = self.call(&format!("read the pod {name}"), pods.get_opt(name))?;
+        let Some(found) = found else { return Ok(None) };
+        let node = found.spec.as_ref().and_then(|spec| spec.node_name.clone()).unwrap_or_default();
+        match progress(&found, &node)? {
+            Progress::Running(running) => Ok(Some(running)),
+            Progress::Waiting => Ok(None),
+        }
+    }
+
+    /// Deletes a pod and waits until the kubelet has ended it. A missing one is no error.
+    ///
+    /// # Errors
+    /// If it is still there after a while.
+    pub fn delete_pod(&self, namespace: &str, name: &str) -> Result<(), KubeError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        self.delete(&format!("delete the pod {name}"), &pods, name)
+    }
+
+    /// Returns the last lines that a pod printed.
+    ///
+    /// # Errors
+    /// If the kubelet does not answer, or if the user may not read logs.
+    pub fn log_tail(&self, namespace: &str, name: &str) -> Result<String, KubeError> {
+        let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
+        let options = LogParams { tail_lines: Some(20), ..LogParams::default() };
+        self.call(&format!("read the log of the pod {name}"), pods.logs(name, &options))
+    }
+
+    /// Returns the configuration that the kubelet of a node runs with, as JSON.
+    ///
+    /// # Errors
+    /// If the user may not ask the kubelet through the API (`nodes/proxy`).
+    pub fn kubelet_configuration(&self, node: &str) -> Result<serde_json::Value, KubeError> {
+        let what = format!("read the configuration of the kubelet of {node}");
+        let path = format!("/api/v1/nodes/{node}/proxy/configz");
+        let request = http_get(&path).map_err(|why| KubeError::Access { why })?;
+        let mut found: serde_json::Value = self.call(&what, self.client.request(request))?;
+        Ok(found["kubeletconfig"].take())
+    }
+
+    fn delete<K>(&self, what: &str, api: &Api<K>, name: &str) -> Result<(), KubeError>
+    where
+        K: kube::Resource + Clone + DeserializeOwned + std::fmt::Debug,
+    {
+        let deadline = Instant::now() + DELETE_LIMIT;
+        match self.call(what, api.delete(name, &DeleteParams::default())) {
+            Ok(_) => {}
+            Err(KubeError::Api { code: 404, .. }) => return Ok(()),
+            Err(error) => return Err(error),
+        }
+        while self.call(what, api.get_metadata_opt(name))?.is_some() {
+            if Instant::now() > deadline {
+                return Err(KubeError::TimedOut { what: what.into(), limit: DELETE_LIMIT });
+            }
+            thread::sleep(PAUSE);
+        }
+        Ok(())
+    }
+
+    /// Reads a manifest as an object of the API.
+    fn typed<K: DeserializeOwned>(
+        &self,
+        what: &str,
+        manifest: serde_json::Value,
+    ) -> Result<K, KubeError> {
+        serde_json::from_value(manifest).map_err(|error| {
+            let message = one_line(&error.to_string());
+            KubeError::Api { what: what.into(), code: 0, message }
+        })
+    }
+
+    fn call<T>(
+        &self,
+        what: &str,
+        future: impl Future<Output = Result<T, kube::Error>>,
+    ) -> Result<T, KubeError> {
+        let limited = async { tokio::time::timeout(CALL_LIMIT, future).await };
+        match self.runtime.block_on(limited) {
+            Ok(answer) => answer.map_err(|error| KubeError::of(what, &self.server, error)),
+            Err(_) => Err(KubeError::TimedOut { what: what.into(), limit: CALL_LIMIT }),
+        }
+    }
+}
+
+fn http_get(path: &str) -> Result<http::Request<Vec<u8>>, String> {
+    http::Request::get(path).body(Vec::new()).map_err(|error| error.to_string())
+}

@@ -1,0 +1,138 @@
+//! Why a call failed, as one line that says what the cluster has to allow or to have.
+
+use std::time::Duration;
+
+use kube::core::Status;
+
+/// Why the cluster did not do what it was asked to do.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeError {
+    #[error(
+        "cannot find access to a Kubernetes cluster: {why}; set KUBECONFIG to a file that kubectl reads"
+    )]
+    NoAccess { why: String },
+    #[error("cannot use the access to the Kubernetes cluster: {why}")]
+    Access { why: String },
+    #[error(
+        "cannot {what}: the API server {server} does not answer ({why}); check that it runs and that \
+         this host reaches it"
+    )]
+    Unreachable { what: String, server: String, why: String },
+    #[error(
+        "cannot {what}: the API server {server} does not know the user of the access (401); renew the \
+         credential that KUBECONFIG names"
+    )]
+    Unknown { what: String, server: String },
+    #[error("cannot {what}: {message}; ask the administrator for a role that allows it")]
+    Rights { what: String, message: String },
+    #[error(
+        "cannot {what}: an admission policy of the cluster forbids it: {message}; ask the administrator \
+         to exempt namespaces with the label {label}"
+    )]
+    Policy { what: String, message: String, label: &'static str },
+    #[error("cannot {what}: it exists; run tare clean if a killed run left it")]
+    Exists { what: String },
+    #[error("cannot {what}: the API server answers {code} {message}")]
+    Api { what: String, code: u16, message: String },
+    #[error("cannot {what} within {} s", .limit.as_secs())]
+    TimedOut { what: String, limit: Duration },
+    #[error(
+        "no node of the Kubernetes cluster is this host (its nodes are {known}); run Tare on the node, \
+         with access to the API"
+    )]
+    NotANode { known: String },
+    #[error("the pod {name} cannot start on node {node}: {why}; {remedy}")]
+    Pod { name: String, node: String, why: String, remedy: String },
+}
+
+/// The label of every object that Tare creates. Its value is the run.
+pub(crate) const RUN_LABEL: &str = "tare.run";
+
+impl KubeError {
+    /// Sorts the error of a call.
+    pub(crate) fn of(what: &str, server: &str, error: kube::Error) -> Self {
+        let what = what.to_string();
+        match error {
+            kube::Error::Api(status) => Self::of_status(what, server, &status),
+            other => {
+                let (server, why) = (server.to_string(), sources(&other));
+                Self::Unreachable { what, server, why }
+            }
+        }
+    }
+
+    fn of_status(what: String, server: &str, status: &Status) -> Self {
+        let message = one_line(&status.message);
+        match status.code {
+            401 => Self::Unknown { what, server: server.into() },
+            // The words of a missing right (`ForbiddenMessage` in k8s.io/apiserver); every other
+            // refusal is a policy's.
+            403 if message.contains(" cannot ") => Self::Rights { what, message },
+            // A runtime class that does not exist.
+            403 if message.contains("RuntimeClass") => Self::Api { what, code: 403, message },
+            403 => Self::Policy { what, message, label: RUN_LABEL },
+            409 if status.reason == "AlreadyExists" => Self::Exists { what },
+            code => Self::Api { what, code, message },
+        }
+    }
+}
+
+/// Returns an error with its sources on one line, without repeating a source that the text has.
+pub(crate) fn sources(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(source) = next {
+        let more = source.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
+        }
+        next = source.source();
+    }
+    one_line(&text)
+}
+
+pub(crate) fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(code: u16, reason: &str, message: &str) -> String {
+        let status =
+            Status { code, reason: reason.into(), message: message.into(), ..Status::default() };
+        let error = kube::Error::Api(Box::new(status));
+        KubeError::of("create the namespace tare-ab12", "https://x:6443", error).to_string()
+    }
+
+    #[test]
+    fn refusals_are_one_line_with_the_reason() {
+        for (code, reason, message, expect) in [
+            (
+                403,
+                "Forbidden",
+                "namespaces is forbidden: User \"x\" cannot create resource \"namespaces\" in API group \"\" at the cluster scope",
+                "User \"x\" cannot create resource \"namespaces\"",
+            ),
+            (
+                403,
+                "Forbidden",
+                "pods \"p\" is forbidden: violates PodSecurity\n\"restricted:latest\": host namespaces",
+                "an admission policy of the cluster forbids it",
+            ),
+            (
+                403,
+                "Forbidden",
+                "pods \"p\" is forbidden: pod rejected: RuntimeClass \"x\" not found",
+                "answers 403 pods \"p\" is forbidden: pod rejected: RuntimeClass \"x\" not found",
+            ),
+            (409, "AlreadyExists", "exists", "it exists"),
+            (401, "Unauthorized", "Unauthorized", "does not know the user"),
+            (422, "Invalid", "spec is wrong", "answers 422 spec is wrong"),
+        ] {
+            let line = line(code, reason, message);
+            assert!(line.contains(expect) && !line.contains('\n'), "{line}");
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! The client of the Kubernetes API: what Tare needs of nodes, namespaces and pods. No other crate
+//! knows the API.
+//!
+//! Method: `kube` finds the user's access as kubectl does (`KUBECONFIG`, `~/.kube/config`, the
+//! account of a pod; `Access`). Every call blocks and has a time limit. A wait asks again in short
+//! steps instead of watching, because it is short, and ends in the first reason for which it can
+//! never succeed.
+//!
+//! Limits: fields of API versions that a cluster does not have are ignored there, so what a caller
+//! asks for has to be read back on the node.
+#![forbid(unsafe_code)]
+
+mod access;
+mod cluster;
+mod error;
+mod node;
+mod pod;
+
+pub use access::Access;
+pub use cluster::Cluster;
+pub use error::KubeError;
+pub use node::Node;
+pub use pod::{Cpus, NewPod, PodMount, PodSource, RunningPod};

@@ -1,0 +1,78 @@
+//! The node that this host is.
+
+use k8s_openapi::api::core::v1::Node as ApiNode;
+
+/// A node of the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Node {
+    pub name: String,
+    /// The kubelet's version, such as `v1.34.1`.
+    pub kubelet: String,
+    /// The container runtime, such as `containerd://1.6.20`.
+    pub runtime: String,
+    /// The operating system's image.
+    pub system: String,
+    /// The boot of the kernel that the kubelet runs on.
+    pub(crate) boot: String,
+    /// The names of the images that the node has.
+    pub images: Vec<String>,
+    /// The CPUs that pods may request, as the kubelet writes it.
+    pub cpus: String,
+}
+
+impl Node {
+    pub(crate) fn of(node: ApiNode) -> Self {
+        let status = node.status.unwrap_or_default();
+        let info = status.node_info.unwrap_or_default();
+        let images = status.images.unwrap_or_default();
+        let quantity = status.allocatable.and_then(|mut all| all.remove("cpu"));
+        Self {
+            name: node.metadata.name.unwrap_or_default(),
+            kubelet: info.kubelet_version,
+            runtime: info.container_runtime_version,
+            system: info.os_image,
+            boot: info.boot_id,
+            images: images.into_iter().flat_map(|image| image.names.unwrap_or_default()).collect(),
+            cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
+        }
+    }
+
+    /// Returns the image of the process that holds the namespaces of pods. Every node has it,
+    /// because no pod starts without, and it contains a single program.
+    pub fn pause_image(&self) -> Option<&str> {
+        let is_pause = |name: &&String| {
+            let name = name.split('@').next().unwrap_or_default();
+            let name = name.rsplit('/').next().unwrap_or_default();
+            name.split(':').next() == Some("pause") && name.contains(':')
+        };
+        self.images.iter().find(is_pause).map(String::as_str)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_the_image_of_the_pause_program() {
+        let check = |names: &[&str], expect: Option<&str>| {
+            let images = names.iter().map(|name| (*name).to_string()).collect();
+            let node = Node {
+                name: "n".into(),
+                kubelet: String::new(),
+                runtime: String::new(),
+                system: String::new(),
+                boot: String::new(),
+                images,
+                cpus: String::new(),
+            };
+            assert_eq!(node.pause_image(), expect, "{names:?}");
+        };
+        check(
+            &["docker.io/library/redis:7", "registry.k8s.io/pause:3.10"],
+            Some("registry.k8s.io/pause:3.10"),
+        );
+        check(&["registry.k8s.io/pause@sha256:00", "x/pause:1"], Some("x/pause:1"));
+        check(&["x/pauses:1", "pause/other:2"], None);
+    }
+}

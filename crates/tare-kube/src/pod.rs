@@ -1,0 +1,342 @@
+//! A pod of one container: the request, and what the API says about the running one.
+
+use k8s_openapi::api::core::v1::{ContainerStatus, Pod};
+use serde_json::{Value, json};
+
+use crate::error::{KubeError, RUN_LABEL, one_line};
+
+/// The name of the pod's container.
+const CONTAINER: &str = "system";
+
+/// A pod to create.
+#[derive(Clone, Debug)]
+pub struct NewPod<'a> {
+    pub namespace: &'a str,
+    pub name: &'a str,
+    /// The run that it belongs to, as a label.
+    pub run: &'a str,
+    /// The node that it has to run on.
+    pub node: &'a str,
+    /// An image that the node has. It is never pulled.
+    pub image: &'a str,
+    /// The runtime class; `None` is the cluster's default.
+    pub runtime_class: Option<&'a str>,
+    /// The program and its arguments.
+    pub command: Vec<String>,
+    /// Environment variables as (name, value).
+    pub variables: Vec<(String, String)>,
+    /// Whether it runs in the node's network namespace.
+    pub host_network: bool,
+    /// Whether the runtime's default seccomp filter applies (`RuntimeDefault`), or none
+    /// (`Unconfined`).
+    pub filtered: bool,
+    pub cpus: Cpus,
+    /// The limit of memory in bytes, which is also the request.
+    pub memory_bytes: Option<u64>,
+    pub mounts: Vec<PodMount>,
+}
+
+/// The CPU time of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cpus {
+    /// No request and no limit.
+    None,
+    /// This request, in thousandths of a CPU, and no limit.
+    Request(u64),
+    /// This request and the same limit, in thousandths of a CPU.
+    Limit(u64),
+}
+
+/// Files that the pod sees.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodMount {
+    /// The path in the container.
+    pub path: String,
+    pub source: PodSource,
+    pub read_only: bool,
+}
+
+/// Where files of a pod come from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PodSource {
+    /// A file of the node.
+    HostFile(String),
+    /// A directory of the node.
+    HostDirectory(String),
+    /// A directory that the kubelet makes for the pod and removes with it.
+    Empty {
+        /// In memory, of at most this many bytes; otherwise on the node's disk.
+        memory_bytes: Option<u64>,
+    },
+}
+
+/// A running pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningPod {
+    pub uid: String,
+    /// The container's id, without the name of the runtime.
+    pub container: String,
+    pub address: String,
+    /// `Guaranteed`, `Burstable` or `BestEffort`.
+    pub qos_class: String,
+    /// How often its container was started again.
+    pub restarts: i32,
+    pub runtime_class: Option<String>,
+}
+
+impl NewPod<'_> {
+    /// Returns the pod as it is written in a manifest.
+    pub fn manifest(&self) -> Value {
+        let (volumes, mounts) = self.volumes();
+        let amounts = |cpus: Option<u64>| {
+            let mut all = serde_json::Map::new();
+            cpus.map(|milli| all.insert("cpu".into(), json!(format!("{milli}m"))));
+            self.memory_bytes.map(|bytes| all.insert("memory".into(), json!(bytes.to_string())));
+            Value::Object(all)
+        };
+        let (request, limit) = match self.cpus {
+            Cpus::None => (None, None),
+            Cpus::Request(milli) => (Some(milli), None),
+            Cpus::Limit(milli) => (Some(milli), Some(milli)),
+        };
+        let env: Vec<Value> = self
+            .variables
+            .iter()
+            .map(|(name, value)| json!({ "name": name, "value": value }))
+            .collect();
+        let profile = if self.filtered { "RuntimeDefault" } else { "Unconfined" };
+        let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
+        let mut pod = json!({
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": self.name,
+                "namespace": self.namespace,
+                "labels": { RUN_LABEL: self.run },
+            },
+            "spec": {
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 1,
+                "automountServiceAccountToken": false,
+                "enableServiceLinks": false,
+                "dnsPolicy": "Default",
+                "hostNetwork": self.host_network,
+                // The scheduler places it, so that requests count, but on this node alone.
+                "affinity": { "nodeAffinity": { "requiredDuringSchedulingIgnoredDuringExecution": {
+                    "nodeSelectorTerms": [{ "matchFields": [field] }],
+                }}},
+                "tolerations": [{ "operator": "Exists" }],
+                "securityContext": { "seccompProfile": { "type": profile } },
+                "containers": [{
+                    "name": CONTAINER,
+                    "image": self.image,
+                    "imagePullPolicy": "Never",
+                    "command": self.command,
+                    "env": env,
+                    "resources": { "requests": amounts(request), "limits": amounts(limit) },
+                    "securityContext": { "readOnlyRootFilesystem": true, "runAsUser": 0 },
+                    "volumeMounts": mounts,
+                }],
+                "volumes": volumes,
+            },
+        });
+        if let Some(class) = self.runtime_class {
+            pod["spec"]["runtimeClassName"] = json!(class);
+        }
+        pod
+    }
+
+    fn volumes(&self) -> (Vec<Value>, Vec<Value>) {
+        let numbered = self.mounts.iter().enumerate();
+        let both = numbered.map(|(number, mount)| {
+            let name = format!("v{number}");
+            let volume = match &mount.source {
+                PodSource::HostFile(path) => {
+                    json!({ "name": name, "hostPath": { "path": path, "type": "File" } })
+                }
+                PodSource::HostDirectory(path) => {
+                    json!({ "name": name, "hostPath": { "path": path, "type": "Directory" } })
+                }
+                PodSource::Empty { memory_bytes: Some(bytes) } => {
+                    let empty = json!({ "medium": "Memory", "sizeLimit": bytes.to_string() });
+                    json!({ "name": name, "emptyDir": empty })
+                }
+                PodSource::Empty { memory_bytes: None } => json!({ "name": name, "emptyDir": {} }),
+            };
+            let mounted =
+                json!({ "name": name, "mountPath": mount.path, "readOnly": mount.read_only });
+            (volume, mounted)
+        });
+        both.unzip()
+    }
+}
+
+/// What the API says about a pod that was created.
+#[derive(Debug)]
+pub(crate) enum Progress {
+    Running(RunningPod),
+    Waiting,
+}
+
+/// Returns how far a pod is.
+///
+/// # Errors
+/// If it can never run.
+pub(crate) fn progress(pod: &Pod, node: &str) -> Result<Progress, KubeError> {
+    let name = pod.metadata.name.clone().unwrap_or_default();
+    let status = pod.status.clone().unwrap_or_default();
+    let fail = |why: String, remedy: &str| {
+        let (name, node, remedy) = (name.clone(), node.to_string(), remedy.to_string());
+        Err(KubeError::Pod { name, node, why: one_line(&why), remedy })
+    };
+    let container = status.container_statuses.iter().flatten().find(|one| one.name == CONTAINER);
+    if let Some((reason, message)) = container.and_then(refused) {
+        let remedy = match reason.as_str() {
+            "ErrImageNeverPull" | "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" => {
+                "Tare pulls nothing; load the image on the node"
+            }
+            _ => "see the events of the pod and the log of the kubelet",
+        };
+        return fail(format!("{reason}: {message}"), remedy);
+    }
+    let phase = status.phase.as_deref().unwrap_or_default();
+    if matches!(phase, "Failed" | "Succeeded") {
+        let reason = status.reason.clone().unwrap_or_else(|| phase.to_string());
+        let mut why = format!("{reason} {}", status.message.clone().unwrap_or_default());
+        let state = container.and_then(|one| one.state.as_ref()?.terminated.as_ref());
+        if let Some(ended) = state {
+            why = format!("its process ended with exit code {}", ended.exit_code);
+        }
+        let remedy = "free what it needs on the node, or ask for less";
+        return fail(why, if state.is_some() { "see its log" } else { remedy });
+    }
+    let unscheduled = status.conditions.iter().flatten().find(|condition| {
+        condition.type_ == "PodScheduled" && condition.reason.as_deref() == Some("Unschedulable")
+    });
+    if let Some(condition) = unscheduled {
+        let why = condition.message.clone().unwrap_or_default();
+        return fail(why, "free what it needs on the node, or ask for less");
+    }
+    let running =
+        container.filter(|one| one.state.as_ref().is_some_and(|state| state.running.is_some()));
+    let (Some(container), Some(address)) = (running, status.pod_ip) else {
+        return Ok(Progress::Waiting);
+    };
+    let id = container.container_id.clone().unwrap_or_default();
+    Ok(Progress::Running(RunningPod {
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        container: id.rsplit('/').next().unwrap_or_default().to_string(),
+        address,
+        qos_class: status.qos_class.unwrap_or_default(),
+        restarts: container.restart_count,
+        runtime_class: pod.spec.as_ref().and_then(|spec| spec.runtime_class_name.clone()),
+    }))
+}
+
+/// Returns why the kubelet does not start a container, if it is not on its way.
+fn refused(container: &ContainerStatus) -> Option<(String, String)> {
+    let waiting = container.state.as_ref()?.waiting.as_ref()?;
+    let reason = waiting.reason.clone()?;
+    let on_its_way = matches!(reason.as_str(), "ContainerCreating" | "PodInitializing");
+    (!on_its_way).then(|| (reason, waiting.message.clone().unwrap_or_default()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn new_pod(cpus: Cpus) -> NewPod<'static> {
+        NewPod {
+            namespace: "tare-ab12",
+            name: "e1",
+            run: "ab12",
+            node: "n1",
+            image: "pause:3",
+            runtime_class: None,
+            command: vec!["/tare".into(), "db".into()],
+            variables: vec![("TARE_RUN".into(), "ab12".into())],
+            host_network: false,
+            filtered: true,
+            cpus,
+            memory_bytes: Some(1 << 20),
+            mounts: vec![PodMount {
+                path: "/data".into(),
+                source: PodSource::Empty { memory_bytes: Some(1 << 20) },
+                read_only: false,
+            }],
+        }
+    }
+
+    #[test]
+    fn layers_become_fields_of_the_manifest() {
+        for (cpus, requests, limits) in [
+            (Cpus::None, json!({"memory": "1048576"}), json!({"memory": "1048576"})),
+            (
+                Cpus::Request(1500),
+                json!({"cpu": "1500m", "memory": "1048576"}),
+                json!({"memory": "1048576"}),
+            ),
+            (
+                Cpus::Limit(2000),
+                json!({"cpu": "2000m", "memory": "1048576"}),
+                json!({"cpu": "2000m", "memory": "1048576"}),
+            ),
+        ] {
+            let manifest = new_pod(cpus).manifest();
+            let container = &manifest["spec"]["containers"][0];
+            assert_eq!(container["resources"]["requests"], requests, "{cpus:?}");
+            assert_eq!(container["resources"]["limits"], limits, "{cpus:?}");
+            assert_eq!(manifest["spec"]["volumes"][0]["emptyDir"]["medium"], "Memory");
+            let profile = &manifest["spec"]["securityContext"]["seccompProfile"]["type"];
+            assert_eq!(profile, "RuntimeDefault");
+            // The manifest is a pod of the API, field by field.
+            let pod: Pod = serde_json::from_value(manifest.clone()).unwrap();
+            let again = serde_json::to_value(&pod).unwrap();
+            assert_eq!(again["spec"]["affinity"], manifest["spec"]["affinity"]);
+        }
+    }
+
+    fn line(status: &Value) -> String {
+        let pod = json!({ "metadata": { "name": "e1", "uid": "u" }, "spec": { "containers": [] },
+                          "status": status });
+        match progress(&serde_json::from_value(pod).unwrap(), "n1") {
+            Ok(progress) => format!("{progress:?}"),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    #[test]
+    fn a_pod_that_can_never_run_is_an_error() {
+        let container = |state: Value| {
+            json!({ "name": "system", "image": "", "imageID": "", "ready": false, "restartCount": 0,
+                    "containerID": "containerd://c0ffee", "state": state })
+        };
+        let waiting = |reason: &str| {
+            let state = json!({ "waiting": { "reason": reason, "message": "as said" } });
+            json!({ "phase": "Pending", "containerStatuses": [container(state)] })
+        };
+        let full = json!([{ "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                            "message": "0/1 nodes are available: 1 Insufficient cpu." }]);
+        let ended = container(json!({ "terminated": { "exitCode": 3 } }));
+        for (status, expect) in [
+            (waiting("ErrImageNeverPull"), "load the image on the node"),
+            (waiting("CreateContainerError"), "CreateContainerError: as said"),
+            (waiting("ContainerCreating"), "Waiting"),
+            (json!({ "phase": "Pending", "conditions": full }), "Insufficient cpu"),
+            (
+                json!({ "phase": "Failed", "reason": "UnexpectedAdmissionError", "message": "no CPUs" }),
+                "no CPUs",
+            ),
+            (json!({ "phase": "Failed", "containerStatuses": [ended] }), "exit code 3"),
+            (json!({ "phase": "Pending" }), "Waiting"),
+        ] {
+            let line = line(&status);
+            assert!(line.contains(expect), "{line}");
+        }
+        let running = container(json!({ "running": {} }));
+        let status = json!({ "phase": "Running", "podIP": "10.0.0.1", "qosClass": "BestEffort",
+                             "containerStatuses": [running] });
+        let line = line(&status);
+        assert!(line.contains("\"c0ffee\"") && line.contains("10.0.0.1"), "{line}");
+    }
+}

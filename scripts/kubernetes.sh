@@ -1,0 +1,403 @@
+# A private Kubernetes cluster of one node for tests. Sourced by ./test; `scripts/kubernetes` runs it by
+# hand.
+#
+# etcd, containerd, runc and the plug-ins of CNI are the distribution's. The programs of Kubernetes are
+# built from their Go module once and kept below /var/cache/tare/kubernetes; nothing is installed. All
+# processes run in a network namespace and a mount namespace of their own, with their state in one
+# directory. The cgroup /kubepods is on the host, because the tests read pods there.
+
+kubernetes_version=v1.34.1
+kubernetes_sum=h1:F3p8dtpv+i8zQoebZeK5zBqM1g9x1aIdnA5vthvcuUk=
+kubernetes_cache=/var/cache/tare/kubernetes
+kubernetes_programs="kube-apiserver kube-controller-manager kube-scheduler kubelet kube-proxy"
+kubernetes_node=tare-node # the node's name
+kubernetes_dir=""         # /tmp/tare-kubernetes-PID.XXXXXX with the script's PID
+kubernetes_netns=""       # the node's network namespace: /proc/PID/ns/net
+kubernetes_pids=""
+kubernetes_holder=""
+kubernetes_command=""
+kubernetes_build_pid=""
+
+# --- the programs ---------------------------------------------------------------------------------
+
+# Whether all programs of Kubernetes are built.
+kubernetes_found() {
+    for program in $kubernetes_programs; do
+        [ -x "$kubernetes_cache/$kubernetes_version/$program" ] || return 1
+    done
+}
+
+# Builds the programs in the background unless they are there: about 15 minutes of CPU time, once.
+# Without Go the tests of Kubernetes skip themselves and say why.
+kubernetes_build() {
+    if kubernetes_found; then return; fi
+    if ! kubernetes_go=$(find_go); then
+        say "$script: there is no Go to build Kubernetes with; its tests are skipped"
+        return
+    fi
+    case $("$kubernetes_go" version) in
+    *" go1.1"[0-9]* | *" go1.20"*)
+        say "$script: $kubernetes_go is too old to build Kubernetes with; its tests are skipped"
+        return
+        ;;
+    esac
+    say "$script: building Kubernetes $kubernetes_version below $kubernetes_cache with Go; it is not installed"
+    mkdir -p "$kubernetes_cache"
+    kubernetes_build_dir=$(mktemp -d "$kubernetes_cache/build.XXXXXX") || return 0
+    # A separate process group, so that its compilers end with it.
+    kubernetes_go=$kubernetes_go kubernetes_build_dir=$kubernetes_build_dir kubernetes_sum=$kubernetes_sum \
+        kubernetes_version=$kubernetes_version kubernetes_programs=$kubernetes_programs \
+        setsid nice -n 19 sh -eu "$root/tests/kubernetes/build" >"$kubernetes_build_dir/log" 2>&1 &
+    kubernetes_build_pid=$!
+}
+
+# Waits for the build and puts the programs in their place, all or none.
+kubernetes_build_ready() {
+    [ -n "$kubernetes_build_pid" ] || return 0
+    if wait "$kubernetes_build_pid"; then
+        rm -rf "${kubernetes_cache:?}/$kubernetes_version"
+        mv "$kubernetes_build_dir/bin" "$kubernetes_cache/$kubernetes_version"
+    else
+        tail -n 5 "$kubernetes_build_dir/log" >&2
+        say "$script: Kubernetes could not be built; its tests are skipped"
+    fi
+    kubernetes_build_pid=""
+    rm -rf "$kubernetes_build_dir"
+}
+
+# Ends a build that is still under way.
+kubernetes_build_stop() {
+    [ -n "$kubernetes_build_pid" ] || return 0
+    kill -TERM -- "-$kubernetes_build_pid" 2>/dev/null || kill -TERM "$kubernetes_build_pid" 2>/dev/null || true
+    wait "$kubernetes_build_pid" 2>/dev/null || true
+    kubernetes_build_pid=""
+    rm -rf "$kubernetes_build_dir"
+}
+
+# --- the cluster ------------------------------------------------------------------------------------
+
+# Prints what a cluster needs and this machine lacks.
+kubernetes_lacks() {
+    for program in etcd containerd ctr runc iptables ip nsenter cc openssl conntrack; do
+        command -v "$program" >/dev/null 2>&1 || printf '%s\n' "$program"
+    done
+    [ -x /usr/lib/cni/bridge ] || printf 'the plug-ins of CNI\n'
+    kubernetes_found || printf 'the programs of Kubernetes\n'
+}
+
+# Removes the clusters of scripts that were killed before they could clean up. The processes of the node
+# ended with their script (pdeathsig), its shims and pods did not. Pods are in one cgroup of the host, so
+# a machine has one cluster at a time.
+kubernetes_sweep() {
+    for old in /tmp/tare-kubernetes-*.*; do
+        [ -d "$old" ] || continue
+        name=${old##*/}
+        name=${name%.*}
+        if kill -0 "${name##*-}" 2>/dev/null; then
+            fail "process ${name##*-} has a cluster here, $old; wait for its end"
+        fi
+    done
+    for old in /tmp/tare-kubernetes-*.*; do
+        [ -d "$old" ] || continue
+        say "$script: removing what an earlier run left: $old"
+        kubernetes_remove "$old"
+    done
+}
+
+# kubernetes_hide DIRECTORY...: makes and records the missing directories as mount points. The node's
+# mount namespace has an empty file system there.
+kubernetes_hide() {
+    for dir in "$@"; do
+        [ -d "$dir" ] && continue
+        # The highest missing directory is the first line, so that all of them can be removed.
+        missing=""
+        parent=$dir
+        while [ ! -d "$parent" ]; do
+            missing="$parent
+$missing"
+            parent=${parent%/*}
+        done
+        mkdir -p "$dir"
+        printf '%s' "$missing" >>"$kubernetes_dir/mount-points"
+    done
+}
+
+# Starts the process that holds the node's namespaces, and waits until they are there.
+kubernetes_hold() {
+    hidden="/run/containerd /run/netns /var/lib/cni /var/log/pods /var/log/containers /var/lib/kubelet"
+    # shellcheck disable=SC2086 # a list, split on purpose
+    kubernetes_hide $hidden
+    # shellcheck disable=SC2016 # expands in the inner shell
+    setsid setpriv --pdeathsig KILL unshare --net --mount --propagation slave sh -ec '
+        for own in $2; do mount --no-mtab -t tmpfs tare-kubernetes "$own"; done
+        ip link set lo up
+        # The node has an address that pods and kubelet use, and a default route, which kubelet wants.
+        ip link add tare-node0 type veth peer name tare-node1
+        ip address add 192.0.2.1/24 dev tare-node0
+        ip link set tare-node0 up
+        ip link set tare-node1 up
+        ip route add default via 192.0.2.254 dev tare-node0
+        echo 1 >/proc/sys/net/ipv4/ip_forward
+        readlink /proc/self/ns/net >"$1/netns.part"
+        mv "$1/netns.part" "$1/netns"
+        exec sleep infinity
+    ' sh "$kubernetes_dir" "$hidden" >"$kubernetes_dir/holder.log" 2>&1 &
+    kubernetes_holder=$!
+    kubernetes_wait holder "$kubernetes_holder" 100 test -e "$kubernetes_dir/netns" || return 1
+    kubernetes_netns=/proc/$kubernetes_holder/ns/net
+}
+
+# kubernetes_wait NAME PID TRIES COMMAND...: waits until the command succeeds, at most TRIES tenths of a
+# second. If the process ends first or it takes too long, its last words are printed.
+kubernetes_wait() {
+    waiting=$1 process=$2 tries=$3
+    shift 3
+    while ! "$@" >/dev/null 2>&1; do
+        tries=$((tries - 1))
+        if [ "$tries" -le 0 ] || ! kill -0 "$process" 2>/dev/null; then
+            tail -n 20 "$kubernetes_dir/$waiting.log" >&2
+            say "$script: $waiting did not get ready"
+            return 1
+        fi
+        sleep 0.1
+    done
+}
+
+# kubernetes_run NAME COMMAND...: starts a program in the node's namespaces.
+kubernetes_run() {
+    program=$1
+    shift
+    setsid setpriv --pdeathsig TERM nsenter --net="$kubernetes_netns" \
+        --mount="/proc/$kubernetes_holder/ns/mnt" "$@" >"$kubernetes_dir/$program.log" 2>&1 &
+    kubernetes_pid=$!
+    kubernetes_pids="$kubernetes_pid $kubernetes_pids"
+}
+
+# kubernetes_get PATH: asks the API server as the administrator, without a client of Kubernetes.
+kubernetes_get() {
+    printf 'GET %s HTTP/1.0\r\nAuthorization: Bearer %s\r\n\r\n' "$1" "$kubernetes_token" |
+        nsenter --net="$kubernetes_netns" timeout 5 openssl s_client -quiet -verify_return_error \
+            -CAfile "$kubernetes_dir/pki/apiserver.crt" -connect 127.0.0.1:6443 2>/dev/null
+}
+
+kubernetes_api_ready() { kubernetes_get /readyz | grep -q '^ok'; }
+
+kubernetes_node_ready() {
+    kubernetes_get "/api/v1/nodes/$kubernetes_node" | tr -d ' \n' |
+        grep -q '"type":"Ready","status":"True"'
+}
+
+# Pods of a namespace start only when its account is there, which a controller makes.
+kubernetes_account_ready() {
+    kubernetes_get /api/v1/namespaces/default/serviceaccounts/default | grep -q '"uid"'
+}
+
+kubernetes_containerd_answers() {
+    ctr --address "$kubernetes_dir/containerd.sock" version
+}
+
+# kubernetes_access FILE USER TOKEN: writes the access of a user, as kubectl writes it.
+kubernetes_access() {
+    cat >"$1" <<ACCESS
+apiVersion: v1
+kind: Config
+clusters:
+- name: tare
+  cluster: {server: "https://127.0.0.1:6443", certificate-authority: "$kubernetes_dir/pki/apiserver.crt"}
+users:
+- name: $2
+  user: {token: "$3"}
+contexts:
+- name: $2
+  context: {cluster: tare, user: $2}
+current-context: $2
+ACCESS
+}
+
+kubernetes_secret() { openssl rand -hex 16; }
+
+# Makes an image of one static program: the archive that docker save writes, with one layer.
+kubernetes_image() {
+    image=$1 program=$2 archive=$3
+    work=$(mktemp -d "$kubernetes_dir/image.XXXXXX")
+    mkdir "$work/layer"
+    cp "$program" "$work/layer/${program##*/}"
+    tar --create --file "$work/layer.tar" --owner 0 --group 0 --directory "$work/layer" .
+    digest=$(sha256sum "$work/layer.tar" | cut -d ' ' -f 1)
+    printf '{"architecture":"%s","os":"linux","config":{"Entrypoint":["/%s"]},"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' \
+        "$(dpkg --print-architecture)" "${program##*/}" "$digest" >"$work/config.json"
+    printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$image" >"$work/manifest.json"
+    tar --create --file "$archive" --directory "$work" manifest.json config.json layer.tar
+    rm -rf "$work"
+}
+
+kubernetes_configure() {
+    dir=$kubernetes_dir
+    mkdir -p "$dir/pki" "$dir/cni" "$dir/kubelet" "$dir/access"
+    kubernetes_token=$(kubernetes_secret)
+    powerless=$(kubernetes_secret)
+    (
+        umask 077
+        printf '%s,admin,admin,system:masters\n%s,powerless,powerless\n' "$kubernetes_token" "$powerless" \
+            >"$dir/pki/tokens"
+        openssl genrsa -out "$dir/pki/accounts.key" 2048 2>/dev/null
+        openssl rsa -in "$dir/pki/accounts.key" -pubout -out "$dir/pki/accounts.pub" 2>/dev/null
+    )
+    kubernetes_access "$dir/access/admin" admin "$kubernetes_token"
+    # A user without rights, for the tests of what is refused.
+    kubernetes_access "$dir/access/powerless" powerless "$powerless"
+    cat >"$dir/containerd.toml" <<CONTAINERD
+version = 2
+root = "$dir/containerd/root"
+state = "$dir/containerd/state"
+oom_score = 0
+[grpc]
+  address = "$dir/containerd.sock"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "tare.test/pause:1"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "/usr/lib/cni"
+    conf_dir = "$dir/cni"
+CONTAINERD
+    cat >"$dir/cni/10-tare.conflist" <<'CNI'
+{"cniVersion": "0.4.0", "name": "tare", "plugins": [
+  {"type": "bridge", "bridge": "cni0", "isGateway": true, "ipMasq": true, "hairpinMode": true,
+   "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
+  {"type": "portmap", "capabilities": {"portMappings": true}}]}
+CNI
+    cat >"$dir/kubelet.yaml" <<KUBELET
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication: {anonymous: {enabled: true}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+cgroupDriver: cgroupfs
+failSwapOn: false
+failCgroupV1: false
+containerRuntimeEndpoint: "unix://$dir/containerd.sock"
+cpuManagerPolicy: ${TARE_KUBERNETES_CPU_MANAGER:-static}
+reservedSystemCPUs: "0"
+evictionHard: {memory.available: 50Mi, nodefs.available: 1%, imagefs.available: 1%}
+imageGCHighThresholdPercent: 100
+podLogsDir: /var/log/pods
+volumePluginDir: "$dir/kubelet/plugins-none"
+registerNode: true
+nodeStatusUpdateFrequency: 2s
+KUBELET
+}
+
+# Starts the cluster and waits until its node takes pods. Exports KUBECONFIG and where the tests find
+# the node.
+kubernetes_start() {
+    lacks=$(kubernetes_lacks | tr '\n' ' ')
+    [ -z "$lacks" ] || fail "a cluster needs what this machine lacks: $lacks"
+    kubernetes_sweep
+    for cgroup in /sys/fs/cgroup/kubepods /sys/fs/cgroup/*/kubepods; do
+        [ ! -d "$cgroup" ] || fail "this machine has the cgroup $cgroup, so a kubelet runs on it"
+    done
+    kubernetes_dir=$(mktemp -d "/tmp/tare-kubernetes-$$.XXXXXX")
+    kubernetes_hold || return 1
+    kubernetes_configure
+    dir=$kubernetes_dir bin=$kubernetes_cache/$kubernetes_version
+
+    kubernetes_run etcd etcd --data-dir "$dir/etcd" --unsafe-no-fsync \
+        --listen-client-urls http://127.0.0.1:2379 --advertise-client-urls http://127.0.0.1:2379 \
+        --listen-peer-urls http://127.0.0.1:2380
+    kubernetes_run containerd containerd --config "$dir/containerd.toml"
+    containerd=$kubernetes_pid
+    kubernetes_run kube-apiserver "$bin/kube-apiserver" --etcd-servers=http://127.0.0.1:2379 \
+        --bind-address=127.0.0.1 --advertise-address=192.0.2.1 --secure-port=6443 --cert-dir="$dir/pki" \
+        --token-auth-file="$dir/pki/tokens" --authorization-mode=RBAC \
+        --service-account-key-file="$dir/pki/accounts.pub" \
+        --service-account-signing-key-file="$dir/pki/accounts.key" \
+        --service-account-issuer=https://kubernetes.default.svc \
+        --service-cluster-ip-range=10.96.0.0/24 --allow-privileged=true \
+        --kubelet-preferred-address-types=InternalIP --endpoint-reconciler-type=none
+    kubernetes_wait kube-apiserver "$kubernetes_pid" 1200 kubernetes_api_ready || return 1
+    kubernetes_run kube-controller-manager "$bin/kube-controller-manager" --kubeconfig="$dir/access/admin" \
+        --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/controllers" \
+        --service-account-private-key-file="$dir/pki/accounts.key"
+    controllers=$kubernetes_pid
+    kubernetes_run kube-scheduler "$bin/kube-scheduler" --kubeconfig="$dir/access/admin" \
+        --bind-address=127.0.0.1 --leader-elect=false --cert-dir="$dir/pki/scheduler"
+    cc -static -O2 -o "$dir/pause" "$root/tests/kubernetes/pause.c" || return 1
+    kubernetes_image tare.test/pause:1 "$dir/pause" "$dir/pause.tar"
+    kubernetes_wait containerd "$containerd" 300 kubernetes_containerd_answers || return 1
+    nsenter --net="$kubernetes_netns" --mount="/proc/$kubernetes_holder/ns/mnt" \
+        ctr --address "$dir/containerd.sock" --namespace k8s.io images import "$dir/pause.tar" >/dev/null || return 1
+    kubernetes_run kubelet "$bin/kubelet" --config="$dir/kubelet.yaml" --kubeconfig="$dir/access/admin" \
+        --hostname-override="$kubernetes_node" --root-dir="$dir/kubelet" --cert-dir="$dir/pki/kubelet" \
+        --node-ip=192.0.2.1
+    kubernetes_wait kubelet "$kubernetes_pid" 1200 kubernetes_node_ready || return 1
+    kubernetes_run kube-proxy "$bin/kube-proxy" --kubeconfig="$dir/access/admin" --proxy-mode=iptables \
+        --hostname-override="$kubernetes_node" --conntrack-max-per-core=0 \
+        --conntrack-tcp-timeout-established=0 --conntrack-tcp-timeout-close-wait=0 \
+        --bind-address=127.0.0.1 --metrics-bind-address=127.0.0.1:10249
+    kubernetes_wait kube-controller-manager "$controllers" 600 kubernetes_account_ready || return 1
+    KUBECONFIG=$dir/access/admin
+    TARE_KUBERNETES_NETNS=$kubernetes_netns
+    export KUBECONFIG TARE_KUBERNETES_NETNS
+    say "$script: a private cluster answers in the network namespace $kubernetes_netns"
+}
+
+# Ends the cluster that kubernetes_start started and removes it. Idempotent.
+kubernetes_stop() {
+    if [ -n "$kubernetes_command" ]; then
+        kill -TERM "$kubernetes_command" 2>/dev/null || true
+        wait "$kubernetes_command" 2>/dev/null || true
+        kubernetes_command=""
+    fi
+    [ -n "$kubernetes_dir" ] || return 0
+    for pid in $kubernetes_pids; do kill -TERM "$pid" 2>/dev/null || true; done
+    for pid in $kubernetes_pids; do
+        tries=100
+        while [ "$tries" -gt 0 ] && kill -0 "$pid" 2>/dev/null; do
+            tries=$((tries - 1))
+            sleep 0.1
+        done
+        kill -KILL "$pid" 2>/dev/null || true
+        wait "$pid" 2>/dev/null || true
+    done
+    if [ -n "$kubernetes_holder" ]; then
+        kill -KILL "$kubernetes_holder" 2>/dev/null || true
+        wait "$kubernetes_holder" 2>/dev/null || true
+    fi
+    kubernetes_remove "$kubernetes_dir"
+    kubernetes_dir="" kubernetes_pids="" kubernetes_holder=""
+}
+
+# Prints the processes in the network namespace that a file names.
+kubernetes_processes() {
+    [ -s "$1" ] || return 0
+    for process in /proc/[0-9]*; do
+        netns=$(readlink "$process/ns/net" 2>/dev/null) || continue
+        if grep -qxF "$netns" "$1"; then printf '%s\n' "${process#/proc/}"; fi
+    done
+}
+
+# kubernetes_remove DIRECTORY: kills what is left in the node's network namespace (shims) and cgroup
+# (pods), then removes cgroups and directory. Mounts, links and chains end with the namespaces.
+kubernetes_remove() {
+    tries=100
+    while [ "$tries" -gt 0 ]; do
+        groups=$(find /sys/fs/cgroup -depth -type d -path '*/kubepods*' 2>/dev/null || true)
+        left=$(kubernetes_processes "$1/netns")
+        for group in $groups; do
+            # A frozen process cannot end.
+            if [ -e "$group/freezer.state" ]; then echo THAWED >"$group/freezer.state" || true; fi 2>/dev/null
+            left="$left $(cat "$group/cgroup.procs" 2>/dev/null || true)"
+        done
+        [ -n "$(printf '%s' "$left" | tr -d ' \n')" ] || break
+        for process in $left; do kill -KILL "$process" 2>/dev/null || true; done
+        tries=$((tries - 1))
+        sleep 0.1
+    done
+    for group in $groups; do rmdir "$group" 2>/dev/null || true; done
+    # The deepest directory first.
+    if [ -e "$1/mount-points" ]; then
+        sort -r "$1/mount-points" | while read -r dir; do rmdir "$dir" 2>/dev/null || true; done
+    fi
+    rm -rf "$1"
+}
