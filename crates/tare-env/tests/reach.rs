@@ -498,6 +498,10 @@ fn unreachable_is_refused() {
     let error = environment.start_all(&[fixed(), fixed()]).unwrap_err().to_string();
     assert!(error.contains("all instances listen on port 9049"), "{error}");
     drop(environment);
+    for network in ["none", "vxlan"] {
+        let error = factory.environment(&spec("process", network)).err().unwrap().to_string();
+        assert!(error.contains("other hosts do not reach"), "{error}");
+    }
     assert!(factory.close().is_empty());
     // A run that could not start leaves no journal.
     assert_eq!(fs::read_dir(state.0.join("runs")).unwrap().count(), 0);

@@ -28,6 +28,11 @@ use crate::run_context::RunContext;
 /// The program, and the name of its CPU time.
 pub(crate) const PASTA: &str = "pasta";
 
+/// The hardware address of the system's device, which is locally administered. Without it pasta
+/// learns the address from the first packet of the system, and a system without IPv6 sends none
+/// before it is asked something.
+const HARDWARE_ADDRESS: &str = "02:74:61:72:65:01";
+
 /// How long pasta may take to bring up its device.
 const READY_LIMIT: Duration = Duration::from_secs(10);
 
@@ -59,6 +64,7 @@ impl Router {
         let child = Command::new(PASTA)
             .args(["--foreground", "--stderr", "--quiet", "--runas", "0", "--ipv4-only"])
             .args(["--config-net", "--interface", "tare-c", "--ns-ifname", "eth0"])
+            .args(["--ns-mac-addr", HARDWARE_ADDRESS])
             .args(["--address", &address, "--netmask", "24", "--gateway", &gateway])
             .args(["--tcp-ports", &published, "--udp-ports", "none"])
             .args(["--tcp-ns", "none", "--udp-ns", "none", "--netns", &system_path])

@@ -166,7 +166,7 @@ mod tests {
         for (network, security, pair, says) in [
             ("bridge", "none", ("platform", "kvn"), "systrap or ptrace or kvm"),
             ("bridge", "none", ("colour", "red"), "colour"),
-            ("host", "none", ("network", "sandbox"), "take the host's addresses"),
+            ("host", "none", ("network", "sandbox"), "take the addresses of others"),
         ] {
             let error = parse(network, security, &[pair]).unwrap_err();
             assert!(error.contains(says), "{error}");

@@ -303,8 +303,8 @@ pub(super) const CASES: &[Case] = &[
     ),
     (
         "huge_pages",
-        || pair(1.0, |spec| spec.confinement.pages = Pages::Never),
-        || pair(0.0, |spec| spec.confinement.pages = Pages::Never),
+        || pair(1.0, |spec| spec.confinement.pages = Pages::Always),
+        || pair(0.0, |spec| spec.confinement.pages = Pages::Always),
     ),
     (
         "memory_node",
