@@ -25,7 +25,13 @@ pub(super) fn system() -> Result<(), GuestError> {
         // Directories in sysfs are the kernel's own.
         let _ = fs::create_dir_all(path);
         mount_one(kind, Path::new(path), kind, options)
-    })
+    })?;
+    // A kernel without security modules has no such directory. AppArmor's profiles are loaded there.
+    let security = Path::new("/sys/kernel/security");
+    if security.exists() {
+        mount_one("securityfs", security, "securityfs", "")?;
+    }
+    Ok(())
 }
 
 /// Mounts the data and creates the system's directory on it.

@@ -109,7 +109,7 @@ pub(crate) const LAYERS: &[LayerChange] = &[
         rule: "huge_pages",
         layer: Layer::Pages,
         name: "transparent huge pages",
-        matches: |_| true,
+        matches: |ends| ends.from == "never" || ends.from != "always" && ends.to == "always",
         subsystems: &["page faults and memory"],
         counters: &["system_page_faults_minor"],
     },
