@@ -26,7 +26,7 @@ pub(super) fn system() -> Result<(), GuestError> {
         let _ = fs::create_dir_all(path);
         mount_one(kind, Path::new(path), kind, options)
     })?;
-    // A kernel without security modules has no such directory. AppArmor's profiles are loaded there.
+    // AppArmor loads its profiles there. A kernel without security modules has no such directory.
     let security = Path::new("/sys/kernel/security");
     if security.exists() {
         mount_one("securityfs", security, "securityfs", "")?;
