@@ -12,7 +12,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use rustix::io::Errno;
-use rustix::process::{Pid, Signal, WaitOptions, WaitStatus, kill_process, wait};
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus, kill_process, wait, waitid,
+};
 
 use super::protocol::{Answer, Run, Stream};
 use super::{AnswerSender, GuestError};
@@ -144,15 +146,22 @@ fn finish(
 /// Waits for children, forever.
 fn reap(shared: &Shared) {
     loop {
-        match wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) => {
-                let waiting = lock(&shared.awaited).remove(&pid.as_raw_nonzero().get());
-                // A failed send means that the receiver has ended.
-                let _ = waiting.map(|waiting| waiting.send(status));
-            }
+        // Leaves the child to `wait` below: a command that cannot be executed is a child too, which
+        // the standard library waits for itself while `run` holds the lock.
+        match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
             // Parked until there are children again.
-            Err(Errno::CHILD) => thread::park(),
-            _ => {}
+            Err(Errno::CHILD) => {
+                thread::park();
+                continue;
+            }
+            Err(_) => continue,
+            Ok(_) => {}
+        }
+        let mut awaited = lock(&shared.awaited);
+        while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+            // A failed send means that the receiver has ended.
+            let waiting = awaited.remove(&pid.as_raw_nonzero().get());
+            let _ = waiting.map(|waiting| waiting.send(status));
         }
     }
 }
