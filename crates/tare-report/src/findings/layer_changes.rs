@@ -233,5 +233,6 @@ fn is_machine(runtime: &str) -> bool {
 }
 
 fn is_engine(runtime: &str) -> bool {
-    ["containerd", "docker", "podman", "kubernetes"].contains(&runtime.split(':').next().unwrap_or_default())
+    ["containerd", "docker", "podman", "kubernetes"]
+        .contains(&runtime.split(':').next().unwrap_or_default())
 }
