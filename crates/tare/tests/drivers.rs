@@ -179,55 +179,26 @@ fn tare_db_is_weighed_with_cassandra_stress() {
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
 }
 
-/// Returns YCSB's two workloads of the published study, with 16 threads; skips the test if its jars
-/// are missing.
-fn ycsb_a_and_d(test: &str) -> Option<[String; 2]> {
-    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
-        return None;
-    }
-    let home = cached(test, "ycsb", "ycsb/target")?;
-    let options = |letter| {
-        format!(
-            "ycsb = {{ workload = \"{letter}\", threads = 16, rows = 2000, home = {home:?}, \
-             binding = \"tare.ycsb.CqlBinding\" }}"
-        )
-    };
-    Some(["a", "d"].map(options))
-}
-
-/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours.
+/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours. Each
+/// instance has a process of the tool of its own, with all threads of the workload.
 #[test]
 fn tare_db_is_weighed_with_ycsb() {
     let test = "tare_db_is_weighed_with_ycsb";
-    let Some([a, d]) = ycsb_a_and_d(test) else { return };
-    let words =
-        format!("rate_per_s = 200\n{a}\n[[workload]]\nname = \"D\"\nlatency_share = 0\n{d}");
-    let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
-    let (output, folder) = weigh(["ycsb", "tare-db"], &[PROCESS], once, &words);
-    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
-    for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
-        assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("java")]) {
+        return;
     }
-    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
-    assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
-    let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
-    let (output, _folder) = weigh(["ycsb", "tare-db"], &[PROCESS], once, &words);
-    let said = stderr(&output);
-    assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
-}
-
-/// Every instance has a process of the tool of its own, with all threads of the workload.
-#[test]
-fn each_instance_is_loaded_by_a_ycsb_of_its_own() {
-    let test = "each_instance_is_loaded_by_a_ycsb_of_its_own";
-    let Some([a, _]) = ycsb_a_and_d(test) else { return };
-    let folder = tempfile::tempdir().unwrap();
-    let environment = format!("{PROCESS}instances = 2\n");
+    let Some(home) = cached(test, "ycsb", "ycsb/target") else { return };
+    let words = format!(
+        "rate_per_s = 200\nycsb = {{ workload = \"a\", threads = 16, rows = 2000, \
+         home = {home:?}, binding = \"tare.ycsb.CqlBinding\" }}"
+    );
     let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
-    let words = format!("latency_share = 0\n{a}");
-    let mut command = study(folder.path(), ["ycsb", "tare-db"], &[&environment], once, &words);
+    let folder = tempfile::tempdir().unwrap();
+    let two = "[[environment]]\nname = \"two\"\nruntime = \"process\"\ninstances = 2\n";
+    let pair = ["ycsb", "tare-db"];
+    let mut command = study(folder.path(), pair, &[PROCESS, two], once, &words);
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // The ports of the processes that load at the same time, and the most of them.
+    // The most processes that load at the same time.
     let mut most = Vec::new();
     while child.try_wait().unwrap().is_none() {
         let loading = loading_ycsbs(child.id());
@@ -237,14 +208,19 @@ fn each_instance_is_loaded_by_a_ycsb_of_its_own() {
         thread::sleep(Duration::from_millis(50));
     }
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", stderr(&output));
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+    for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
+        assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
+    }
     assert_eq!(most.len(), 2, "{most:?}");
     assert_ne!(most[0].endpoint, most[1].endpoint, "{most:?}");
     assert!(most.iter().all(|one| one.threads == "16"), "{most:?}");
-    let database = rusqlite::Connection::open(folder.path().join("out.tare")).unwrap();
-    let count = "SELECT count(*) FROM slices WHERE void IS NULL";
-    let valid: u32 = database.query_row(count, [], |row| row.get(0)).unwrap();
-    assert!(valid > 0, "{}", stderr(&output));
+    let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
+    assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
+    let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
+    let (output, _folder) = weigh(pair, &[PROCESS], once, &words);
+    let said = stderr(&output);
+    assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
 }
 
 /// A process of YCSB that runs a mix: the system that it loads, and its number of threads.

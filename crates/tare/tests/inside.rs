@@ -1,6 +1,6 @@
-//! `--inside vm:qemu` through the built program: the record of a study that ran in a guest is
-//! written to the usual path and names the guest; Ctrl-C copies the record out; `tare clean`
-//! removes what a killed harness leaves.
+//! `--inside` through the built program: the record of a study that ran in a guest is written to
+//! the usual path and names the guest; Ctrl-C copies the record out; `tare clean` removes what a
+//! killed harness leaves.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
@@ -18,7 +18,9 @@ use tare_testkit::host_state;
 /// Long enough for a guest under TCG on a loaded machine.
 const PATIENCE: Duration = Duration::from_secs(600);
 
-const GUEST: &str = "vm:qemu,memory=1G,disk=2G,accelerator=tcg";
+const QEMU: &str = "vm:qemu,memory=1G,disk=2G,accelerator=tcg";
+/// Its CPU is not emulated, so that it takes a fraction of the time.
+const USER_MODE: &str = "vm:uml,memory=1G,disk=2G";
 
 /// A study of a thin pool, which the host may lack.
 const STUDY: &str = r#"
@@ -59,10 +61,9 @@ in_flight = 2
 latency_share = 0.5
 "#;
 
-fn words<'a>(here: &'a Path, more: &[&'a str]) -> Vec<&'a str> {
-    let mut words = vec![more[0], "--state", "state", "--inside", GUEST];
+fn words<'a>(guest: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let mut words = vec![more[0], "--state", "state", "--inside", guest];
     words.extend(&more[1..]);
-    assert!(here.is_dir());
     words
 }
 
@@ -79,13 +80,14 @@ fn assert_clean(here: &Path) {
     for entry in fs::read_dir("/proc").unwrap().flatten() {
         let words = fs::read(entry.path().join("cmdline")).unwrap_or_default();
         let words = String::from_utf8_lossy(&words).replace('\0', " ");
-        assert!(!(words.contains("qemu") && words.contains(&name)), "{words}");
+        let is_guest = words.contains("qemu") || words.contains("linux.uml");
+        assert!(!(is_guest && words.contains(&name)), "{words}");
     }
 }
 
 fn spawn(here: &Path, more: &[&str]) -> Child {
     let mut command = tare();
-    command.args(words(here, more)).current_dir(here);
+    command.args(words(USER_MODE, more)).current_dir(here);
     command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -113,7 +115,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn a_study_runs_inside_a_guest() {
-    if cannot_start("a_study_runs_inside_a_guest") {
+    if cannot_start("a_study_runs_inside_a_guest", QEMU) {
         return;
     }
     let _lock = host_state::beside_others();
@@ -121,7 +123,7 @@ fn a_study_runs_inside_a_guest() {
     let here = here.path();
     study(here, 2);
     let output =
-        run_in(here, words(here, &["weigh", "thin.toml", "-o", "out.tare", "--seed", "7"]));
+        run_in(here, words(QEMU, &["weigh", "thin.toml", "-o", "out.tare", "--seed", "7"]));
     assert!(output.status.success(), "{}", stderr(&output));
     for part in ["inside Linux", "direct-lvm: ready", "round 2"] {
         assert!(stderr(&output).contains(part), "{part:?} is not in:\n{}", stderr(&output));
@@ -137,25 +139,25 @@ fn a_study_runs_inside_a_guest() {
     assert_clean(here);
 
     // No guest is booted if the record cannot be written; `--serve` does not work from a guest.
-    let again = run_in(here, words(here, &["weigh", "thin.toml", "-o", "out.tare"]));
+    let again = run_in(here, words(QEMU, &["weigh", "thin.toml", "-o", "out.tare"]));
     assert_eq!(again.status.code(), Some(3), "{}", stderr(&again));
-    let served = run_in(here, words(here, &["weigh", "thin.toml", "--serve"]));
+    let served = run_in(here, words(QEMU, &["weigh", "thin.toml", "--serve"]));
     assert_eq!(served.status.code(), Some(2), "{}", stderr(&served));
 
     // A disk of the guest, and exit codes from inside the guest.
     let typed = ["disk", "/var/lib/tare", "--budget", "5s", "--size", "256M", "--json"];
-    let disk = run_in(here, words(here, &typed));
+    let disk = run_in(here, words(QEMU, &typed));
     assert!(disk.status.success(), "{}", stderr(&disk));
     let doubts = json(&disk)["doubts"].to_string();
     assert!(doubts.contains("inside") && doubts.contains("tcg"), "{doubts}");
-    let missing = run_in(here, words(here, &["disk", "/no/such/place"]));
+    let missing = run_in(here, words(QEMU, &["disk", "/no/such/place"]));
     assert_eq!(missing.status.code(), Some(4), "{}", stderr(&missing));
     assert_clean(here);
 }
 
 #[test]
 fn a_study_inside_a_guest_is_interrupted_and_killed() {
-    if cannot_start("a_study_inside_a_guest_is_interrupted_and_killed") {
+    if cannot_start("a_study_inside_a_guest_is_interrupted_and_killed", USER_MODE) {
         return;
     }
     let _lock = host_state::beside_others();

@@ -65,7 +65,7 @@ latency_share = 0.0
 #[test]
 fn inside_cgroup2_every_environment_has_the_same_weight() {
     let test = "inside_cgroup2_every_environment_has_the_same_weight";
-    if cannot_start(test) {
+    if cannot_start(test, GUEST) {
         return;
     }
     let _lock = host_state::beside_others();

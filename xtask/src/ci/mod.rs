@@ -28,10 +28,11 @@ const BEFORE: [Step; 3] = [
     ("build", &["build", "--release", "--workspace", "--bins", "--examples"]),
 ];
 
-/// The steps after the tests.
-const AFTER: [Step; 2] = [
+/// The steps that only compile. They run beside the suites in guests, which leave a CPU idle.
+const BESIDE: [Step; 3] = [
     ("doc tests", &["test", "--release", "--workspace", "--doc"]),
     ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
+    ("build of the benches", &["test", "--release", "--workspace", "--bench", "*", "--no-run"]),
 ];
 
 /// The steps that have run so far.
@@ -84,11 +85,6 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     if compiles {
         tests(root, &mut run, &mut suite, &skips)?;
     }
-    for (name, arguments) in AFTER.iter().filter(|_| compiles) {
-        let mut counts = Counts::default();
-        run.step(name, || cargo_test(root, name, arguments, &mut counts))?;
-        suite.doc_tests += counts;
-    }
     for (name, check) in crate::steps::ALL.iter().filter(|_| compiles) {
         run.step(name, || Ok(crate::steps::run(root, *check)))?;
     }
@@ -126,8 +122,14 @@ fn tests(root: &Path, run: &mut Run, suite: &mut Suite, skips: &Path) -> anyhow:
         None => Ok(false),
     })?;
     if built {
-        run.step("tests", || suite.run(&binaries, skips))?;
+        let (mut beside, mut counts) = (Run::default(), Counts::default());
+        run.step("tests", || {
+            suite.run(&binaries, skips, || compile(root, &mut beside, &mut counts))
+        })?;
         run.failed.extend(suite.failed());
+        run.times.append(&mut beside.times);
+        run.failed.append(&mut beside.failed);
+        suite.doc_tests += counts;
     }
     let program = program(root)?;
     run.step("drivers", || {
@@ -140,26 +142,26 @@ fn tests(root: &Path, run: &mut Run, suite: &mut Suite, skips: &Path) -> anyhow:
     Ok(())
 }
 
-fn command(root: &Path, arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(arguments).current_dir(root).env("RUSTDOCFLAGS", "-D warnings");
-    command
-}
-
 fn cargo(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
-    let status = command(root, arguments).status();
+    let status = Command::new(env!("CARGO")).args(arguments).current_dir(root).status();
     Ok(status.with_context(|| format!("cannot start cargo for the step {name:?}"))?.success())
 }
 
-/// Runs a step whose output can have counts of tests.
-fn cargo_test(
-    root: &Path,
-    name: &str,
-    arguments: &[&str],
-    counts: &mut Counts,
-) -> anyhow::Result<bool> {
-    let (good, output) = libtest::run(&mut command(root, arguments), Show::AtOnce, name)
-        .with_context(|| format!("cannot start cargo for the step {name:?}"))?;
-    *counts += output.counts;
-    Ok(good)
+/// Runs the steps that only compile. Each shows its output at its end.
+fn compile(root: &Path, run: &mut Run, counts: &mut Counts) -> anyhow::Result<()> {
+    for (name, arguments) in BESIDE {
+        run.step(name, || {
+            let mut nice = Command::new("nice");
+            nice.args(["-n", "10", env!("CARGO")]).args(arguments).current_dir(root);
+            nice.env("RUSTDOCFLAGS", "-D warnings");
+            let (good, output) = libtest::run(&mut nice, Show::AtTheEnd, name)
+                .with_context(|| format!("cannot start cargo for the step {name:?}"))?;
+            *counts += output.counts;
+            Ok(good)
+        })?;
+    }
+    for (name, check) in crate::steps::COMPILING {
+        run.step(name, || Ok(crate::steps::run(root, check)))?;
+    }
+    Ok(())
 }

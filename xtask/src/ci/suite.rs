@@ -2,8 +2,8 @@
 //! time of each binary and each test.
 //!
 //! First, two lanes run in parallel: the suites in emulated guests ([`IN_GUESTS`]), and those that
-//! only compute ([`COMPUTING`]). All others measure, or examine the state of the whole host, so
-//! that each of them runs alone.
+//! only compute ([`COMPUTING`]), followed by what only compiles. All others measure, or examine the
+//! state of the whole host, so that each of them runs alone.
 //!
 //! libtest reports the time of a test only with an unstable option, which `RUSTC_BOOTSTRAP`
 //! enables.
@@ -186,16 +186,24 @@ fn binary(message: &str) -> Option<Option<Binary>> {
 }
 
 impl Suite {
-    /// Runs all binaries, even after a failure. Returns whether all succeeded.
+    /// Runs all binaries, even after a failure, and `compile` beside the suites in guests. Returns
+    /// whether all binaries succeeded.
     ///
     /// # Errors
-    /// If a binary cannot be started.
-    pub(super) fn run(&mut self, binaries: &[Binary], skips: &Path) -> anyhow::Result<bool> {
+    /// If a binary cannot be started, or `compile` fails.
+    pub(super) fn run(
+        &mut self,
+        binaries: &[Binary],
+        skips: &Path,
+        compile: impl FnOnce() -> anyhow::Result<()> + Send,
+    ) -> anyhow::Result<bool> {
         let of = |lane: Lane| binaries.iter().filter(move |binary| binary.lane() == lane);
         let (mut guests, mut computing) = (Vec::new(), Vec::new());
         thread::scope(|scope| {
             let background = scope.spawn(|| -> anyhow::Result<Vec<Ended>> {
-                of(Lane::Computing).map(|binary| binary.run(skips, Show::AtTheEnd)).collect()
+                let ended = of(Lane::Computing).map(|one| one.run(skips, Show::AtTheEnd)).collect();
+                compile()?;
+                ended
             });
             let foreground: anyhow::Result<Vec<Ended>> =
                 of(Lane::Guests).map(|binary| binary.run(skips, Show::AtOnce)).collect();

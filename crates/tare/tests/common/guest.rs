@@ -8,9 +8,9 @@ use tare_testkit::{Need, Reason, skip, skipped};
 
 use super::{run_in, stderr, stdout};
 
-/// Returns whether no guest can be started here; if so, reports the test as skipped.
-pub(crate) fn cannot_start(test: &str) -> bool {
-    let missing = tare_env::inside::needs(&tare_env::inside::Options::default());
+/// Returns whether such a guest cannot be started here; if so, reports the test as skipped.
+pub(crate) fn cannot_start(test: &str, guest: &str) -> bool {
+    let missing = tare_env::inside::needs(&guest.parse().expect("options of --inside"));
     if let Err(missing) = &missing {
         skip(test, Reason::unavailable(&missing.what, &missing.why));
         return true;
