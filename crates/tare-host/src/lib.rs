@@ -9,6 +9,8 @@ pub mod block;
 pub mod cgroup;
 mod cgroup_folder;
 pub mod clean;
+#[allow(unsafe_code, reason = "clock_getcpuclockid(3) has no safe interface")]
+pub mod cpu_clock;
 pub mod device;
 pub mod doctor;
 pub mod exec;

@@ -179,8 +179,7 @@ fn tare_db_is_weighed_with_cassandra_stress() {
     assert_eq!(doubts(folder.path(), "latency_beyond_window"), 0);
 }
 
-/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours. Each
-/// instance has a process of the tool of its own, with all threads of the workload.
+/// YCSB's own Cassandra binding is not on Maven Central: `tests/drivers` builds one of ours.
 #[test]
 fn tare_db_is_weighed_with_ycsb() {
     let test = "tare_db_is_weighed_with_ycsb";
@@ -193,28 +192,12 @@ fn tare_db_is_weighed_with_ycsb() {
          home = {home:?}, binding = \"tare.ycsb.CqlBinding\" }}"
     );
     let once = "rounds = 1\nwindow = \"2s\"\nlead_in = \"1s\"";
-    let folder = tempfile::tempdir().unwrap();
-    let two = "[[environment]]\nname = \"two\"\nruntime = \"process\"\ninstances = 2\n";
     let pair = ["ycsb", "tare-db"];
-    let mut command = study(folder.path(), pair, &[PROCESS, two], once, &words);
-    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    // The most processes that load at the same time.
-    let mut most = Vec::new();
-    while child.try_wait().unwrap().is_none() {
-        let loading = loading_ycsbs(child.id());
-        if loading.len() > most.len() {
-            most = loading;
-        }
-        thread::sleep(Duration::from_millis(50));
-    }
-    let output = child.wait_with_output().unwrap();
+    let (output, folder) = weigh(pair, &[PROCESS], once, &words);
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     for doubt in ["coordinated_omission", "latency_beyond_window", "operation_errors"] {
         assert_eq!(doubts(folder.path(), doubt), 0, "{doubt}");
     }
-    assert_eq!(most.len(), 2, "{most:?}");
-    assert_ne!(most[0].endpoint, most[1].endpoint, "{most:?}");
-    assert!(most.iter().all(|one| one.threads == "16"), "{most:?}");
     let page = fs::read_to_string(folder.path().join("out.html")).unwrap();
     assert!(page.contains("tare.ycsb.CqlBinding"), "the page names the binding");
     let words = words.replace("tare.ycsb.CqlBinding", "tare.ycsb.None");
@@ -223,40 +206,59 @@ fn tare_db_is_weighed_with_ycsb() {
     assert!(!output.status.success() && said.contains("no class tare.ycsb.None"), "{said}");
 }
 
-/// A process of YCSB that runs a mix: the system that it loads, and its number of threads.
-#[derive(Debug)]
-struct LoadingYcsb {
-    endpoint: Vec<String>,
-    threads: String,
+/// Every instance has a process of the tool of its own, with all clients of the workload.
+#[test]
+fn each_instance_is_loaded_by_a_tool_of_its_own() {
+    let test = "each_instance_is_loaded_by_a_tool_of_its_own";
+    let own = [Need::Program("redis-server"), Need::Program("redis-benchmark")];
+    if skipped(test, &ALWAYS) || skipped(test, &own) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let two = format!("{PROCESS}instances = 2\n");
+    let words = "latency_share = 0\nredis-benchmark = { clients = 8, keyspace = 1000 }";
+    let pair = ["redis-benchmark", "redis"];
+    let mut command = study(folder.path(), pair, &[&two], SHORT, words);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    // The most processes that load at the same time.
+    let mut most = Vec::new();
+    while child.try_wait().unwrap().is_none() {
+        let loading = loading_tools(child.id());
+        if loading.len() > most.len() {
+            most = loading;
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    let output = child.wait_with_output().unwrap();
+    assert_weighed(&output, folder.path(), &[("capacity", "service")]);
+    assert_eq!(most.len(), 2, "{most:?}");
+    assert_ne!(most[0].address, most[1].address, "{most:?}");
+    assert!(most.iter().all(|one| one.clients == "8"), "{most:?}");
 }
 
-/// Returns the processes of YCSB that descend from this process and run a mix.
-fn loading_ycsbs(ancestor: u32) -> Vec<LoadingYcsb> {
-    let parent = |pid: u32| -> Option<u32> {
-        let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-        stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
-    };
-    let descends = |pid: u32| {
-        std::iter::successors(Some(pid), |pid| parent(*pid)).take(32).any(|pid| pid == ancestor)
-    };
-    let read = |pid: u32| -> Option<LoadingYcsb> {
+/// A process of redis-benchmark: the system that it loads, and its number of clients.
+#[derive(Debug)]
+struct LoadingTool {
+    address: [String; 2],
+    clients: String,
+}
+
+/// Returns the processes of redis-benchmark that descend from this process.
+fn loading_tools(ancestor: u32) -> Vec<LoadingTool> {
+    let read = |pid: u32| -> Option<LoadingTool> {
         let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
         let line = String::from_utf8_lossy(&line).into_owned();
         let words: Vec<&str> = line.split('\0').collect();
-        let is_java = words.first().is_some_and(|word| word.ends_with("java"));
-        if !is_java || !words.contains(&"site.ycsb.Client") || !words.contains(&"-t") {
+        if !words[0].ends_with("redis-benchmark") {
             return None;
         }
-        let at = words.iter().position(|word| *word == "-threads")?;
-        let endpoint =
-            words.iter().filter(|word| word.starts_with("hosts=") || word.starts_with("port="));
-        Some(LoadingYcsb {
-            endpoint: endpoint.map(|word| word.to_string()).collect(),
-            threads: words[at + 1].to_string(),
-        })
+        let after = |option: &str| {
+            let at = words.iter().position(|word| *word == option)?;
+            words.get(at + 1).map(|word| word.to_string())
+        };
+        Some(LoadingTool { address: [after("-h")?, after("-p")?], clients: after("-c")? })
     };
-    let all = tare_host::process::all().into_iter();
-    all.filter(|pid| descends(*pid)).filter_map(read).collect()
+    tare_host::process::tree(ancestor).into_iter().filter_map(read).collect()
 }
 
 /// pkolaczk's latte omits the start times that it misses, hence the doubts.

@@ -258,7 +258,7 @@ impl<T: Tool> ToolDriver<T> {
             operations,
             errors: outcome.errors,
             unsent,
-            client_cpu_ns: end.threads.cpu_ns().saturating_sub(begin.threads.cpu_ns()),
+            client_cpu_ns: end.cpu_ns.saturating_sub(begin.cpu_ns),
             busiest_thread_ns,
             response: encoded(response),
             service: encoded(outcome.service),

@@ -28,6 +28,8 @@ pub(super) const LIMITS: TimeLimits = TimeLimits {
 pub(super) struct WindowEdge {
     pub(super) at: Instant,
     pub(super) unix_s: f64,
+    /// The CPU time of the tool so far.
+    pub(super) cpu_ns: u64,
     pub(super) threads: ThreadTimes,
     pub(super) tool_s: Option<f64>,
     pub(super) operations: f64,
@@ -68,6 +70,7 @@ impl<T: Tool> Follower<T> {
         WindowEdge {
             at,
             unix_s: unix_s.as_secs_f64(),
+            cpu_ns: self.running.cpu_ns(),
             threads: self.running.threads(),
             tool_s,
             operations: self.operations,

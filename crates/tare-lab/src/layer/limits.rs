@@ -232,11 +232,20 @@ impl Limits {
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |(limit, value): (Limit, u64)| {
-            format!("{} {value}{}", limit.name().replace('_', " "), limit.unit())
+            let (value, unit) = if limit.is_bytes() { in_unit(value) } else { (value, "") };
+            let rest = limit.unit().trim_start_matches(" bytes");
+            format!("{} {value}{unit}{rest}", limit.name().replace('_', " "))
         };
         let texts: Vec<String> = self.all().map(text).collect();
         f.pad(if texts.is_empty() { "none".into() } else { texts.join(", ") }.as_str())
     }
+}
+
+/// Returns an amount of bytes in the largest unit of which it is a multiple.
+fn in_unit(bytes: u64) -> (u64, &'static str) {
+    let units = [(1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB")];
+    let unit = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
+    unit.map_or((bytes, " bytes"), |(unit, name)| (bytes / unit, name))
 }
 
 #[cfg(test)]
@@ -264,5 +273,11 @@ mod tests {
         let few = Limits { memory_bytes: Some(7), writes_per_s: Some(30), ..Limits::default() };
         assert_eq!(few.to_string(), "memory 7 bytes, write iops 30/s");
         assert_eq!(few.part(1), few);
+        let round = Limits {
+            memory_bytes: Some(2 << 30),
+            read_bytes_per_s: Some(1536 << 10),
+            ..Limits::default()
+        };
+        assert_eq!(round.to_string(), "memory 2 GiB, read bandwidth 1536 KiB/s");
     }
 }

@@ -40,7 +40,7 @@ pub(super) const RULES: &[Rule] = &[
         kind: Kind::Caution,
         data: "the number of rounds with a pair",
         condition: "there are fewer than 7 rounds",
-        sentence: "Only {n}: the intervals are valid but wide. Measure longer.",
+        sentence: "Only {n}: too few for narrow intervals. Measure longer.",
         details: "",
         advice: "Use a larger --budget or more --rounds; tare weigh --resume FILE.tare continues this record.",
         expected: "",
