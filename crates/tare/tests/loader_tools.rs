@@ -100,9 +100,9 @@ fn redis_benchmark_runs_on_two_loaders() {
     let Some(bed) = start_redis("redis_benchmark_runs_on_two_loaders") else { return };
     let here = tempfile::tempdir().unwrap();
     let words = "latency_share = 0\nredis-benchmark = { clients = 5, keyspace = 1000 }";
-    study(here.path(), REDIS, ("2s", 2), words);
+    study(here.path(), REDIS, ("2s", 1), words);
     let output = weigh(&bed, here.path()).output().unwrap();
-    let record = assert_summed(&output, 3);
+    let record = assert_summed(&output, 2);
     let doubts = record["doubts"].to_string();
     assert!(doubts.contains("latency_beyond_window"), "{doubts}");
     assert_clean(&bed, "redis-benchmark");
@@ -151,7 +151,7 @@ fn killed_loader_with_a_tool_costs_one_slice() {
     let Some(bed) = start_redis("killed_loader_with_a_tool_costs_one_slice") else { return };
     let here = tempfile::tempdir().unwrap();
     let words = "latency_share = 0\nredis-benchmark = { clients = 4, keyspace = 1000 }";
-    study(here.path(), REDIS, ("4s", 4), words);
+    study(here.path(), REDIS, ("2s", 3), words);
     let errors = fs::File::create(here.path().join("stderr")).unwrap();
     let printed = fs::File::create(here.path().join("stdout")).unwrap();
     let mut run = weigh(&bed, here.path()).stdout(printed).stderr(errors).spawn().unwrap();
@@ -166,7 +166,7 @@ fn killed_loader_with_a_tool_costs_one_slice() {
     let status = run.wait().unwrap();
     let read = |name| fs::read(here.path().join(name)).unwrap();
     let output = Output { status, stdout: read("stdout"), stderr: read("stderr") };
-    assert_summed(&output, 6);
+    assert_summed(&output, 4);
     assert_clean(&bed, "redis-benchmark");
 }
 
@@ -179,9 +179,9 @@ fn pgbench_runs_on_two_loaders() {
     let Some(bed) = SshBed::start(test, &["load1", "load2"]) else { return };
     let here = tempfile::tempdir().unwrap();
     let words = "latency_share = 0.3\npgbench = { clients = 5 }";
-    study(here.path(), ["pgbench", "postgres"], ("2s", 2), words);
+    study(here.path(), ["pgbench", "postgres"], ("2s", 1), words);
     let output = weigh(&bed, here.path()).output().unwrap();
-    let record = assert_summed(&output, 4);
+    let record = assert_summed(&output, 2);
     let slices = record["slices"].as_array().unwrap();
     let rated = slices.iter().filter(|one| one["phase"] == "latency" && one["void"].is_null());
     assert!(rated.count() >= 1, "{}", stderr(&output));
