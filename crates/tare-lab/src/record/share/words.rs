@@ -128,6 +128,27 @@ fn is_kept_run(run: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::Path;
+
+    /// An environment may have the name of a layer's value, so a new name would also replace that.
+    #[test]
+    fn names_of_shipped_studies_stay() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies");
+        let mut seen = 0;
+        for entry in fs::read_dir(folder).unwrap() {
+            let study: toml::Table =
+                toml::from_str(&fs::read_to_string(entry.unwrap().path()).unwrap()).unwrap();
+            for kind in ["environment", "workload", "neighbour"] {
+                for one in study.get(kind).and_then(toml::Value::as_array).into_iter().flatten() {
+                    let name = one["name"].as_str().unwrap();
+                    assert_eq!(keep_words(name), name);
+                    seen += 1;
+                }
+            }
+        }
+        assert!(seen > 50, "{seen}");
+    }
 
     #[test]
     fn keeps_words_and_removes_names() {
