@@ -9,6 +9,7 @@ const FILES: [(&str, &str); 10] = [
     ("crates/tare-db/src/node/memory/heap.rs", "mallopt has no safe interface"),
     ("crates/tare-db/src/node/metrics/page.rs", "counters in a shared memory mapping"),
     ("crates/tare-disk/src/sys.rs", "io_uring's buffers and mincore are raw memory"),
+    ("crates/tare-host/src/cpu_clock.rs", "clock_getcpuclockid has no safe interface"),
     ("crates/tare-host/src/memory_policy.rs", "set_mempolicy and prctl have no safe interface"),
     ("crates/tare-host/src/user_namespace.rs", "mount_setattr has no safe interface"),
     ("crates/tare-load/tests/memory.rs", "an allocator that counts"),
