@@ -85,7 +85,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     if compiles {
         tests(root, &mut run, &mut suite, &skips)?;
     }
-    for (name, check) in crate::steps::ALL.iter().filter(|_| compiles) {
+    for (name, check) in crate::steps::AFTER.iter().filter(|_| compiles) {
         run.step(name, || Ok(crate::steps::run(root, *check)))?;
     }
     let skips = skips::read(&skips)?;
@@ -160,8 +160,7 @@ fn compile(root: &Path, run: &mut Run, counts: &mut Counts) -> anyhow::Result<()
             Ok(good)
         })?;
     }
-    for (name, check) in crate::steps::COMPILING {
-        run.step(name, || Ok(crate::steps::run(root, check)))?;
-    }
+    let (name, check) = crate::steps::BESIDE;
+    run.step(name, || Ok(crate::steps::run(root, check)))?;
     Ok(())
 }

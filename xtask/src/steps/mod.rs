@@ -12,11 +12,15 @@ use crate::say;
 /// What a step does in the checkout.
 pub(crate) type Check = fn(&Path) -> anyhow::Result<()>;
 
-pub(crate) const ALL: [(&str, Check); 3] =
-    [("scripts", scripts::run), ("packages", packages::run), ("benches", benches::run)];
+/// A step and its name.
+type Step = (&'static str, Check);
 
-/// The steps that only compile.
-pub(crate) const COMPILING: [(&str, Check); 1] = [("cargo deny", deny::run)];
+/// Runs beside the suites in guests: it compiles, and starts nothing.
+pub(crate) const BESIDE: Step = ("cargo deny", deny::run);
+
+/// Run after the tests.
+pub(crate) const AFTER: [Step; 3] =
+    [("scripts", scripts::run), ("packages", packages::run), ("benches", benches::run)];
 
 /// Runs one step; prints why it failed.
 pub(crate) fn run(root: &Path, check: Check) -> bool {

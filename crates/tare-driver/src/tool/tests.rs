@@ -150,13 +150,15 @@ fn window_counts_operations_between_two_lines() {
     assert!(load.window_ns >= 20_000_000, "{load:?}");
 }
 
-/// Its shell spins.
+/// Its shell spins: one thread, so that the busiest is all of it, but for what one of the two
+/// readings sees of a scheduler tick.
 #[test]
 fn busiest_thread_of_a_tool_is_counted() {
     let (load, _) =
         slice(&GOOD.replace("sleep 0.02", "i=0; while [ $i -lt 3000 ]; do i=$((i + 1)); done"));
     let load = load.unwrap();
-    assert!(load.busiest_thread_ns > 0 && load.client_cpu_ns > 0, "{load:?}");
+    let (busiest, all) = (load.busiest_thread_ns, load.client_cpu_ns);
+    assert!(busiest > 0 && busiest.abs_diff(all) <= busiest.max(all) / 2, "{load:?}");
 }
 
 /// A Java tool does that when a busy system answers too late.

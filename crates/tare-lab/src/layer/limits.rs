@@ -78,19 +78,18 @@ impl Limit {
         }
     }
 
-    /// Returns the unit of the value, with a space before it.
-    pub const fn unit(self) -> &'static str {
-        match self {
-            Self::Memory | Self::MemoryHigh | Self::Swap => " bytes",
-            Self::ReadBandwidth | Self::WriteBandwidth | Self::NetworkBandwidth => " bytes/s",
-            Self::CpuWeight | Self::IoWeight => "",
-            Self::ReadIops | Self::WriteIops => "/s",
-        }
-    }
-
     /// Returns whether the value is an amount of bytes, which a study may write with a unit.
     pub const fn is_bytes(self) -> bool {
-        matches!(self.unit().as_bytes(), [b' ', b'b', ..])
+        matches!(self, Self::Memory | Self::MemoryHigh | Self::Swap) || self.is_bandwidth()
+    }
+
+    const fn is_bandwidth(self) -> bool {
+        matches!(self, Self::ReadBandwidth | Self::WriteBandwidth | Self::NetworkBandwidth)
+    }
+
+    /// Returns whether the value is an amount in each second.
+    const fn is_rate(self) -> bool {
+        matches!(self, Self::ReadIops | Self::WriteIops) || self.is_bandwidth()
     }
 
     /// Returns whether the value is a weight, which instances do not divide.
@@ -232,9 +231,9 @@ impl Limits {
 impl fmt::Display for Limits {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = |(limit, value): (Limit, u64)| {
-            let (value, unit) = if limit.is_bytes() { in_unit(value) } else { (value, "") };
-            let rest = limit.unit().trim_start_matches(" bytes");
-            format!("{} {value}{unit}{rest}", limit.name().replace('_', " "))
+            let amount = if limit.is_bytes() { in_unit(value) } else { value.to_string() };
+            let per = if limit.is_rate() { "/s" } else { "" };
+            format!("{} {amount}{per}", limit.name().replace('_', " "))
         };
         let texts: Vec<String> = self.all().map(text).collect();
         f.pad(if texts.is_empty() { "none".into() } else { texts.join(", ") }.as_str())
@@ -242,10 +241,11 @@ impl fmt::Display for Limits {
 }
 
 /// Returns an amount of bytes in the largest unit of which it is a multiple.
-fn in_unit(bytes: u64) -> (u64, &'static str) {
-    let units = [(1 << 30, " GiB"), (1 << 20, " MiB"), (1 << 10, " KiB")];
+fn in_unit(bytes: u64) -> String {
+    let units = [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     let unit = units.into_iter().find(|(unit, _)| bytes > 0 && bytes.is_multiple_of(*unit));
-    unit.map_or((bytes, " bytes"), |(unit, name)| (bytes / unit, name))
+    let (unit, name) = unit.unwrap_or((1, "bytes"));
+    format!("{} {name}", bytes / unit)
 }
 
 #[cfg(test)]
