@@ -2,9 +2,10 @@
 //! engines, and checks that all acknowledged writes are there. CI runs the same test a few times.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, bail};
+
+use crate::cargo::cargo;
 
 /// The default number of kills.
 const TIMES: &str = "100";
@@ -16,10 +17,9 @@ pub(crate) fn run(root: &Path, arguments: &[&str]) -> anyhow::Result<()> {
         _ => bail!("usage: cargo xtask kill [--times N]"),
     };
     times.parse::<u64>().with_context(|| format!("{times:?} is no number of kills"))?;
-    let status = Command::new(env!("CARGO"))
+    let status = cargo(root)
         .args(["test", "--release", "--package", "tare", "--test", "kill", "--", "--nocapture"])
         .env("TARE_KILLS", times)
-        .current_dir(root)
         .status()
         .context("cannot start cargo")?;
     if !status.success() {

@@ -4,6 +4,7 @@
 
 mod built;
 mod calibrate;
+mod cargo;
 mod ci;
 mod covariates;
 mod dist;

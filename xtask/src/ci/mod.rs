@@ -9,11 +9,13 @@ mod suite;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 
 use crate::built::{program, target};
+use crate::cargo::without_package;
 use crate::say;
 use libtest::{Counts, Show};
 use suite::Suite;
@@ -34,6 +36,12 @@ const BESIDE: [Step; 3] = [
     ("docs", &["doc", "--release", "--workspace", "--no-deps"]),
     ("build of the benches", &["test", "--release", "--workspace", "--bench", "*", "--no-run"]),
 ];
+
+/// Every bench runs to its end as a test, with tiny inputs: without the flag `--bench`, which
+/// `cargo bench` passes and `cargo test` does not. No figure is asserted, so they run beside the
+/// third-party clients.
+const BENCHES: [Step; 1] =
+    [("benches", &["test", "--release", "--workspace", "--no-fail-fast", "--bench", "*"])];
 
 /// The steps that have run so far.
 #[derive(Debug, Default)]
@@ -124,43 +132,63 @@ fn tests(root: &Path, run: &mut Run, suite: &mut Suite, skips: &Path) -> anyhow:
     if built {
         let (mut beside, mut counts) = (Run::default(), Counts::default());
         run.step("tests", || {
-            suite.run(&binaries, skips, || compile(root, &mut beside, &mut counts))
+            suite.run(&binaries, skips, || {
+                in_background(root, &BESIDE, &mut beside, &mut counts)?;
+                let (name, check) = crate::steps::BESIDE;
+                beside.step(name, || Ok(crate::steps::run(root, check)))?;
+                Ok(())
+            })
         })?;
         run.failed.extend(suite.failed());
         run.times.append(&mut beside.times);
         run.failed.append(&mut beside.failed);
         suite.doc_tests += counts;
     }
-    let program = program(root)?;
-    run.step("drivers", || {
-        let script = root.join("tests/drivers/run");
-        let mut command = Command::new(&script);
-        command.arg(program).current_dir(root).env(skips::VARIABLE, skips);
-        let status = command.status();
-        Ok(status.with_context(|| format!("cannot start {}", script.display()))?.success())
+    let mut beside = Run::default();
+    thread::scope(|scope| {
+        let benches =
+            scope.spawn(|| in_background(root, &BENCHES, &mut beside, &mut Counts::default()));
+        let clients = run.step("drivers", || drivers(root, skips));
+        benches.join().map_err(|_| anyhow!("the benches panicked"))??;
+        clients
     })?;
+    run.times.append(&mut beside.times);
+    run.failed.append(&mut beside.failed);
     Ok(())
 }
 
+/// Runs third-party clients against the database.
+fn drivers(root: &Path, skips: &Path) -> anyhow::Result<bool> {
+    let script = root.join("tests/drivers/run");
+    let mut command = Command::new(&script);
+    command.arg(program(root)?).current_dir(root).env(skips::VARIABLE, skips);
+    let status = command.status();
+    Ok(status.with_context(|| format!("cannot start {}", script.display()))?.success())
+}
+
 fn cargo(root: &Path, name: &str, arguments: &[&str]) -> anyhow::Result<bool> {
-    let status = Command::new(env!("CARGO")).args(arguments).current_dir(root).status();
+    let status = crate::cargo::cargo(root).args(arguments).status();
     Ok(status.with_context(|| format!("cannot start cargo for the step {name:?}"))?.success())
 }
 
-/// Runs the steps that only compile. Each shows its output at its end.
-fn compile(root: &Path, run: &mut Run, counts: &mut Counts) -> anyhow::Result<()> {
-    for (name, arguments) in BESIDE {
+/// Runs steps with low priority. Each shows its output at its end.
+fn in_background(
+    root: &Path,
+    steps: &[Step],
+    run: &mut Run,
+    counts: &mut Counts,
+) -> anyhow::Result<()> {
+    for (name, arguments) in steps {
         run.step(name, || {
             let mut nice = Command::new("nice");
-            nice.args(["-n", "10", env!("CARGO")]).args(arguments).current_dir(root);
+            nice.args(["-n", "10", env!("CARGO")]).args(*arguments).current_dir(root);
             nice.env("RUSTDOCFLAGS", "-D warnings");
+            without_package(&mut nice);
             let (good, output) = libtest::run(&mut nice, Show::AtTheEnd, name)
                 .with_context(|| format!("cannot start cargo for the step {name:?}"))?;
             *counts += output.counts;
             Ok(good)
         })?;
     }
-    let (name, check) = crate::steps::BESIDE;
-    run.step(name, || Ok(crate::steps::run(root, check)))?;
     Ok(())
 }

@@ -18,6 +18,7 @@ use serde_json::Value;
 
 use super::libtest::{self, Counts, Show, Test};
 use super::skips::{self, Skip};
+use crate::cargo::cargo;
 use crate::say;
 
 /// The number of slowest binaries and tests that are printed.
@@ -41,6 +42,28 @@ const COMPUTING: &[&str] =
 
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
+
+/// Suites that mostly wait, for the windows of load tools, for ssh to notice a cut line, or for
+/// guests. More of their tests run at once than there are CPUs.
+const WAITING: &[(&str, &str)] = &[
+    ("tare", "drivers"),
+    ("tare", "hosts"),
+    ("tare", "loader_tools"),
+    ("tare", "loaders"),
+    ("tare", "on"),
+    ("tare", "systems"),
+    ("tare", "weigh"),
+    ("tare-env", "confinement"),
+    ("tare-env", "conformance_docker"),
+    ("tare-env", "conformance_vm"),
+    ("tare-env", "limits"),
+    ("tare-env", "networks"),
+    ("tare-env", "reach"),
+    ("tare-env", "storage"),
+];
+
+/// The number of tests of a waiting suite that run at once.
+const WAITING_TESTS: &str = "4";
 
 /// The lane of a test binary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,13 +94,14 @@ impl Binary {
         name.rsplit_once('-').map_or(name.clone(), |(name, _)| name.to_string())
     }
 
+    fn is_one_of(&self, suites: &[(&str, &str)]) -> bool {
+        self.order == 2 && suites.contains(&(self.package.as_str(), self.name.as_str()))
+    }
+
     fn lane(&self) -> Lane {
-        let is_suite = |(package, name): &(&str, &str)| {
-            self.order == 2 && self.package == *package && self.name == *name
-        };
-        if IN_GUESTS.iter().any(is_suite) {
+        if self.is_one_of(IN_GUESTS) {
             Lane::Guests
-        } else if COMPUTING.contains(&self.package.as_str()) && !MEASURING.iter().any(is_suite) {
+        } else if COMPUTING.contains(&self.package.as_str()) && !self.is_one_of(MEASURING) {
             Lane::Computing
         } else {
             Lane::Alone
@@ -116,6 +140,9 @@ impl Binary {
             .env("CARGO_MANIFEST_DIR", &self.folder)
             .env("CARGO_PKG_NAME", &self.package)
             .env(skips::VARIABLE, skips);
+        if self.is_one_of(WAITING) {
+            command.env("RUST_TEST_THREADS", WAITING_TESTS);
+        }
         let started = Instant::now();
         let (good, output) = libtest::run(&mut command, show, &title)
             .with_context(|| format!("cannot run {}", self.executable.display()))?;
@@ -150,8 +177,8 @@ pub(super) struct Suite {
 /// If cargo cannot be started, or its messages differ from their documentation.
 pub(super) fn build(root: &Path) -> anyhow::Result<Option<Vec<Binary>>> {
     let words = ["test", "--release", "--workspace", "--lib", "--bins", "--tests", "--no-run"];
-    let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(words).arg("--message-format=json-render-diagnostics").current_dir(root);
+    let mut cargo = cargo(root);
+    cargo.args(words).arg("--message-format=json-render-diagnostics");
     let output = cargo.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     if !output.status.success() {
         return Ok(None);

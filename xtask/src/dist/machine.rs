@@ -51,7 +51,7 @@ impl Machine {
 
     /// Builds the program with the profile `dist`; returns its path.
     pub(super) fn build(self, root: &Path) -> anyhow::Result<PathBuf> {
-        let mut command = Command::new(env!("CARGO"));
+        let mut command = crate::cargo::cargo(root);
         command.args(["build", "--profile", "dist", "--locked", "--package", "tare"]);
         let folder = match self == Self::OWN {
             true => {
@@ -64,7 +64,7 @@ impl Machine {
                 Some(crate::built::target(root).join(triple))
             }
         };
-        let status = command.current_dir(root).status().context("cannot start cargo")?;
+        let status = command.status().context("cannot start cargo")?;
         ensure!(status.success(), "the program could not be built: {status}");
         Ok(folder.context("the target has no folder")?.join("dist/tare"))
     }

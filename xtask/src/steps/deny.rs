@@ -9,6 +9,7 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::cargo::cargo;
 use crate::say;
 
 const VERSION: &str = "0.20.2";
@@ -56,14 +57,13 @@ fn find() -> anyhow::Result<PathBuf> {
     std::fs::create_dir_all(&folder).with_context(|| format!("{}", folder.display()))?;
     let build = folder.join("build");
     // Outside of the checkout, so that its flags of the linker do not apply.
-    let status = Command::new(env!("CARGO"))
+    let status = cargo(&folder)
         .args(["install", "cargo-deny", "--version", VERSION, "--locked", "--debug", "--quiet"])
         .arg("--root")
         .arg(&folder)
         .arg("--target-dir")
         .arg(&build)
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
-        .current_dir(&folder)
         .status()
         .context("cannot start cargo")?;
     if !status.success() {

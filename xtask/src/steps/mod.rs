@@ -1,6 +1,5 @@
 //! Steps of `cargo xtask ci` besides cargo's own commands, one file each.
 
-mod benches;
 mod deny;
 mod packages;
 mod scripts;
@@ -19,8 +18,7 @@ type Step = (&'static str, Check);
 pub(crate) const BESIDE: Step = ("cargo deny", deny::run);
 
 /// Run after the tests.
-pub(crate) const AFTER: [Step; 3] =
-    [("scripts", scripts::run), ("packages", packages::run), ("benches", benches::run)];
+pub(crate) const AFTER: [Step; 2] = [("scripts", scripts::run), ("packages", packages::run)];
 
 /// Runs one step; prints why it failed.
 pub(crate) fn run(root: &Path, check: Check) -> bool {
