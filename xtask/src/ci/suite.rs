@@ -54,7 +54,6 @@ const WAITING: &[(&str, &str)] = &[
     ("tare", "systems"),
     ("tare", "weigh"),
     ("tare-env", "confinement"),
-    ("tare-env", "conformance_docker"),
     ("tare-env", "conformance_vm"),
     ("tare-env", "limits"),
     ("tare-env", "networks"),
