@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-use common::{stderr, stdout, tare};
+use common::{slices, stderr, stdout, tare};
 use serde_json::Value;
 use tare_testkit::ssh_bed::SshBed;
 
@@ -64,14 +64,7 @@ fn two_loaders_load_a_system_together() {
         assert!(loader["cpu_share"].as_f64().unwrap() > 0.0, "{loader}");
         assert!(loader["edge_distance_us"]["median"].as_f64().is_some(), "{loader}");
     }
-    let slices = record["slices"].as_array().unwrap();
-    let measured = slices.iter().filter(|one| common::is_measured(one));
-    for slice in measured.clone() {
-        let parts = slice["loaders"].as_array().unwrap();
-        let sum: u64 = parts.iter().map(|one| one["operations"].as_u64().unwrap()).sum();
-        assert_eq!((parts.len(), Some(sum)), (2, slice["operations"].as_u64()), "{slice}");
-    }
-    assert!(measured.count() >= 4, "{}", stderr(&output));
+    assert!(slices::summed(&record).len() >= 4, "{}", stderr(&output));
     for name in ["load1", "load2"] {
         assert_eq!(agents(&bed, name), 0, "{name}");
     }
@@ -146,9 +139,9 @@ fn killed_loader_costs_one_slice_and_cut_line_ends_the_run() {
     assert!(line.contains("ssh:load2") && line.contains("--resume"), "{line}");
     bed.mend("load2");
     // Nothing that was measured is lost, and the record goes on.
-    let more = (before / 2 + 4).to_string();
+    let rounds = (before / 2 + 4).to_string();
     let output = tare()
-        .args(["weigh", "--resume", "l.tare", "--rounds", &more, "--state", "state", "--json"])
+        .args(["weigh", "--resume", "l.tare", "--rounds", &rounds, "--state", "state", "--json"])
         .current_dir(here.path())
         .env("TARE_SSH_CONFIG", bed.config())
         .output()

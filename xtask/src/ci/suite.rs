@@ -43,22 +43,15 @@ const COMPUTING: &[&str] =
 /// Suites of those packages that measure all the same, so that each of them runs alone.
 const MEASURING: &[(&str, &str)] = &[("xtask", "calibrate")];
 
-/// Suites that mostly wait, for the windows of load tools, for ssh to notice a cut line, or for
-/// guests. More of their tests run at once than there are CPUs.
+/// Suites that mostly wait, for the windows of load tools, or for systems and guests to start. More
+/// of their tests run at once than there are CPUs.
 const WAITING: &[(&str, &str)] = &[
     ("tare", "drivers"),
     ("tare", "hosts"),
     ("tare", "loader_tools"),
-    ("tare", "loaders"),
-    ("tare", "on"),
     ("tare", "systems"),
-    ("tare", "weigh"),
     ("tare-env", "confinement"),
-    ("tare-env", "conformance_vm"),
-    ("tare-env", "limits"),
     ("tare-env", "networks"),
-    ("tare-env", "reach"),
-    ("tare-env", "storage"),
 ];
 
 /// The number of tests of a waiting suite that run at once.

@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 pub(crate) mod guest;
+pub(crate) mod slices;
 pub(crate) mod terminal;
 
 use std::ffi::OsStr;
@@ -43,9 +44,3 @@ pub async fn run(db, i) {
     db.execute_prepared("write", [i]).await?
 }
 "#;
-
-/// Returns whether a slice of a record was measured. That a busy machine let a loader begin late
-/// makes it void, and its figures are there all the same.
-pub(crate) fn is_measured(slice: &serde_json::Value) -> bool {
-    slice["void"].as_str().is_none_or(|why| why.contains("away from that of the accounts"))
-}
