@@ -208,7 +208,7 @@ impl Campaign<'_, '_> {
         let due = round.is_multiple_of(READ_BACK_ROUNDS) || self.members[index].suspect;
         if freezes && round > 0 && due && failure.is_none() {
             let lost = self.recheck_layers(index);
-            slice.void = lost.first().map(Doubt::text);
+            slice.void = slice.void.or_else(|| lost.first().map(Doubt::text));
             doubts.extend(lost);
         }
         slice.id = self.writer().put_slice(&slice, &doubts)?;

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::*;
 use crate::environment::CpuPlan;
 use crate::fake::{self, FakeHost, spec};
-use crate::layer::{Cpu, Network};
+use crate::layer::{Cpu, Neighbour, NeighbourKind, Network, Placement};
 use crate::record::{Opening, Phase, Record};
 use crate::study::{CpuSpec, DataStart, KeyDistribution, ScheduleSpec, SystemSpec, WorkloadSpec};
 use tare_std::cpus::CpuSet;
@@ -355,6 +355,33 @@ fn leaves_out_optional_environment_that_fails_to_start() {
         assert!(record.slices.iter().all(|slice| slice.environment != "absent"));
         assert_eq!(record.slices.len(), 12 * 2 * 3);
     }
+}
+
+/// A slice that was void before its layers are read back stays void when they are in force. The
+/// fake's neighbours use no CPU time.
+#[test]
+fn layers_in_force_do_not_clear_a_void() {
+    let mut study = study(ScheduleKind::Slices, &[("native", "fake"), ("beside", "fake")]);
+    study.environments[1].neighbours = vec![Neighbour {
+        name: "burner".into(),
+        kind: NeighbourKind::Cpu,
+        command: Vec::new(),
+        placement: Placement::SameCpus,
+        workers: None,
+        load_percent: None,
+        system: None,
+        size_bytes: None,
+        rate_bytes: None,
+    }];
+    let (outcome, record, _) = run_study(&study);
+    assert_eq!(outcome.unwrap().ending, Ending::RoundsDone);
+    let beside = || record.slices.iter().filter(|one| one.environment == "beside");
+    assert!(beside().any(|slice| slice.round == READ_BACK_ROUNDS));
+    for slice in beside() {
+        let void = slice.void.as_deref();
+        assert!(void.is_some_and(|why| why.contains("no CPU time")), "{slice:?}");
+    }
+    assert!(record.slices.iter().any(|one| one.environment == "native" && one.void.is_none()));
 }
 
 #[test]
