@@ -1,4 +1,4 @@
-//! `tare weigh --dry-run`, `tare list studies`, and the part of a study that `--budget` chooses,
+//! `--dry-run` of `tare weigh` and `tare explain`, `tare list studies`, and the part of a study that `--budget` chooses,
 //! through the built program.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
@@ -48,6 +48,22 @@ fn dry_run_prints_the_plan_and_starts_nothing() {
 }
 
 #[test]
+fn dry_run_of_an_explanation_plans_every_combination_of_layers() {
+    let here = tempfile::tempdir().unwrap();
+    let to = ["--from", "nothing", "--to", "a proxy and 10 % CPU, pinned"];
+    let words = ["--state", "state", "explain", "fake", "--dry-run", "--json", "--rounds", "7"];
+    let output = run_in(here.path(), words.iter().chain(&to));
+    assert!(output.status.success(), "{}", stderr(&output));
+    let plan = json(&stdout(&output));
+    let found = plan["environments"].as_array().unwrap();
+    // Three layers in every combination, and the control.
+    assert_eq!(found.iter().filter(|one| one["role"] != "control").count(), 8, "{plan}");
+    assert_eq!(plan["record"], "fake-explained.tare");
+    assert_eq!(plan["time"]["rounds"], 7);
+    assert_eq!(files(here.path()), 0, "a dry run writes no file");
+}
+
+#[test]
 fn dry_run_names_what_this_host_lacks() {
     let here = tempfile::tempdir().unwrap();
     let study = include_str!("../../../studies/quick.toml");
@@ -84,7 +100,10 @@ fn dry_run_refuses_what_weigh_refuses() {
     check(&["weigh", "--dry-run", "--serve"], 2, "--serve");
     check(&["weigh", "no-such-study", "--dry-run"], 3, "cannot read the study");
     check(&["weigh", "quick", "--quick", "--dry-run"], 3, "has no quick part");
+    check(&["explain", "--dry-run", "--csv"], 2, "--csv");
+    check(&["explain", "x.tare", "--dry-run"], 2, "leave out --dry-run");
     fs::write(here.path().join("x.tare"), "").unwrap();
+    check(&["explain", "fake", "-o", "x.tare", "--dry-run"], 3, "x.tare exists already");
     check(&["weigh", "fake", "-o", "x.tare", "--dry-run"], 3, "x.tare exists already");
 }
 

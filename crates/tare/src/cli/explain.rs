@@ -36,6 +36,9 @@ pub struct Explain {
     /// Seed of orders, rounds, keys and rows
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
+    /// Print the plan and start nothing: CPUs, environments, memory, disk, rounds and time
+    #[arg(long, conflicts_with_all = ["inside", "serve", "csv"])]
+    pub dry_run: bool,
     #[command(flatten)]
     pub destroy: DestroyData,
     #[command(flatten)]

@@ -19,7 +19,7 @@ use super::report;
 use crate::campaign::{CampaignConfig, cpu_plan, derived, run, space, study};
 use crate::cli::Explain;
 use crate::exit::{Exit, ExitWith};
-use crate::study_plan::check_writes;
+use crate::study_plan::{StudyPlan, check_writes};
 use crate::terminal::style;
 use crate::{cleanup, inside, live, serve, signals, studies};
 
@@ -41,6 +41,13 @@ fn is_record(path: &Path) -> bool {
 /// Explains the costs in a record, without measuring.
 fn from_record(arguments: &Explain, out: &mut dyn Write) -> anyhow::Result<Exit> {
     let path = Path::new(&arguments.what);
+    if arguments.dry_run {
+        let file = path.display();
+        return Err(anyhow!(
+            "{file} is a record, which is explained without measuring; leave out --dry-run"
+        ))
+        .exit_with(Exit::Usage);
+    }
     let record = report::read(path)?;
     let matches = |own: &String, name: &Option<String>| name.as_ref().is_none_or(|n| n == own);
     let own = Plan::of_record(&record);
@@ -120,6 +127,11 @@ fn from_study(arguments: &Explain, state: &Path, out: &mut dyn Write) -> anyhow:
     }
     config.facts = vec![plan.fact()];
     config.study = study;
+    if arguments.dry_run {
+        // Nothing is left out for a budget: the shares need every environment.
+        let whole = config.study.clone();
+        return StudyPlan::of(&mut config, &whole, None, state)?.print(arguments.json, out);
+    }
     check_writes(&config.study, arguments.writes.yes)?;
     if inside::must_boot(&arguments.inside) {
         config.check_output()?;
