@@ -1,5 +1,5 @@
-//! `--dry-run` of `tare weigh` and `tare explain`, `tare list studies`, and the part of a study that `--budget` chooses,
-//! through the built program.
+//! `--dry-run` of `tare weigh` and `tare explain`, `tare list studies`, and the part of a study
+//! that `--budget` chooses, through the built program.
 #![allow(clippy::unwrap_used, reason = "a failed unwrap fails the test")]
 
 mod common;
