@@ -28,6 +28,8 @@ pub enum Doubt {
     ClientSharesCores { cpus: String },
     /// The CPU quota held the system back.
     Throttled { share: f64 },
+    /// The system worked in the background: `share` of the window, where its time is known.
+    BackgroundWork { work: String, share: Option<f64> },
     /// Another share of the reads came from disk than the study asks for.
     ReadsNotFromDisk { asked_share: f64, found_share: f64 },
     /// A node of a system on several hosts, counted from 1, used far less CPU time than the others
@@ -114,6 +116,7 @@ impl Doubt {
             Self::ClientSharesCpus { .. } => "client_shares_cpus",
             Self::ClientSharesCores { .. } => "client_shares_cores",
             Self::Throttled { .. } => "throttled",
+            Self::BackgroundWork { .. } => "background_work",
             Self::ReadsNotFromDisk { .. } => "reads_not_from_disk",
             Self::NodeBehind { .. } => "node_behind",
             Self::NodeReadLate { .. } => "node_read_late",
@@ -172,6 +175,10 @@ impl Doubt {
             }
             Self::Throttled { share } => {
                 format!("{} of the time the CPU quota throttled the system", percent(share))
+            }
+            Self::BackgroundWork { work, share: None } => format!("background work ran: {work}"),
+            Self::BackgroundWork { work, share: Some(share) } => {
+                format!("background work took {} of the time: {work}", percent(share))
             }
             Self::ReadsNotFromDisk { asked_share, found_share } => format!(
                 "{} of the reads came from disk, not {} as the study asks",
@@ -337,6 +344,10 @@ impl Doubt {
             }
             Self::Throttled { .. } => {
                 "raise the quota, or count the throttling as part of its cost"
+            }
+            Self::BackgroundWork { .. } => {
+                "it is part of these figures; compare how often it ran in each environment, and use a \
+                 longer window if it ran in few slices"
             }
             Self::ReadsNotFromDisk { .. } => {
                 "change the rows of the workload or the memory of the system; the share from disk is \

@@ -7,6 +7,7 @@ use std::time::Duration;
 use crate::PartError;
 use crate::environment::{DataSnapshot, Endpoint, Launch};
 
+pub use crate::background::BackgroundWork;
 pub use crate::own_accounts::{BusyTime, OwnCounts};
 
 /// Default time limit for a started system to answer.
@@ -97,6 +98,15 @@ pub trait System {
     /// measures only afterwards.
     fn pending(&self, _at: &Endpoint) -> Result<Option<String>, PartError> {
         Ok(None)
+    }
+
+    /// Returns the background work that it has done since its start, by its own account. The
+    /// campaign asks before and after each slice, outside its window. The default returns nothing.
+    ///
+    /// # Errors
+    /// If it does not answer; the slice then has the doubt `probe_failed`.
+    fn background(&self, _at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        Ok(Vec::new())
     }
 
     /// Returns whether [`System::save_data`] can save the data for later starts.

@@ -236,6 +236,7 @@ fn gravity(doubt: &Doubt) -> u64 {
         Doubt::Steal { .. }
         | Doubt::NoCardInPath { .. }
         | Doubt::Strangers { .. }
+        | Doubt::BackgroundWork { .. }
         | Doubt::LatencyBeyondWindow { .. }
         | Doubt::NodeReadLate { .. }
         | Doubt::ProbeFailed { .. }
@@ -256,6 +257,7 @@ fn size(doubt: &Doubt) -> Option<f64> {
         Doubt::ClientSaturated { share, busiest_thread_share } => {
             Some(Doubt::client_use(*share, *busiest_thread_share))
         }
+        Doubt::BackgroundWork { share, .. } => *share,
         Doubt::NeitherSaturated { system_share, .. } => Some(-*system_share),
         Doubt::NodeBehind { share, .. } => Some(-*share),
         Doubt::NodeReadLate { share, .. } => Some(*share),
@@ -301,6 +303,10 @@ fn brief_text(doubt: &Doubt) -> String {
         }
         Doubt::Throttled { share } => {
             format!("CPU quota throttled {} of the time", percent(share))
+        }
+        Doubt::BackgroundWork { work, share: None } => format!("background work: {work}"),
+        Doubt::BackgroundWork { work, share: Some(share) } => {
+            format!("background work, {work}, took {} of the time", percent(share))
         }
         Doubt::RateNotReached { asked_per_s, reached_per_s } => {
             format!("fixed rate not reached, {reached_per_s:.0} of {asked_per_s:.0} op/s")
@@ -383,6 +389,7 @@ fn short_advice(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCpus { .. } => "The client causes part of the cost.",
         Doubt::ClientSharesCores { .. } => "Each slows the other down; give both whole cores.",
         Doubt::Throttled { .. } => "Raise the quota, or count this as its cost.",
+        Doubt::BackgroundWork { .. } => "Part of these figures; compare how often it ran.",
         Doubt::RateNotReached { .. } => "Latency of an overloaded system; lower the rate.",
         Doubt::ReadsNotFromDisk { .. } => "Change the rows, or the memory of the system.",
         Doubt::NodeBehind { .. } => "The sum hides an uneven cluster; see its log.",
@@ -424,6 +431,7 @@ fn title(doubt: &Doubt) -> &'static str {
         Doubt::ClientSharesCpus { .. } => "Client and system shared CPUs",
         Doubt::ClientSharesCores { .. } => "Client and system shared cores",
         Doubt::Throttled { .. } => "CPU quota throttled the system",
+        Doubt::BackgroundWork { .. } => "The system worked in the background",
         Doubt::RateNotReached { .. } => "Fixed rate not reached",
         Doubt::ReadsNotFromDisk { .. } => "Another share of reads from disk",
         Doubt::NodeBehind { .. } => "A node did less than the others",

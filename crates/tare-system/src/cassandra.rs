@@ -24,13 +24,14 @@ use tare_host::exec;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, MemoryNeed, System};
+use tare_lab::system::{BackgroundWork, Instances, MemoryNeed, System};
 use tare_std::units::parse_bytes;
 
 use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError};
 use super::cql::{Cells, Session, text};
 use super::instances;
+use super::java::GarbageCollections;
 use super::options::Options;
 use super::starter::StartPlan;
 
@@ -90,6 +91,13 @@ const POOLS: &[&str] = &[
     "PerDiskMemtableFlushWriter_0",
     "ViewBuildExecutor",
 ];
+
+/// Flushes of tables that ended.
+const FLUSHES: &str =
+    "SELECT completed_tasks FROM system_views.thread_pools WHERE name = 'MemtableFlushWriter'";
+
+/// The log of garbage collections, below the data directory.
+const COLLECTIONS: &str = "garbage-collections.log";
 
 /// Settings that may differ between environments or change the cost of an operation.
 const SETTINGS: &[&str] = &[
@@ -205,6 +213,7 @@ pub struct Cassandra {
     /// The resolved path of java, because the rest of Java is next to it; a plain name if the host
     /// has none.
     java: PathBuf,
+    collections: GarbageCollections,
 }
 
 impl Cassandra {
@@ -229,7 +238,8 @@ impl Cassandra {
         // The root file system may have one even if the host has none.
         let java = java.unwrap_or_else(|| name.into());
         let jars = std::path::absolute(jars)?;
-        Ok(Self { options, instances, heap_bytes, client_route, jars, java })
+        let collections = GarbageCollections::default();
+        Ok(Self { options, instances, heap_bytes, client_route, jars, java, collections })
     }
 
     /// Returns the configuration of a node, counted from 0.
@@ -266,6 +276,7 @@ impl Cassandra {
             "-Djava.io.tmpdir={data}/tmp".into(),
             "-Djna.tmpdir={data}/tmp".into(),
             "-XX:+UseG1GC".into(),
+            format!("-Xlog:gc:file={{data}}/{COLLECTIONS}:uptime:filecount=0"),
             "-Xss512k".into(),
             "-Djdk.attach.allowAttachSelf=true".into(),
             "-Dio.netty.tryReflectionSetAccessible=true".into(),
@@ -417,6 +428,27 @@ impl System for Cassandra {
             .query("SELECT keyspace_name, table_name, kind FROM system_views.sstable_tasks")?;
         Ok(busy(&pools, &tasks))
     }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        let mut session = Session::open(&self.client_route, at)?;
+        let ended = |rows: &[Cells]| rows.iter().flatten().map(|cell| bigint(cell)).sum();
+        let flushes = session.query(FLUSHES)?;
+        let compactions = session.query("SELECT count(*) FROM system.compaction_history")?;
+        let running = session.query("SELECT kind FROM system_views.sstable_tasks")?;
+        let mut work = vec![
+            BackgroundWork::total("flushes", ended(&flushes)),
+            BackgroundWork {
+                name: "compactions",
+                total: ended(&compactions),
+                is_running: !running.is_empty(),
+            },
+        ];
+        let file = at.data.as_ref().map(|data| data.join(COLLECTIONS));
+        if let Some(ns) = file.and_then(|file| self.collections.paused_ns(&file)) {
+            work.push(BackgroundWork::total("garbage_collections_ns", ns));
+        }
+        Ok(work)
+    }
 }
 
 /// Returns the evenly spread tokens of a node among `count` with `each` tokens, separated by
@@ -442,6 +474,10 @@ fn sees_all(session: &mut Session, at: &Endpoint, count: u32) -> Result<(), Clie
     }
     let all = Settings { consistency: Consistency::All, ..Settings::DEFAULT };
     session.query_at(REPLICATED, &all).map(drop)
+}
+
+fn bigint(cell: &[u8]) -> u64 {
+    cell.try_into().map_or(0, i64::from_be_bytes).try_into().unwrap_or(0)
 }
 
 /// Describes what flushes and compacts: pools with (name, active tasks, pending tasks), and running

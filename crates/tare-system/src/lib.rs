@@ -15,6 +15,7 @@ mod fio;
 mod image;
 mod image_start;
 mod instances;
+mod java;
 mod memcached;
 mod options;
 mod postgres;

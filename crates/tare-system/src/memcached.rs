@@ -4,7 +4,7 @@
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError};
@@ -128,6 +128,16 @@ impl System for Memcached {
         let mut stats = self.stats(at)?;
         stats.retain(|(name, value)| BUSY.contains(&name.as_str()) && value != "0");
         Ok(stats.first().map(|(name, value)| format!("{name} = {value}")))
+    }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        let stats = self.stats(at)?;
+        let total = |stat: &str, name: &'static str| {
+            let (_, value) = stats.iter().find(|(own, _)| own == stat)?;
+            Some(BackgroundWork::total(name, value.parse().ok()?))
+        };
+        let moves = total("slabs_moved", "slab_moves");
+        Ok(total("evictions", "evictions").into_iter().chain(moves).collect())
     }
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::OptionInfo;
-use tare_lab::system::{Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::SystemInfo;
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
@@ -99,6 +99,17 @@ const SETTINGS: &str = "SELECT name, current_setting(name) FROM pg_settings WHER
 /// Background work that a checkpoint does not end.
 const WORKERS: &str = "SELECT backend_type, query FROM pg_stat_activity \
     WHERE backend_type = 'autovacuum worker'";
+
+/// The version since which checkpoints have a view of their own
+/// (<https://www.postgresql.org/docs/17/release-17.html>).
+const CHECKPOINTER_SINCE: u32 = 170_000;
+/// Pages that checkpoints wrote, which rises while one runs.
+const CHECKPOINT_WRITES: &str = "SELECT buffers_written FROM pg_stat_checkpointer";
+const CHECKPOINT_WRITES_BEFORE: &str = "SELECT buffers_checkpoint FROM pg_stat_bgwriter";
+/// Automatic vacuums and analyses that ended, and that run.
+const AUTOVACUUMS: &str = "SELECT \
+    (SELECT coalesce(sum(autovacuum_count + autoanalyze_count), 0) FROM pg_stat_all_tables), \
+    (SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')";
 
 /// PostgreSQL with the options of a study.
 #[derive(Clone, Debug)]
@@ -228,6 +239,27 @@ impl System for Postgres {
         let workers = session.query(WORKERS)?;
         Ok(workers.first().map(|worker| worker.join(": ")))
     }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        let mut session = self.session(at, Duration::from_secs(5))?;
+        let version = numbers(&session.query("SHOW server_version_num")?);
+        let has_view = version.first().is_some_and(|version| *version >= CHECKPOINTER_SINCE.into());
+        let writes = if has_view { CHECKPOINT_WRITES } else { CHECKPOINT_WRITES_BEFORE };
+        let writes = numbers(&session.query(writes)?);
+        let mut work: Vec<BackgroundWork> = writes
+            .iter()
+            .map(|writes| BackgroundWork::total("checkpoint_writes", *writes))
+            .collect();
+        if let [total, running] = numbers(&session.query(AUTOVACUUMS)?)[..] {
+            work.push(BackgroundWork { name: "autovacuums", total, is_running: running > 0 });
+        }
+        Ok(work)
+    }
+}
+
+/// Reads the numbers of the first row.
+fn numbers(rows: &[Vec<String>]) -> Vec<u64> {
+    rows.iter().take(1).flatten().filter_map(|cell| cell.parse().ok()).collect()
 }
 
 /// A session with simple queries and answers in text.

@@ -8,7 +8,7 @@
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, HostProgram, Launch};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{Instances, System};
+use tare_lab::system::{BackgroundWork, Instances, System};
 
 use super::client_route::{ClientRoute, ClientRouteError, SystemConnection};
 use super::options::Options;
@@ -78,6 +78,9 @@ const BUSY: &[&str] = &[
     "aof_rewrite_scheduled",
     "lazyfree_pending_objects",
 ];
+
+/// Those of them that fork a process, which copies every page that changes meanwhile.
+const FORKS: &[&str] = &["rdb_bgsave_in_progress", "aof_rewrite_in_progress"];
 
 /// Redis or Valkey with the options of a study.
 #[derive(Clone, Debug)]
@@ -157,6 +160,25 @@ impl System for Redis {
         let info = self.info(at)?;
         Ok(busy(&info))
     }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        Ok(background(&self.info(at)?))
+    }
+}
+
+/// Returns the saves and rewrites, each of which forks, and the evicted keys. A fork that still
+/// runs is in `total_forks` already (`redisFork` of Redis counts at its start), so that it counts
+/// in the slices after the first one by what runs.
+fn background(info: &[(String, String)]) -> Vec<BackgroundWork> {
+    let value = |name: &str| {
+        let found = info.iter().find(|(own, _)| own == name);
+        found.and_then(|(_, value)| value.parse::<u64>().ok())
+    };
+    let is_running = FORKS.iter().any(|name| value(name).is_some_and(|value| value != 0));
+    let forks = value("total_forks").map(|forks| forks.saturating_sub(u64::from(is_running)));
+    let saves = forks.map(|total| BackgroundWork { name: "saves", total, is_running });
+    let evicted = value("evicted_keys").map(|total| BackgroundWork::total("evictions", total));
+    saves.into_iter().chain(evicted).collect()
 }
 
 /// Reads a bulk string: `$LENGTH`, then so many bytes and a line's end.
@@ -187,6 +209,22 @@ fn busy(info: &[(String, String)]) -> Option<String> {
 mod tests {
     use super::*;
     use crate::tests::{command_of, make};
+
+    #[test]
+    fn forks_and_evictions_are_background_work() {
+        let text = |forks: u64, saves: u8| {
+            format!(
+                "# Stats\r\ntotal_forks:{forks}\r\nevicted_keys:5\r\nrdb_bgsave_in_progress:{saves}\r\n"
+            )
+        };
+        let of = |text: String| background(&pairs(&text));
+        let evictions = BackgroundWork::total("evictions", 5);
+        let saves = |total, is_running| BackgroundWork { name: "saves", total, is_running };
+        assert_eq!(of(text(3, 0)), [saves(3, false), evictions.clone()]);
+        // The third one runs.
+        assert_eq!(of(text(3, 1)), [saves(2, true), evictions]);
+        assert_eq!(of("# Server\r\n".into()), []);
+    }
 
     #[test]
     fn options_become_arguments() {

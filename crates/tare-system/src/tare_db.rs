@@ -11,7 +11,7 @@ use tare_host::process::ProcessHandle;
 use tare_lab::PartError;
 use tare_lab::environment::{DataSnapshot, Endpoint, Launch, RestoreStats};
 use tare_lab::study::{OptionInfo, SystemSpec};
-use tare_lab::system::{BusyTime, Instances, MemoryNeed, OwnCounts, System};
+use tare_lab::system::{BackgroundWork, BusyTime, Instances, MemoryNeed, OwnCounts, System};
 use tare_std::units::parse_bytes;
 
 use super::options::Options;
@@ -200,6 +200,16 @@ impl System for TareDb {
         }
         snapshot::copy(data, to, Sharing::Wanted)?;
         Ok(Some(Rc::new(Snapshot { folder: to.into() })))
+    }
+
+    fn background(&self, at: &Endpoint) -> Result<Vec<BackgroundWork>, PartError> {
+        let Some(data) = &at.data else { return Ok(Vec::new()) };
+        let total = ::tare_db::metrics::read(&data.join(::tare_db::metrics::FILE))?.total();
+        let work = |name, total, running| BackgroundWork { name, total, is_running: running > 0 };
+        Ok(vec![
+            work("flushes", total.flushes, total.frozen_memtables),
+            work("compactions", total.compactions, total.compactions_running),
+        ])
     }
 
     fn busy_time(&self, data: &Path) -> Result<Option<BusyTime>, PartError> {

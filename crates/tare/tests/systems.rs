@@ -62,12 +62,12 @@ fn until<T>(limit: Duration, mut check: impl FnMut() -> Result<T, String>) -> T 
 }
 
 /// Starts a system in each environment, waits until it is ready and idle, and passes its settings
-/// to `judge`.
+/// and the client's network namespace to `judge`.
 fn assert_runs(
     test: &str,
     program: &str,
     (name, options): (&str, &[(&str, &str)]),
-    judge: impl Fn(&dyn System, &Endpoint, &[(String, String)]),
+    judge: impl Fn(&dyn System, &Endpoint, &[(String, String)], &Path),
 ) {
     if let Some(reason) = missing(program) {
         return skip(test, reason);
@@ -110,7 +110,7 @@ fn assert_runs(
             Some(pending) => Err(pending),
         };
         until(limit, quiet);
-        judge(&*system, &at, &settings);
+        judge(&*system, &at, &settings, factory.client_namespace());
         let lost: Vec<_> = environment.read_back().unwrap();
         let lost: Vec<_> = lost.into_iter().filter(|layer| !layer.in_force).collect();
         assert!(lost.is_empty(), "{runtime}: {lost:?}");
@@ -122,6 +122,13 @@ fn assert_runs(
     }
     let left = factory.close();
     assert!(left.is_empty(), "{left:?}");
+}
+
+/// Reads the background work of a system and returns the total of one kind.
+fn work(system: &dyn System, at: &Endpoint, name: &str) -> u64 {
+    let found = system.background(at).unwrap();
+    let one = found.iter().find(|one| one.name == name);
+    one.map(|one| one.total).unwrap_or_else(|| panic!("no {name} in {found:?}"))
 }
 
 fn value<'s>(settings: &'s [(String, String)], name: &str) -> &'s str {
@@ -136,7 +143,8 @@ fn redis_runs_and_leaves_nothing() {
         test,
         "redis-server",
         ("redis", &[("appendonly", "everysec")]),
-        |_, _, settings| {
+        |system, at, settings, _| {
+            assert_eq!((work(system, at, "saves"), work(system, at, "evictions")), (0, 0));
             assert!(value(settings, "redis_version").contains('.'));
             assert_eq!(value(settings, "aof_enabled"), "1");
             assert_eq!(value(settings, "multiplexing_api"), "epoll");
@@ -147,10 +155,16 @@ fn redis_runs_and_leaves_nothing() {
 #[test]
 fn memcached_runs_and_leaves_nothing() {
     let test = "memcached_runs_and_leaves_nothing";
-    assert_runs(test, "memcached", ("memcached", &[("memory_mb", "64")]), |_, _, settings| {
-        assert_eq!(value(settings, "threads"), "1");
-        assert_eq!(value(settings, "limit_maxbytes"), (64 << 20).to_string());
-    });
+    assert_runs(
+        test,
+        "memcached",
+        ("memcached", &[("memory_mb", "64")]),
+        |system, at, settings, _| {
+            assert_eq!((work(system, at, "evictions"), work(system, at, "slab_moves")), (0, 0));
+            assert_eq!(value(settings, "threads"), "1");
+            assert_eq!(value(settings, "limit_maxbytes"), (64 << 20).to_string());
+        },
+    );
 }
 
 #[test]
@@ -158,7 +172,7 @@ fn a_command_runs_and_leaves_nothing() {
     let test = "a_command_runs_and_leaves_nothing";
     let command = "redis-server --bind {listen} --port {port} --dir {data} --protected-mode no";
     let options = [("command", command), ("ready_send", "PING\r\n"), ("ready_expect", "PONG")];
-    assert_runs(test, "redis-server", ("command", &options), |_, _, settings| {
+    assert_runs(test, "redis-server", ("command", &options), |_, _, settings, _| {
         assert!(settings.is_empty());
     });
 }
@@ -178,11 +192,36 @@ fn postgres_runs_and_leaves_nothing() {
     };
     let before = segments();
     let options = [("shared_buffers", "32MB"), ("synchronous_commit", "off")];
-    assert_runs(test, &program.to_string_lossy(), ("postgres", &options), |_, _, settings| {
-        assert_eq!(value(settings, "synchronous_commit"), "off");
-        assert_eq!(value(settings, "shared_buffers"), "32MB");
-        assert!(value(settings, "server_version").contains('.'));
-    });
+    assert_runs(
+        test,
+        &program.to_string_lossy(),
+        ("postgres", &options),
+        |system, at, settings, client| {
+            let psql = |statement: &str| {
+                let (host, port) = (at.address.ip().to_string(), at.address.port().to_string());
+                let told = std::process::Command::new("nsenter")
+                    .arg(format!("--net={}", client.display()))
+                    .args(["psql", "--host", &host, "--port", &port, "--username", "postgres"])
+                    .args(["--dbname", "postgres", "--command", statement])
+                    .output()
+                    .unwrap();
+                assert!(told.status.success(), "{told:?}");
+            };
+            let before = work(system, at, "checkpoint_writes");
+            psql("CREATE TABLE rows AS SELECT generate_series(1, 10000)");
+            psql("CHECKPOINT");
+            // The checkpointer tells its figures a moment after the end of the checkpoint.
+            let wrote = || match work(system, at, "checkpoint_writes") {
+                now if now > before => Ok(()),
+                now => Err(format!("a checkpoint wrote {now} pages, as before")),
+            };
+            until(Duration::from_secs(20), wrote);
+            work(system, at, "autovacuums");
+            assert_eq!(value(settings, "synchronous_commit"), "off");
+            assert_eq!(value(settings, "shared_buffers"), "32MB");
+            assert!(value(settings, "server_version").contains('.'));
+        },
+    );
     assert_eq!(segments(), before, "a killed server left shared memory");
 }
 
@@ -193,7 +232,11 @@ fn cassandra_runs_and_leaves_nothing() {
     let directory = directory.to_string_lossy();
     let options =
         [("directory", &*directory), ("heap", "512M"), ("settings", "concurrent_writes=16")];
-    assert_runs(test, "java", ("cassandra", &options), |_, _, settings| {
+    assert_runs(test, "java", ("cassandra", &options), |system, at, settings, _| {
+        // It writes its own tables at its start.
+        assert!(work(system, at, "flushes") > 0);
+        assert!(work(system, at, "garbage_collections_ns") > 0);
+        work(system, at, "compactions");
         assert!(value(settings, "release_version").contains('.'));
         assert_eq!(value(settings, "concurrent_writes"), "16");
     });

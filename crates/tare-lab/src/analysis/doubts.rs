@@ -60,6 +60,7 @@ fn kind(doubt: &Doubt) -> String {
         | Doubt::LoaderSaturated { loader, .. } => format!("{} {loader}", doubt.kind()),
         Doubt::EnvironmentLeftOut { environment, .. } => format!("left out {environment}"),
         Doubt::BaselineNotClean { found } => format!("baseline {found}"),
+        Doubt::BackgroundWork { work, .. } => format!("background {work}"),
         other => format!("{:?}", std::mem::discriminant(other)),
     }
 }
@@ -74,6 +75,10 @@ fn worsen(doubt: &mut Doubt, other: &Doubt) {
         | (Doubt::Throttled { share }, Doubt::Throttled { share: other }) => {
             *share = share.max(*other);
         }
+        (
+            Doubt::BackgroundWork { share: Some(share), .. },
+            Doubt::BackgroundWork { share: Some(other), .. },
+        ) => *share = share.max(*other),
         (
             Doubt::ClientSaturated { share, busiest_thread_share: thread },
             Doubt::ClientSaturated { share: other, busiest_thread_share: other_thread },

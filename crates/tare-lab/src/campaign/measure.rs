@@ -8,6 +8,7 @@ use super::{
     READ_BACK_ROUNDS, error_line,
 };
 use crate::PartError;
+use crate::background::{self, BackgroundWork};
 use crate::doubt::Doubt;
 use crate::driver::{Edge, InstanceLoad, Pacing, SliceLoad, SliceOrder};
 use crate::environment::{NodeUsage, Processes, Usage};
@@ -107,6 +108,15 @@ fn read(
     Ok(AccountSample { at, usage, own, counts, instances })
 }
 
+/// Reads the background work of all instances.
+fn background(running: &Running, system: &dyn System) -> Result<Vec<BackgroundWork>, PartError> {
+    let mut sum = Vec::new();
+    for at in &running.endpoints {
+        background::add(&mut sum, system.background(at)?);
+    }
+    Ok(sum)
+}
+
 /// Returns the processes of a slice in this environment.
 pub(super) fn scope(running: &mut Running, client: Vec<u32>) -> Scope {
     let Processes { system, layer } = running.environment.processes();
@@ -187,6 +197,7 @@ impl Campaign<'_, '_> {
                     host_cpus: self.parts.hosts.as_ref().map(|hosts| hosts.cpus),
                 };
                 doubts.extend(judge::slice(&slice, context));
+                doubts.extend(background::doubts(&slice.counters, slice.window_ns));
                 doubts.extend(path::filled(&slice.counters));
                 let (window_ns, is_open) = (slice.window_ns, slice.rate_per_s.is_some());
                 doubts.extend(loader::doubts(&loaders, &slice.loaders, window_ns, is_open));
@@ -327,6 +338,7 @@ impl Campaign<'_, '_> {
         if freezes {
             running.environment.thaw().map_err(SliceError::Thaw)?;
         }
+        let work_before = background(running, system);
         let (clock, refresh) = (self.parts.clock, &mut self.parts.refresh_accounts);
         let mut collected = Vec::new();
         let (mut begin, mut end) = (None, None);
@@ -356,12 +368,20 @@ impl Campaign<'_, '_> {
                 watch(edge);
             }
         });
+        let work = work_before.and_then(|before| {
+            let after = background(running, system)?;
+            Ok(background::counters(&before, &after))
+        });
         let frozen = if freezes { running.environment.freeze() } else { Ok(()) };
         let load = loaded.map_err(SliceError::Load)?;
         frozen.map_err(SliceError::Freeze)?;
         let (begin, end) = begin.zip(end).ok_or(SliceError::NoEdges)?;
         let (mut counters, mut probe_doubts) = (Vec::new(), Vec::new());
-        for one in collected {
+        let failed = |error: PartError| {
+            let reason = error_line(&*error);
+            Doubt::ProbeFailed { probe: "background work".into(), reason }
+        };
+        for one in collected.into_iter().chain([work.map_err(failed)]) {
             match one {
                 Ok(values) => counters.extend(values),
                 Err(doubt) => probe_doubts.push(doubt),

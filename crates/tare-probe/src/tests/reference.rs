@@ -21,7 +21,9 @@ over the rounds and a 95 % interval, and the paired difference from the baseline
 *level* (names that end in `_at_end`, `_mean`, `_max` or `_share`) are not divided. `throttled_ns`, the
 time for which a CPU quota stopped the environment, comes from the environment itself, and so does
 `neighbour_cpu_ns`, the CPU time of its neighbours (`neighbour_1_cpu_ns`, ... if there are several). They
-are shown with the other counters.
+are shown with the other counters, and so is the background work of a system by its own account, read when it is thawed
+and before it is frozen again (`background_flushes`, `background_compactions`, `background_garbage_collections_ns`, ...;
+docs/guides/systems.md).
 
 In names, `{part}` is `system` (the system's processes), `layer` (the processes that the layer adds,
 such as a userland proxy) or `client`. The host determines the other parts in braces.
