@@ -144,7 +144,7 @@ impl InstanceSlot {
     pub(crate) fn cpus(&self, plan: &CpuPlan, layer: Cpu) -> CpuPlan {
         let limited = match layer {
             Cpu::Cpus(count) => plan.limited_to(count),
-            Cpu::Shared | Cpu::Pinned | Cpu::Quota(_) => plan.clone(),
+            Cpu::Shared | Cpu::Pinned | Cpu::Quota(_) | Cpu::Request(_) => plan.clone(),
         };
         let plan = &limited;
         let count = usize::try_from(self.count).unwrap_or(usize::MAX);

@@ -16,6 +16,8 @@ pub(crate) enum KubernetesEntry {
     KubernetesNamespace { access: Access, name: String },
     /// A pod in the namespace of a run.
     KubernetesPod { access: Access, namespace: String, name: String },
+    /// A service in the namespace of a run.
+    KubernetesService { access: Access, namespace: String, name: String },
 }
 
 impl From<KubernetesEntry> for Entry {
@@ -30,7 +32,7 @@ pub(crate) struct KubernetesKinds;
 
 impl UndoKinds for KubernetesKinds {
     fn kinds(&self) -> &'static [&'static str] {
-        &["kubernetes_namespace", "kubernetes_pod"]
+        &["kubernetes_namespace", "kubernetes_pod", "kubernetes_service"]
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
@@ -42,6 +44,11 @@ impl UndoKinds for KubernetesKinds {
             KubernetesEntry::KubernetesPod { access, namespace, name } => {
                 check_name(run, &namespace)?;
                 Cluster::connect(&access).and_then(|cluster| cluster.delete_pod(&namespace, &name))
+            }
+            KubernetesEntry::KubernetesService { access, namespace, name } => {
+                check_name(run, &namespace)?;
+                let cluster = Cluster::connect(&access);
+                cluster.and_then(|cluster| cluster.delete_service(&namespace, &name))
             }
         };
         removed.map_err(|error: KubeError| UndoError::OfKind(Box::new(error)))
@@ -60,6 +67,8 @@ mod tests {
             (r#""kubernetes_namespace","name":"default""#, "default"),
             (r#""kubernetes_pod","namespace":"tare-ab12","name":"e1""#, "No such file"),
             (r#""kubernetes_pod","namespace":"kube-system","name":"e1""#, "kube-system"),
+            (r#""kubernetes_service","namespace":"tare-ab12","name":"e1""#, "No such file"),
+            (r#""kubernetes_service","namespace":"kube-system","name":"e1""#, "kube-system"),
         ];
         for (text, expect) in texts {
             let text = format!(r#"{{"kind":{text},"access":{access}}}"#);

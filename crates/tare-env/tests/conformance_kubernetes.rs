@@ -19,7 +19,7 @@ use tare_host::clean::{self, Outcome};
 use tare_host::netns;
 use tare_kube::{Access, Cluster};
 use tare_lab::environment::{CpuPlan, EnvironmentSpec, Launch};
-use tare_lab::layer::Cpu;
+use tare_lab::layer::{Capabilities, Cpu, User};
 use tare_std::cpus::CpuSet;
 use tare_testkit::{EnvironmentBuilder, Need, Reason, skip, skipped};
 
@@ -178,7 +178,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
     echo(factory, endpoint.address).unwrap();
     let after = environment.usage().unwrap();
     assert!(after.system_cpu_ns > before.system_cpu_ns, "{name}: {before:?} {after:?}");
-    assert_eq!(after.throttled_ns.is_some(), matches!(spec.cpu, Cpu::Quota(_)), "{name}");
+    assert_eq!(after.throttled_ns.is_some(), spec.cpu.quota().is_some(), "{name}");
 
     environment.freeze().unwrap();
     let frozen = environment.usage().unwrap();
@@ -210,12 +210,47 @@ fn pods_conform() {
         ("host", "shared", "none", "volume"),
         ("bridge", "quota=0.5", "none", "tmpfs"),
         ("host", "pinned", "default", "directory"),
+        ("service", "request=0.2", "default", "directory"),
+        ("node-port", "shared", "none", "volume"),
+        ("host-port", "request=0.2..0.9", "none", "directory"),
     ] {
         conforms(&scratch.factory, &spec(network, cpu, security, storage));
     }
     let mut best_effort = spec("host", "shared", "none", "directory");
     best_effort.limits.memory_bytes = None;
     conforms(&scratch.factory, &best_effort);
+    let mut powerless = spec("bridge", "shared", "none", "directory");
+    powerless.name = "no capabilities".into();
+    powerless.confinement.capabilities = Capabilities::None;
+    conforms(&scratch.factory, &powerless);
+}
+
+/// A service without a pod that answers is no layer in force.
+#[test]
+fn service_that_leads_nowhere_is_not_in_force() {
+    let test = "service_that_leads_nowhere_is_not_in_force";
+    if !goes_on(test) {
+        return;
+    }
+    let scratch = Scratch::open("kubernetes-nowhere");
+    let mut environment =
+        scratch.factory.environment(&spec("service", "shared", "none", "directory")).unwrap();
+    let endpoint = environment.start(&launch()).unwrap();
+    assert_eq!(echo(&scratch.factory, endpoint.address).unwrap(), "hello\n");
+    let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
+    let namespaces = cluster.namespaces_of_runs().unwrap();
+    cluster.delete_service(&namespaces[0], "e0").unwrap();
+    // The proxy removes its rules a moment later.
+    let deadline = Instant::now() + Duration::from_secs(10);
+    let network = loop {
+        let states = environment.read_back().unwrap();
+        let network = states.into_iter().find(|state| state.layer == "network").unwrap();
+        if !network.in_force || Instant::now() > deadline {
+            break network;
+        }
+    };
+    assert!(!network.in_force, "{network:?}");
+    eprintln!("{}", network.found);
 }
 
 #[test]
@@ -247,6 +282,10 @@ fn refusals_are_one_line() {
         },
         "needs a memory limit",
     );
+    check(|spec| spec.network = "macvlan".parse().unwrap(), "has no network = \"macvlan\"");
+    check(|spec| spec.confinement.node = Some(0), "the kubelet's memory manager decides");
+    // The cluster of the tests has the distribution's containerd 1.6.
+    check(|spec| spec.confinement.user = User::Namespace, "has no user namespaces for pods");
     check(|spec| spec.runtime = "kubernetes:tare-none".into(), "RuntimeClass");
     check(|spec| spec.limits.memory_bytes = Some(1 << 50), "Insufficient memory");
     // A system that ends at once is reported with its exit code, by the start or soon after.
@@ -341,7 +380,7 @@ fn harness() {
     let factory = open(Path::new(state));
     loop {
         let mut environments = Vec::new();
-        for network in ["bridge", "host"] {
+        for network in ["bridge", "host", "node-port"] {
             let spec = spec(network, "shared", "none", "directory");
             let mut environment = factory.environment(&spec).unwrap();
             environment.start(&launch()).unwrap();

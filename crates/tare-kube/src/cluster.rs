@@ -4,7 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use k8s_openapi::api::core::v1::{Namespace, Node as ApiNode, Pod};
+use k8s_openapi::api::core::v1::{Namespace, Node as ApiNode, Pod, Service};
 use kube::Client;
 use kube::api::{Api, DeleteParams, ListParams, LogParams, PostParams};
 use serde::de::DeserializeOwned;
@@ -15,6 +15,7 @@ use crate::access::Access;
 use crate::error::{KubeError, RUN_LABEL, one_line, sources};
 use crate::node::Node;
 use crate::pod::{NewPod, Progress, RunningPod, progress};
+use crate::service::{self, NewService, ServiceAddress};
 
 /// How long the API server may take to answer a call.
 const CALL_LIMIT: Duration = Duration::from_secs(20);
@@ -187,6 +188,27 @@ impl Cluster {
     pub fn delete_pod(&self, namespace: &str, name: &str) -> Result<(), KubeError> {
         let pods: Api<Pod> = Api::namespaced(self.client.clone(), namespace);
         self.delete(&format!("delete the pod {name}"), &pods, name)
+    }
+
+    /// Creates a service and returns where it is reached. The cluster's proxy needs another moment.
+    ///
+    /// # Errors
+    /// If it exists, or if the user may not create it.
+    pub fn create_service(&self, new: &NewService<'_>) -> Result<ServiceAddress, KubeError> {
+        let what = format!("create the service {}", new.name);
+        let service: Service = self.typed(&what, new.manifest())?;
+        let services: Api<Service> = Api::namespaced(self.client.clone(), new.namespace);
+        let call = async { services.create(&PostParams::default(), &service).await };
+        self.call(&what, call).map(service::address)
+    }
+
+    /// Deletes a service and waits until it is gone. A missing one is no error.
+    ///
+    /// # Errors
+    /// If it is still there after a while.
+    pub fn delete_service(&self, namespace: &str, name: &str) -> Result<(), KubeError> {
+        let services: Api<Service> = Api::namespaced(self.client.clone(), namespace);
+        self.delete(&format!("delete the service {name}"), &services, name)
     }
 
     /// Returns the last lines that a pod printed.

@@ -1,4 +1,4 @@
-//! The client of the Kubernetes API: what Tare needs of nodes, namespaces and pods. No other crate
+//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods and services. No other crate
 //! knows the API.
 //!
 //! Method: `kube` finds the user's access as kubectl does (`KUBECONFIG`, `~/.kube/config`, the
@@ -15,9 +15,11 @@ mod cluster;
 mod error;
 mod node;
 mod pod;
+mod service;
 
 pub use access::Access;
 pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
 pub use pod::{Cpus, NewPod, PodMount, PodSource, RunningPod};
+pub use service::{NewService, ServiceAddress};

@@ -16,6 +16,11 @@ pub struct Node {
     pub(crate) boot: String,
     /// The names of the images that the node has.
     pub images: Vec<String>,
+    /// Its address in the cluster (`InternalIP`), if it has one.
+    pub address: Option<String>,
+    /// Whether a handler of its container runtime has user namespaces for pods
+    /// (`status.runtimeHandlers`, Kubernetes 1.30).
+    pub has_user_namespaces: bool,
     /// The CPUs that pods may request, as the kubelet writes it.
     pub cpus: String,
 }
@@ -25,6 +30,11 @@ impl Node {
         let status = node.status.unwrap_or_default();
         let info = status.node_info.unwrap_or_default();
         let images = status.images.unwrap_or_default();
+        let mut addresses = status.addresses.unwrap_or_default().into_iter();
+        let internal = addresses.find(|address| address.type_ == "InternalIP");
+        let handlers = status.runtime_handlers.unwrap_or_default();
+        let features = handlers.into_iter().filter_map(|handler| handler.features);
+        let has_user_namespaces = features.into_iter().any(|one| one.user_namespaces == Some(true));
         let quantity = status.allocatable.and_then(|mut all| all.remove("cpu"));
         Self {
             name: node.metadata.name.unwrap_or_default(),
@@ -33,6 +43,8 @@ impl Node {
             system: info.os_image,
             boot: info.boot_id,
             images: images.into_iter().flat_map(|image| image.names.unwrap_or_default()).collect(),
+            address: internal.map(|found| found.address),
+            has_user_namespaces,
             cpus: quantity.map(|quantity| quantity.0).unwrap_or_default(),
         }
     }
@@ -64,6 +76,8 @@ mod tests {
                 system: String::new(),
                 boot: String::new(),
                 images,
+                address: None,
+                has_user_namespaces: false,
                 cpus: String::new(),
             };
             assert_eq!(node.pause_image(), expect, "{names:?}");

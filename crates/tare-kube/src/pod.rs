@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 
 use crate::error::{KubeError, RUN_LABEL, one_line};
 
+/// The label of a pod with its own name, by which a service finds it.
+pub(crate) const POD_LABEL: &str = "tare.pod";
+
 /// The name of the pod's container.
 const CONTAINER: &str = "system";
 
@@ -27,6 +30,12 @@ pub struct NewPod<'a> {
     pub variables: Vec<(String, String)>,
     /// Whether it runs in the node's network namespace.
     pub host_network: bool,
+    /// The port of the node that the network plugin sends to the same port of the pod.
+    pub host_port: Option<u16>,
+    /// Whether all capabilities are dropped, or the runtime's default set stays.
+    pub without_capabilities: bool,
+    /// Whether it has a user namespace of its own (`hostUsers: false`, Kubernetes 1.33 by default).
+    pub user_namespace: bool,
     /// Whether the runtime's default seccomp filter applies (`RuntimeDefault`), or none
     /// (`Unconfined`).
     pub filtered: bool,
@@ -45,6 +54,8 @@ pub enum Cpus {
     Request(u64),
     /// This request and the same limit, in thousandths of a CPU.
     Limit(u64),
+    /// This request and a limit above it, in thousandths of a CPU.
+    RequestAndLimit(u64, u64),
 }
 
 /// Files that the pod sees.
@@ -98,6 +109,7 @@ impl NewPod<'_> {
             Cpus::None => (None, None),
             Cpus::Request(milli) => (Some(milli), None),
             Cpus::Limit(milli) => (Some(milli), Some(milli)),
+            Cpus::RequestAndLimit(request, limit) => (Some(request), Some(limit)),
         };
         let env: Vec<Value> = self
             .variables
@@ -112,7 +124,7 @@ impl NewPod<'_> {
             "metadata": {
                 "name": self.name,
                 "namespace": self.namespace,
-                "labels": { RUN_LABEL: self.run },
+                "labels": { RUN_LABEL: self.run, POD_LABEL: self.name },
             },
             "spec": {
                 "restartPolicy": "Never",
@@ -142,6 +154,19 @@ impl NewPod<'_> {
         });
         if let Some(class) = self.runtime_class {
             pod["spec"]["runtimeClassName"] = json!(class);
+        }
+        let container = &mut pod["spec"]["containers"][0];
+        if let Some(port) = self.host_port {
+            container["ports"] = json!([{ "containerPort": port, "hostPort": port }]);
+        }
+        if self.without_capabilities {
+            container["securityContext"]["capabilities"] = json!({ "drop": ["ALL"] });
+            // Otherwise what it executes could gain some.
+            container["securityContext"]["allowPrivilegeEscalation"] = json!(false);
+        }
+        // A cluster that does not know the field refuses none without it.
+        if self.user_namespace {
+            pod["spec"]["hostUsers"] = json!(false);
         }
         pod
     }
@@ -256,6 +281,9 @@ mod tests {
             command: vec!["/tare".into(), "db".into()],
             variables: vec![("TARE_RUN".into(), "ab12".into())],
             host_network: false,
+            host_port: Some(9042),
+            without_capabilities: true,
+            user_namespace: true,
             filtered: true,
             cpus,
             memory_bytes: Some(1 << 20),
@@ -277,6 +305,11 @@ mod tests {
                 json!({"memory": "1048576"}),
             ),
             (
+                Cpus::RequestAndLimit(500, 2000),
+                json!({"cpu": "500m", "memory": "1048576"}),
+                json!({"cpu": "2000m", "memory": "1048576"}),
+            ),
+            (
                 Cpus::Limit(2000),
                 json!({"cpu": "2000m", "memory": "1048576"}),
                 json!({"cpu": "2000m", "memory": "1048576"}),
@@ -293,6 +326,10 @@ mod tests {
             let pod: Pod = serde_json::from_value(manifest.clone()).unwrap();
             let again = serde_json::to_value(&pod).unwrap();
             assert_eq!(again["spec"]["affinity"], manifest["spec"]["affinity"]);
+            assert_eq!(again["spec"]["hostUsers"], json!(false));
+            let again = &again["spec"]["containers"][0];
+            assert_eq!(again["ports"][0]["hostPort"], json!(9042));
+            assert_eq!(again["securityContext"]["capabilities"]["drop"], json!(["ALL"]));
         }
     }
 

@@ -25,6 +25,10 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("throttling", include_str!("../../../studies/throttling.toml")),
     ("neighbours", include_str!("../../../studies/neighbours.toml")),
     ("kubernetes", include_str!("../../../studies/kubernetes.toml")),
+    ("kubernetes-network", include_str!("../../../studies/kubernetes-network.toml")),
+    ("guaranteed-or-burstable", include_str!("../../../studies/guaranteed-or-burstable.toml")),
+    ("docker-or-kubernetes", include_str!("../../../studies/docker-or-kubernetes.toml")),
+    ("redis-hostnetwork", include_str!("../../../studies/redis-hostnetwork.toml")),
     ("fake", include_str!("../../../studies/fake.toml")),
 ];
 

@@ -62,6 +62,11 @@ pub enum LayerError {
     )]
     NoSuchNetwork { environment: String, runtime: String, network: Network },
     #[error(
+        "environment {environment:?}: {layer} = \"{value}\" is for pods only, not for runtime = \"{runtime}\"; set \
+         runtime = \"kubernetes\", or another {layer}"
+    )]
+    OnlyPods { environment: String, runtime: String, layer: Layer, value: String },
+    #[error(
         "environment {environment:?}: limits.{limit} is of the block device below the data, and storage = \
          \"tmpfs\" has none; choose storage on a device, or remove the limit"
     )]
@@ -99,13 +104,14 @@ impl Layers {
         if spec.runtime.is_process() && *security != Security::None {
             return Err(LayerError::NoFilter { environment: environment(), value: *security });
         }
+        check_of_pods(spec)?;
         check_network(spec)?;
         check_inject(spec)?;
         check_limits(spec)?;
         check_confinement(spec)?;
         let limits = spec.limits;
         let needs = match (cpu, limits.all().next()) {
-            (Cpu::Quota(_), _) => Some(format!("cpu = \"{cpu}\"")),
+            (Cpu::Quota(_) | Cpu::Request(_), _) => Some(format!("cpu = \"{cpu}\"")),
             _ if inject.quota_percent.is_some() => Some(format!("inject = \"{inject}\"")),
             (_, Some((Limit::Memory, _))) => Some("a memory limit".to_string()),
             (_, Some((limit, _))) => Some(format!("limits.{}", limit.name())),
@@ -129,17 +135,31 @@ impl Layers {
     }
 }
 
+/// Checks that what only a pod has is asked of a pod.
+fn check_of_pods(spec: &EnvironmentSpec) -> Result<(), LayerError> {
+    let is_request = matches!(spec.cpu, Cpu::Request(_));
+    let (layer, value) = match (spec.network.is_of_pods(), is_request) {
+        _ if spec.runtime.kind() == "kubernetes" => return Ok(()),
+        (false, false) => return Ok(()),
+        (true, _) => (Layer::Network, spec.network.to_string()),
+        (false, true) => (Layer::Cpu, spec.cpu.to_string()),
+    };
+    let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
+    Err(LayerError::OnlyPods { environment, runtime, layer, value })
+}
+
 /// Checks that the runtime can have the network: engines make their own, and guests have a tap
 /// device on a bridge.
 fn check_network(spec: &EnvironmentSpec) -> Result<(), LayerError> {
-    let kind = spec.runtime.as_str().split(':').next().unwrap_or_default();
     let usual = matches!(spec.network, Network::Host | Network::Bridge { .. });
-    match kind {
-        "docker" | "podman" | "vm" if !usual => Err(LayerError::NoSuchNetwork {
-            environment: spec.name.clone(),
-            runtime: spec.runtime.to_string(),
-            network: spec.network,
-        }),
+    match spec.runtime.kind() {
+        "docker" | "podman" | "vm" | "kubernetes" if !usual && !spec.network.is_of_pods() => {
+            Err(LayerError::NoSuchNetwork {
+                environment: spec.name.clone(),
+                runtime: spec.runtime.to_string(),
+                network: spec.network,
+            })
+        }
         _ => Ok(()),
     }
 }
@@ -184,6 +204,12 @@ fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
         (Layer::Pages, pages.to_string(), pages != Pages::default()),
     ];
     let kind = spec.runtime.kind();
+    if let ("kubernetes", Some(node)) = (kind, spec.confinement.node) {
+        let why = "the kubelet's memory manager decides; use another runtime";
+        let (environment, runtime) = (spec.name.clone(), spec.runtime.to_string());
+        let (layer, value) = (Layer::Node, node.to_string());
+        return Err(LayerError::Confined { environment, runtime, layer, value, why });
+    }
     for (layer, value, _) in set.into_iter().filter(|(.., is_set)| *is_set) {
         let why = match kind {
             "vm" => Some("the system runs on the guest's kernel, which this host cannot read"),
@@ -197,6 +223,9 @@ fn check_confinement(spec: &EnvironmentSpec) -> Result<(), LayerError> {
             "podman" if layer == Layer::User => Some(
                 "Podman's API takes no map of users, only ranges of /etc/subuid; use oci:runc, oci:crun or \
                  containerd",
+            ),
+            "kubernetes" if layer == Layer::Apparmor => Some(
+                "a profile of one's own has to be installed on the node; use oci:runc, oci:crun or containerd",
             ),
             _ => None,
         };
@@ -273,8 +302,28 @@ mod tests {
         };
         assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
         type Change = fn(&mut EnvironmentSpec);
-        let refused: [(Change, &str); 8] = [
+        let refused: [(Change, &str); 12] = [
             (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
+            (|spec| spec.network = Network::Service, "network = \"service\" is for pods only"),
+            (
+                |spec| spec.cpu = "request=1".parse().unwrap(),
+                "cpu = \"request=1\" is for pods only",
+            ),
+            (
+                |spec| {
+                    spec.runtime = "kubernetes".into();
+                    spec.network = Network::Macvlan;
+                },
+                "runtime = \"kubernetes\" has no network = \"macvlan\"",
+            ),
+            (
+                |spec| {
+                    spec.runtime = "kubernetes".into();
+                    spec.network = Network::Service;
+                    spec.confinement.node = Some(0);
+                },
+                "memory.node = \"0\": the kubelet",
+            ),
             (
                 |spec| {
                     spec.limits = Limits { swap_bytes: Some(0), ..Limits::default() };

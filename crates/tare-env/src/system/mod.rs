@@ -165,6 +165,8 @@ impl System {
             Network::Host => found == host,
             Network::Bridge { proxy } => found != host && proxy == self.proxy.is_some(),
             Network::Pasta => found != host && self.proxy.is_some(),
+            // The pod's own read-back adds where the port leads.
+            Network::Service | Network::NodePort | Network::HostPort => found != host,
             // `SystemNetwork::read_links` checks that it is the wanted namespace.
             Network::Macvlan | Network::Ipvlan | Network::Vxlan | Network::None => found != host,
         };

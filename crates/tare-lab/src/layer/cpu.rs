@@ -23,6 +23,38 @@ pub enum Cpu {
     Cpus(u32),
     /// The CPUs of `Shared`, limited to this much of their time.
     Quota(Quota),
+    /// The CPUs of `Shared`, of which a pod requests some time.
+    Request(Request),
+}
+
+/// The CPU time that a pod requests, which is its weight on a busy node, and its limit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Request {
+    /// In CPUs, such as 1.5.
+    pub cpus: f64,
+    /// The limit in CPUs, which is above the request; `None` is none.
+    pub limit: Option<f64>,
+}
+
+impl Request {
+    /// Parses `1.5` or `1.5..3`.
+    fn parse(text: &str) -> Option<Self> {
+        let (cpus, limit) = text.split_once("..").map_or((text, None), |(c, l)| (c, Some(l)));
+        let number = |text: &str| text.parse().ok().filter(|cpus| Quota::CPUS.contains(cpus));
+        let cpus: f64 = number(cpus)?;
+        let limit: Option<f64> = match limit {
+            Some(limit) => Some(number(limit).filter(|limit| *limit > cpus)?),
+            None => None,
+        };
+        Some(Self { cpus, limit })
+    }
+}
+
+impl fmt::Display for Request {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cpus)?;
+        self.limit.map_or(Ok(()), |limit| write!(f, "..{limit}"))
+    }
 }
 
 /// A limit of CPU time: in every period the system gets at most `cpus` times the period.
@@ -135,6 +167,11 @@ impl Cpu {
              period than 100 ms quota=1.5/10ms, or with a burst, which is CPU time that the system may keep from \
              earlier periods (Linux 5.14), such as quota=1.5/10ms+5ms",
         ),
+        (
+            "request=*",
+            "for a pod: the CPUs of `shared`, of which it requests this many CPUs of time, such as request=0.5; with \
+             a limit above the request (Burstable), such as request=0.5..2",
+        ),
     ];
 
     /// Returns the CPUs on which the system may run.
@@ -142,8 +179,10 @@ impl Cpu {
         match self {
             Self::Pinned => plan.system.clone(),
             Self::Cpus(count) => plan.first(count),
-            Self::Shared | Self::Quota(_) if plan.shared.is_empty() => plan.all.clone(),
-            Self::Shared | Self::Quota(_) => plan.shared.clone(),
+            Self::Shared | Self::Quota(_) | Self::Request(_) if plan.shared.is_empty() => {
+                plan.all.clone()
+            }
+            Self::Shared | Self::Quota(_) | Self::Request(_) => plan.shared.clone(),
         }
     }
 
@@ -151,14 +190,15 @@ impl Cpu {
     pub fn has_cpuset(self) -> bool {
         match self {
             Self::Pinned | Self::Cpus(_) => true,
-            Self::Shared | Self::Quota(_) => false,
+            Self::Shared | Self::Quota(_) | Self::Request(_) => false,
         }
     }
 
-    /// Returns the quota, if this is one.
+    /// Returns the quota in force: that of `Quota`, or the limit of `Request`.
     pub fn quota(self) -> Option<Quota> {
         match self {
             Self::Quota(quota) => Some(quota),
+            Self::Request(request) => request.limit.map(Quota::of),
             Self::Shared | Self::Pinned | Self::Cpus(_) => None,
         }
     }
@@ -180,6 +220,7 @@ impl fmt::Display for Cpu {
             Self::Pinned => f.pad("pinned"),
             Self::Cpus(count) => f.pad(&format!("cpus={count}")),
             Self::Quota(quota) => f.pad(&format!("quota={quota}")),
+            Self::Request(request) => f.pad(&format!("request={request}")),
         }
     }
 }
@@ -189,6 +230,12 @@ impl FromStr for Cpu {
 
     fn from_str(text: &str) -> Result<Self, BadLayerValue> {
         let bad = |wanted: &str| BadLayerValue::new(Layer::Cpu, text, wanted);
+        if let Some(request) = text.strip_prefix("request=") {
+            return Request::parse(request).map(Self::Request).ok_or_else(|| {
+                bad("a request is a number of CPUs such as request=0.5, and a limit above it may follow \
+                     (request=0.5..2)")
+            });
+        }
         match (text, text.strip_prefix("quota="), text.strip_prefix("cpus=")) {
             ("shared", ..) => Ok(Self::Shared),
             ("pinned", ..) => Ok(Self::Pinned),

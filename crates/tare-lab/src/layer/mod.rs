@@ -25,7 +25,7 @@ use serde::{Deserialize, Serialize};
 
 pub use cgroup::Cgroup;
 pub use confinement::{Apparmor, Capabilities, Confinement, Pages, User};
-pub use cpu::{Cpu, Quota};
+pub use cpu::{Cpu, Quota, Request};
 pub use host::Host;
 pub use inject::{INJECTED_INSTRUCTIONS_MAX, Inject};
 pub use limits::{Limit, Limits};

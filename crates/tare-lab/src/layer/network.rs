@@ -16,10 +16,13 @@ pub enum Network {
     Vxlan,
     Pasta,
     None,
+    Service,
+    NodePort,
+    HostPort,
 }
 
 impl Network {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Host,
         Self::Bridge { proxy: false },
         Self::Bridge { proxy: true },
@@ -28,6 +31,9 @@ impl Network {
         Self::Vxlan,
         Self::Pasta,
         Self::None,
+        Self::Service,
+        Self::NodePort,
+        Self::HostPort,
     ];
 
     pub(super) const VALUES: &'static [(&'static str, &'static str)] = &[
@@ -58,11 +64,28 @@ impl Network {
             "no link: the system shares the network namespace of the client, which dials its \
              loopback address",
         ),
+        (
+            "service",
+            "a pod's own network; the client dials the cluster IP of a service, whose packets the cluster's proxy \
+             sends to the pod",
+        ),
+        ("node-port", "as service, but the client dials a port of the node"),
+        (
+            "host-port",
+            "a pod's own network; the client dials a port of the node, which the network plugin sends to the pod \
+             (hostPort)",
+        ),
     ];
 
     /// Returns whether clients reach the system through a userland proxy.
     pub fn has_proxy(self) -> bool {
         self == Self::Bridge { proxy: true }
+    }
+
+    /// Returns whether only pods have it: a port that the cluster, or its network plugin, sends on to
+    /// the pod's own network.
+    pub fn is_of_pods(self) -> bool {
+        matches!(self, Self::Service | Self::NodePort | Self::HostPort)
     }
 
     /// Returns whether a link of the system's own, which can be limited, leads to it.
@@ -85,6 +108,9 @@ impl Network {
             Self::Vxlan => "vxlan",
             Self::Pasta => "pasta",
             Self::None => "none",
+            Self::Service => "service",
+            Self::NodePort => "node-port",
+            Self::HostPort => "host-port",
         }
     }
 }

@@ -40,6 +40,9 @@ fn words_round_trip() {
         ("ipvlan", Network::Ipvlan),
         ("vxlan", Network::Vxlan),
         ("pasta", Network::Pasta),
+        ("service", Network::Service),
+        ("node-port", Network::NodePort),
+        ("host-port", Network::HostPort),
         ("none", Network::None),
     ]);
     let words: Vec<String> = Network::ALL.iter().map(ToString::to_string).collect();
@@ -90,6 +93,8 @@ fn quotas_round_trip() {
     let quota = |cpus, period_us, burst_us| Cpu::Quota(Quota { cpus, period_us, burst_us });
     round_trip(&[
         ("cpus=2", Cpu::Cpus(2)),
+        ("request=0.5", Cpu::Request(Request { cpus: 0.5, limit: None })),
+        ("request=0.5..2", Cpu::Request(Request { cpus: 0.5, limit: Some(2.0) })),
         ("quota=1.5/10ms", quota(1.5, 10_000, 0)),
         ("quota=1.5/2500us", quota(1.5, 2500, 0)),
         ("quota=0.5/10ms+5ms", quota(0.5, 10_000, 5000)),
@@ -118,6 +123,11 @@ fn quotas_round_trip() {
         "cpus=0",
         "cpus=1.5",
         "cpus=5000",
+        "request=",
+        "request=0",
+        "request=1..",
+        "request=2..1",
+        "request=1..1",
     ];
     refused::<Cpu>(Layer::Cpu, &bad);
 }

@@ -328,7 +328,7 @@ s.toml:7:11: unknown value "oci:" for "runtime"; did you mean "oci:*"?
         "runtime = \"process\"",
         "runtime = \"process\"\nnetwork = \"carrier pigeon\"",
         r#"
-s.toml:8:11: unknown value "carrier pigeon" for "network"; known: host, bridge, bridge+proxy, macvlan, ipvlan, vxlan, pasta, none
+s.toml:8:11: unknown value "carrier pigeon" for "network"; known: host, bridge, bridge+proxy, macvlan, ipvlan, vxlan, pasta, none, service, node-port, host-port
   |
 8 | network = "carrier pigeon"
   |           ^^^^^^^^^^^^^^^^"#,

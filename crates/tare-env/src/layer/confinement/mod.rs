@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 
 use tare_host::exec::{self, ExecError};
 use tare_host::journal::Entry;
-use tare_host::user_namespace::{FIRST_ID, UserNamespace, UserNamespaceError};
+use tare_host::user_namespace::{UserNamespace, UserNamespaceError};
 use tare_host::{RUN_VARIABLE, memory_policy, process};
 use tare_lab::PartError;
 use tare_lab::environment::{EnvironmentSpec, LayerState};
@@ -263,12 +263,12 @@ fn read_user(pid: u32) -> (String, bool) {
     let uid = process::status_field(pid, "Uid").unwrap_or_default();
     let uid = uid.split_whitespace().next().unwrap_or("unreadable").to_string();
     let words: Vec<&str> = map.split_whitespace().collect();
-    let root = format!("{FIRST_ID}");
+    // A kubelet chooses another id than Tare (`FIRST_ID`).
     let in_force = inside.is_some()
         && inside != own
         && words.first() == Some(&"0")
-        && words.get(1) == Some(&root.as_str())
-        && uid == root;
+        && words.get(1) == Some(&uid.as_str())
+        && uid != "0";
     (format!("uid_map: {}; user {uid} of the host", words.join(" ")), in_force)
 }
 

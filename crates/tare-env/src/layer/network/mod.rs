@@ -229,7 +229,7 @@ impl Router {
             Network::Macvlan | Network::Ipvlan => return self.make_on_same_parent(context),
             Network::Vxlan => return self.make_overlay(context),
             Network::Pasta => return self.make_pasta(context),
-            Network::Host | Network::Bridge { .. } | Network::None => {}
+            _ => {}
         }
         let proxy = self.network.has_proxy();
         let router = match (self.on_host.is_some(), self.is_first()) {

@@ -21,6 +21,8 @@ use crate::unavailable::Unavailable;
 pub(crate) fn needs(network: Network) -> Result<(), Unavailable> {
     let (device, option) = match network {
         Network::Host | Network::Bridge { .. } | Network::None => return Ok(()),
+        // What the cluster has to have is found out when its pod is made.
+        Network::Service | Network::NodePort | Network::HostPort => return Ok(()),
         Network::Macvlan => ("link add link a name c type macvlan mode bridge", "CONFIG_MACVLAN"),
         Network::Ipvlan => ("link add link a name c type ipvlan mode l2", "CONFIG_IPVLAN"),
         Network::Vxlan => ("link add name c type vxlan id 1 dstport 4789 dev a", "CONFIG_VXLAN"),

@@ -9,11 +9,13 @@
 //!
 //! Layers become what a manifest has for them:
 //! - `network`: `host` is `hostNetwork`, `bridge` the pod's own network. The client dials the pod's
-//!   address, through the node.
-//! - `cpu`: `shared` requests nothing, `quota=N` is a request and the same limit, `pinned` and
-//!   `cpus=N` are a whole number of CPUs for a kubelet with static CPU manager (Guaranteed, so a
-//!   memory limit is needed).
-//! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`.
+//!   address, through the node. `service` and `node-port` have a service for the pod and dial its
+//!   cluster IP or the node's port, `host-port` is a `hostPort` of the node.
+//! - `cpu`: `shared` requests nothing, `request=N` requests N, and `request=N..M` has the limit M
+//!   besides; `quota=N` is a request and the same limit, `pinned` and `cpus=N` are a whole number of
+//!   CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
+//! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`. `security.capabilities` drops
+//!   all; `user` is `hostUsers: false`.
 //! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
 //!   the node and mounted (hostPath).
 //!
@@ -25,7 +27,7 @@
 //! or not, so that a study with both on a small node needs `schedule = "trials"`; the read-back of
 //! the cpu layer sees it.
 
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -33,7 +35,7 @@ use tare_host::journal::EntryId;
 use tare_kube::{Access, Cluster, Cpus, KubeError, Node, RunningPod};
 use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
-use tare_lab::layer::{Cpu, Limit, Network, Quota, Security};
+use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, User};
 
 use super::contract::{Argument, Runtime};
 use crate::layer::{self, Layers};
@@ -43,6 +45,7 @@ use crate::system::System;
 use crate::unavailable::Unavailable;
 
 mod environment;
+mod port;
 mod read_back;
 mod start;
 
@@ -51,10 +54,15 @@ pub const RUNTIME: Runtime = Runtime {
     help: "a pod of a Kubernetes cluster, on the node that this host is",
     argument: Argument::Optional("RUNTIMECLASS"),
     options: &[
-        ("network", "bridge is the pod's own network, host the node's (hostNetwork)"),
+        (
+            "network",
+            "bridge is the pod's own network, host the node's (hostNetwork); service, node-port and host-port \
+             are other ways to the pod's own",
+        ),
         (
             "cpu",
-            "shared requests nothing; quota=N is request and limit; pinned and cpus=N are whole CPUs of \
+            "shared requests nothing; request=N and request=N..M are Burstable; quota=N is request and limit; \
+             pinned and cpus=N are whole CPUs of \
              a static CPU manager, and need limits.memory",
         ),
         ("security", "default is RuntimeDefault, none is Unconfined"),
@@ -84,8 +92,15 @@ pub enum KubernetesError {
          (cpuManagerPolicy is {policy}); its administrator has to set static, or set cpu = \"shared\""
     )]
     NoStaticCpus { environment: String, node: String, policy: String },
-    #[error("environment {environment:?}: the pod's address {address} is not IPv4")]
+    #[error(
+        "environment {environment:?}: the address {address} of the pod, its service or its node is not IPv4"
+    )]
     Address { environment: String, address: String },
+    #[error(
+        "environment {environment:?}: the container runtime of node {node} ({runtime}) has no user namespaces \
+         for pods; they need containerd 2.0 or CRI-O 1.25 and a kubelet of 1.33, or set user = \"host\""
+    )]
+    NoUserNamespaces { environment: String, node: String, runtime: String },
     #[error("environment {environment:?}: no process of the pod {pod} is on this host")]
     NoProcess { environment: String, pod: String },
     #[error("environment {environment:?}: {why}; its last output: {log}")]
@@ -138,6 +153,14 @@ fn cpus(environment: &str, layers: &Layers, own: usize) -> Result<(Cpus, bool), 
     };
     match layers.cpu {
         Cpu::Shared => Ok((Cpus::None, false)),
+        Cpu::Request(request) => {
+            let wrong = || refuse("requests and limits of a pod are in thousandths of a CPU");
+            let cpus = thousandths(request.cpus).ok_or_else(wrong)?;
+            match request.limit.map(|limit| thousandths(limit).ok_or_else(wrong)).transpose()? {
+                None => Ok((Cpus::Request(cpus), false)),
+                Some(limit) => Ok((Cpus::RequestAndLimit(cpus, limit), false)),
+            }
+        }
         Cpu::Pinned | Cpu::Cpus(_) => {
             let milli = u64::try_from(own).unwrap_or(u64::MAX).saturating_mul(1000);
             Ok((Cpus::Limit(milli), true))
@@ -146,23 +169,28 @@ fn cpus(environment: &str, layers: &Layers, own: usize) -> Result<(Cpus, bool), 
             Err(refuse("the kubelet sets the period for all pods; write quota=N alone"))
         }
         Cpu::Quota(quota) => {
-            let milli = quota.cpus * 1000.0;
-            if (milli - milli.round()).abs() > 1e-6 {
-                return Err(refuse("a pod's limit is in thousandths of a CPU"));
-            }
-            if milli.round() % 1000.0 == 0.0 {
+            let milli = thousandths(quota.cpus);
+            let milli = milli.ok_or_else(|| refuse("a pod's limit is in thousandths of a CPU"))?;
+            if milli.is_multiple_of(1000) {
                 return Err(refuse(
                     "a whole number of CPUs may become CPUs of its own; write pinned, or a fraction",
                 ));
             }
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "between 10 and 4,096,000"
-            )]
-            Ok((Cpus::Limit(milli.round() as u64), false))
+            Ok((Cpus::Limit(milli), false))
         }
     }
+}
+
+/// Returns a number of CPUs in thousandths, if it is a whole number of them.
+fn thousandths(cpus: f64) -> Option<u64> {
+    let milli = cpus * 1000.0;
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "between 10 and 4,096,000"
+    )]
+    let whole = milli.round() as u64;
+    ((milli - milli.round()).abs() < 1e-6).then_some(whole)
 }
 
 fn make(
@@ -173,6 +201,12 @@ fn make(
 ) -> Result<Box<dyn Environment>, PartError> {
     let Found { access, cluster, node, image } = find()?;
     check(&spec, &layers, context)?;
+    if layers.confinement.user == User::Namespace && !node.has_user_namespaces {
+        let (environment, runtime) = (spec.name.clone(), node.runtime);
+        return Err(
+            KubernetesError::NoUserNamespaces { environment, node: node.name, runtime }.into()
+        );
+    }
     let own = layers.cpu.set(context.cpus()).len();
     let (cpus, exclusive) = cpus(&spec.name, &layers, own)?;
     if exclusive {
@@ -284,7 +318,10 @@ struct Pod {
 struct Running {
     system: System,
     pod: RunningPod,
+    /// The pod's own address.
     address: Ipv4Addr,
+    /// The address that clients dial.
+    dialled: SocketAddrV4,
 }
 
 impl Pod {
@@ -322,6 +359,9 @@ mod tests {
         check("shared", Ok((Cpus::None, false)));
         check("pinned", Ok((Cpus::Limit(3000), true)));
         check("quota=1.5", Ok((Cpus::Limit(1500), false)));
+        check("request=0.5", Ok((Cpus::Request(500), false)));
+        check("request=1..2", Ok((Cpus::RequestAndLimit(1000, 2000), false)));
+        check("request=0.0105", Err("in thousandths"));
         check("quota=2", Err("a whole number of CPUs"));
         check("quota=1.5/10ms", Err("sets the period"));
     }

@@ -40,12 +40,16 @@ impl Pod {
         let mut states = vec![system::state("runtime", &spec.runtime, found, in_force)];
         let mut network = system.read_network(&layers);
         network.found += &format!("; the pod's address is {}", running.address);
+        let network = self.read_port(network);
         states.push(network);
+        let running = self.running()?;
+        let (system, pod) = (&running.system, &running.pod);
         states.push(read_cpu(system, &layers, &plan));
         let seccomp = system.read_seccomp();
         let found = format!("Seccomp: {}", seccomp.map_or("unreadable".into(), |m| m.to_string()));
         let in_force = seccomp == Some(security::status_mode(spec.security));
         states.push(system::state("security", spec.security, found, in_force));
+        states.extend(system.read_confinement(&layers));
         let group = system.group.as_ref();
         states.push(read_cgroup(&spec.cgroup.to_string(), group, wanted_class, &pod.uid));
         states.push(read_weight(group, cpus));
@@ -129,7 +133,7 @@ fn read_cgroup(wanted: &str, group: Option<&Cgroup>, class: &str, uid: &str) -> 
 fn read_weight(group: Option<&Cgroup>, cpus: Cpus) -> LayerState {
     let milli = match cpus {
         Cpus::None => 0,
-        Cpus::Request(milli) | Cpus::Limit(milli) => milli,
+        Cpus::Request(milli) | Cpus::Limit(milli) | Cpus::RequestAndLimit(milli, _) => milli,
     };
     let shares = (milli * 1024 / 1000).clamp(2, 262_144);
     let wanted = format!("{shares} shares, of its request");

@@ -7,17 +7,19 @@ use std::sync::Arc;
 
 use tare_host::RUN_VARIABLE;
 use tare_host::journal::Entry;
+use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
 use tare_host::program::Program;
 use tare_kube::{NewPod, PodMount, PodSource};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
-use tare_lab::layer::{Network, Security};
+use tare_lab::layer::{Capabilities, Network, Security, User};
 use tare_std::units::parse_bytes;
 
 use super::{KubernetesError, Pod, Running};
 use crate::kubernetes::KubernetesEntry;
-use crate::layer::network::{self, PORT, SystemAddresses};
+use crate::layer::confinement::huge_pages;
+use crate::layer::network::{self, SystemAddresses};
 use crate::layer::rootfs::{DATA, PROGRAM};
 use crate::storage::At;
 use crate::system::{self, System};
@@ -51,8 +53,9 @@ impl Pod {
             };
             SocketAddrV4::new(address, port)
         } else {
-            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, launch.port.unwrap_or(PORT))
+            SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, self.inner_port(launch.port)?)
         };
+        let published = self.publish(listen.port())?;
         let new = self.new_pod(launch, &program, listen, &at)?;
         let manifest = serde_json::to_string_pretty(&new.manifest());
         // A manifest is always JSON.
@@ -62,19 +65,15 @@ impl Pod {
         self.config = Some(config);
         let pod = pod?;
 
-        let environment = || self.spec.name.clone();
-        let bad = || KubernetesError::Address {
-            environment: environment(),
-            address: pod.address.clone(),
-        };
-        let inside: Ipv4Addr = pod.address.parse().map_err(|_| bad())?;
+        let inside = self.ipv4(&pod.address)?;
         let address = if host { *listen.ip() } else { inside };
+        let dialled = published.unwrap_or(SocketAddrV4::new(address, listen.port()));
         if !host {
-            client.route_to(journal, address, None)?;
+            client.route_to(journal, *dialled.ip(), None)?;
         }
         let pid = first_process(&pod.container);
         let pid = pid.ok_or_else(|| KubernetesError::NoProcess {
-            environment: environment(),
+            environment: self.spec.name.clone(),
             pod: self.name.clone(),
         })?;
         let system = self.system(pid, &pod.container)?;
@@ -83,9 +82,8 @@ impl Pod {
             false => at.data(),
         };
         self.data.clone_from(&data);
-        self.running = Some(Running { system, pod, address });
-        let address = SocketAddrV4::new(address, listen.port()).into();
-        Ok(Endpoint { address, data: Some(data) })
+        self.running = Some(Running { system, pod, address, dialled });
+        Ok(Endpoint { address: dialled.into(), data: Some(data) })
     }
 
     /// Creates the namespace of the run, unless another environment has.
@@ -116,6 +114,7 @@ impl Pod {
         let (access, namespace) = (self.access.clone(), self.context.prefix());
         let name = self.name.clone();
         entries.push(KubernetesEntry::KubernetesPod { access, namespace, name }.into());
+        entries.extend(self.service_entry());
         self.entries = self.context.journal().write(entries)?;
         Ok(())
     }
@@ -147,6 +146,12 @@ impl Pod {
         mounts.extend(program.files.iter().map(|file| shown(file, &file.to_string_lossy())));
         let addresses = SystemAddresses::from(listen);
         let arguments = system::arguments(launch, addresses, DATA, program, None);
+        // The mark by which `clean` finds the processes of a killed run.
+        let mut variables = vec![(RUN_VARIABLE.into(), self.context.run().into())];
+        let confinement = self.layers.confinement;
+        if let Some(pages) = huge_pages::variable(confinement.pages) {
+            variables.push((PAGES_VARIABLE.into(), pages.into()));
+        }
         Ok(NewPod {
             namespace: &self.namespace,
             name: &self.name,
@@ -155,9 +160,11 @@ impl Pod {
             image: &self.image,
             runtime_class: self.runtime_class.as_deref(),
             command: std::iter::once(PROGRAM.to_string()).chain(arguments).collect(),
-            // The mark by which `clean` finds the processes of a killed run.
-            variables: vec![(RUN_VARIABLE.into(), self.context.run().into())],
+            variables,
             host_network: self.layers.network == Network::Host,
+            host_port: (self.layers.network == Network::HostPort).then(|| listen.port()),
+            without_capabilities: confinement.capabilities == Capabilities::None,
+            user_namespace: confinement.user == User::Namespace,
             filtered: self.layers.security != Security::None,
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,

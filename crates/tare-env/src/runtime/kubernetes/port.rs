@@ -1,0 +1,187 @@
+//! The port of a pod that the cluster or the network plugin sends on: a service, a port of the
+//! node, a port that the pod asks for.
+
+use std::fs;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
+use std::time::Duration;
+
+use tare_host::journal::Entry;
+use tare_host::netns;
+use tare_kube::NewService;
+use tare_lab::PartError;
+use tare_lab::environment::LayerState;
+use tare_lab::layer::Network;
+
+use super::{KubernetesError, Pod};
+use crate::kubernetes::KubernetesEntry;
+use crate::layer::network::{self, PORT};
+
+/// How long the pod may take to accept a connection.
+const ANSWER_LIMIT: Duration = Duration::from_secs(5);
+
+/// The state of an open connection in /proc/PID/net/tcp (`TCP_ESTABLISHED`).
+const ESTABLISHED: &str = "01";
+
+/// A connection in the pod's network namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Connection {
+    local: SocketAddrV4,
+    remote: SocketAddrV4,
+}
+
+impl Pod {
+    /// Returns the journal entry of the service, if the network has one.
+    pub(super) fn service_entry(&self) -> Option<Entry> {
+        let has_service = matches!(self.layers.network, Network::Service | Network::NodePort);
+        has_service.then(|| {
+            let (access, namespace) = (self.access.clone(), self.context.prefix());
+            let name = self.name.clone();
+            KubernetesEntry::KubernetesService { access, namespace, name }.into()
+        })
+    }
+
+    /// Returns the port on which the system has to listen in the pod's own network.
+    pub(super) fn inner_port(&self, fixed: Option<u16>) -> Result<u16, PartError> {
+        match (fixed, self.layers.network) {
+            (Some(port), _) => Ok(port),
+            // All pods of a study share the node's ports.
+            (None, Network::HostPort) => Ok(network::free_port(self.node_address()?)?),
+            (None, _) => Ok(PORT),
+        }
+    }
+
+    /// Creates what leads to the pod's port, and returns the address that clients dial; `None` is
+    /// the pod's own.
+    pub(super) fn publish(&self, port: u16) -> Result<Option<SocketAddrV4>, PartError> {
+        let node_port = match self.layers.network {
+            Network::HostPort => return Ok(Some(SocketAddrV4::new(self.node_address()?, port))),
+            Network::Service => false,
+            Network::NodePort => true,
+            _ => return Ok(None),
+        };
+        let (namespace, name, run) = (&*self.namespace, &*self.name, self.context.run());
+        let made =
+            self.cluster.create_service(&NewService { namespace, name, run, port, node_port })?;
+        Ok(Some(match made.node_port {
+            Some(port) => SocketAddrV4::new(self.node_address()?, port),
+            None => SocketAddrV4::new(self.ipv4(&made.cluster_ip)?, port),
+        }))
+    }
+
+    /// Returns the node's address in the cluster.
+    fn node_address(&self) -> Result<Ipv4Addr, KubernetesError> {
+        self.ipv4(self.node.address.as_deref().unwrap_or("(none)"))
+    }
+
+    pub(super) fn ipv4(&self, address: &str) -> Result<Ipv4Addr, KubernetesError> {
+        address.parse().map_err(|_| KubernetesError::Address {
+            environment: self.spec.name.clone(),
+            address: address.into(),
+        })
+    }
+
+    /// Adds to the read-back of the network layer where a connection to the dialled address ends:
+    /// a new one has to be in the pod's network namespace, at the pod's own address.
+    pub(super) fn read_port(&self, mut state: LayerState) -> LayerState {
+        let Some(running) = self.running.as_ref().filter(|_| self.layers.network.is_of_pods())
+        else {
+            return state;
+        };
+        let (dialled, pid) = (running.dialled, running.system.pid);
+        let before = connections(pid);
+        let client = self.context.client().namespace();
+        let connect = || TcpStream::connect_timeout(&dialled.into(), ANSWER_LIMIT);
+        let (text, in_force) = match netns::within(client, connect) {
+            Ok(Ok(_open)) => {
+                let new = connections(pid).into_iter().find(|one| !before.contains(one));
+                match new.filter(|new| *new.local.ip() == running.address) {
+                    Some(new) => {
+                        let (to, from) = (new.local, new.remote.ip());
+                        (format!("leads to {to}, where it comes from {from}"), dialled != to)
+                    }
+                    None => ("does not lead to the pod's address".into(), false),
+                }
+            }
+            Ok(Err(error)) => (format!("does not answer ({error})"), false),
+            Err(error) => (tare_host::error_line(&error), false),
+        };
+        state.found += &format!("; {dialled} {text}; {}", dataplane(self.layers.network));
+        state.in_force &= in_force;
+        state
+    }
+}
+
+/// Returns what sends packets on: the mode of kube-proxy, as it says itself on its port for
+/// metrics (`/proxyMode`), or the network plugin.
+fn dataplane(network: Network) -> String {
+    if network == Network::HostPort {
+        return "the network plugin's port".into();
+    }
+    let ask = || -> std::io::Result<String> {
+        use std::io::{Read, Write};
+        let address = (Ipv4Addr::LOCALHOST, 10249).into();
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+        write!(stream, "GET /proxyMode HTTP/1.0\r\n\r\n")?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    };
+    let answer = ask().unwrap_or_default();
+    let mode = answer.split_once("\r\n\r\n").filter(|(head, _)| head.contains(" 200"));
+    match mode {
+        Some((_, mode)) => format!("kube-proxy with {}", mode.trim()),
+        None => "no kube-proxy that says its mode".into(),
+    }
+}
+
+/// Returns the open connections of a process's network namespace, those of IPv6 sockets that carry
+/// IPv4 included.
+fn connections(pid: u32) -> Vec<Connection> {
+    let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/net/{file}"));
+    let texts = ["tcp", "tcp6"].map(|file| read(file).unwrap_or_default());
+    texts.iter().flat_map(|text| text.lines().filter_map(connection)).collect()
+}
+
+/// Parses a line of /proc/PID/net/tcp or tcp6, if it is an open connection.
+fn connection(line: &str) -> Option<Connection> {
+    let mut words = line.split_whitespace().skip(1);
+    let (local, remote) = (words.next()?, words.next()?);
+    if words.next()? != ESTABLISHED {
+        return None;
+    }
+    Some(Connection { local: address(local)?, remote: address(remote)? })
+}
+
+/// Parses `0100007F:1F90`: words of 32 bits in the order of this host's memory. The last word of an
+/// IPv6 address that carries an IPv4 address is that address.
+fn address(text: &str) -> Option<SocketAddrV4> {
+    let (address, port) = text.split_once(':')?;
+    let word = address.get(address.len().checked_sub(8)?..)?;
+    let bytes = u32::from_str_radix(word, 16).ok()?.to_ne_bytes();
+    Some(SocketAddrV4::new(bytes.into(), u16::from_str_radix(port, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn open_connections_are_read_from_both_tables() {
+        let word = |bytes: [u8; 4]| format!("{:08X}", u32::from_ne_bytes(bytes));
+        let (pod, client) = (word([10, 244, 0, 5]), word([198, 18, 0, 1]));
+        let mapped = format!("0000000000000000{:08X}", u32::from_be(0x0000_FFFF));
+        let expect = Connection {
+            local: "10.244.0.5:9042".parse().unwrap(),
+            remote: "198.18.0.1:40000".parse().unwrap(),
+        };
+        for (prefix, state, open) in
+            [("", "01", true), (&*mapped, "01", true), ("", "0A", false), ("", "08", false)]
+        {
+            let line = format!("   0: {prefix}{pod}:2352 {prefix}{client}:9C40 {state} 00000000:0");
+            let expect = open.then(|| expect.clone());
+            assert_eq!(connection(&line), expect, "{line}");
+        }
+        assert_eq!(connection("  sl  local_address rem_address   st tx_queue"), None);
+    }
+}
