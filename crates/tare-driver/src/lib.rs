@@ -33,6 +33,7 @@ mod redis_benchmark;
 mod scale;
 mod scylla_bench;
 mod sharing;
+mod sysbench;
 mod targets;
 mod tool;
 mod ycsb;
@@ -139,6 +140,7 @@ pub const ALL: &[DriverInfo] = &[
     fio::INFO,
     redis_benchmark::INFO,
     pgbench::INFO,
+    sysbench::INFO,
     cassandra_stress::INFO,
     latte::INFO,
     scylla_bench::INFO,

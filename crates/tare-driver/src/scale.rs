@@ -60,14 +60,15 @@ pub(super) fn threads(workload: &mut WorkloadSpec, cpus: LoadCpus) {
     set_missing(workload, "threads", cpus.client.min(256));
 }
 
-/// Sets `clients`: `each` for every CPU of the system, from `least` to `most`.
-pub(super) fn clients(
+/// Sets the sessions of a tool: `each` for every CPU of the system, from `least` to `most`.
+pub(super) fn sessions(
     workload: &mut WorkloadSpec,
     cpus: LoadCpus,
+    option: &str,
     each: u32,
     (least, most): (u32, u32),
 ) {
-    set_missing(workload, "clients", each.saturating_mul(cpus.system).clamp(least, most));
+    set_missing(workload, option, each.saturating_mul(cpus.system).clamp(least, most));
 }
 
 #[cfg(test)]
@@ -113,6 +114,7 @@ mod tests {
             &["clients=4", "jobs=2"],
             &["clients=4", "jobs=2"],
         );
+        check("sysbench", &[], &["threads=16"], &["threads=128"]);
         check("cassandra-stress", &[], &["threads=50"], &["threads=1000"]);
         check("ycsb", &[], &["threads=32"], &["threads=1000"]);
         check("latte", &[], &["threads=1"], &["threads=24"]);

@@ -16,7 +16,9 @@ mod image;
 mod image_start;
 mod instances;
 mod java;
+mod mariadb;
 mod memcached;
+mod mysql;
 mod options;
 mod postgres;
 mod readiness;
@@ -35,6 +37,7 @@ pub use cassandra::{Cassandra, CassandraError};
 pub use client_route::{ClientRoute, ClientRouteError};
 pub use fio::{Fio, FioReportError};
 pub use image_start::ImageStartError;
+pub use mariadb::{MariaDb, MariaDbError};
 pub use memcached::Memcached;
 pub use options::OptionError;
 pub use postgres::Postgres;
@@ -90,6 +93,8 @@ pub const ALL: &[SystemInfo] = &[
     redis::REDIS,
     redis::VALKEY,
     postgres::INFO,
+    mariadb::MARIADB,
+    mariadb::MYSQL,
     cassandra::INFO,
     scylla::INFO,
     memcached::INFO,

@@ -9,11 +9,11 @@
 //! Limits: the environment replaces `{data}` inside the plan, so a state directory whose path has
 //! quotes or backslashes breaks the plan's JSON; the error explains that.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Seek};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, ExitStatus};
+use std::process::{Command, ExitStatus, Stdio};
 
 use rustix::thread::UnshareFlags;
 use serde::{Deserialize, Serialize};
@@ -26,6 +26,9 @@ pub(crate) const COMMAND: &str = "start-system";
 /// The user and group of a system that must not be root: nobody, on every distribution.
 const NOBODY: User = User { uid: 65534, gid: 65534 };
 
+/// The name of the input of the commands before the program, for as long as it has one.
+const INPUT: &str = "input";
+
 /// How to start a program. Its words and files may have placeholders such as `{listen}`, which the
 /// environment replaces (`tare_lab::environment::Launch` lists them).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +37,8 @@ pub(crate) struct StartPlan {
     pub(crate) files: Vec<(String, String)>,
     /// Commands to run to their end before the program, one after the other.
     pub(crate) before: Vec<Vec<String>>,
+    /// Files whose contents those commands read as their standard input, one after the other.
+    pub(crate) input: Vec<String>,
     /// The program and its arguments. With an image they replace the image's own command behind its
     /// entry point; empty: the image's own.
     pub(crate) command: Vec<String>,
@@ -57,6 +62,8 @@ pub enum StartSystemError {
     StartPlan(#[source] serde_json::Error),
     #[error("cannot write {}", .path.display())]
     Write { path: PathBuf, source: io::Error },
+    #[error("cannot read {}", .path.display())]
+    Read { path: PathBuf, source: io::Error },
     #[error("cannot give {} to user {uid}", .path.display())]
     Own { path: PathBuf, uid: u32, source: io::Error },
     #[error(transparent)]
@@ -130,6 +137,7 @@ fn prepare(
     }
     for words in &plan.before {
         let (program, mut command) = command(words, plan, data, user)?;
+        command.stdin(input(&plan.input, data)?);
         let run = |source| StartSystemError::Run { program: program.clone(), source };
         let output = command.output().map_err(run)?;
         if !output.status.success() {
@@ -149,6 +157,30 @@ fn prepare(
             Ok((program, command))
         }
     }
+}
+
+/// Returns the contents of several files as the standard input of a command: a file without a name,
+/// since a command that ends early would break a pipe.
+fn input(files: &[String], data: &Path) -> Result<Stdio, StartSystemError> {
+    if files.is_empty() {
+        return Ok(Stdio::null());
+    }
+    let path = data.join(INPUT);
+    let fail = |source| StartSystemError::Write { path: path.clone(), source };
+    let mut all = File::options()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .open(&path)
+        .map_err(fail)?;
+    fs::remove_file(&path).map_err(fail)?;
+    for file in files {
+        let read = |source| StartSystemError::Read { path: file.into(), source };
+        io::copy(&mut File::open(file).map_err(read)?, &mut all).map_err(fail)?;
+    }
+    all.rewind().map_err(fail)?;
+    Ok(all.into())
 }
 
 fn command(
@@ -191,6 +223,7 @@ mod tests {
         let plan = StartPlan {
             files: vec![("conf/a.yaml".into(), "cluster: 'x \"y\"'\n".into())],
             before: vec![words(&["init", "{data}"])],
+            input: words(&["{data}/conf/a.yaml"]),
             command: words(&["{program}", "--save", ""]),
             variables: vec![("LC_ALL".into(), "C".into())],
             unprivileged: true,
@@ -212,6 +245,18 @@ mod tests {
         };
         let error = prepare(&plan, data.path(), None).unwrap_err().to_string();
         assert!(error.contains("exit status: 3") && error.contains("text | wrong"), "{error}");
+        let data_file = data.path().join("conf/a").to_string_lossy().into_owned();
+        let reads = StartPlan {
+            before: vec![words(&["sh", "-c", "cat; exit 3"])],
+            input: vec![data_file.clone(), data_file],
+            ..StartPlan::default()
+        };
+        let error = prepare(&reads, data.path(), None).unwrap_err().to_string();
+        assert!(error.ends_with("was started: texttext"), "{error}");
+        assert!(!data.path().join(INPUT).exists());
+        let missing = StartPlan { input: words(&["/nowhere/file"]), ..reads };
+        let error = prepare(&missing, data.path(), None).unwrap_err().to_string();
+        assert_eq!(error, "cannot read /nowhere/file");
         let gone = StartPlan { command: words(&["/nowhere/program"]), ..StartPlan::default() };
         let text = serde_json::to_string(&gone).unwrap();
         let error = start(&text, data.path(), None).to_string();

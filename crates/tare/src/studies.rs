@@ -15,6 +15,7 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("kata", include_str!("../../../studies/kata.toml")),
     ("redis", include_str!("../../../studies/redis.toml")),
     ("postgres", include_str!("../../../studies/postgres.toml")),
+    ("mariadb", include_str!("../../../studies/mariadb.toml")),
     ("cassandra", include_str!("../../../studies/cassandra.toml")),
     ("cluster", include_str!("../../../studies/cluster.toml")),
     ("kata-pair", include_str!("../../../studies/kata-pair.toml")),

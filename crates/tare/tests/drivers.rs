@@ -141,6 +141,42 @@ fn postgres_is_weighed_with_pgbench() {
 }
 
 #[test]
+fn mariadb_is_weighed_with_sysbench() {
+    let test = "mariadb_is_weighed_with_sysbench";
+    let own = [Need::Program("mariadbd"), Need::Program("sysbench")];
+    if skipped(test, &ALWAYS) || skipped(test, &own) {
+        return;
+    }
+    let words = |name: &str, more: &str| {
+        format!("latency_share = 0\nsysbench = {{ test = \"{name}\", threads = 4, {more} }}")
+    };
+    let small = "tables = 2, table_size = 1000";
+    let two = format!(
+        "{}\n[[workload]]\nname = \"update\"\n{}",
+        words("oltp_point_select", small),
+        words("oltp_update_index", small)
+    );
+    let pair = ["sysbench", "mariadb"];
+    let (output, folder) = weigh(pair, &[PROCESS, BOX], ONCE, &two);
+    assert_weighed(&output, folder.path(), &[("capacity", "service")]);
+    assert_eq!(doubts(folder.path(), "operation_errors"), 0);
+    assert!(doubts(folder.path(), "latency_beyond_window") > 0);
+    let other = words("oltp_insert", "tables = 3, table_size = 1000");
+    for (workload, expect) in [
+        ("sysbench = { threads = 4 }".to_string(), "write latency_share = 0"),
+        (words("oltp_fast", small), "oltp_fast"),
+        (words("oltp_insert", "table = 1"), "did you mean"),
+        (words("oltp_insert", "tables = 0"), "it must be a whole number in its range"),
+        (words("oltp_insert", "program = \"/nowhere/sysbench\""), "/nowhere/sysbench"),
+        (format!("{two}\n[[workload]]\nname = \"x\"\n{other}"), "its tables are the same"),
+    ] {
+        let (output, _folder) = weigh(pair, &[PROCESS], ONCE, &workload);
+        let said = stderr(&output);
+        assert!(!output.status.success() && said.contains(expect), "{expect}: {said}");
+    }
+}
+
+#[test]
 fn tare_db_is_weighed_with_named_workloads() {
     let test = "tare_db_is_weighed_with_named_workloads";
     if skipped(test, &ALWAYS) {

@@ -185,6 +185,21 @@ fn pgbench_runs_on_two_loaders() {
 }
 
 #[test]
+fn sysbench_runs_on_two_loaders() {
+    let test = "sysbench_runs_on_two_loaders";
+    if skipped(test, &[Need::Program("sysbench"), Need::Program("mariadbd")]) {
+        return;
+    }
+    let Some(bed) = SshBed::start(test, &["load1", "load2"]) else { return };
+    let here = tempfile::tempdir().unwrap();
+    let words = "latency_share = 0\nsysbench = { threads = 5, table_size = 2000 }";
+    study(here.path(), ["sysbench", "mariadb"], ("2s", 1), words);
+    let output = weigh(&bed, here.path()).output().unwrap();
+    assert_summed(&output, 2);
+    assert_clean(&bed, "sysbench");
+}
+
+#[test]
 fn cassandra_stress_runs_on_two_loaders() {
     let test = "cassandra_stress_runs_on_two_loaders";
     if skipped(test, &[Need::Program("java")]) {

@@ -2,6 +2,8 @@
 //! reports its settings, becomes idle, and leaves nothing behind.
 #![expect(clippy::unwrap_used, reason = "what a test cannot go on without fails it")]
 
+use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::thread;
@@ -223,6 +225,48 @@ fn postgres_runs_and_leaves_nothing() {
         },
     );
     assert_eq!(segments(), before, "a killed server left shared memory");
+}
+
+/// By both of its names; the second has a page cache of its default size.
+#[test]
+fn mariadb_runs_and_leaves_nothing() {
+    let test = "mariadb_runs_and_leaves_nothing";
+    let options = [
+        ("innodb_buffer_pool_size", "64M"),
+        ("innodb_flush_log_at_trx_commit", "2"),
+        ("settings", "innodb_io_capacity=500"),
+    ];
+    assert_runs(test, "mariadbd", ("mariadb", &options), |system, at, settings, client| {
+        let statements =
+            "USE sbtest; CREATE TABLE a (i INT PRIMARY KEY); INSERT INTO a VALUES (1), (2)";
+        let told = std::process::Command::new("nsenter")
+            .arg(format!("--net={}", client.display()))
+            .args(["mariadb", "--no-defaults", "--host", &at.address.ip().to_string()])
+            .args(["--port", &at.address.port().to_string(), "--user", "root"])
+            .args(["--execute", statements])
+            .output()
+            .unwrap();
+        assert!(told.status.success(), "{told:?}");
+        let before = work(system, at, "page_writes");
+        // The checkpoint of this question writes the pages of the new table.
+        assert_eq!(system.pending(at).unwrap(), None);
+        assert!(work(system, at, "page_writes") > before);
+        assert_eq!(work(system, at, "free_page_waits"), 0);
+        assert_eq!(value(settings, "innodb_buffer_pool_size"), (64 << 20).to_string());
+        assert_eq!(value(settings, "innodb_flush_log_at_trx_commit"), "2");
+        assert_eq!(value(settings, "innodb_io_capacity"), "500");
+        assert_eq!(value(settings, "performance_schema"), "OFF");
+        assert!(value(settings, "version").contains("MariaDB"));
+        let Some(data) = &at.data else { return };
+        let files = [data.clone(), data.join("server")].map(|folder| fs::read_dir(folder).unwrap());
+        let mut files = files.into_iter().flatten().map(|entry| entry.unwrap());
+        let socket = files.find(|entry| entry.file_type().unwrap().is_socket());
+        assert!(socket.is_none(), "{socket:?}");
+    });
+    assert_runs(test, "mysqld", ("mysql", &[]), |system, _, settings, _| {
+        assert_eq!(system.name(), "mysql");
+        assert_eq!(value(settings, "innodb_flush_log_at_trx_commit"), "1");
+    });
 }
 
 #[test]

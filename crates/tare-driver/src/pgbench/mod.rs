@@ -53,7 +53,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     check: tool::check::<Pgbench>,
     saturation: Saturation::Option("clients", CLIENTS),
     scale: |workload, cpus| {
-        scale::clients(workload, cpus, CLIENTS_PER_CPU, (CLIENTS, CLIENTS_MAX));
+        scale::sessions(workload, cpus, "clients", CLIENTS_PER_CPU, (CLIENTS, CLIENTS_MAX));
         scale::threads_of_clients(workload, cpus, "jobs", CLIENTS);
     },
     make: tool::make::<Pgbench>,
