@@ -13,7 +13,7 @@ mod tuned;
 
 use tare_std::cpus::CpuSet;
 
-use super::Machine;
+use super::{Machine, kubelet};
 use crate::irqbalance::{Setup, options_file::OptionsFile};
 use crate::snapshot::Snapshot;
 
@@ -242,6 +242,12 @@ pub fn notes(
     let mut notes = perftune::notes(snapshot, machine, irq);
     notes.extend(stale_bans(snapshot, machine));
     notes.extend(exclusive(snapshot, irq, compute));
+    if let Some(process) = kubelet::inside_other_process(snapshot) {
+        notes.push(format!(
+            "{process} runs the kubelet inside itself, and Tare does not read its settings: there is \
+             no advice about them"
+        ));
+    }
     notes
 }
 
