@@ -29,6 +29,9 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     for knob in chosen {
         items.extend(knob.plan(&context));
     }
+    if !options.like_perftune {
+        notes.extend(plan::leave_to_operators(&mut items, &machine.owners, options));
+    }
     // The sort is stable: within a stage the order of the knobs does not change.
     items.sort_by_key(|item| item.change().map_or(u8::MAX, |change| change.stage));
     let kubelet = (!options.like_perftune).then(|| advice(snapshot, &machine, &cpus)).flatten();
@@ -53,7 +56,16 @@ pub fn kubelet_advice(
 }
 
 fn advice(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> Option<KubeletAdvice> {
-    Some(plan::advise(&Kubelet::read(snapshot)?, &machine.topology, cpus))
+    let mut advice = plan::advise(&Kubelet::read(snapshot)?, &machine.topology, cpus);
+    if machine::owners::is_openshift(snapshot) && !advice.fragment.is_empty() {
+        advice.notes.push(
+            "on OpenShift the Machine Config Operator writes the kubelet's file: set this in a \
+             PerformanceProfile (cpu.reserved, cpu.isolated, numa.topologyPolicy) or a KubeletConfig \
+             object, not on the node"
+                .into(),
+        );
+    }
+    Some(advice)
 }
 
 /// Returns the machine of a snapshot with the devices that the options name.

@@ -150,6 +150,35 @@ fn the_plan_of_a_node_advises_the_kubelet_and_changes_nothing_of_it() {
     assert!(plain.get("kubelet").is_none());
 }
 
+#[test]
+fn the_plan_of_a_node_leaves_out_what_an_operator_sets() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let folder = scratch.path().to_str().expect("a path in UTF-8");
+    recorded_node(scratch.path(), &serde_json::json!({ "process": 812 }));
+    let values = scratch.path().join("values.txt");
+    let text = fs::read_to_string(&values).expect("values");
+    let pods = "/var/log/pods/scylla-operator-node-tuning_*";
+    fs::write(&values, format!("{text}/tare/owners/present = {pods}\n")).expect("values");
+    let text = stdout(&here(["tune", "plan", "--snapshot", folder]));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "NodeConfig of the Scylla operator sets it: change it in its NodeConfig object",
+        "note: NodeConfig of the Scylla operator (/var/log/pods/scylla-operator-node-tuning_*) runs",
+        "so Tare leaves",
+    ] {
+        assert!(words.contains(line), "{line}: {text}");
+    }
+    let plan = |more: &[&str]| {
+        let arguments = [&["tune", "plan", "--json", "--snapshot", folder][..], more].concat();
+        let json = run_in(Path::new("."), &arguments);
+        let plan: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+        let items = plan["items"].as_array().expect("items").clone();
+        items.iter().any(|item| item["knob"] == "rps" && item["action"]["action"] == "change")
+    };
+    assert!(!plan(&[]));
+    assert!(plan(&["--only", "rps"]), "a knob that is named is planned");
+}
+
 /// A process called kubelet, which ends when its input is closed.
 struct FakeKubelet(std::process::Child);
 

@@ -5,6 +5,7 @@ mod change;
 pub mod cpus;
 pub mod guard;
 mod kubelet;
+mod operators;
 pub mod queues;
 pub mod spread;
 
@@ -20,6 +21,7 @@ pub use change::{Change, Requirement};
 pub use cpus::{CpuSets, CpuSetsError, Mode};
 pub use guard::GuardError;
 pub use kubelet::{Finding, KubeletAdvice, advise};
+pub use operators::leave_to_operators;
 
 /// Options of the planner. `default()` gives the plan of `tare tune plan` without options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
