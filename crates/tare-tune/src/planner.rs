@@ -2,8 +2,8 @@
 
 use crate::knobs::{self, Context, Knob};
 use crate::machine::nics::NicError;
-use crate::machine::{self, Machine, TopologyError};
-use crate::plan::{Mode, Options, Plan, PlanError, cpus, guard};
+use crate::machine::{self, Kubelet, Machine, TopologyError};
+use crate::plan::{self, CpuSets, KubeletAdvice, Mode, Options, Plan, PlanError, cpus, guard};
 use crate::snapshot::Snapshot;
 
 /// Makes the plan of a host.
@@ -29,9 +29,43 @@ pub fn plan(snapshot: &Snapshot, options: &Options) -> Result<Plan, PlanError> {
     for knob in chosen {
         items.extend(knob.plan(&context));
     }
+    if !options.like_perftune {
+        notes.extend(plan::leave_to_operators(&mut items, &machine.owners, options));
+    }
     // The sort is stable: within a stage the order of the knobs does not change.
     items.sort_by_key(|item| item.change().map_or(u8::MAX, |change| change.stage));
-    Ok(Plan { cpus, items, notes })
+    let kubelet = (!options.like_perftune).then(|| advice(snapshot, &machine, &cpus)).flatten();
+    Ok(Plan { cpus, items, notes, kubelet })
+}
+
+/// Returns the advice about the kubelet of a host, as a plan with these options has it; `None`
+/// where no kubelet runs.
+///
+/// # Errors
+/// When the topology cannot be read or the CPUs cannot be divided.
+pub fn kubelet_advice(
+    snapshot: &Snapshot,
+    options: &Options,
+) -> Result<Option<KubeletAdvice>, PlanError> {
+    if Kubelet::read(snapshot).is_none() {
+        return Ok(None);
+    }
+    let machine = read_machine(snapshot, options)?;
+    let cpus = cpus::choose(&machine, options)?;
+    Ok(advice(snapshot, &machine, &cpus))
+}
+
+fn advice(snapshot: &Snapshot, machine: &Machine, cpus: &CpuSets) -> Option<KubeletAdvice> {
+    let mut advice = plan::advise(&Kubelet::read(snapshot)?, &machine.topology, cpus);
+    if machine::owners::is_openshift(snapshot) && !advice.fragment.is_empty() {
+        advice.notes.push(
+            "on OpenShift the Machine Config Operator writes the kubelet's file: set this in a \
+             PerformanceProfile (cpu.reserved, cpu.isolated, numa.topologyPolicy) or a KubeletConfig \
+             object, not on the node"
+                .into(),
+        );
+    }
+    Some(advice)
 }
 
 /// Returns the machine of a snapshot with the devices that the options name.

@@ -418,3 +418,60 @@ fn applied_plan_leaves_nothing_to_change() {
     let rest: Vec<String> = second.changes().map(|(item, _)| text(item)).collect();
     assert!(rest.is_empty(), "{rest:?}");
 }
+
+#[test]
+fn settings_of_an_operator_are_left_out_with_the_reason() {
+    let mut host =
+        Host { sysctls: [("vm.swappiness".into(), "60".into())].into(), ..Host::default() };
+    let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority";
+    let swaps = format!("{heading}\n/dev/nvme9n1p3\tpartition\t8388604\t\t2048\t\t-2");
+    host.files.insert("/proc/swaps".into(), swaps);
+    let logs = "/var/log/pods/openshift-cluster-node-tuning-operator_tuned-*";
+    host.files.insert("/tare/owners/present".into(), logs.into());
+    let profile = "profile openshift-node-performance-db";
+    host.files.insert("/tare/owners/tuned-in-pod".into(), profile.into());
+    let with = plan(&host.build(), &own()).unwrap();
+    let swap = with.items.iter().find(|item| item.knob == "swap").unwrap();
+    let Action::Leave { now, reason } = &swap.action else { panic!("{swap:?}") };
+    assert_eq!(now, "60");
+    assert_eq!(
+        reason,
+        "TuneD of the Node Tuning Operator sets it: change it in a Tuned or PerformanceProfile object"
+    );
+    let line = with.notes.iter().find(|note| note.contains("Node Tuning Operator")).unwrap();
+    for word in ["profile openshift-node-performance-db", "it sets ", "so Tare leaves ", "--only"] {
+        assert!(line.contains(word), "{word}: {line}");
+    }
+    // A knob that is named is planned; its group is not.
+    let only = |name: &str| Options { only: vec![name.into()], ..own() };
+    assert_eq!(texts(&host.build(), &own(), "swap")[0], "vm.swappiness: 60 > 1");
+    let group = plan(&host.build(), &only("memory")).unwrap();
+    let swap = group.items.iter().find(|item| item.knob == "swap").unwrap();
+    assert!(swap.change().is_none(), "{swap:?}");
+    // perftune.py knows no operator.
+    assert!(
+        plan(&host.build(), &perftune()).unwrap().notes.iter().all(|n| !n.contains("Operator"))
+    );
+}
+
+#[test]
+fn interrupts_are_left_to_the_node_config_of_scylla() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/hosts/i3.8xlarge.toml");
+    let mut host: Host = toml::from_str(&std::fs::read_to_string(file).unwrap()).unwrap();
+    let heading = "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority";
+    let swaps = format!("{heading}\n/dev/nvme9n1p3\tpartition\t8388604\t\t2048\t\t-2");
+    host.files.insert("/proc/swaps".into(), swaps);
+    let before = plan(&host.build(), &own()).unwrap();
+    assert!(before.changes().any(|(item, _)| item.knob == "nic_irqs"));
+    let logs = "/var/log/pods/scylla-operator-node-tuning_*";
+    host.files.insert("/tare/owners/present".into(), logs.into());
+    let after = plan(&host.build(), &own()).unwrap();
+    let of_perftune = ["nic_irqs", "nic_channels", "rps", "xps", "irqbalance", "disk_scheduler"];
+    for (item, _) in after.changes() {
+        assert!(!of_perftune.contains(&item.knob.as_str()), "{item:?}");
+    }
+    // What perftune.py does not set is still planned.
+    assert!(after.changes().any(|(item, _)| item.knob == "swap"));
+    let note = after.notes.iter().find(|note| note.contains("NodeConfig")).unwrap();
+    assert!(note.contains("so Tare leaves") && note.contains("nic_irqs"), "{note}");
+}

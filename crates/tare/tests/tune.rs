@@ -9,7 +9,7 @@ use std::process::{Command, Output};
 
 use common::{run_in, stderr, stdout, tare};
 use tare_testkit::host_state::alone;
-use tare_testkit::{Need, skipped};
+use tare_testkit::{Machine, Need, skipped};
 
 fn recorded(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/hosts/recorded").join(name)
@@ -99,6 +99,148 @@ fn this_host_can_be_recorded_and_planned_elsewhere() {
     assert!(stdout(&output).starts_with("CPUs "), "{}{}", stdout(&output), stderr(&output));
     // An existing recording is not overwritten.
     assert!(!here(["host", "record", folder]).status.success());
+}
+
+/// Copies a recorded host and adds a kubelet to it.
+fn recorded_node(folder: &Path, kubelet: &serde_json::Value) {
+    for file in fs::read_dir(recorded("i3.8xlarge")).expect("a recorded host").flatten() {
+        let copied = Command::new("cp").arg("-r").arg(file.path()).arg(folder).status();
+        assert!(copied.expect("cp starts").success());
+    }
+    let values = folder.join("values.txt");
+    let text = fs::read_to_string(&values).expect("values");
+    fs::write(&values, format!("{text}/tare/kubelet = {kubelet}\n")).expect("values");
+}
+
+#[test]
+fn the_plan_of_a_node_advises_the_kubelet_and_changes_nothing_of_it() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let folder = scratch.path().to_str().expect("a path in UTF-8");
+    let kubelet = serde_json::json!({
+        "process": 812, "version": "v1.34.1", "config": "/var/lib/kubelet/config.yaml",
+        "root_dir": "/var/lib/kubelet", "flags": ["--cpu-manager-policy"],
+        "settings": { "cpuManagerPolicy": "none", "reservedSystemCPUs": "0" },
+    });
+    recorded_node(scratch.path(), &kubelet);
+    let text = stdout(&here(["tune", "plan", "--snapshot", folder]));
+    let advice = text.split("Advice: kubelet").nth(1).unwrap_or_else(|| panic!("{text}"));
+    let words = [
+        "cpuManagerPolicy",
+        "    cpuManagerPolicy: static\n    reservedSystemCPUs: \"0,16\"\n",
+        "      full-pcpus-only: \"true\"",
+        "1. drain the node",
+        "remove /var/lib/kubelet/cpu_manager_state",
+        "remove --cpu-manager-policy from the kubelet's command line",
+        "never changes them",
+    ];
+    for word in words {
+        assert!(advice.contains(word), "{word}: {advice}");
+    }
+    let plan = |folder: &str| -> serde_json::Value {
+        let json = here(["tune", "plan", "--snapshot", folder, "--json"]);
+        serde_json::from_slice(&json.stdout).expect("JSON")
+    };
+    let node = plan(folder);
+    let finding = &node["kubelet"]["findings"][1];
+    assert_eq!((&finding["now"], &finding["wanted"]), (&"0".into(), &"0,16".into()));
+    assert_eq!(finding["fragment"], "reservedSystemCPUs: \"0,16\"\n");
+    // It is no change: the items are those of the host without a kubelet.
+    let plain = plan(recorded("i3.8xlarge").to_str().expect("a path in UTF-8"));
+    assert_eq!(node["items"], plain["items"]);
+    assert!(plain.get("kubelet").is_none());
+}
+
+#[test]
+fn the_plan_of_a_node_leaves_out_what_an_operator_sets() {
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let folder = scratch.path().to_str().expect("a path in UTF-8");
+    recorded_node(scratch.path(), &serde_json::json!({ "process": 812 }));
+    let values = scratch.path().join("values.txt");
+    let text = fs::read_to_string(&values).expect("values");
+    let pods = "/var/log/pods/scylla-operator-node-tuning_*";
+    fs::write(&values, format!("{text}/tare/owners/present = {pods}\n")).expect("values");
+    let text = stdout(&here(["tune", "plan", "--snapshot", folder]));
+    let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    for line in [
+        "NodeConfig of the Scylla operator sets it: change it in its NodeConfig object",
+        "note: NodeConfig of the Scylla operator (/var/log/pods/scylla-operator-node-tuning_*) runs",
+        "so Tare leaves",
+    ] {
+        assert!(words.contains(line), "{line}: {text}");
+    }
+    let plan = |more: &[&str]| {
+        let arguments = [&["tune", "plan", "--json", "--snapshot", folder][..], more].concat();
+        let json = run_in(Path::new("."), &arguments);
+        let plan: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+        let items = plan["items"].as_array().expect("items").clone();
+        items.iter().any(|item| item["knob"] == "rps" && item["action"]["action"] == "change")
+    };
+    assert!(!plan(&[]));
+    assert!(plan(&["--only", "rps"]), "a knob that is named is planned");
+}
+
+/// A process called kubelet, which ends when its input is closed.
+struct FakeKubelet(std::process::Child);
+
+impl FakeKubelet {
+    fn start(folder: &Path, arguments: &[String]) -> Self {
+        use std::os::unix::fs::PermissionsExt;
+        let program = folder.join("kubelet");
+        fs::write(&program, "#!/bin/sh\nread _\n").expect("a script");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permissions");
+        let mut command = Command::new(&program);
+        let child = command.args(arguments).stdin(std::process::Stdio::piped()).spawn();
+        let child = child.expect("the script starts");
+        let named = || fs::read_to_string(format!("/proc/{}/comm", child.id()));
+        while named().is_ok_and(|name| name.trim() != "kubelet") {
+            std::thread::yield_now();
+        }
+        Self(child)
+    }
+}
+
+impl Drop for FakeKubelet {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn verify_says_whether_the_advice_is_in_force() {
+    let _alone = alone();
+    if tare_tune::machine::kubelet::runs_kubelet(Path::new("/")) {
+        let reason = Machine::DaemonOfHost("kubelet");
+        tare_testkit::skip("verify_says_whether_the_advice_is_in_force", reason);
+        return;
+    }
+    let scratch = tempfile::tempdir().expect("a scratch directory");
+    let config = scratch.path().join("kubelet.yaml");
+    let state = scratch.path().to_str().expect("a path in UTF-8");
+    fs::write(&config, "kind: KubeletConfiguration\ncpuManagerPolicy: none\n").expect("a file");
+    let arguments =
+        ["--config".into(), config.display().to_string(), format!("--root-dir={state}")];
+    let kubelet = FakeKubelet::start(scratch.path(), &arguments);
+    let json = here(["tune", "plan", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&json.stdout).expect("JSON");
+    assert_eq!(plan["kubelet"]["process"], kubelet.0.id());
+    let finding = |plan: &serde_json::Value| {
+        let found = plan["kubelet"]["findings"].as_array().expect("findings").first().cloned();
+        found.map(|finding| finding["now"].clone())
+    };
+    let verified = here(["tune", "verify", "--state", state]);
+    if let Some(now) = finding(&plan) {
+        assert_eq!(now, "none");
+        assert!(stdout(&verified).contains("cpuManagerPolicy is none, not static"), "{plan}");
+    }
+    // The advice is no setting that Tare wrote, so it does not count.
+    assert!(verified.status.success(), "{}", stderr(&verified));
+    fs::write(&config, "kind: [").expect("a file");
+    let broken = stdout(&here(["tune", "verify", "--state", state]));
+    assert!(broken.contains("kubelet.yaml as YAML"), "{broken}");
+    drop(kubelet);
+    let gone = stdout(&here(["tune", "verify", "--state", state]));
+    assert!(!gone.contains("kubelet"), "{gone}");
 }
 
 /// A loop device on a file; detached when dropped.

@@ -27,7 +27,7 @@ impl Consumer for Kubernetes {
     }
 
     fn write(&self, context: &Context<'_>) -> Result<Flags, FlagsError> {
-        let reserved = reserved(context);
+        let reserved = context.cpus.reserved_cores(context.topology);
         let exclusive = context.cpus.universe.difference(&reserved);
         if exclusive.is_empty() {
             return Err(InstancesError::NoCpus.into());
@@ -44,22 +44,6 @@ impl Consumer for Kubernetes {
             notes: notes(context, &instances),
         })
     }
-}
-
-/// Returns the whole cores that the kubelet reserves: those that take interrupts, or the first one
-/// if interrupts share all cores.
-///
-/// Whole cores, because with full-pcpus-only no pod gets a core with one reserved thread; at least
-/// one, because the static policy refuses to start without a reservation.
-fn reserved(context: &Context<'_>) -> CpuSet {
-    let part = context.topology.restrict(&context.cpus.universe);
-    let shared = context.cpus.irq == context.cpus.compute;
-    let mut cores = part.nodes.iter().flat_map(|node| &node.cores).map(|core| &core.cpus);
-    if shared || context.cpus.irq.is_empty() {
-        return cores.next().cloned().unwrap_or_default();
-    }
-    let touched = cores.filter(|core| !core.is_disjoint(&context.cpus.irq));
-    touched.fold(CpuSet::new(), |all, core| all.union(core))
 }
 
 fn kubelet(context: &Context<'_>, reserved: &CpuSet, instances: &[Instance]) -> Text {

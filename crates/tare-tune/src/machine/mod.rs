@@ -3,6 +3,7 @@
 
 pub mod disks;
 pub mod interrupts;
+pub mod kubelet;
 pub mod nics;
 pub mod owners;
 pub mod topology;
@@ -11,6 +12,7 @@ use crate::snapshot::Snapshot;
 
 pub use disks::Disk;
 pub use interrupts::{Interrupts, Irq};
+pub use kubelet::Kubelet;
 pub use nics::Nic;
 pub use owners::{Owner, Owners};
 pub use topology::{Topology, TopologyError};

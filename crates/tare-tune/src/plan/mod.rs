@@ -4,6 +4,8 @@
 mod change;
 pub mod cpus;
 pub mod guard;
+mod kubelet;
+mod operators;
 pub mod queues;
 pub mod spread;
 
@@ -18,6 +20,8 @@ pub use crate::setting::{EthtoolSetting, Identity, Key, ValueFormat};
 pub use change::{Change, Requirement};
 pub use cpus::{CpuSets, CpuSetsError, Mode};
 pub use guard::GuardError;
+pub use kubelet::{Finding, KubeletAdvice, advise};
+pub use operators::leave_to_operators;
 
 /// Options of the planner. `default()` gives the plan of `tare tune plan` without options.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -149,6 +153,9 @@ pub struct Plan {
     pub items: Vec<Item>,
     /// Further facts for the user, one sentence each.
     pub notes: Vec<String>,
+    /// Advice about the kubelet, which Tare never changes; `None` where no kubelet runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kubelet: Option<KubeletAdvice>,
 }
 
 impl Plan {

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use rustix::fs::OFlags;
 
-use crate::machine::is_pci_address;
+use crate::machine::{is_pci_address, kubelet};
 use crate::snapshot::{HOST_NAME, Node, Snapshot};
 
 use patterns::{FIXED, HOST, PCI, PROCESSES, TOPOLOGY};
@@ -75,6 +75,9 @@ impl Snapshot {
                 let mut reader = SnapshotReader::new(root, snapshot);
                 reader.add_folder("/tare");
                 snapshot = reader.snapshot;
+                if !snapshot.exists(kubelet::FILE) {
+                    add_kubelet(&mut snapshot, root);
+                }
             }
             Some(before) => {
                 snapshot.keep_ends_of_links();
@@ -83,6 +86,7 @@ impl Snapshot {
                 for (path, text) in crate::irqbalance::describe().into_iter().chain(owners) {
                     snapshot.insert(&path, Node::File(text));
                 }
+                add_kubelet(&mut snapshot, root);
                 std::thread::sleep(LOAD_WINDOW);
                 snapshot.insert("/tare/load/stat-0", Node::File(before));
                 snapshot.insert("/tare/load/stat-1", Node::File(cpu_lines(root)));
@@ -360,6 +364,13 @@ fn matches(pattern: &str, name: &str) -> bool {
             digits > 0 && matches(rest, &name[digits..])
         }
         _ => name.strip_prefix(first).is_some_and(|name| matches(rest, name)),
+    }
+}
+
+/// Adds the kubelet with its settings, if one runs.
+fn add_kubelet(snapshot: &mut Snapshot, root: &Path) {
+    if let Some(text) = kubelet::describe(root) {
+        snapshot.insert(kubelet::FILE, Node::File(text));
     }
 }
 

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tare_std::cpus::CpuSet;
 
 use super::files::entries;
-use super::settings;
+use super::{settings, tuned};
 
 /// Files that show another tuner. A `*` at the end matches anything.
 const PRESENT: &[&str] = &[
@@ -29,6 +29,7 @@ const PRESENT: &[&str] = &[
     "/usr/bin/google_set_multiqueue",
     "/var/lib/kubelet/config.yaml",
     "/var/log/pods/scylla-operator-node-tuning_*",
+    tuned::NODE_TUNING_OPERATOR,
 ];
 
 /// Folders of tuned's profiles, the one that wins first.
@@ -47,8 +48,14 @@ pub fn describe() -> Vec<(String, String)> {
     put("present", present.copied().collect::<Vec<_>>().join("\n"));
     put("settings", settings::collect());
     put("kubelet", kubelet().unwrap_or_default());
+    let in_pod = tuned_in_pod(Path::new("/"));
+    if let Some(root) = &in_pod {
+        let profile = fs::read_to_string(root.join("etc/tuned/active_profile"));
+        put("tuned-in-pod", format!("profile {}", profile.unwrap_or_default().trim()));
+    }
+    let root = in_pod.unwrap_or_else(|| "/".into());
     for folder in TUNED.iter().rev() {
-        for profile in entries(folder) {
+        for profile in entries(root.join(&folder[1..])) {
             let Ok(text) = fs::read_to_string(profile.join("tuned.conf")) else { continue };
             let Some(name) = profile.file_name().and_then(|name| name.to_str()) else { continue };
             put(&format!("tuned/{name}"), outline(&text));
@@ -81,6 +88,17 @@ fn outline(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// Returns the root folder of a tuned that runs in a pod, whose cgroup is below `kubepods`.
+fn tuned_in_pod(root: &Path) -> Option<PathBuf> {
+    let is_tuned = |process: &PathBuf| {
+        fs::read_to_string(process.join("comm")).is_ok_and(|name| name.trim_end() == "tuned")
+            && fs::read_to_string(process.join("cgroup"))
+                .is_ok_and(|path| path.contains("kubepods"))
+    };
+    let processes = entries(root.join("proc"));
+    processes.into_iter().find(is_tuned).map(|process| process.join("root"))
+}
+
 /// Reads the CPUs that kubelet's CPU manager assigned to containers, from its checkpoint.
 fn kubelet() -> Option<String> {
     kubelet_state(&fs::read_to_string("/var/lib/kubelet/cpu_manager_state").ok()?)
@@ -109,6 +127,22 @@ mod tests {
         let expect = "[main]\nsummary\ninclude=network-latency\n[vm.big]\ntype=vm\n\
             transparent_hugepages\n[sysctl]\nvm.swappiness";
         assert_eq!(outline(text), expect);
+    }
+
+    #[test]
+    fn finds_tuned_in_a_pod_by_its_cgroup() {
+        let root = tempfile::tempdir().unwrap();
+        let process = |id: u32, name: &str, cgroup: &str| {
+            let folder = root.path().join(format!("proc/{id}"));
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("comm"), format!("{name}\n")).unwrap();
+            fs::write(folder.join("cgroup"), cgroup).unwrap();
+        };
+        process(7, "tuned", "0::/system.slice/tuned.service\n");
+        process(8, "db", "0::/kubepods.slice/kubepods-pod1.slice/cri-containerd-2.scope\n");
+        assert_eq!(tuned_in_pod(root.path()), None);
+        process(9, "tuned", "0::/kubepods.slice/kubepods-pod3.slice/crio-4.scope\n");
+        assert_eq!(tuned_in_pod(root.path()), Some(root.path().join("proc/9/root")));
     }
 
     #[test]

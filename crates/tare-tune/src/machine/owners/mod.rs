@@ -1,9 +1,14 @@
 //! Finds other programs that tune this host: irqbalance, tuned, kubelet, the Scylla operator's
 //! NodeConfig, cri-o, cloud agents, files that are applied at boot, leftovers of perftune.py.
 //!
-//! Each is found by evidence on the host: a process, a file, a setting. Limits: a program that
-//! tunes from a container or over ssh and leaves no file is not found; neither is a job of a
-//! cluster that has not run on this host yet.
+//! Each is found by evidence on the host: a process, a file, a setting. Settings of an operator of
+//! a cluster are its own: it sets them again, so a plan leaves them out
+//! ([`OwnedSettings::decided_in`]). All others are named beside the change.
+//!
+//! Limits: a program that tunes from a container or over ssh and leaves no file is not found;
+//! neither is a job of a cluster that has not run on this host yet. The cgroup of a pod has its id,
+//! not its name, so pods are known by the folders of their logs
+//! (`/var/log/pods/NAMESPACE_NAME_ID`).
 
 mod collect;
 mod files;
@@ -13,7 +18,7 @@ mod tuned;
 
 use tare_std::cpus::CpuSet;
 
-use super::Machine;
+use super::{Machine, kubelet};
 use crate::irqbalance::{Setup, options_file::OptionsFile};
 use crate::snapshot::Snapshot;
 
@@ -44,6 +49,9 @@ pub struct OwnedSettings {
     pub knobs: Vec<&'static str>,
     /// The sysctls that it writes, for the knob `sysctls`; empty: any of them.
     pub settings: Vec<String>,
+    /// Where an administrator changes these settings, if the program decides about them on this
+    /// host and a plan has to leave them out: `its NodeConfig object`.
+    pub decided_in: Option<&'static str>,
 }
 
 /// An owner that a process or a file alone identifies.
@@ -55,6 +63,7 @@ struct Rule {
     files: &'static [&'static str],
     effect: &'static str,
     knobs: &'static [&'static str],
+    decided_in: Option<&'static str>,
 }
 
 const RULES: &[Rule] = &[
@@ -80,6 +89,7 @@ const RULES: &[Rule] = &[
             "tcp_memory",
             "limits",
         ],
+        decided_in: Some("its NodeConfig object"),
     },
     Rule {
         // crio.conf(5): irqbalance_config_file and irqbalance_config_restore_file.
@@ -89,6 +99,7 @@ const RULES: &[Rule] = &[
         effect: "edits irqbalance's file and restarts it, which loses the bans of its socket, for \
                  pods with the annotation irq-load-balancing.crio.io",
         knobs: &["irqbalance"],
+        decided_in: None,
     },
     Rule {
         name: "kubelet",
@@ -97,6 +108,7 @@ const RULES: &[Rule] = &[
         effect: "assigns CPUs to containers by cpuset, with the static CPU manager some exclusively; \
                  it does not move interrupts",
         knobs: &[],
+        decided_in: None,
     },
     Rule {
         name: "Google guest agent",
@@ -105,6 +117,7 @@ const RULES: &[Rule] = &[
         effect: "sets channels, XPS, and the interrupts of network devices and disks to their hints, \
                  each time it starts",
         knobs: &["nic_channels", "nic_irqs", "xps", "disk_irqs"],
+        decided_in: None,
     },
     Rule {
         name: "ec2sys-autotune",
@@ -112,6 +125,7 @@ const RULES: &[Rule] = &[
         files: &["/etc/ec2sys-autotune.cfg"],
         effect: "applies its profile for the instance type at every boot",
         knobs: &["sysctls", "swap", "cpu_governor", "idle_states"],
+        decided_in: None,
     },
     Rule {
         name: "power-profiles-daemon",
@@ -119,6 +133,7 @@ const RULES: &[Rule] = &[
         files: &[],
         effect: "sets the energy preference when its profile changes",
         knobs: &["energy_preference"],
+        decided_in: None,
     },
     Rule {
         name: "scylla-cpupower.service",
@@ -126,6 +141,7 @@ const RULES: &[Rule] = &[
         files: &["/etc/systemd/system/scylla-cpupower.service"],
         effect: "sets the governor to performance at every boot",
         knobs: &["cpu_governor"],
+        decided_in: None,
     },
     Rule {
         name: "redpanda-tuner.service",
@@ -154,6 +170,7 @@ const RULES: &[Rule] = &[
             "sysctls",
             "transparent_hugepages",
         ],
+        decided_in: None,
     },
 ];
 
@@ -180,13 +197,39 @@ impl Owners {
     /// Returns the first other program that writes one setting of a knob; `what` names it as in an
     /// item of a plan.
     pub fn of_setting(&self, knob: &str, what: &str) -> Option<&Owner> {
-        let writes = |owned: &&OwnedSettings| {
-            owned.knobs.contains(&knob)
-                && (knob != "sysctls"
-                    || owned.settings.is_empty()
-                    || owned.settings.iter().any(|setting| setting == what))
+        self.list.iter().find(|owned| owned.writes(knob, what)).map(|owned| &owned.owner)
+    }
+
+    /// Returns the operator that decides about one setting of a knob, so that a plan leaves it out.
+    pub fn deciding(&self, knob: &str, what: &str) -> Option<&OwnedSettings> {
+        self.operators().find(|owned| owned.writes(knob, what))
+    }
+
+    /// Returns the operators that decide about some settings of this host.
+    pub fn operators(&self) -> impl Iterator<Item = &OwnedSettings> {
+        self.list.iter().filter(|owned| owned.decided_in.is_some())
+    }
+}
+
+impl OwnedSettings {
+    /// Returns what it sets in words: names of knobs, and of sysctls where they are known.
+    pub fn described(&self) -> String {
+        let words = |knob: &&'static str| match *knob {
+            "sysctls" if !self.settings.is_empty() => self.settings.join(", "),
+            knob => knob.to_string(),
         };
-        self.list.iter().find(writes).map(|owned| &owned.owner)
+        match self.knobs.is_empty() {
+            true => "nothing that Tare knows".into(),
+            false => self.knobs.iter().map(words).collect::<Vec<_>>().join(", "),
+        }
+    }
+
+    /// Whether it writes this setting of a knob.
+    fn writes(&self, knob: &str, what: &str) -> bool {
+        self.knobs.contains(&knob)
+            && (knob != "sysctls"
+                || self.settings.is_empty()
+                || self.settings.iter().any(|setting| setting == what))
     }
 }
 
@@ -200,7 +243,12 @@ impl Rule {
             (None, None) => return None,
         };
         let owner = Owner { name: self.name.into(), evidence, effect: self.effect.into() };
-        Some(OwnedSettings { owner, knobs: self.knobs.to_vec(), settings: Vec::new() })
+        Some(OwnedSettings {
+            owner,
+            knobs: self.knobs.to_vec(),
+            settings: Vec::new(),
+            decided_in: self.decided_in,
+        })
     }
 }
 
@@ -214,7 +262,13 @@ fn irqbalance(snapshot: &Snapshot) -> Option<OwnedSettings> {
         evidence: socket.unwrap_or_else(|| format!("process {pid}")),
         effect: format!("moves interrupts every {interval} unless they are banned"),
     };
-    Some(OwnedSettings { owner, knobs: vec!["nic_irqs", "disk_irqs"], settings: Vec::new() })
+    let knobs = vec!["nic_irqs", "disk_irqs"];
+    Some(OwnedSettings { owner, knobs, settings: Vec::new(), decided_in: None })
+}
+
+/// Whether the Node Tuning Operator, which is part of OpenShift, has a pod on this host.
+pub(crate) fn is_openshift(snapshot: &Snapshot) -> bool {
+    is_present(snapshot, tuned::NODE_TUNING_OPERATOR)
 }
 
 /// Whether a process of this name was running.
@@ -242,6 +296,12 @@ pub fn notes(
     let mut notes = perftune::notes(snapshot, machine, irq);
     notes.extend(stale_bans(snapshot, machine));
     notes.extend(exclusive(snapshot, irq, compute));
+    if let Some(process) = kubelet::inside_other_process(snapshot) {
+        notes.push(format!(
+            "{process} runs the kubelet inside itself, and Tare does not read its settings: there is \
+             no advice about them"
+        ));
+    }
     notes
 }
 

@@ -126,7 +126,7 @@ pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
     };
     let settings =
         ["net.core.somaxconn", "net.ipv4.tcp_max_syn_backlog"].map(String::from).to_vec();
-    Some(OwnedSettings { owner, knobs, settings })
+    Some(OwnedSettings { owner, knobs, settings, decided_in: None })
 }
 
 /// Returns notes about wrong options and about contradictions to the plan.

@@ -201,7 +201,7 @@ fn owner(setting: &Setting<'_>) -> Option<OwnedSettings> {
     };
     let owner = Owner { name: name.into(), evidence: path.into(), effect };
     let settings = if kind == "sysctl" { vec![key.to_string()] } else { Vec::new() };
-    Some(OwnedSettings { owner, knobs: vec![knob], settings })
+    Some(OwnedSettings { owner, knobs: vec![knob], settings, decided_in: None })
 }
 
 /// Returns the knob that writes a sysctl.

@@ -191,6 +191,32 @@ fn reports_unknown_tuned_profiles() {
     assert!(owners.list[0].owner.effect.contains("cannot be read"));
 }
 
+#[test]
+fn tuned_decides_on_nodes_and_nowhere_else() {
+    let check = |files: &[(&str, &str)], name: &str, decided_in: Option<&str>, knobs: &[&str]| {
+        let owners = Owners::read(&host(files));
+        let found = owners.list.iter().find(|owned| owned.owner.name == name);
+        let found = found.unwrap_or_else(|| panic!("{files:?} {owners:?}"));
+        assert_eq!(found.decided_in, decided_in, "{files:?}");
+        assert!(knobs.iter().all(|knob| found.knobs.contains(knob)), "{found:?}");
+        assert_eq!(owners.deciding(knobs[0], "").is_some(), decided_in.is_some());
+    };
+    let profile = ("/etc/tuned/active_profile", "throughput-performance");
+    check(&[TUNED, profile], "tuned", None, &["swap"]);
+    let kubelet = ("/tare/kubelet", r#"{"process":1}"#);
+    check(&[TUNED, profile, kubelet], "tuned", Some("its profile"), &["swap"]);
+    let in_pod = ("/tare/owners/tuned-in-pod", "profile openshift-node-performance-db");
+    let object = Some("the object that its pod reads");
+    check(&[in_pod], "TuneD in a pod", object, &["nic_irqs", "nic_channels", "irqbalance"]);
+    let logs = ("/tare/owners/present", tuned::NODE_TUNING_OPERATOR);
+    let objects = Some("a Tuned or PerformanceProfile object");
+    check(&[in_pod, logs], "TuneD of the Node Tuning Operator", objects, &["idle_states"]);
+    // The pod's profile counts, not one that the host once had.
+    let in_pod = ("/tare/owners/tuned-in-pod", "profile openshift-node");
+    let owners = Owners::read(&host(&[in_pod, ("/etc/tuned/active_profile", "postgresql")]));
+    assert!(!owners.list[0].knobs.contains(&"transparent_hugepages"));
+}
+
 const SERVICE: (&str, &str) =
     ("/tare/owners/present", "/usr/lib/systemd/system/scylla-server.service");
 const ASKED: (&str, &str) =

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::settings::knob_of_sysctl;
 use super::{OwnedSettings, Owner};
+use crate::machine::Kubelet;
 use crate::snapshot::Snapshot;
 
 /// The profiles of tuned 2.20 to 2.24: name, included profile, further knobs that it writes.
@@ -39,6 +40,15 @@ const KNOWN: &[(&str, &str, &[&str])] = &[
     ("realtime-virtual-host", "realtime", &[]),
 ];
 
+/// The folder of the logs of TuneD's pod of the Node Tuning Operator: a daemon set `tuned` in this
+/// namespace (openshift/cluster-node-tuning-operator).
+pub(super) const NODE_TUNING_OPERATOR: &str =
+    "/var/log/pods/openshift-cluster-node-tuning-operator_tuned-*";
+
+/// The pseudo file that says that tuned runs in a pod: `profile NAME`, without a name if it cannot
+/// be read.
+const IN_POD: &str = "/tare/owners/tuned-in-pod";
+
 /// The settings that the profiles of a host write.
 #[derive(Debug, Default)]
 struct Written {
@@ -51,40 +61,84 @@ struct Written {
     script: bool,
 }
 
-/// Returns tuned as an owner if it runs.
+/// Returns tuned as an owner if it runs. On a node of a cluster it decides about what it sets.
 pub(super) fn owner(snapshot: &Snapshot) -> Option<OwnedSettings> {
-    let profile = snapshot.read("/etc/tuned/active_profile").unwrap_or_default();
-    if !super::runs(snapshot, "tuned") {
+    let in_pod = snapshot.read(IN_POD).map(|line| line.trim_start_matches("profile").trim());
+    let operator = super::is_present(snapshot, NODE_TUNING_OPERATOR);
+    let runs = super::runs(snapshot, "tuned") || in_pod.is_some();
+    if !runs && !operator {
         return None;
     }
+    let own = snapshot.read("/etc/tuned/active_profile").unwrap_or_default();
+    let profile = in_pod.unwrap_or(own);
     let mut written = Written::default();
     for name in profile.split_whitespace() {
         written.profile(snapshot, name);
     }
-    let mut effect = match profile {
-        "" => "runs, but its active profile cannot be read".to_string(),
-        _ => format!("applies profile {profile} when it starts and when the profile changes"),
+    let on_node = in_pod.is_some() || operator || Kubelet::read(snapshot).is_some();
+    let (name, decided_in) = match (operator, in_pod) {
+        (true, _) => ("TuneD of the Node Tuning Operator", Some(OPERATOR_OBJECTS)),
+        (false, Some(_)) => ("TuneD in a pod", Some("the object that its pod reads")),
+        (false, None) => ("tuned", on_node.then_some("its profile")),
     };
-    if written.script {
-        effect += ", and runs the profile's script";
+    let evidence = match (in_pod, operator) {
+        (Some(_), _) => "a process tuned in a pod",
+        (None, true) => NODE_TUNING_OPERATOR,
+        (None, false) => "/etc/tuned/active_profile",
+    };
+    if on_node {
+        written.add_related();
     }
-    if !written.unknown.is_empty() {
-        let unknown = written.unknown.join(", ");
-        effect += &format!("; the settings of {unknown} are unknown: see `tuned-adm profile_info`");
-    }
-    if written.knobs.contains("irqbalance") {
-        effect += "; each start clears irqbalance's bans";
-    }
-    let owner =
-        Owner { name: "tuned".into(), evidence: "/etc/tuned/active_profile".into(), effect };
+    let effect = match runs {
+        true => written.effect(profile),
+        false => "is on this node, but no process tuned runs now".to_string(),
+    };
+    let owner = Owner { name: name.into(), evidence: evidence.into(), effect };
     let settings = match written.any_sysctl {
         true => Vec::new(),
         false => written.sysctls.into_iter().collect(),
     };
-    Some(OwnedSettings { owner, knobs: written.knobs.into_iter().collect(), settings })
+    let knobs = written.knobs.into_iter().collect();
+    Some(OwnedSettings { owner, knobs, settings, decided_in })
 }
 
+/// Where the Node Tuning Operator is configured.
+const OPERATOR_OBJECTS: &str = "a Tuned or PerformanceProfile object";
+
 impl Written {
+    /// Adds the knobs that make no sense without those that another program sets: queues and
+    /// irqbalance's bans, where it places interrupts.
+    fn add_related(&mut self) {
+        let places = |knob: &str| self.knobs.contains(knob);
+        let (network, disk) = (places("nic_irqs"), places("disk_irqs"));
+        if network {
+            self.knobs.insert("nic_channels");
+        }
+        if network || disk {
+            self.knobs.insert("irqbalance");
+        }
+    }
+
+    /// Returns what tuned does with a profile, which may be unknown.
+    fn effect(&self, profile: &str) -> String {
+        let mut effect = match profile {
+            "" => "runs, but its active profile cannot be read".to_string(),
+            _ => format!("applies profile {profile} when it starts and when the profile changes"),
+        };
+        if self.script {
+            effect += ", and runs the profile's script";
+        }
+        if !self.unknown.is_empty() {
+            let unknown = self.unknown.join(", ");
+            effect +=
+                &format!("; the settings of {unknown} are unknown: see `tuned-adm profile_info`");
+        }
+        if self.knobs.contains("irqbalance") {
+            effect += "; each start clears irqbalance's bans";
+        }
+        effect
+    }
+
     fn profile(&mut self, snapshot: &Snapshot, name: &str) {
         if !self.seen.insert(name.to_string()) {
             return;
@@ -97,6 +151,10 @@ impl Written {
             if !include.is_empty() {
                 self.profile(snapshot, include);
             }
+        } else if name.starts_with("openshift-node-performance-") {
+            // The profile of a PerformanceProfile includes both (the operator's assets).
+            self.profile(snapshot, "openshift-node");
+            self.profile(snapshot, "cpu-partitioning");
         } else {
             self.unknown.push(name.to_string());
         }

@@ -42,6 +42,21 @@ impl CpuSets {
     pub fn interrupts_alone(&self) -> Option<CpuSet> {
         (!self.irq.is_empty() && self.irq.is_disjoint(&self.compute)).then(|| self.irq.clone())
     }
+
+    /// Returns the whole cores that a kubelet should reserve: those that take interrupts, or the
+    /// first one if interrupts share all cores.
+    ///
+    /// Whole cores, because with `full-pcpus-only` no pod gets a core with one reserved thread; at
+    /// least one, because the static policy refuses to start without a reservation.
+    pub fn reserved_cores(&self, topology: &Topology) -> CpuSet {
+        let part = topology.restrict(&self.universe);
+        let mut cores = part.cores().map(|core| &core.cpus);
+        if self.irq == self.compute || self.irq.is_empty() {
+            return cores.next().cloned().unwrap_or_default();
+        }
+        let touched = cores.filter(|core| !core.is_disjoint(&self.irq));
+        touched.fold(CpuSet::new(), |all, core| all.union(core))
+    }
 }
 
 /// The default number of cores per interrupt core.

@@ -3,6 +3,7 @@
 mod apply;
 mod flags;
 mod gains;
+mod kubelet;
 mod options;
 mod outcome;
 mod persist;
