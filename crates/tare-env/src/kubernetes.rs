@@ -2,6 +2,10 @@
 //! access in the entry, because the environment variables may name another one by the time of a
 //! clean.
 
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
 use serde::{Deserialize, Serialize};
 use tare_host::UndoError;
 use tare_host::journal::Entry;
@@ -16,6 +20,8 @@ pub(crate) enum KubernetesEntry {
     KubernetesNamespace { access: Access, name: String },
     /// A pod in the namespace of a run.
     KubernetesPod { access: Access, namespace: String, name: String },
+    /// A folder with a seccomp profile below the kubelet's, and whether that one was made too.
+    KubernetesProfile { folder: PathBuf, made_parent: bool },
     /// A service in the namespace of a run.
     KubernetesService { access: Access, namespace: String, name: String },
 }
@@ -32,11 +38,14 @@ pub(crate) struct KubernetesKinds;
 
 impl UndoKinds for KubernetesKinds {
     fn kinds(&self) -> &'static [&'static str] {
-        &["kubernetes_namespace", "kubernetes_pod", "kubernetes_service"]
+        &["kubernetes_namespace", "kubernetes_pod", "kubernetes_profile", "kubernetes_service"]
     }
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
         let removed = match entry.read()? {
+            KubernetesEntry::KubernetesProfile { folder, made_parent } => {
+                return remove_profile(run, &folder, made_parent);
+            }
             KubernetesEntry::KubernetesNamespace { access, name } => {
                 check_name(run, &name)?;
                 Cluster::connect(&access).and_then(|cluster| cluster.delete_namespace(&name, run))
@@ -55,9 +64,54 @@ impl UndoKinds for KubernetesKinds {
     }
 }
 
+/// Removes the folder of a profile, and the kubelet's own folder of profiles if it was made for it
+/// and is empty again.
+fn remove_profile(run: &str, folder: &Path, made_parent: bool) -> Result<(), UndoError> {
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    check_name(run, &name)?;
+    let failed = |path: &Path, error: io::Error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(UndoError::OfKind(format!("cannot remove {}: {error}", path.display()).into())),
+    };
+    fs::remove_dir_all(folder).or_else(|error| failed(folder, error))?;
+    match folder.parent().filter(|_| made_parent) {
+        Some(parent) => fs::remove_dir(parent).or_else(|error| match error.kind() {
+            // Somebody else has a profile there by now.
+            io::ErrorKind::DirectoryNotEmpty => Ok(()),
+            _ => failed(parent, error),
+        }),
+        None => Ok(()),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn removes_the_folder_of_profiles_only_if_it_made_it() {
+        let state = tempfile::tempdir().unwrap();
+        let parent = state.path().join("seccomp");
+        let folder = parent.join("tare-ab12-e0");
+        for (made_parent, other, stays) in
+            [(true, false, false), (true, true, true), (false, false, true)]
+        {
+            fs::create_dir_all(&folder).unwrap();
+            fs::write(folder.join("profile.json"), "{}").unwrap();
+            if other {
+                fs::write(parent.join("other.json"), "{}").unwrap();
+            }
+            let entry: Entry =
+                KubernetesEntry::KubernetesProfile { folder: folder.clone(), made_parent }.into();
+            KubernetesKinds.undo("ab12", &entry).unwrap();
+            KubernetesKinds.undo("ab12", &entry).unwrap();
+            assert!(!folder.exists());
+            assert_eq!(parent.exists(), stays, "{made_parent} {other}");
+            let _ = fs::remove_dir_all(&parent);
+            let error = KubernetesKinds.undo("cd34", &entry).unwrap_err();
+            assert!(matches!(error, UndoError::NotOurs { .. }), "{error}");
+        }
+    }
 
     #[test]
     fn removes_only_what_has_the_name_of_the_run() {

@@ -21,5 +21,5 @@ pub use access::Access;
 pub use cluster::Cluster;
 pub use error::KubeError;
 pub use node::Node;
-pub use pod::{Cpus, NewPod, PodMount, PodSource, RunningPod};
+pub use pod::{Cpus, Filter, NewPod, PodMount, PodSource, RunningPod};
 pub use service::{NewService, ServiceAddress};

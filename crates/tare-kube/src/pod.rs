@@ -36,13 +36,22 @@ pub struct NewPod<'a> {
     pub without_capabilities: bool,
     /// Whether it has a user namespace of its own (`hostUsers: false`, Kubernetes 1.33 by default).
     pub user_namespace: bool,
-    /// Whether the runtime's default seccomp filter applies (`RuntimeDefault`), or none
-    /// (`Unconfined`).
-    pub filtered: bool,
+    pub filter: Filter<'a>,
     pub cpus: Cpus,
     /// The limit of memory in bytes, which is also the request.
     pub memory_bytes: Option<u64>,
     pub mounts: Vec<PodMount>,
+}
+
+/// The seccomp filter of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Filter<'a> {
+    /// None (`Unconfined`).
+    None,
+    /// The container runtime's own (`RuntimeDefault`).
+    Default,
+    /// A file below the kubelet's folder of profiles (`Localhost`).
+    File(&'a str),
 }
 
 /// The CPU time of a pod.
@@ -116,7 +125,11 @@ impl NewPod<'_> {
             .iter()
             .map(|(name, value)| json!({ "name": name, "value": value }))
             .collect();
-        let profile = if self.filtered { "RuntimeDefault" } else { "Unconfined" };
+        let profile = match self.filter {
+            Filter::None => json!({ "type": "Unconfined" }),
+            Filter::Default => json!({ "type": "RuntimeDefault" }),
+            Filter::File(path) => json!({ "type": "Localhost", "localhostProfile": path }),
+        };
         let field = json!({ "key": "metadata.name", "operator": "In", "values": [self.node] });
         let mut pod = json!({
             "apiVersion": "v1",
@@ -138,7 +151,7 @@ impl NewPod<'_> {
                     "nodeSelectorTerms": [{ "matchFields": [field] }],
                 }}},
                 "tolerations": [{ "operator": "Exists" }],
-                "securityContext": { "seccompProfile": { "type": profile } },
+                "securityContext": { "seccompProfile": profile },
                 "containers": [{
                     "name": CONTAINER,
                     "image": self.image,
@@ -284,7 +297,7 @@ mod tests {
             host_port: Some(9042),
             without_capabilities: true,
             user_namespace: true,
-            filtered: true,
+            filter: Filter::File("tare-ab12-e1/profile.json"),
             cpus,
             memory_bytes: Some(1 << 20),
             mounts: vec![PodMount {
@@ -320,8 +333,9 @@ mod tests {
             assert_eq!(container["resources"]["requests"], requests, "{cpus:?}");
             assert_eq!(container["resources"]["limits"], limits, "{cpus:?}");
             assert_eq!(manifest["spec"]["volumes"][0]["emptyDir"]["medium"], "Memory");
-            let profile = &manifest["spec"]["securityContext"]["seccompProfile"]["type"];
-            assert_eq!(profile, "RuntimeDefault");
+            let profile = &manifest["spec"]["securityContext"]["seccompProfile"];
+            assert_eq!(profile["type"], "Localhost");
+            assert_eq!(profile["localhostProfile"], "tare-ab12-e1/profile.json");
             // The manifest is a pod of the API, field by field.
             let pod: Pod = serde_json::from_value(manifest.clone()).unwrap();
             let again = serde_json::to_value(&pod).unwrap();

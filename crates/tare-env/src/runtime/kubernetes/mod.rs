@@ -14,7 +14,8 @@
 //! - `cpu`: `shared` requests nothing, `request=N` requests N, and `request=N..M` has the limit M
 //!   besides; `quota=N` is a request and the same limit, `pinned` and `cpus=N` are a whole number of
 //!   CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
-//! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`. `security.capabilities` drops
+//! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`, `default+io_uring` is
+//!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the pod. `security.capabilities` drops
 //!   all; `user` is `hostUsers: false`.
 //! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
 //!   the node and mounted (hostPath).
@@ -37,6 +38,7 @@ use tare_lab::PartError;
 use tare_lab::environment::{Environment, EnvironmentSpec};
 use tare_lab::layer::{Cpu, Limit, Network, Quota, Security, User};
 
+use self::profile::Profile;
 use super::contract::{Argument, Runtime};
 use crate::layer::{self, Layers};
 use crate::run_context::RunContext;
@@ -46,6 +48,7 @@ use crate::unavailable::Unavailable;
 
 mod environment;
 mod port;
+mod profile;
 mod read_back;
 mod start;
 
@@ -65,7 +68,11 @@ pub const RUNTIME: Runtime = Runtime {
              pinned and cpus=N are whole CPUs of \
              a static CPU manager, and need limits.memory",
         ),
-        ("security", "default is RuntimeDefault, none is Unconfined"),
+        (
+            "security",
+            "default is RuntimeDefault, none is Unconfined, default+io_uring is Localhost: Moby's profile with \
+             io_uring, written below the kubelet's folder",
+        ),
         ("storage", "volume is an emptyDir, tmpfs one in memory, others are mounted (hostPath)"),
         ("limits", "memory alone, which is also the request"),
         ("cgroup", "only own: the kubelet puts every pod into a cgroup"),
@@ -105,6 +112,11 @@ pub enum KubernetesError {
     NoProcess { environment: String, pod: String },
     #[error("environment {environment:?}: {why}; its last output: {log}")]
     Ended { environment: String, why: String, log: String },
+    #[error(
+        "environment {environment:?}: security = \"{security}\" of a pod is a file below the folder of the kubelet, and \
+         no kubelet of root runs on this host as a process of its own; write default or none"
+    )]
+    NoKubelet { environment: String, security: Security },
     #[error("cannot create {}", .path.display())]
     File { path: PathBuf, source: std::io::Error },
     #[error("environment {environment:?} is not started")]
@@ -214,6 +226,7 @@ fn make(
     }
     let storage = storage::parse(&spec)?;
     let number = context.next_environment();
+    let profile = Profile::of(&spec, context)?;
     Ok(Box::new(Pod {
         namespace: context.prefix(),
         name: format!("e{number}"),
@@ -227,6 +240,7 @@ fn make(
         spec,
         layers,
         storage,
+        profile,
         initial_data: InitialData::default(),
         number,
         data: PathBuf::new(),
@@ -247,10 +261,6 @@ fn check(
     };
     if layers.network == (Network::Bridge { proxy: true }) {
         return refuse("network", layers.network.to_string(), "it has no userland proxy");
-    }
-    if layers.security == Security::DefaultWithIoUring {
-        let why = "a profile of one's own has to be installed on the node; write default or none";
-        return refuse("security", layers.security.to_string(), why);
     }
     if layers.cgroup == layer::Cgroup::None {
         let why = "the kubelet puts every pod into a cgroup; set cgroup = \"own\"";
@@ -302,6 +312,8 @@ struct Pod {
     spec: EnvironmentSpec,
     layers: Layers,
     storage: Box<dyn Storage>,
+    /// The seccomp profile that is a file of the node, if it is one.
+    profile: Option<Profile>,
     initial_data: InitialData,
     number: u32,
     /// The namespace of the run.

@@ -10,7 +10,7 @@ use tare_host::journal::Entry;
 use tare_host::memory_policy::PAGES_VARIABLE;
 use tare_host::process;
 use tare_host::program::Program;
-use tare_kube::{NewPod, PodMount, PodSource};
+use tare_kube::{Filter, NewPod, PodMount, PodSource};
 use tare_lab::PartError;
 use tare_lab::environment::{Endpoint, Launch};
 use tare_lab::layer::{Capabilities, Network, Security, User};
@@ -44,6 +44,9 @@ impl Pod {
         }
 
         let (client, journal) = (context.client(), context.journal());
+        if let Some(profile) = &self.profile {
+            profile.provide(journal)?;
+        }
         let host = self.layers.network == Network::Host;
         let listen = if host {
             let address = client.link(journal, context.slot().number(), None)?;
@@ -165,7 +168,11 @@ impl Pod {
             host_port: (self.layers.network == Network::HostPort).then(|| listen.port()),
             without_capabilities: confinement.capabilities == Capabilities::None,
             user_namespace: confinement.user == User::Namespace,
-            filtered: self.layers.security != Security::None,
+            filter: match (&self.profile, self.layers.security) {
+                (Some(profile), _) => Filter::File(profile.name()),
+                (None, Security::None) => Filter::None,
+                (None, _) => Filter::Default,
+            },
             cpus: self.cpus,
             memory_bytes: self.layers.limits.memory_bytes,
             mounts,

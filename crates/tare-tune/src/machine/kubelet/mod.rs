@@ -13,6 +13,8 @@ mod describe;
 mod flags;
 mod settings;
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 
 use crate::snapshot::Snapshot;
@@ -55,6 +57,11 @@ impl Kubelet {
     /// Returns the kubelet of a snapshot; `None` where none ran.
     pub fn read(snapshot: &Snapshot) -> Option<Self> {
         serde_json::from_str(snapshot.read(FILE)?).ok()
+    }
+
+    /// Returns the kubelet of this host; `None` where none runs.
+    pub fn here() -> Option<Self> {
+        serde_json::from_str(&describe(Path::new("/"))?).ok()
     }
 
     /// Returns major and minor version: `(1, 34)` for `v1.34.1`, `v1.34.1+k3s1` or `v1.34.1-gke.5`.
