@@ -75,6 +75,102 @@ fn invalid_arguments_are_refused() {
     refused(&["--for", "docker", "--from", "missing.tare"], 3, "missing.tare");
 }
 
+const MANIFEST: &str = "\
+# The comments stay.
+apiVersion: v1
+kind: Pod
+metadata: {name: db}
+spec:
+  restartPolicy: Always  # as ever
+  containers:
+  - name: db
+    image: scylladb/scylla:6.2.0
+    resources:
+      limits: {cpu: 3500m, memory: 16Gi}
+";
+
+/// Returns the arguments for a manifest on a recorded host with 16 cores.
+fn manifest_arguments<'a>(file: &'a str, more: &[&'a str]) -> Vec<&'a str> {
+    let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/hosts/recorded/i3.8xlarge");
+    [&["--for", "kubernetes", "--snapshot", host, "--from", file], more].concat()
+}
+
+#[test]
+fn the_diff_of_a_manifest_applies_and_leaves_nothing_to_change() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("pod.yaml");
+    fs::write(&file, MANIFEST).unwrap();
+    let output = flags(folder.path(), &manifest_arguments("pod.yaml", &[]));
+    let diff = stdout(&output);
+    assert!(output.status.success(), "{}", stderr(&output));
+    for line in [
+        "--- pod.yaml\n+++ pod.yaml\n",
+        "+  hostNetwork: true\n",
+        "+      limits: {cpu: \"4\", memory: 16Gi}\n",
+        "+      - \"--smp=4\"\n",
+    ] {
+        assert!(diff.contains(line), "{line}: {diff}");
+    }
+    fs::write(folder.path().join("pod.diff"), &diff).unwrap();
+    let git = Command::new("git")
+        .args(["apply", "-p0", "pod.diff"])
+        .env("GIT_CEILING_DIRECTORIES", folder.path().parent().unwrap())
+        .current_dir(folder.path())
+        .output();
+    let git = git.unwrap();
+    assert!(git.status.success(), "{}", stderr(&git));
+    let changed = fs::read_to_string(&file).unwrap();
+    assert!(
+        changed.starts_with("# The comments stay.\n") && changed.contains("Always  # as ever\n")
+    );
+    let again = json(&flags(folder.path(), &manifest_arguments("pod.yaml", &["--json"])));
+    assert_eq!((&again["diff"], again["changes"].as_array().unwrap().len()), (&"".into(), 0));
+}
+
+#[test]
+fn a_manifest_is_read_from_standard_input() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tare"))
+        .args(["tune", "flags"])
+        .args(manifest_arguments("-", &["--json"]))
+        .current_dir(folder.path())
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), MANIFEST.as_bytes()).unwrap();
+    let found = json(&child.wait_with_output().unwrap());
+    assert_eq!((&found["object"], &found["file"]), (&"Pod/db".into(), &"pod.yaml".into()));
+}
+
+#[test]
+fn manifests_that_cannot_be_read_are_one_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &[u8]| fs::write(folder.path().join(name), text).unwrap();
+    write("two.yaml", b"kind: Pod\nmetadata: {name: a}\n---\nkind: Pod\nmetadata: {name: b}\n");
+    write("broken.yaml", b"kind: [");
+    write("binary.yaml", &[0xff, 0xfe]);
+    write("pod.yaml", MANIFEST.as_bytes());
+    write("large.yaml", MANIFEST.replace("3500m", "99").as_bytes());
+    let refused = |file: &str, more: &[&str], code: i32, reason: &str| {
+        let output = flags(folder.path(), &manifest_arguments(file, more));
+        assert_eq!(output.status.code(), Some(code), "{file} {more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(reason), "{}", stderr(&output));
+        assert_eq!(stderr(&output).trim().lines().count(), 1, "{}", stderr(&output));
+    };
+    refused("two.yaml", &[], 3, "Pod/a, Pod/b; choose one with --object KIND/NAME");
+    refused("two.yaml", &["--object", "Pod/c"], 3, "has no object Pod/c");
+    refused("broken.yaml", &[], 3, "cannot read broken.yaml as YAML");
+    refused("binary.yaml", &[], 3, "cannot read binary.yaml");
+    refused("missing.yaml", &[], 3, "cannot read missing.yaml");
+    refused("large.yaml", &[], 1, "asks for 100 CPUs, but this node has 30 for pods");
+    refused("pod.yaml", &["--container", "x"], 3, "has no container x: it has db");
+    refused("pod.yaml", &["--image", "postgres"], 2, "leave --image out");
+    refused("pod.yaml", &["--from", "two.yaml"], 2, "at most one record and one manifest");
+    let docker = flags(folder.path(), &["--for", "docker", "--from", "-"]);
+    assert_eq!(docker.status.code(), Some(2), "{}", stderr(&docker));
+}
+
 #[test]
 fn a_profile_has_the_format_of_its_engine_and_replaces_no_other_file() {
     let folder = tempfile::tempdir().unwrap();

@@ -7,6 +7,8 @@
 //!
 //! Limits: settings that flags cannot express (host settings that containers do not have) become
 //! notes.
+//!
+//! `manifest` is the other direction: it reads a user's pod and writes what would change in it.
 
 mod cassandra;
 mod compose;
@@ -16,6 +18,7 @@ pub mod engine;
 pub mod host;
 pub mod instances;
 mod kubernetes;
+pub mod manifest;
 mod nerdctl;
 mod podman;
 mod quadlet;

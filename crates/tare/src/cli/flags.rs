@@ -29,9 +29,16 @@ pub struct TuneFlags {
     /// Memory of each instance, page cache included, such as 64G
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub memory: Option<u64>,
-    /// Record of a study; what each flag gains is read from it
-    #[arg(long, value_name = "FILE.tare")]
-    pub from: Option<PathBuf>,
+    /// Record of a study (FILE.tare), from which the gain of each flag is read; for kubernetes also
+    /// the manifest of a pod (- is standard input): print a diff of what would change in it
+    #[arg(long, value_name = "FILE")]
+    pub from: Vec<PathBuf>,
+    /// The object of the manifest that runs the database [default: the only one with pods]
+    #[arg(long, value_name = "KIND/NAME", requires = "from")]
+    pub object: Option<String>,
+    /// The container of the database [default: the only one, or the one with a known image]
+    #[arg(long, value_name = "NAME", requires = "from")]
+    pub container: Option<String>,
     /// Write flags for a host that `tare host record` saved
     #[arg(long, value_name = "DIR")]
     pub snapshot: Option<PathBuf>,

@@ -11,6 +11,7 @@
 mod configuration;
 mod describe;
 mod flags;
+pub mod quantity;
 mod settings;
 
 use std::path::Path;

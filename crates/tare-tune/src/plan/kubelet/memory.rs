@@ -8,6 +8,7 @@
 
 use crate::machine::Topology;
 use crate::machine::kubelet::Settings;
+use crate::machine::kubelet::quantity::bytes;
 
 /// The default of `memory.available` in `evictionHard`, in bytes.
 const EVICTION_DEFAULT: u64 = 100 << 20;
@@ -39,7 +40,7 @@ pub(super) fn reserved(settings: &Settings) -> Option<u64> {
 /// rest, which the first node gets.
 pub(super) fn fragment(total: u64, topology: &Topology) -> String {
     let nodes = u64::try_from(topology.nodes.len()).unwrap_or(1).max(1);
-    let each = total / nodes >> 20 << 20;
+    let each = ((total / nodes) >> 20) << 20;
     let mut rest = total - each * nodes;
     let mut text = String::from("reservedMemory:\n");
     for node in &topology.nodes {
@@ -51,58 +52,4 @@ pub(super) fn fragment(total: u64, topology: &Topology) -> String {
         text += &format!("  - numaNode: {}\n    limits:\n      memory: {amount:?}\n", node.id);
     }
     text
-}
-
-/// Parses a quantity of Kubernetes: `1Gi`, `500M`, `1073741824`, `1.5Gi`. `None` for a share
-/// (`5%`) or anything else.
-fn bytes(text: &str) -> Option<u64> {
-    const UNITS: [(&str, f64); 11] = [
-        ("Ki", 1024.0),
-        ("Mi", 1_048_576.0),
-        ("Gi", 1_073_741_824.0),
-        ("Ti", 1_099_511_627_776.0),
-        ("Pi", 1_125_899_906_842_624.0),
-        ("k", 1e3),
-        ("M", 1e6),
-        ("G", 1e9),
-        ("T", 1e12),
-        ("P", 1e15),
-        ("", 1.0),
-    ];
-    let text = text.trim();
-    let (number, unit) = UNITS.iter().find_map(|(suffix, unit)| {
-        let number = text.strip_suffix(suffix)?;
-        Some((number, *unit))
-    })?;
-    if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
-        return None;
-    }
-    let number: f64 = number.parse().ok()?;
-    let bytes = (number * unit).ceil();
-    // Beyond 2^53 a product of doubles is not exact, and no machine has that much memory.
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "the range is checked"
-    )]
-    (0.0..9e15).contains(&bytes).then_some(bytes as u64)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn amounts_of_memory_are_read() {
-        let check = |text: &str, expect: Option<u64>| assert_eq!(bytes(text), expect, "{text}");
-        check("1Gi", Some(1 << 30));
-        check("1.5Gi", Some(3 << 29));
-        check("500M", Some(500_000_000));
-        check("100Mi", Some(100 << 20));
-        check("1073741824", Some(1 << 30));
-        check("5%", None);
-        check("", None);
-        check("Gi", None);
-        check("-1Gi", None);
-    }
 }

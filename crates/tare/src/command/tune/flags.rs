@@ -7,12 +7,12 @@ use std::path::Path;
 use anyhow::{Context, bail};
 use tare_env::layer::security;
 use tare_lab::layer::Security;
-use tare_tune::flags::{self, Consumer, Flags, FlagsError, Host, ProfileForm, Request};
+use tare_tune::flags::{self, Consumer, FlagsError, Host, ProfileForm, Request};
 use tare_tune::plan::{Options, cpus};
 use tare_tune::planner::read_machine;
 use tare_tune::snapshot::Snapshot;
 
-use super::{gains, options};
+use super::{gains, manifest, options};
 use crate::cli::TuneFlags;
 use crate::command::report;
 use crate::exit::{Exit, ExitWith, exit_error};
@@ -35,6 +35,7 @@ const LIVE_FILES: [&str; 7] = [
 pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<Exit> {
     // The command line accepts only known names.
     let Some(consumer) = flags::consumer(&arguments.consumer) else { return Ok(Exit::Usage) };
+    let sources = manifest::Sources::of(arguments, consumer)?;
     let mut snapshot = options::snapshot(arguments.snapshot.as_ref())?;
     if arguments.snapshot.is_none() {
         add_live_files(&mut snapshot);
@@ -55,17 +56,34 @@ pub(crate) fn run(arguments: &TuneFlags, out: &mut dyn Write) -> anyhow::Result<
         ..Request::default()
     };
     let mut notes = Vec::new();
-    if let Some(path) = &arguments.from {
+    if let Some(path) = sources.record {
         let record = report::read(path)?;
         let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
         (request.measured, notes) = gains::read(&record, &name, consumer.name());
     }
     let host = Host::read(&snapshot);
+    if let Some(path) = sources.manifest {
+        let text = manifest::read(path)?;
+        let diff =
+            manifest::diff(path, &text, arguments, &request, &machine.topology, &cpus, &host);
+        let mut diff = diff?;
+        diff.notes.extend(notes);
+        if let Some(path) = &request.seccomp {
+            let profile = profile(consumer.profile_form(), &diff.capabilities, &snapshot)?;
+            write_profile(Path::new(path), &profile)?;
+        }
+        return match arguments.json {
+            true => writeln!(out, "{}", serde_json::to_string_pretty(&diff)?),
+            false => write!(out, "{}", diff.text()),
+        }
+        .map(|()| Exit::Success)
+        .map_err(Into::into);
+    }
     let written = flags::write(consumer, &request, &machine.topology, &cpus, &host);
     let mut written = written.map_err(|error| flags_error(error, consumer))?;
     written.notes.extend(notes);
     if let Some(path) = &request.seccomp {
-        let profile = profile(consumer.profile_form(), &written, &snapshot)?;
+        let profile = profile(consumer.profile_form(), &written.capabilities, &snapshot)?;
         write_profile(Path::new(path), &profile)?;
     }
     if arguments.json {
@@ -107,11 +125,15 @@ fn absolute(path: &Path) -> anyhow::Result<String> {
 }
 
 /// Returns the seccomp profile in the format that the consumer reads.
-fn profile(form: ProfileForm, flags: &Flags, snapshot: &Snapshot) -> anyhow::Result<String> {
+fn profile(
+    form: ProfileForm,
+    added: &[&'static str],
+    snapshot: &Snapshot,
+) -> anyhow::Result<String> {
     match form {
         ProfileForm::Moby => Ok(security::moby_json(SECURITY)?.unwrap_or_default()),
         ProfileForm::Oci => {
-            let own = security::CAPABILITIES.iter().chain(&flags.capabilities);
+            let own = security::CAPABILITIES.iter().chain(added);
             let capabilities: Vec<String> = own.map(|&name| name.to_owned()).collect();
             let profile = security::profile(SECURITY, &capabilities, kernel(snapshot))?;
             Ok(serde_json::to_string(&profile)?)

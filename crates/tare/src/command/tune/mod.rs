@@ -4,6 +4,7 @@ mod apply;
 mod flags;
 mod gains;
 mod kubelet;
+mod manifest;
 mod options;
 mod outcome;
 mod persist;
