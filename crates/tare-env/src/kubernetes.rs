@@ -14,16 +14,20 @@ use tare_kube::{Access, Cluster, KubeError};
 
 /// An entry of this module, as it is written in a journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", deny_unknown_fields)]
 pub(crate) enum KubernetesEntry {
     /// A namespace of a cluster, with everything in it.
-    KubernetesNamespace { access: Access, name: String },
+    #[serde(rename = "kubernetes_namespace")]
+    Namespace { access: Access, name: String },
     /// A pod in the namespace of a run.
-    KubernetesPod { access: Access, namespace: String, name: String },
+    #[serde(rename = "kubernetes_pod")]
+    Pod { access: Access, namespace: String, name: String },
     /// A folder with a seccomp profile below the kubelet's, and whether that one was made too.
-    KubernetesProfile { folder: PathBuf, made_parent: bool },
+    #[serde(rename = "kubernetes_profile")]
+    Profile { folder: PathBuf, made_parent: bool },
     /// A service in the namespace of a run.
-    KubernetesService { access: Access, namespace: String, name: String },
+    #[serde(rename = "kubernetes_service")]
+    Service { access: Access, namespace: String, name: String },
 }
 
 impl From<KubernetesEntry> for Entry {
@@ -43,18 +47,18 @@ impl UndoKinds for KubernetesKinds {
 
     fn undo(&self, run: &str, entry: &Entry) -> Result<(), UndoError> {
         let removed = match entry.read()? {
-            KubernetesEntry::KubernetesProfile { folder, made_parent } => {
+            KubernetesEntry::Profile { folder, made_parent } => {
                 return remove_profile(run, &folder, made_parent);
             }
-            KubernetesEntry::KubernetesNamespace { access, name } => {
+            KubernetesEntry::Namespace { access, name } => {
                 check_name(run, &name)?;
                 Cluster::connect(&access).and_then(|cluster| cluster.delete_namespace(&name, run))
             }
-            KubernetesEntry::KubernetesPod { access, namespace, name } => {
+            KubernetesEntry::Pod { access, namespace, name } => {
                 check_name(run, &namespace)?;
                 Cluster::connect(&access).and_then(|cluster| cluster.delete_pod(&namespace, &name))
             }
-            KubernetesEntry::KubernetesService { access, namespace, name } => {
+            KubernetesEntry::Service { access, namespace, name } => {
                 check_name(run, &namespace)?;
                 let cluster = Cluster::connect(&access);
                 cluster.and_then(|cluster| cluster.delete_service(&namespace, &name))
@@ -76,7 +80,7 @@ fn remove_profile(run: &str, folder: &Path, made_parent: bool) -> Result<(), Und
     fs::remove_dir_all(folder).or_else(|error| failed(folder, error))?;
     match folder.parent().filter(|_| made_parent) {
         Some(parent) => fs::remove_dir(parent).or_else(|error| match error.kind() {
-            // Somebody else has a profile there by now.
+            // Another program has a profile there by now.
             io::ErrorKind::DirectoryNotEmpty => Ok(()),
             _ => failed(parent, error),
         }),
@@ -102,7 +106,7 @@ mod tests {
                 fs::write(parent.join("other.json"), "{}").unwrap();
             }
             let entry: Entry =
-                KubernetesEntry::KubernetesProfile { folder: folder.clone(), made_parent }.into();
+                KubernetesEntry::Profile { folder: folder.clone(), made_parent }.into();
             KubernetesKinds.undo("ab12", &entry).unwrap();
             KubernetesKinds.undo("ab12", &entry).unwrap();
             assert!(!folder.exists());

@@ -1,5 +1,5 @@
-//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods and services. No other crate
-//! knows the API.
+//! The client of the Kubernetes API: what Tare needs of nodes, namespaces, pods and services. No
+//! other crate knows the API.
 //!
 //! Method: `kube` finds the user's access as kubectl does (`KUBECONFIG`, `~/.kube/config`, the
 //! account of a pod; `Access`). Every call blocks and has a time limit. A wait asks again in short

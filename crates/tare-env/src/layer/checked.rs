@@ -287,23 +287,18 @@ mod tests {
         }
     }
 
+    type Change = fn(&mut EnvironmentSpec);
+
+    /// Checks the layers of an environment after a change.
+    fn limited(change: Change) -> Result<Layers, String> {
+        let mut limited = spec("shared", "own", Some(1 << 30));
+        change(&mut limited);
+        Layers::checked(&limited).map_err(|error| error.to_string())
+    }
+
     #[test]
-    fn refuses_conflicting_layers() {
-        let check = |cpu, cgroup, memory| Layers::checked(&spec(cpu, cgroup, memory));
-        assert_eq!(check("quota=1.5", "own", None).unwrap().cpu, Cpu::Quota(Quota::of(1.5)));
-        assert_eq!(check("pinned", "none", None).unwrap().cpu, Cpu::Pinned);
-        for bad in [check("quota=1", "none", None), check("shared", "none", Some(1 << 30))] {
-            assert!(matches!(bad, Err(LayerError::NeedsCgroup { .. })), "{bad:?}");
-        }
-        let limited = |change: fn(&mut EnvironmentSpec)| {
-            let mut limited = spec("shared", "own", Some(1 << 30));
-            change(&mut limited);
-            Layers::checked(&limited).map_err(|error| error.to_string())
-        };
-        assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
-        type Change = fn(&mut EnvironmentSpec);
-        let refused: [(Change, &str); 12] = [
-            (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
+    fn only_pods_have_what_a_cluster_gives() {
+        let refused: [(Change, &str); 4] = [
             (|spec| spec.network = Network::Service, "network = \"service\" is for pods only"),
             (
                 |spec| spec.cpu = "request=1".parse().unwrap(),
@@ -324,6 +319,24 @@ mod tests {
                 },
                 "memory.node = \"0\": the kubelet",
             ),
+        ];
+        for (change, expect) in refused {
+            let error = limited(change).unwrap_err();
+            assert!(error.contains(expect), "{error}");
+        }
+    }
+
+    #[test]
+    fn refuses_conflicting_layers() {
+        let check = |cpu, cgroup, memory| Layers::checked(&spec(cpu, cgroup, memory));
+        assert_eq!(check("quota=1.5", "own", None).unwrap().cpu, Cpu::Quota(Quota::of(1.5)));
+        assert_eq!(check("pinned", "none", None).unwrap().cpu, Cpu::Pinned);
+        for bad in [check("quota=1", "none", None), check("shared", "none", Some(1 << 30))] {
+            assert!(matches!(bad, Err(LayerError::NeedsCgroup { .. })), "{bad:?}");
+        }
+        assert!(limited(|spec| spec.limits.network_bytes_per_s = Some(1 << 20)).is_ok());
+        let refused: [(Change, &str); 8] = [
+            (|spec| spec.limits.memory_high_bytes = Some(2 << 30), "above limits.memory"),
             (
                 |spec| {
                     spec.limits = Limits { swap_bytes: Some(0), ..Limits::default() };

@@ -82,8 +82,8 @@ impl Network {
         self == Self::Bridge { proxy: true }
     }
 
-    /// Returns whether only pods have it: a port that the cluster, or its network plugin, sends on to
-    /// the pod's own network.
+    /// Returns whether only pods have it: a port that the cluster, or its network plugin, sends on
+    /// to the pod's own network.
     pub fn is_of_pods(self) -> bool {
         matches!(self, Self::Service | Self::NodePort | Self::HostPort)
     }

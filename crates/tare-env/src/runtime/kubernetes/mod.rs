@@ -12,11 +12,11 @@
 //!   address, through the node. `service` and `node-port` have a service for the pod and dial its
 //!   cluster IP or the node's port, `host-port` is a `hostPort` of the node.
 //! - `cpu`: `shared` requests nothing, `request=N` requests N, and `request=N..M` has the limit M
-//!   besides; `quota=N` is a request and the same limit, `pinned` and `cpus=N` are a whole number of
-//!   CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
+//!   besides; `quota=N` is a request and the same limit, `pinned` and `cpus=N` are a whole number
+//!   of CPUs for a kubelet with static CPU manager (Guaranteed, so a memory limit is needed).
 //! - `security`: `default` is `RuntimeDefault`, `none` is `Unconfined`, `default+io_uring` is
-//!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the pod. `security.capabilities` drops
-//!   all; `user` is `hostUsers: false`.
+//!   `Localhost`: a file below the kubelet's folder of profiles, for the time of the run.
+//!   `security.capabilities` drops all; `user` is `hostUsers: false`.
 //! - `storage`: a `volume` is an emptyDir, `tmpfs` an emptyDir in memory, all others are made on
 //!   the node and mounted (hostPath).
 //!

@@ -36,7 +36,7 @@ impl Pod {
         has_service.then(|| {
             let (access, namespace) = (self.access.clone(), self.context.prefix());
             let name = self.name.clone();
-            KubernetesEntry::KubernetesService { access, namespace, name }.into()
+            KubernetesEntry::Service { access, namespace, name }.into()
         })
     }
 

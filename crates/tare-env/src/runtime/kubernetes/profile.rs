@@ -67,7 +67,7 @@ impl Profile {
         }
         let made_parent = self.folder.parent().is_some_and(|parent| !parent.exists());
         let folder = self.folder.clone();
-        journal.write(vec![KubernetesEntry::KubernetesProfile { folder, made_parent }.into()])?;
+        journal.write(vec![KubernetesEntry::Profile { folder, made_parent }.into()])?;
         let capabilities: Vec<String> =
             security::CAPABILITIES.iter().map(|name| (*name).into()).collect();
         let profile = security::profile(self.security, &capabilities, bundle::kernel())?;

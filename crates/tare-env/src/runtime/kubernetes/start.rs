@@ -93,8 +93,7 @@ impl Pod {
     fn provide_namespace(&self) -> Result<(), PartError> {
         let (journal, name) = (self.context.journal(), self.context.prefix());
         let access = self.access.clone();
-        let entry: Entry =
-            KubernetesEntry::KubernetesNamespace { access, name: name.clone() }.into();
+        let entry: Entry = KubernetesEntry::Namespace { access, name: name.clone() }.into();
         if journal.live().iter().any(|(_, live)| *live == entry) {
             return Ok(());
         }
@@ -116,7 +115,7 @@ impl Pod {
         }
         let (access, namespace) = (self.access.clone(), self.context.prefix());
         let name = self.name.clone();
-        entries.push(KubernetesEntry::KubernetesPod { access, namespace, name }.into());
+        entries.push(KubernetesEntry::Pod { access, namespace, name }.into());
         entries.extend(self.service_entry());
         self.entries = self.context.journal().write(entries)?;
         Ok(())
