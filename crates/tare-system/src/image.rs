@@ -39,7 +39,7 @@ pub(super) const INFO: SystemInfo = SystemInfo {
         OptionInfo {
             name: "speaks",
             values: &[],
-            help: "the protocol that it answers: cql, redis, postgres, memcached",
+            help: "the protocol that it answers: cql, redis, postgres, mysql, memcached",
         },
         readiness::SEND,
         readiness::EXPECT,

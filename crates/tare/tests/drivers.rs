@@ -154,7 +154,7 @@ fn mariadb_is_weighed_with_sysbench() {
     let two = format!(
         "{}\n[[workload]]\nname = \"update\"\n{}",
         words("oltp_point_select", small),
-        words("oltp_update_index", small)
+        words("oltp_read_write", small)
     );
     let pair = ["sysbench", "mariadb"];
     let (output, folder) = weigh(pair, &[PROCESS, BOX], ONCE, &two);
