@@ -45,6 +45,7 @@ fn can_have(network: Network, runtime: &str) -> bool {
         Network::Host => kind != "vm",
         Network::Bridge { proxy } => !(proxy && kind == "podman"),
         Network::Ipvlan if runtime == "oci:runsc" => false,
+        _ if network.is_of_pods() => false,
         _ => !matches!(kind, "docker" | "podman" | "vm"),
     }
 }
@@ -54,7 +55,7 @@ fn page() -> String {
         "# Networks by runtime\n\n\
          What each runtime does with each value of the layer `network` ([layers.md](layers.md), \
          [networks.md](../guides/networks.md)). The suite `crates/tare-env/tests/networks.rs` starts a system with \
-         the values from `macvlan` on in every runtime that a machine has, and reads its links back; the suites \
+         the values from `macvlan` to `none` in every runtime that a machine has, and reads its links back; the suites \
          `conformance*.rs` do so for the others. This table is their list. A value that a runtime, the kernel or \
          the host cannot have is refused by one line before the study starts.\n\n\
          - An engine makes its own networks, and a guest has a tap device on a bridge: the other values are \
@@ -62,7 +63,8 @@ fn page() -> String {
          - gVisor's own stack takes its address from the device, and ipvlan then delivers nothing to it. With `none` it \
          uses the stack of the kernel, as with `host`.\n\
          - `pasta` cannot have several instances of a system, and no value from `macvlan` on loaders or \
-         instances on other hosts. `limits.network_bandwidth` needs `bridge`, `bridge+proxy` or `vxlan`.\n\n",
+         instances on other hosts. `limits.network_bandwidth` needs `bridge`, `bridge+proxy` or `vxlan`.\n\
+         - The values from `service` on are for pods alone ([kubernetes.md](../guides/kubernetes.md)).\n\n",
     );
     let _ = writeln!(page, "| value | {} |", RUNTIMES.map(|name| format!("`{name}`")).join(" | "));
     let _ = writeln!(page, "|---|{}", "---|".repeat(RUNTIMES.len()));

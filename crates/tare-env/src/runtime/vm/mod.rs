@@ -332,10 +332,15 @@ impl Environment for Vm {
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        self.log = self.log_tail();
-        if let Some(mut running) = self.running.take() {
+        let running = self.running.take();
+        // The files have the guest's last words only after its end.
+        if running.is_none() {
+            self.log = self.log_tail();
+        }
+        if let Some(mut running) = running {
             let withdrawn = running.network.withdraw(&self.context);
             let killed = running.kill();
+            self.log = self.log_tail();
             running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
             if let Some(router) = &mut running.network.router {
                 router.end_proxy()?;

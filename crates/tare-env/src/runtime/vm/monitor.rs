@@ -1,12 +1,17 @@
 //! The monitors, and the process and threads of a running one.
 
 use std::process::Child;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
 
 use tare_host::process;
 use tare_std::cpus::CpuSet;
 
 use super::error::VmError;
 use crate::runtime::contract::KILL_LIMIT;
+
+/// How long what an ended process printed may take to reach its file.
+const OUTPUT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The program that runs the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,27 +39,46 @@ impl MonitorKind {
 
 /// A running monitor or daemon. Dropping it kills it.
 #[derive(Debug)]
-pub(crate) struct Monitor(Child);
+pub(crate) struct Monitor {
+    child: Child,
+    /// Threads that copy its output to files. Each ends with the process.
+    output: Vec<JoinHandle<()>>,
+}
 
 impl Monitor {
     pub(crate) fn new(child: Child) -> Self {
-        Self(child)
+        Self { child, output: Vec::new() }
+    }
+
+    /// Returns it with the threads that copy its output to files.
+    pub(super) fn copied_by(mut self, output: Vec<JoinHandle<()>>) -> Self {
+        self.output = output;
+        self
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.0.id()
+        self.child.id()
     }
 
     pub(crate) fn child(&mut self) -> &mut Child {
-        &mut self.0
+        &mut self.child
     }
 
     pub(crate) fn alive(&mut self) -> bool {
-        matches!(self.0.try_wait(), Ok(None))
+        matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills the process with its descendants and waits for its end. Idempotent.
+    /// Kills the process with its descendants, and waits for its end and for its output. Idempotent.
     pub(crate) fn kill(&mut self) -> Result<(), VmError> {
+        self.kill_tree()?;
+        let deadline = Instant::now() + OUTPUT_LIMIT;
+        while !self.output.iter().all(JoinHandle::is_finished) && Instant::now() < deadline {
+            thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    fn kill_tree(&mut self) -> Result<(), VmError> {
         // After the wait another process may have its pid.
         if !self.alive() {
             return Ok(());
@@ -66,7 +90,7 @@ impl Monitor {
         if let Some(pid) = alive.first() {
             return Err(VmError::Unkillable { pid: *pid });
         }
-        self.0.wait().map(|_| ()).map_err(file)
+        self.child.wait().map(|_| ()).map_err(file)
     }
 }
 

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use rustix::fs::StatVfsMountFlags;
@@ -140,13 +140,14 @@ impl Started {
         let here = files.folder().to_path_buf();
         let fail = |source| VmError::File { path: here.clone(), source };
         let (guest, orders) = UnixStream::pair().map_err(fail)?;
-        let log = copied(&files.log())?;
-        let console = copied(&files.console())?;
+        let (log, log_thread) = copied(&files.log())?;
+        let (console, console_thread) = copied(&files.console())?;
         let command = command.arg(&here).arg(FIRST).args(words).variable("TMPDIR", MEMORY_FOLDER);
         let ends = [orders, log, console].map(|end| OwnedFd::from(end).into());
         let [orders, log, console] = ends;
         let child = command.spawn(orders, log, console).map_err(VmError::Start)?;
-        Ok(Self { monitor: Monitor::new(child), guest })
+        let monitor = Monitor::new(child).copied_by(vec![log_thread, console_thread]);
+        Ok(Self { monitor, guest })
     }
 
     /// Opens the gate. Returns the monitor, the connection, and the kernel's process.
@@ -174,9 +175,9 @@ pub(crate) fn command(program: &Path) -> Command {
     Command::new("/bin/sh").args(["-c", GATE]).arg(program).own_group()
 }
 
-/// Returns a descriptor that can be polled. A thread copies its input to a file until all copies of
-/// the descriptor are closed.
-fn copied(path: &Path) -> Result<UnixStream, VmError> {
+/// Returns a descriptor that can be polled, and the thread that copies its input to a file until all
+/// copies of the descriptor are closed.
+fn copied(path: &Path) -> Result<(UnixStream, JoinHandle<()>), VmError> {
     let fail = |source| VmError::File { path: path.into(), source };
     let mut file = File::create(path).map_err(fail)?;
     let (mut here, there) = UnixStream::pair().map_err(fail)?;
@@ -184,8 +185,8 @@ fn copied(path: &Path) -> Result<UnixStream, VmError> {
         // The file only serves error messages.
         let _ = io::copy(&mut here, &mut file);
     };
-    thread::Builder::new().name("uml-output".into()).spawn(copy).map_err(fail)?;
-    Ok(there)
+    let thread = thread::Builder::new().name("uml-output".into()).spawn(copy).map_err(fail)?;
+    Ok((there, thread))
 }
 
 /// Returns the processes of the guest, which its kernel traces.
