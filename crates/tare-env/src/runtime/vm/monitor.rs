@@ -68,7 +68,7 @@ impl Monitor {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Kills the process with its descendants, and waits for its end and for its output. Idempotent.
+    /// Kills the process with its descendants, and waits for its end and its output. Idempotent.
     pub(crate) fn kill(&mut self) -> Result<(), VmError> {
         self.kill_tree()?;
         let deadline = Instant::now() + OUTPUT_LIMIT;

@@ -175,8 +175,8 @@ pub(crate) fn command(program: &Path) -> Command {
     Command::new("/bin/sh").args(["-c", GATE]).arg(program).own_group()
 }
 
-/// Returns a descriptor that can be polled, and the thread that copies its input to a file until all
-/// copies of the descriptor are closed.
+/// Returns a descriptor that can be polled, and the thread that copies its input to a file until
+/// all copies of the descriptor are closed.
 fn copied(path: &Path) -> Result<(UnixStream, JoinHandle<()>), VmError> {
     let fail = |source| VmError::File { path: path.into(), source };
     let mut file = File::create(path).map_err(fail)?;
