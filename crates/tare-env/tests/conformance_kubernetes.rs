@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use tare_env::runtime;
@@ -53,19 +54,23 @@ fn launch() -> Launch {
     Launch { arguments: words.map(str::to_owned).to_vec(), ..Launch::default() }
 }
 
-/// Returns whether a test must go on in this process, which is on the node. Otherwise it has passed
-/// in a process there, or it was skipped.
-fn goes_on(test: &str) -> bool {
+/// Held by the test that uses the cluster: some look at everything of Tare in it.
+static CLUSTER: Mutex<()> = Mutex::new(());
+
+/// Returns the cluster if a test must go on in this process, which is on the node. Otherwise it has
+/// passed in a process there, or it was skipped.
+fn goes_on(test: &str) -> Option<MutexGuard<'static, ()>> {
     let Some(node) = std::env::var_os(NODE) else {
         skip(test, Reason::not_installed("a Kubernetes cluster that answers"));
-        return false;
+        return None;
     };
     if skipped(test, &[Need::Root]) {
-        return false;
+        return None;
     }
+    let alone = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     let inode = |path: &Path| std::fs::read_link(path).unwrap();
     if inode(Path::new("/proc/self/ns/net")) == inode(Path::new(&node)) {
-        return true;
+        return Some(alone);
     }
     let mut there = Command::new("nsenter");
     there.arg(format!("--net={}", PathBuf::from(node).display()));
@@ -75,7 +80,7 @@ fn goes_on(test: &str) -> bool {
         .status()
         .unwrap();
     assert!(status.success(), "{test} on the node");
-    false
+    None
 }
 
 /// A factory in a temporary state directory. Dropping it, also by unwinding, removes everything.
@@ -201,9 +206,7 @@ fn conforms(factory: &EnvironmentFactory, spec: &EnvironmentSpec) {
 
 #[test]
 fn pods_conform() {
-    if !goes_on("pods_conform") {
-        return;
-    }
+    let Some(_alone) = goes_on("pods_conform") else { return };
     let scratch = Scratch::open("kubernetes");
     for (network, cpu, security, storage) in [
         ("bridge", "shared", "default", "directory"),
@@ -230,9 +233,7 @@ fn pods_conform() {
 #[test]
 fn service_that_leads_nowhere_is_not_in_force() {
     let test = "service_that_leads_nowhere_is_not_in_force";
-    if !goes_on(test) {
-        return;
-    }
+    let Some(_alone) = goes_on(test) else { return };
     let scratch = Scratch::open("kubernetes-nowhere");
     let mut environment =
         scratch.factory.environment(&spec("service", "shared", "none", "directory")).unwrap();
@@ -256,9 +257,7 @@ fn service_that_leads_nowhere_is_not_in_force() {
 
 #[test]
 fn refusals_are_one_line() {
-    if !goes_on("refusals_are_one_line") {
-        return;
-    }
+    let Some(_alone) = goes_on("refusals_are_one_line") else { return };
     let scratch = Scratch::open("kubernetes-refuses");
     let check = |change: fn(&mut EnvironmentSpec), expect: &str| {
         let mut spec = spec("bridge", "shared", "default", "directory");
@@ -329,9 +328,7 @@ fn refusal(access: Option<&Path>) -> String {
 
 #[test]
 fn access_that_fails_is_named() {
-    if !goes_on("access_that_fails_is_named") {
-        return;
-    }
+    let Some(_alone) = goes_on("access_that_fails_is_named") else { return };
     let folder = tempfile::tempdir().unwrap();
     let admin = PathBuf::from(std::env::var_os("KUBECONFIG").unwrap());
     let text = std::fs::read_to_string(&admin).unwrap();
@@ -357,9 +354,7 @@ fn access_that_fails_is_named() {
 
 #[test]
 fn namespace_of_somebody_else_stays() {
-    if !goes_on("namespace_of_somebody_else_stays") {
-        return;
-    }
+    let Some(_alone) = goes_on("namespace_of_somebody_else_stays") else { return };
     let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
     let name = format!("tare-test-{}", std::process::id());
     cluster.create_namespace(&name, "0000").unwrap();
@@ -412,9 +407,7 @@ fn left_on_node() -> Vec<String> {
 #[test]
 fn clean_removes_pods_of_killed_harness() {
     let test = "clean_removes_pods_of_killed_harness";
-    if !goes_on(test) {
-        return;
-    }
+    let Some(_alone) = goes_on(test) else { return };
     let state = std::env::temp_dir().join(format!("tare-test-{test}-{}", std::process::id()));
     std::fs::create_dir_all(&state).unwrap();
     let cluster = Cluster::connect(&Access::find().unwrap()).unwrap();
