@@ -177,7 +177,7 @@ impl NewPod<'_> {
             // Otherwise what it executes could gain some.
             container["securityContext"]["allowPrivilegeEscalation"] = json!(false);
         }
-        // A cluster that does not know the field refuses none without it.
+        // Only if it is wanted: true is the default, and older clusters lack the field.
         if self.user_namespace {
             pod["spec"]["hostUsers"] = json!(false);
         }

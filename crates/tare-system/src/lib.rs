@@ -26,6 +26,15 @@ mod redis;
 mod scylla;
 mod starter;
 mod tare_db;
+/// Returns the first two cells of each row: names and values.
+fn pairs(rows: Vec<Vec<String>>) -> Vec<(String, String)> {
+    let pair = |row: Vec<String>| {
+        let mut cells = row.into_iter();
+        Some((cells.next()?, cells.next()?))
+    };
+    rows.into_iter().filter_map(pair).collect()
+}
+
 #[cfg(test)]
 mod tests;
 

@@ -299,11 +299,7 @@ impl System for MariaDb {
 
     fn settings(&self, at: &Endpoint) -> Result<Vec<(String, String)>, PartError> {
         let rows = self.session(at, ANSWER_LIMIT)?.query(SETTINGS)?;
-        let pair = |row: Vec<String>| {
-            let mut cells = row.into_iter();
-            Some((cells.next()?, cells.next()?))
-        };
-        Ok(rows.into_iter().filter_map(pair).collect())
+        Ok(super::pairs(rows))
     }
 
     fn pending(&self, at: &Endpoint) -> Result<Option<String>, PartError> {

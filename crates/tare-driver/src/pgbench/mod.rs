@@ -126,17 +126,8 @@ impl Tool for Pgbench {
     type Options = Options;
 
     fn check(study: &Study) -> Result<(), ToolError> {
-        let mut scale = None;
-        for workload in &study.workloads {
-            let options = Options::read(workload)?;
-            if scale.is_some_and(|scale| scale != options.scale) {
-                let words = OptionReader { tool: NAME, workload };
-                let expected = "that of the other workloads: its tables are the same";
-                return Err(words.bad("scale", expected).into());
-            }
-            scale = Some(options.scale);
-        }
-        Ok(())
+        let sizes = |options: &Options| [("scale", options.scale)];
+        tool::same_tables(NAME, &study.workloads, sizes)
     }
 
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {

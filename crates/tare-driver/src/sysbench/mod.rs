@@ -172,20 +172,9 @@ impl Tool for Sysbench {
 
     fn check(study: &Study) -> Result<(), ToolError> {
         closed_loop(NAME, &study.workloads)?;
-        let mut rows = None;
-        for workload in &study.workloads {
-            let Options { tables, table_size, .. } = Options::read(workload)?;
-            let own = (tables, table_size);
-            let (of_tables, of_rows) = *rows.get_or_insert(own);
-            let words = OptionReader { tool: NAME, workload };
-            let expected = "that of the other workloads: its tables are the same";
-            match own {
-                _ if tables != of_tables => return Err(words.bad("tables", expected).into()),
-                _ if table_size != of_rows => return Err(words.bad("table_size", expected).into()),
-                _ => {}
-            }
-        }
-        Ok(())
+        let sizes =
+            |options: &Options| [("tables", options.tables), ("table_size", options.table_size)];
+        tool::same_tables(NAME, &study.workloads, sizes)
     }
 
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {

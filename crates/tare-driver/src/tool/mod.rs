@@ -358,6 +358,27 @@ pub(super) fn closed_loop(tool: &'static str, workloads: &[WorkloadSpec]) -> Res
     rated.map_or(Ok(()), |one| Err(refuse(one)))
 }
 
+/// Refuses workloads that want the tool's tables in different sizes: it fills them once. `sizes`
+/// returns the options that say how large they are.
+pub(super) fn same_tables<O: ToolOptions, const N: usize>(
+    tool: &'static str,
+    workloads: &[WorkloadSpec],
+    sizes: impl Fn(&O) -> [(&'static str, u64); N],
+) -> Result<(), ToolError> {
+    let mut first = None;
+    for workload in workloads {
+        let own = sizes(&O::read(workload)?);
+        let wanted = *first.get_or_insert(own);
+        if let Some(((option, _), _)) = own.iter().zip(&wanted).find(|(own, wanted)| own != wanted)
+        {
+            let words = OptionReader { tool, workload };
+            let expected = "that of the other workloads: its tables are the same";
+            return Err(words.bad(option, expected).into());
+        }
+    }
+    Ok(())
+}
+
 /// Reads a file that a tool should have written.
 pub(super) fn written(tool: &'static str, path: &Path) -> Result<String, ToolError> {
     std::fs::read_to_string(path).map_err(|source| ToolError::Read {

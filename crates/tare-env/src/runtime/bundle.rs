@@ -195,11 +195,8 @@ fn config(contents: &Contents<'_>, layers: &Layers) -> Result<Value, BundleError
     if let Some(profile) = contents.profile {
         config["process"]["apparmorProfile"] = json!(profile);
     }
-    // The filter of the default set, so that the capabilities change nothing but themselves.
-    let bounding: Vec<String> = security::CAPABILITIES.iter().map(|name| (*name).into()).collect();
-    let filter = security::profile(layers.security, &bounding, contents.kernel)?;
-    if let Some(filter) = filter {
-        config["linux"]["seccomp"] = serde_json::to_value(filter)?;
+    if let Some(filter) = security::default_profile(layers.security, contents.kernel)? {
+        config["linux"]["seccomp"] = filter;
     }
     Ok(config)
 }

@@ -65,6 +65,18 @@ pub fn profile(
     resolve(profile, extra, caps, NATIVE_ARCH, kernel).map(Some)
 }
 
+/// Returns the filter of a process with Moby's default capabilities as JSON, `None` if the layer is
+/// switched off. Every environment has this one, so that the layer of capabilities changes nothing
+/// but the capabilities.
+pub(crate) fn default_profile(
+    value: Security,
+    kernel: (u32, u32),
+) -> Result<Option<serde_json::Value>, SecurityError> {
+    let bounding: Vec<String> = CAPABILITIES.iter().map(|name| (*name).into()).collect();
+    let filter = profile(value, &bounding, kernel)?;
+    filter.map(serde_json::to_value).transpose().map_err(SecurityError::ReadProfile)
+}
+
 /// Returns the filter in Moby's form for an engine's `seccomp=` option, or `None` if the layer is
 /// switched off (`seccomp=unconfined`).
 pub fn moby_json(value: Security) -> Result<Option<String>, SecurityError> {

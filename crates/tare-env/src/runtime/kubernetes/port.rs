@@ -2,6 +2,7 @@
 //! node, a port that the pod asks for.
 
 use std::fs;
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, SocketAddrV4, TcpStream};
 use std::time::Duration;
 
@@ -117,8 +118,7 @@ fn dataplane(network: Network) -> String {
     if network == Network::HostPort {
         return "the network plugin's port".into();
     }
-    let ask = || -> std::io::Result<String> {
-        use std::io::{Read, Write};
+    let ask = || -> io::Result<String> {
         let address = (Ipv4Addr::LOCALHOST, 10249).into();
         let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
         stream.set_read_timeout(Some(Duration::from_secs(1)))?;

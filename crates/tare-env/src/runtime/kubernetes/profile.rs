@@ -68,9 +68,7 @@ impl Profile {
         let made_parent = self.folder.parent().is_some_and(|parent| !parent.exists());
         let folder = self.folder.clone();
         journal.write(vec![KubernetesEntry::Profile { folder, made_parent }.into()])?;
-        let capabilities: Vec<String> =
-            security::CAPABILITIES.iter().map(|name| (*name).into()).collect();
-        let profile = security::profile(self.security, &capabilities, bundle::kernel())?;
+        let profile = security::default_profile(self.security, bundle::kernel())?;
         let text = serde_json::to_string(&profile)?;
         fs::create_dir_all(&self.folder)
             .and_then(|()| fs::write(&path, text))

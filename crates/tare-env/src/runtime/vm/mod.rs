@@ -332,14 +332,10 @@ impl Environment for Vm {
     }
 
     fn stop(&mut self) -> Result<(), PartError> {
-        let running = self.running.take();
-        // The files have the guest's last words only after its end.
-        if running.is_none() {
-            self.log = self.log_tail();
-        }
-        if let Some(mut running) = running {
+        if let Some(mut running) = self.running.take() {
             let withdrawn = running.network.withdraw(&self.context);
             let killed = running.kill();
+            // The files have the guest's last words only after its end.
             self.log = self.log_tail();
             running.daemon.as_mut().map_or(Ok(()), |daemon| daemon.kill())?;
             if let Some(router) = &mut running.network.router {
@@ -347,6 +343,8 @@ impl Environment for Vm {
             }
             killed?;
             withdrawn?;
+        } else {
+            self.log = self.log_tail();
         }
         Ok(contract::undo(&self.context, &self.spec.name, &mut self.entries)?)
     }
