@@ -97,7 +97,7 @@ fn redis_benchmark_runs_on_two_loaders() {
     let Some(bed) = start_redis("redis_benchmark_runs_on_two_loaders") else { return };
     let here = tempfile::tempdir().unwrap();
     let words = "latency_share = 0\nredis-benchmark = { clients = 5, keyspace = 1000 }";
-    study(here.path(), REDIS, ("2s", 1), words);
+    study(here.path(), REDIS, ("2s", 2), words);
     let output = weigh(&bed, here.path()).output().unwrap();
     let record = assert_summed(&output, 2);
     let doubts = record["doubts"].to_string();

@@ -34,7 +34,7 @@ const ATTEMPTS_MAX: u32 = 6;
 /// s to answer its first requests, which is short while both still compile their code on few CPUs.
 const STARTS_MAX: u32 = 3;
 /// How many times the needed operations such a tool gets, so that it does not end in the window.
-pub(crate) const SPARE: f64 = 1.3;
+pub(crate) const SPARE: f64 = 1.5;
 /// The first guess of a rate, in operations/s. A low guess costs one short run more.
 const FIRST_RATE_PER_S: f64 = 5_000.0;
 /// The first guess of a tool's start time: that of a Java tool on a busy host.
@@ -164,7 +164,12 @@ impl<T: Tool> ToolDriver<T> {
                 other => other?,
             };
             match begun {
-                Ok(loading) => return Ok(loading),
+                Ok(loading) => {
+                    // `finish` replaces it. If the operations run out in the window, that is not
+                    // reached, and the next slice gets more of them.
+                    self.rates.insert(key, loading.follower.rate_per_s().max(rate_per_s) * SPARE);
+                    return Ok(loading);
+                }
                 Err(seen_per_s) => rate_per_s = seen_per_s.max(rate_per_s * 2.0),
             }
         }

@@ -98,16 +98,33 @@ impl Tool for Script {
 const GOOD: &str =
     "n=0; while [ $n -lt $1 ]; do echo $n; n=$((n + 1000)); sleep 0.02; done; echo done $1";
 
+/// Writes a script into a folder and returns its path.
+fn write_script(folder: &Path, script: &str) -> String {
+    let path = folder.join("script");
+    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+    path.to_str().unwrap().into()
+}
+
 /// Returns the result of a slice with this script, and its edges.
 fn slice(script: &str) -> (Result<SliceLoad, String>, Vec<Edge>) {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("script");
-    fs::write(&path, format!("#!/bin/sh\n{script}\n")).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-    run(path.to_str().unwrap(), folder.path())
+    run(&write_script(folder.path(), script), folder.path())
 }
 
 fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
+    let mut edges = Vec::new();
+    let mut loads = slices(program, folder, [Duration::from_millis(150)], &mut edges);
+    (loads.remove(0), edges)
+}
+
+/// Runs a slice for each of the windows, with one driver.
+fn slices(
+    program: &str,
+    folder: &Path,
+    windows: impl IntoIterator<Item = Duration>,
+    edges: &mut Vec<Edge>,
+) -> Vec<Result<SliceLoad, String>> {
     let cpus = cpus(64);
     let client = Client {
         program: Path::new("unused"),
@@ -124,20 +141,21 @@ fn run(program: &str, folder: &Path) -> (Result<SliceLoad, String>, Vec<Edge>) {
     };
     let server = TcpListener::bind("127.0.0.1:0").unwrap();
     let target = driver.open(&[server.local_addr().unwrap()], Duration::from_secs(5)).unwrap();
-    let order = SliceOrder {
-        workload: crate::tests::workload(),
-        pacing: Pacing::Closed,
-        lead_in: Duration::from_millis(50),
-        window: Duration::from_millis(150),
-        seed: 1,
-    };
-    let mut edges = Vec::new();
-    let load = driver.slice(target, &order, &mut |edge| edges.push(edge));
     let chain = |error: ToolError| {
         let source = std::error::Error::source(&error).map(|source| format!(": {source}"));
         format!("{error}{}", source.unwrap_or_default())
     };
-    (load.map_err(chain), edges)
+    let one = |window| {
+        let order = SliceOrder {
+            workload: crate::tests::workload(),
+            pacing: Pacing::Closed,
+            lead_in: Duration::from_millis(50),
+            window,
+            seed: 1,
+        };
+        driver.slice(target, &order, &mut |edge| edges.push(edge)).map_err(chain)
+    };
+    windows.into_iter().map(one).collect()
 }
 
 /// Its rate, and so its length, is unknown at first.
@@ -148,6 +166,24 @@ fn window_counts_operations_between_two_lines() {
     assert_eq!(edges, [Edge::Begin, Edge::End]);
     assert!(load.operations >= 1_000 && load.operations.is_multiple_of(1_000), "{load:?}");
     assert!(load.window_ns >= 20_000_000, "{load:?}");
+}
+
+/// A client that becomes faster in the window does all its operations too soon.
+#[test]
+fn tool_gets_more_operations_after_they_ran_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let faster = "if [ ! -e ../tried ]; then n=0; \
+                  while [ $n -lt $1 ] && [ $n -lt 5000 ]; do echo $n; n=$((n + 1000)); sleep 0.02; \
+                  done; echo $1 > ../tried; echo done $1; exit; fi; echo $1 > ../asked";
+    let script = write_script(folder.path(), &format!("{faster}\n{GOOD}"));
+    let windows = [Duration::from_secs(1); 2];
+    let loads = slices(&script, folder.path(), windows, &mut Vec::new());
+    let error = loads[0].clone().unwrap_err();
+    assert!(error.contains("ended before the window did (exit status: 0)"), "{error}");
+    assert!(loads[1].is_ok(), "{loads:?}");
+    let read = |name| fs::read_to_string(folder.path().join(name)).unwrap();
+    let [tried, asked] = ["tried", "asked"].map(|name| read(name).trim().parse::<f64>().unwrap());
+    assert!(asked >= tried * 1.4, "{asked} after {tried}");
 }
 
 /// Its shell spins: one thread, so that the busiest is all of it, but for what one of the two
