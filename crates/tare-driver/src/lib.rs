@@ -61,7 +61,8 @@ pub struct DriverInfo {
     pub options: &'static [OptionInfo],
     /// The tool that it runs, if that is not part of Tare.
     pub program: Option<Program>,
-    check: fn(&Study) -> Result<(), PartError>,
+    /// Checks the workloads of a study for a system that speaks a protocol.
+    check: fn(&Study, speaks: &str) -> Result<(), PartError>,
     saturation: Saturation,
     /// Sets what a workload asks for at once and does not name.
     scale: fn(&mut WorkloadSpec, LoadCpus),
@@ -116,6 +117,8 @@ pub struct Client<'a> {
     pub scratch: &'a Path,
     /// The run's id.
     pub run: &'a str,
+    /// The protocol of the system (`tare_lab::system::System::speaks`).
+    pub speaks: &'a str,
 }
 
 /// Why a study cannot use its driver.
@@ -203,7 +206,7 @@ pub fn of(study: &Study, speaks: &str) -> Result<&'static DriverInfo, PartError>
         let (driver, system) = (driver.name.to_string(), study.system.name.clone());
         return Err(PairError::Protocol { driver, system, known, speaks, remedy }.into());
     }
-    (driver.check)(study)?;
+    (driver.check)(study, speaks)?;
     match (study.loaders.is_empty(), driver.sharing) {
         (true, None) => {}
         // The loaders are asked for what they need.
@@ -231,8 +234,8 @@ pub fn agent(
     let sharing = find(&options.driver).and_then(|driver| driver.sharing);
     let sharing = sharing.ok_or_else(|| AgentError::Driver { driver: options.driver.clone() })?;
     let make = |signals| {
-        let AgentOptions { cpus, program, .. } = options.clone();
-        (sharing.serve)(AgentContext { cpus, program, signals })
+        let AgentOptions { cpus, program, speaks, .. } = options.clone();
+        (sharing.serve)(AgentContext { cpus, program, speaks, signals })
     };
     agent::serve(make, options, input, output)
 }

@@ -8,7 +8,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tare_driver::{AgentOptions, TareLoad};
+use tare_driver::{AgentOptions, Client, DriverError, TareLoad};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder};
 use tare_load::histogram;
 use tare_std::cpus::CpuSet;
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
             cpus: cpus.parse().unwrap(),
             silence: None,
             program: program(),
+            speaks: "cql".into(),
         };
         let ended =
             tare_driver::agent(&options, BufReader::new(std::io::stdin()), std::io::stdout());
@@ -73,9 +74,14 @@ fn slice(pacing: Pacing) -> SliceOrder {
     }
 }
 
+fn start(program: &Path, namespace: Option<&Path>, run: &str) -> Result<TareLoad, DriverError> {
+    let (cpus, scratch) = (&cpus(), Path::new("unused"));
+    TareLoad::start(&Client { program, cpus, namespace, scratch, run, speaks: "cql" })
+}
+
 fn driver_runs_its_agent() {
     let server = FakeServer::start(ServerBehaviour::Good);
-    let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
+    let mut driver = start(&program(), None, "test").unwrap();
     let target = driver.open(&[server.address], Duration::from_secs(10)).unwrap();
     assert_eq!(driver.pids().len(), 1);
     let mut last = (0, 0);
@@ -129,8 +135,7 @@ fn agent_runs_where_it_was_placed() {
         return skip(test, Machine::NotRoot);
     }
     let namespace = format!("/proc/{}/ns/net", holder.0.id());
-    let mut driver =
-        TareLoad::start(&program(), &cpus(), Some(Path::new(&namespace)), "run-7").unwrap();
+    let mut driver = start(&program(), Some(Path::new(&namespace)), "run-7").unwrap();
     // An agent that answers has its environment; one that has just started may not.
     let nobody = driver.open(&["127.0.0.1:1".parse().unwrap()], Duration::from_millis(1));
     assert!(nobody.is_err_and(|error| error.to_string().contains("did not answer within")));
@@ -157,7 +162,7 @@ fn frozen_server_breaks_nothing() {
     let stdout = server.0.stdout.take().unwrap();
     BufReader::new(stdout).read_line(&mut address).unwrap();
     let pid = Pid::from_child(&server.0);
-    let mut driver = TareLoad::start(&program(), &cpus(), None, "test").unwrap();
+    let mut driver = start(&program(), None, "test").unwrap();
     let target = driver.open(&[address.trim().parse().unwrap()], Duration::from_secs(10)).unwrap();
     driver.populate(target, &workload(), 1, &mut |_, _| {}).unwrap();
     for _ in 0..3 {
@@ -189,12 +194,12 @@ fn frozen_server_breaks_nothing() {
 
 fn dead_agent_is_an_error_with_its_output() {
     // `sh load-agent --cpus N` finds no script of that name.
-    let mut driver = TareLoad::start(Path::new("/bin/sh"), &cpus(), None, "test").unwrap();
+    let mut driver = start(Path::new("/bin/sh"), None, "test").unwrap();
     let address = "127.0.0.1:1".parse().unwrap();
     let error = driver.open(&[address], Duration::from_secs(1)).unwrap_err().to_string();
     assert!(error.starts_with("the load agent ended; it printed: "), "{error}");
     assert!(error.contains("load-agent"), "{error}");
-    let error = TareLoad::start(&program(), &cpus(), Some(Path::new("/nonexistent")), "test");
+    let error = start(&program(), Some(Path::new("/nonexistent")), "test");
     let error = error.unwrap_err().to_string();
     assert_eq!(error, "cannot open the network namespace /nonexistent");
 }

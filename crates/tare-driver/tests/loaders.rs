@@ -36,6 +36,7 @@ fn main() -> ExitCode {
             cpus: cpus.parse().unwrap(),
             silence: Some(Duration::from_secs(silence.parse().unwrap())),
             program: std::env::current_exe().unwrap(),
+            speaks: "cql".into(),
         };
         let ended =
             tare_driver::agent(&options, BufReader::new(std::io::stdin()), std::io::stdout());
@@ -111,7 +112,7 @@ fn start(agents: Agents) -> Result<MultiLoader, LoaderError> {
 
 fn start_with(driver: &str, agents: Agents) -> Result<MultiLoader, LoaderError> {
     let driver = tare_driver::ALL.iter().find(|known| known.name == driver).unwrap();
-    MultiLoader::start(driver, agents)
+    MultiLoader::start(driver, driver.speaks[0], agents)
 }
 
 fn workload(connections: u32, in_flight: u32) -> WorkloadSpec {

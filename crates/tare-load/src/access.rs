@@ -10,19 +10,59 @@ pub use tare_cql::frame::Version;
 
 use crate::error::LoadError;
 
-/// The CQL port when an address names none.
-pub const PORT: u16 = 9042;
+/// What a system speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// CQL, in a version of its native protocol.
+    Cql(Version),
+    /// RESP2: Redis, Valkey and compatible ones.
+    Redis,
+    /// The text protocol of memcached.
+    Memcached,
+}
+
+impl Default for Protocol {
+    fn default() -> Self {
+        Self::Cql(Version::default())
+    }
+}
+
+impl Protocol {
+    /// Returns the protocol of a name that systems have for it; `None` for one that is not spoken
+    /// here.
+    pub fn find(name: &str) -> Option<Self> {
+        match name {
+            "cql" => Some(Self::default()),
+            "redis" => Some(Self::Redis),
+            "memcached" => Some(Self::Memcached),
+            _ => None,
+        }
+    }
+
+    /// Returns the port when an address names none.
+    pub fn port(self) -> u16 {
+        match self {
+            Self::Cql(_) => 9042,
+            Self::Redis => 6379,
+            Self::Memcached => 11211,
+        }
+    }
+
+    /// Returns whether it has tables, statements and clusters.
+    pub fn is_cql(self) -> bool {
+        matches!(self, Self::Cql(_))
+    }
+}
 
 /// How to reach a system, and what to do when requests fail.
 #[derive(Clone, Debug, Default)]
 pub struct Access {
     /// `HOST`, `HOST:PORT` or `[IPV6]:PORT`. The first node that answers tells of the others.
     pub nodes: Vec<String>,
-    /// Load the other nodes in the data centre of the first node too.
+    /// CQL: load the other nodes in the data centre of the first node too.
     pub discover: bool,
-    /// Version of the protocol.
-    pub version: Version,
-    /// Compress requests and ask the server to compress answers.
+    pub protocol: Protocol,
+    /// CQL: compress requests and ask the server to compress answers.
     pub lz4: bool,
     pub tls: Option<Tls>,
     pub login: Option<Login>,
@@ -95,10 +135,10 @@ pub(crate) struct Host {
     pub(crate) address: SocketAddr,
 }
 
-/// Resolves `HOST`, `HOST:PORT` or `[IPV6]:PORT`.
-pub(crate) fn resolve(node: &str) -> Result<Host, LoadError> {
+/// Resolves `HOST`, `HOST:PORT` or `[IPV6]:PORT`; `port` is that of a node without one.
+pub(crate) fn resolve(node: &str, port: u16) -> Result<Host, LoadError> {
     let fail = |source| LoadError::UnknownHost { host: node.into(), source };
-    let (name, port) = split(node);
+    let (name, port) = split(node, port);
     let mut addresses = (name, port).to_socket_addrs().map_err(fail)?;
     match addresses.next() {
         Some(address) => Ok(Host { name: name.into(), address }),
@@ -108,15 +148,15 @@ pub(crate) fn resolve(node: &str) -> Result<Host, LoadError> {
 
 /// Splits an address into host and port. An IPv6 address may come without a port and without
 /// brackets.
-fn split(node: &str) -> (&str, u16) {
+fn split(node: &str, default: u16) -> (&str, u16) {
     let bare = node.trim_start_matches('[').trim_end_matches(']');
     if bare.parse::<std::net::Ipv6Addr>().is_ok() {
-        return (bare, PORT);
+        return (bare, default);
     }
-    let Some((name, port)) = node.rsplit_once(':') else { return (bare, PORT) };
+    let Some((name, port)) = node.rsplit_once(':') else { return (bare, default) };
     match port.parse() {
         Ok(port) => (name.trim_start_matches('[').trim_end_matches(']'), port),
-        Err(_) => (node, PORT),
+        Err(_) => (node, default),
     }
 }
 
@@ -126,7 +166,7 @@ mod tests {
 
     #[test]
     fn node_splits_into_host_and_port() {
-        let check = |node, host, port| assert_eq!(split(node), (host, port), "{node}");
+        let check = |node, host, port| assert_eq!(split(node, 9042), (host, port), "{node}");
         check("db1", "db1", 9042);
         check("db1:19042", "db1", 19042);
         check("127.0.0.1:1", "127.0.0.1", 1);
@@ -144,7 +184,7 @@ mod tests {
 
     #[test]
     fn unknown_host_is_an_error() {
-        let error = resolve("no-such-host.invalid:9042").unwrap_err().to_string();
+        let error = resolve("no-such-host.invalid:9042", 1).unwrap_err().to_string();
         assert!(error.starts_with("cannot find the host no-such-host.invalid:9042"), "{error}");
     }
 }

@@ -17,7 +17,10 @@ impl LoadError {
                 | Self::Login { .. }
                 | Self::WrongLogin { .. }
                 | Self::NoLz4 { .. }
+                | Self::NoLogin { .. }
                 | Self::Protocol { .. }
+                | Self::OtherProtocol { .. }
+                | Self::Setting { .. }
                 | Self::SpeaksTls { .. }
                 | Self::Tls { .. }
                 | Self::TlsAuthorities { .. }
@@ -54,6 +57,12 @@ pub enum LoadError {
     Closed { address: SocketAddr, what: &'static str, hint: &'static str },
     #[error("{address} did not answer {what} with the CQL protocol, version {version}: {reason}")]
     Protocol { address: SocketAddr, what: &'static str, version: u8, reason: String },
+    #[error("{address} answered {what} with {reason}; does it speak another protocol?")]
+    OtherProtocol { address: SocketAddr, what: &'static str, reason: String },
+    #[error("{address} does not serve yet: {message}")]
+    NotServing { address: SocketAddr, message: String },
+    #[error("the protocol of {address} has no login; leave out --user")]
+    NoLogin { address: SocketAddr },
     #[error("cannot find the host {host}; is its name right?")]
     UnknownHost { host: String, source: io::Error },
     #[error("no node was named to connect to")]

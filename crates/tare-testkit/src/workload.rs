@@ -8,6 +8,7 @@ pub fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "test".into(),
         workload: None,
+        workload_text: None,
         write_share: 0.5,
         rows: 1_000,
         columns: 3,

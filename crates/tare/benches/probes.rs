@@ -10,7 +10,7 @@ use std::error::Error;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tare_driver::TareLoad;
+use tare_driver::{Client, TareLoad};
 use tare_env::{EnvironmentFactory, FactoryOptions};
 use tare_lab::driver::{Driver, Edge, Pacing, SliceOrder, TargetId};
 use tare_lab::environment::{Environment, EnvironmentSpec};
@@ -36,6 +36,7 @@ fn workload() -> WorkloadSpec {
     WorkloadSpec {
         name: "write".into(),
         workload: None,
+        workload_text: None,
         write_share: 1.0,
         rows: 10_000,
         columns: 5,
@@ -141,7 +142,14 @@ fn measure(
     let client = Some(factory.client_namespace());
     let route = ClientRoute { namespace: client.map(Into::into) };
     let system = tare_system::find(&spec.name).ok_or("no tare-db")?.make(&spec, &route)?;
-    let mut driver = TareLoad::start(program, &cpus.client, client, factory.run())?;
+    let mut driver = TareLoad::start(&Client {
+        program,
+        cpus: &cpus.client,
+        namespace: client,
+        scratch: factory.context().work(),
+        run: factory.run(),
+        speaks: "cql",
+    })?;
     let endpoint = environment.start(&system.launch(cpus.system.len()))?;
     let target = driver.open(&[endpoint.address], Duration::from_secs(30))?;
     driver.populate(target, &workload(), 1, &mut |_, _| {})?;

@@ -44,6 +44,7 @@ pub fn run(arguments: &Arguments, out: &mut dyn Write) -> anyhow::Result<Exit> {
         Command::Compare(options) => command::compare::run(options, out),
         Command::History(options) => command::history::run(options, out),
         Command::Check(options) => command::check::run(options, &arguments.state, out),
+        Command::Init(options) => command::init::run(options, out),
         Command::Share(options) => command::share::run(options, out),
         Command::List(options) => command::list::run(options, &arguments.state, out),
         Command::Doctor(options) => command::doctor::run(options, &arguments.state, out),

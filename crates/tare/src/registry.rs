@@ -43,7 +43,8 @@ pub(crate) fn vocabulary() -> Vocabulary {
     };
     // A workload that cannot be read is unknown; the tests of tare-load read them all.
     let workload = |shipped: &tare_load::workload::shipped::Shipped| {
-        Some(KnownWorkload { name: shipped.name.into(), rows: shipped.read().ok()?.rows })
+        let rows = shipped.read().ok()?.rows;
+        Some(KnownWorkload { name: shipped.name.into(), text: None, rows })
     };
     Vocabulary {
         runtimes: runtimes.chain(fake::RUNTIMES.iter().map(|name| (*name).into())).collect(),

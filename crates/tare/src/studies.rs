@@ -14,6 +14,8 @@ pub(crate) const ALL: &[(&str, &str)] = &[
     ("virtualization", include_str!("../../../studies/virtualization.toml")),
     ("kata", include_str!("../../../studies/kata.toml")),
     ("redis", include_str!("../../../studies/redis.toml")),
+    ("redis-latency", include_str!("../../../studies/redis-latency.toml")),
+    ("memcached", include_str!("../../../studies/memcached.toml")),
     ("postgres", include_str!("../../../studies/postgres.toml")),
     ("mariadb", include_str!("../../../studies/mariadb.toml")),
     ("cassandra", include_str!("../../../studies/cassandra.toml")),

@@ -128,6 +128,40 @@ fn redis_is_weighed_with_redis_benchmark() {
     assert!(!output.status.success() && said.contains("write latency_share = 0"), "{said}");
 }
 
+/// Keys and values, at capacity and at a rate.
+fn assert_weighed_by_tare_load(test: &str, system: &str, program: &'static str) {
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program(program)]) {
+        return;
+    }
+    let words = "latency_share = 0.3\nwrite_share = 0.5\nrows = 1000\nconnections = 8";
+    let (output, folder) = weigh(["tare-load", system], &[PROCESS, BOX], SHORT, words);
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+    // A workload of the user's.
+    let folder = tempfile::tempdir().unwrap();
+    let own = "[table]\nkeyspace = \"own\"\nname = \"own\"\nrows = 500\n\
+               [[partition]]\nname = \"id\"\ntype = \"bigint\"\n\
+               [[column]]\nname = \"value\"\ntype = \"blob\"\nsize = 300\n\
+               [[query]]\nkind = \"read\"\nweight = 9\n[[query]]\nkind = \"insert\"\n";
+    fs::write(folder.path().join("own.toml"), own).unwrap();
+    let words = "latency_share = 0\nworkload = \"own.toml\"";
+    let mut command = study(folder.path(), ["tare-load", system], &[PROCESS], SHORT, words);
+    assert_weighed(&command.output().unwrap(), folder.path(), &[("capacity", "service")]);
+    let words = "workload = \"ycsb-e\"\nrows = 1000";
+    let (output, _folder) = weigh(["tare-load", system], &[PROCESS, BOX], SHORT, words);
+    let said = stderr(&output);
+    assert!(said.contains("the load's query is scan; it must be read, write or insert"), "{said}");
+}
+
+#[test]
+fn redis_is_weighed_with_tare_load() {
+    assert_weighed_by_tare_load("redis_is_weighed_with_tare_load", "redis", "redis-server");
+}
+
+#[test]
+fn memcached_is_weighed_with_tare_load() {
+    assert_weighed_by_tare_load("memcached_is_weighed_with_tare_load", "memcached", "memcached");
+}
+
 #[test]
 fn postgres_is_weighed_with_pgbench() {
     let test = "postgres_is_weighed_with_pgbench";
@@ -138,6 +172,46 @@ fn postgres_is_weighed_with_pgbench() {
     let (output, folder) = weigh(["pgbench", "postgres"], &[PROCESS, BOX], SHORT, words);
     assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
     assert_eq!(doubts(folder.path(), "coordinated_omission"), 0);
+}
+
+#[test]
+fn postgres_is_weighed_with_own_queries() {
+    let test = "postgres_is_weighed_with_own_queries";
+    if skipped(test, &ALWAYS) || skipped(test, &[Need::Program("pgbench"), Need::Program("psql")]) {
+        return;
+    }
+    let files = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = files.path().join(name);
+        fs::write(&path, text).unwrap();
+        path.display().to_string()
+    };
+    let setup = file(
+        "setup.sql",
+        "CREATE TABLE readings (sensor int PRIMARY KEY, value text);\n\
+         INSERT INTO readings SELECT n, repeat('x', 100) FROM generate_series(1, 1000) n;\n",
+    );
+    let script = file(
+        "script.sql",
+        "\\set sensor random(1, 1000)\nSELECT value FROM readings WHERE sensor = :sensor;\n",
+    );
+    let words = |script: &str, setup: &str| {
+        let paths = format!("script = \"{script}\", setup = \"{setup}\"");
+        format!("latency_share = 0.3\npgbench = {{ clients = 4, {paths} }}")
+    };
+    let run = |words: &str| weigh(["pgbench", "postgres"], &[PROCESS, BOX], SHORT, words);
+    let (output, folder) = run(&words(&script, &setup));
+    assert_weighed(&output, folder.path(), &[("capacity", "service"), ("latency", "response")]);
+    let refused = |words: &str, expect: &str| {
+        let said = stderr(&run(words).0);
+        assert!(said.contains(expect), "{said}");
+    };
+    refused(&words(&script, "setup.sql"), "setup is \"setup.sql\"; it must be the absolute path");
+    refused(&words("/no/such.sql", &setup), "script is \"/no/such.sql\"; it must be the absolute");
+    let alone = format!("pgbench = {{ setup = \"{setup}\" }}");
+    refused(&alone, "pgbench needs script: the built-in ones need pgbench's own tables");
+    let wrong = file("wrong.sql", "CREATE TABEL readings ();\n");
+    refused(&words(&script, &wrong), "syntax error at or near \"TABEL\"");
 }
 
 #[test]

@@ -55,6 +55,8 @@ pub struct AgentOptions {
     pub silence: Option<Duration>,
     /// Tare's own program, which starts load tools (`crate::become_tool`).
     pub program: PathBuf,
+    /// The protocol of the systems.
+    pub speaks: String,
 }
 
 /// What a driver is made from in an agent.
@@ -62,6 +64,7 @@ pub struct AgentOptions {
 pub(crate) struct AgentContext {
     pub(crate) cpus: CpuSet,
     pub(crate) program: PathBuf,
+    pub(crate) speaks: String,
     pub(crate) signals: Arc<Signals>,
 }
 

@@ -13,7 +13,7 @@ use std::time::Duration;
 use tare_lab::PartError;
 use tare_lab::driver::{Edge, Pacing, SliceLoad, SliceOrder, TargetId};
 use tare_lab::path::PathSample;
-use tare_load::access::{Access, Recovery};
+use tare_load::access::{Access, Protocol, Recovery};
 use tare_load::engine::{self, Engine, LoadObserver, StartTime, Target};
 use tare_load::{Stats, histogram};
 
@@ -26,6 +26,7 @@ use crate::targets::Targets;
 /// The generator, with the systems that it has open.
 pub(super) struct LoadEngine {
     engine: Engine,
+    protocol: Protocol,
     targets: Targets<OpenSystem>,
     signals: Arc<Signals>,
 }
@@ -39,7 +40,8 @@ impl LoadEngine {
     /// Starts one load thread on each of the CPUs.
     pub(super) fn start(context: AgentContext) -> Result<Self, PartError> {
         let engine = Engine::new(&context.cpus)?;
-        Ok(Self { engine, targets: Targets::default(), signals: context.signals })
+        let protocol = Protocol::find(&context.speaks).unwrap_or_default();
+        Ok(Self { engine, protocol, targets: Targets::default(), signals: context.signals })
     }
 }
 
@@ -71,7 +73,7 @@ impl AgentDriver for LoadEngine {
         deadline: Duration,
     ) -> Result<TargetId, PartError> {
         let recovery = Recovery { reconnect: true, ..Recovery::default() };
-        let access = Access { recovery, ..Access::to_all(addresses) };
+        let access = Access { recovery, protocol: self.protocol, ..Access::to_all(addresses) };
         let target = self.engine.open(&access, deadline, &self.signals.stop)?;
         Ok(self.targets.add(OpenSystem { target, path: OpenPath::new(addresses) }))
     }

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use tare_lab::PartError;
 use tare_lab::driver::{Driver, Edge, SliceLoad, SliceOrder, TargetId};
 use tare_lab::study::WorkloadSpec;
+use tare_load::access::Protocol;
 use tare_std::cpus::CpuSet;
 
 use crate::agent::link::{AgentPipes, Event, Link, NoPipe};
@@ -32,20 +33,17 @@ pub use workload::StudyWorkloadError;
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: "tare-load",
-    help: "the built-in load generator: CQL, closed loop and open loop, one thread per client CPU",
-    speaks: &["cql"],
+    help: "the built-in load generator: closed loop and open loop, one thread per client CPU",
+    speaks: &["cql", "redis", "memcached"],
     options: &[],
     program: None,
-    check: |study| {
-        let workload = |spec| workload::of_study(spec).map(drop);
-        Ok(study.workloads.iter().try_for_each(workload)?)
+    check: |study, speaks| {
+        let protocol = Protocol::find(speaks).unwrap_or_default();
+        study.workloads.iter().try_for_each(|spec| workload::check(spec, protocol))
     },
     saturation: Saturation::InFlight,
     scale: tare_lab::study::scale_load,
-    make: |client| {
-        let Client { program, cpus, namespace, run, .. } = *client;
-        Ok(Box::new(TareLoad::start(program, cpus, namespace, run)?))
-    },
+    make: |client| Ok(Box::new(TareLoad::start(client)?)),
     sharing: Some(Sharing {
         divide: sharing::by_connections,
         each_writes_rows: true,
@@ -118,16 +116,12 @@ pub(crate) fn spawn_agent(
 }
 
 impl TareLoad {
-    /// Starts `program` with the arguments `load-agent --cpus CPUS`, bound to `cpus`, in the
-    /// network namespace at `network_namespace` (such as `/run/netns/NAME`), marked with `run`.
-    pub fn start(
-        program: &Path,
-        cpus: &CpuSet,
-        network_namespace: Option<&Path>,
-        run: &str,
-    ) -> Result<Self, DriverError> {
-        let arguments = ["load-agent".to_string(), "--cpus".into(), cpus.to_string()];
-        let child = spawn_agent(program, &arguments, cpus, network_namespace, run)?;
+    /// Starts the program with the arguments `load-agent --cpus CPUS --speaks PROTOCOL`, where the
+    /// client is to be.
+    pub fn start(client: &Client<'_>) -> Result<Self, DriverError> {
+        let Client { program, cpus, namespace, run, speaks, .. } = *client;
+        let arguments = ["load-agent", "--cpus", &cpus.to_string(), "--speaks", speaks];
+        let child = spawn_agent(program, &arguments.map(String::from), cpus, namespace, run)?;
         let (sender, answers) = mpsc::channel();
         let link = Link::new(AgentPipes::of_child(child)?, 0, 0, &sender);
         Ok(Self { link: Some(link), answers })

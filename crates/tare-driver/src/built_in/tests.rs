@@ -32,6 +32,7 @@ impl Agent {
             cpus: cpus(2),
             silence: None,
             program: "unused".into(),
+            speaks: "cql".into(),
         };
         let thread = std::thread::spawn(move || agent(&options, input, theirs));
         Self { orders: Some(orders), answers, thread: Some(thread) }

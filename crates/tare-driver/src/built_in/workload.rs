@@ -3,11 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tare_lab::PartError;
 use tare_lab::driver::Pacing;
-use tare_lab::study::{KeyDistribution, Replicas, StudyError, WorkloadSpec};
+use tare_lab::study::{KeyDistribution, Replicas, WorkloadSpec};
+use tare_load::access::Protocol;
+use tare_load::engine::check_protocol;
 use tare_load::keys::Keys;
 use tare_load::pacing::{Arrivals, Pace, Schedule, ScheduleError, Step};
 use tare_load::rows::{KeyType, Shape, ShapeError};
+use tare_load::workload::shipped::NamedError;
 use tare_load::workload::{RowsError, Workload, shipped};
 use tare_load::{LoadSpec, Part};
 
@@ -16,19 +20,31 @@ use crate::agent::protocol::LoaderPart;
 /// Why the generator cannot run a study's workload.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum StudyWorkloadError {
-    #[error("no shipped workload is named {0:?}; see tare list workloads")]
-    Unknown(String),
     #[error("there is no consistency level {0:?}")]
     Consistency(String),
+    #[error(
+        "workload {0:?}: replication and consistency are of CQL, and this system speaks another \
+         protocol; leave them out"
+    )]
+    Replicas(String),
     #[error(transparent)]
-    Shipped(#[from] StudyError),
+    Named(#[from] NamedError),
     #[error(transparent)]
     Shape(#[from] ShapeError),
     #[error(transparent)]
     Rows(#[from] RowsError),
 }
 
-/// Returns the workload of a study: a shipped one by its name, or rows of blobs.
+/// Refuses a workload that the generator cannot run in a protocol.
+pub(super) fn check(spec: &WorkloadSpec, protocol: Protocol) -> Result<(), PartError> {
+    let workload = of_study(spec)?;
+    if !protocol.is_cql() && spec.replicas != Replicas::default() {
+        return Err(StudyWorkloadError::Replicas(spec.name.clone()).into());
+    }
+    Ok(check_protocol(&workload, protocol)?)
+}
+
+/// Returns the workload of a study: a shipped one by its name, that of a file, or rows of blobs.
 ///
 /// # Errors
 /// If no shipped workload has the name, or rows cannot have this shape or number.
@@ -46,9 +62,7 @@ pub(super) fn of_study(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadErr
 /// Returns the workload of a study with its own number of replicas.
 fn with_rows(spec: &WorkloadSpec) -> Result<Workload, StudyWorkloadError> {
     if let Some(name) = &spec.workload {
-        let shipped = shipped::find(name);
-        let shipped = shipped.ok_or_else(|| StudyWorkloadError::Unknown(name.clone()))?;
-        let mut workload = shipped.read()?;
+        let mut workload = shipped::named(name, spec.workload_text.as_deref())?;
         workload.set_rows(spec.rows)?;
         return Ok(workload);
     }

@@ -56,7 +56,7 @@ pub(super) const INFO: DriverInfo = DriverInfo {
     speaks: &["fio"],
     options: options::OPTIONS,
     program: Some(Program { name: "fio", home: None, get: "apt-get install fio" }),
-    check: |study| {
+    check: |study, _| {
         let read = |workload| Options::read(workload).map(drop);
         Ok(study.workloads.iter().try_for_each(read)?)
     },

@@ -144,12 +144,13 @@ impl MultiLoader {
     /// If a loader cannot be started.
     pub fn start(
         driver: &DriverInfo,
+        speaks: &str,
         agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)>,
     ) -> Result<Self, LoaderError> {
         let name = driver.name;
         let sharing = driver.sharing.ok_or(LoaderError::Driver { driver: name })?;
         let (sender, events) = mpsc::channel();
-        let new = |(agent, cpus)| Loader::new(name, agent, cpus);
+        let new = |(agent, cpus)| Loader::new([name, speaks], agent, cpus);
         let mut all = Self {
             sharing,
             // The run of another project's program ends by itself.
@@ -305,9 +306,10 @@ impl MultiLoader {
 }
 
 impl Loader {
-    fn new(driver: &str, agent: Box<dyn StartAgent>, cpus: Option<CpuSet>) -> Self {
+    fn new([driver, speaks]: [&str; 2], agent: Box<dyn StartAgent>, cpus: Option<CpuSet>) -> Self {
         let host = agent.host().to_string();
-        let mut arguments = ["load-agent", "--driver", driver].map(String::from).to_vec();
+        let arguments = ["load-agent", "--driver", driver, "--speaks", speaks];
+        let mut arguments = arguments.map(String::from).to_vec();
         if let Some(cpus) = &cpus {
             arguments.extend(["--cpus".to_string(), cpus.to_string()]);
         }

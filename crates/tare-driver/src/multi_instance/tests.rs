@@ -83,6 +83,7 @@ fn order(pacing: Pacing) -> SliceOrder {
     let workload = WorkloadSpec {
         name: "w".into(),
         workload: None,
+        workload_text: None,
         write_share: 1.0,
         rows: 10,
         columns: 1,

@@ -1,5 +1,5 @@
-//! pgbench as a driver: PostgreSQL's own load tool with its built-in scripts, closed loop or at a
-//! fixed rate.
+//! pgbench as a driver: PostgreSQL's own load tool with its built-in scripts or the user's, closed
+//! loop or at a fixed rate.
 //!
 //! It logs the end time of each transaction, so the window is cut exactly. At a fixed rate it draws
 //! a schedule (Poisson) and never skips a start: its latency counts from when a transaction was
@@ -7,6 +7,7 @@
 
 use std::fs;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tare_lab::study::{OptionInfo, Study, WorkloadSpec};
@@ -29,6 +30,8 @@ const OPTIONS: &[OptionInfo] = &[
         &["tpcb-like", "simple-update", "select-only"],
         "script: tpcb-like, simple-update, select-only (select-only)",
     ),
+    option("script", &[], "absolute path of your own script, in place of a built-in one"),
+    option("setup", &[], "absolute path of SQL that psql runs once, in place of pgbench's tables"),
     option(
         "clients",
         &[],
@@ -46,7 +49,7 @@ const OPTIONS: &[OptionInfo] = &[
 
 pub(super) const INFO: DriverInfo = DriverInfo {
     name: NAME,
-    help: "PostgreSQL's own load tool: built-in scripts, closed loop and fixed rate",
+    help: "PostgreSQL's own load tool: built-in scripts or yours, closed loop and fixed rate",
     speaks: &["postgres"],
     options: OPTIONS,
     program: Some(Program { name: NAME, home: None, get: "apt-get install postgresql" }),
@@ -68,12 +71,16 @@ const CLIENTS: u32 = 16;
 const CLIENTS_PER_CPU: u32 = 4;
 /// Below the 200 connections of the PostgreSQL that Tare starts, of which it keeps some for others.
 const CLIENTS_MAX: u32 = 190;
+/// What `script` and `setup` must be.
+const FILE: &str = "the absolute path of a file";
 /// Extra time beyond lead-in and window: its first line comes after a second.
 const TAIL: Duration = Duration::from_millis(1_500);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Options {
     builtin: String,
+    script: Option<String>,
+    setup: Option<String>,
     clients: u64,
     jobs: u64,
     scale: u64,
@@ -84,8 +91,21 @@ struct Options {
 impl ToolOptions for Options {
     fn read(workload: &WorkloadSpec) -> Result<Self, OptionError> {
         let words = OptionReader { tool: NAME, workload };
+        let file = |option| match words.get(option) {
+            Some(path) if !Path::new(path).is_absolute() => Err(words.bad(option, FILE)),
+            path => Ok(path.map(String::from)),
+        };
+        let [script, setup] = [file("script")?, file("setup")?];
+        if script.is_some() && words.get("builtin").is_some() {
+            return Err(words.bad("builtin", "left out where there is a script"));
+        }
+        if setup.is_some() && script.is_none() {
+            return Err(words.missing("script", "the built-in ones need pgbench's own tables"));
+        }
         Ok(Self {
             builtin: words.text("builtin", "select-only"),
+            script,
+            setup,
             clients: words.whole("clients", CLIENTS.into(), 1..=10_000)?,
             jobs: words.whole("jobs", 1, 1..=256)?,
             scale: words.whole("scale", 1, 1..=100_000)?,
@@ -98,9 +118,15 @@ impl ToolOptions for Options {
         &self.program
     }
 
-    /// Its tables, whose scale is that of all workloads.
+    /// Its tables, whose scale is that of all workloads; or what the user's SQL makes.
     fn rows(&self) -> Option<String> {
-        Some(String::new())
+        Some(self.setup.clone().unwrap_or_default())
+    }
+
+    fn files(&self, words: OptionReader<'_>) -> Vec<(PathBuf, OptionError)> {
+        let files = [("script", &self.script), ("setup", &self.setup)].into_iter();
+        let files = files.filter_map(|(option, path)| Some((option, path.as_deref()?)));
+        files.map(|(option, path)| (path.into(), words.bad(option, FILE))).collect()
     }
 }
 
@@ -131,14 +157,16 @@ impl Tool for Pgbench {
     }
 
     fn command(&self, options: &Options, run: &SliceRun<'_>) -> ToolCommand {
-        let Options { builtin, clients, jobs, protocol, .. } = options;
+        let Options { builtin, script, clients, jobs, scale, protocol, .. } = options;
         // It takes whole seconds.
         let seconds = (run.order.lead_in + run.order.window + TAIL).as_secs_f64().ceil();
-        let words = options
-            .words(run.address)
-            .args(&format!(
-                "-n -b {builtin} -M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"
-            ))
+        let words = options.words(run.address).arg("-n");
+        let words = match script {
+            Some(script) => words.args(&format!("-s {scale} -f")).arg(script.as_str()),
+            None => words.args(&format!("-b {builtin}")),
+        };
+        let words = words
+            .args(&format!("-M {protocol} -c {clients} -j {jobs} -P 1 -T {seconds}"))
             .args(&format!("--random-seed {} --log", run.order.seed & 0xffff_ffff))
             .arg("--log-prefix")
             .arg(run.scratch.join(NAME).to_string_lossy());
@@ -147,6 +175,17 @@ impl Tool for Pgbench {
     }
 
     fn populate(&self, at: &mut ToolTarget<'_>, options: &Options) -> Result<(), ToolError> {
+        if let Some(setup) = &options.setup {
+            (at.progress)(0, 1);
+            let (host, port) = (at.address.ip(), at.address.port());
+            let words = CommandLine::new("psql")
+                .args(&format!("-h {host} -p {port} -U {USER} -d {USER}"))
+                .args("-X -q -v ON_ERROR_STOP=1 -f")
+                .arg(setup.as_str());
+            at.complete(&words, FILL_LIMIT)?;
+            (at.progress)(1, 1);
+            return Ok(());
+        }
         let accounts = options.scale * 100_000;
         (at.progress)(0, accounts);
         let words = options.words(at.address).args(&format!("-i -q -s {}", options.scale));

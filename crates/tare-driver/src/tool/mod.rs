@@ -221,7 +221,7 @@ pub(super) trait Tool: Clone + fmt::Debug {
 }
 
 /// `DriverInfo::check` of a tool.
-pub(super) fn check<T: Tool>(study: &Study) -> Result<(), PartError> {
+pub(super) fn check<T: Tool>(study: &Study, _speaks: &str) -> Result<(), PartError> {
     Ok(T::check(study)?)
 }
 

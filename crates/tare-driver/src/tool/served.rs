@@ -45,7 +45,7 @@ struct PreparedSlice<T> {
 
 impl<T: Tool> ServedTool<T> {
     pub(super) fn start(tool: T, context: AgentContext) -> Result<Self, ToolError> {
-        let AgentContext { cpus, program, signals } = context;
+        let AgentContext { cpus, program, signals, .. } = context;
         let scratch = Scratch::create()?;
         let placement = ClientPlacement {
             cpus,

@@ -132,6 +132,7 @@ fn slices(
         namespace: None,
         scratch: folder,
         run: "ab12",
+        speaks: "redis",
     };
     let mut driver = ToolDriver::new(Script(program.into()), &client);
     driver.limits = TimeLimits {

@@ -76,6 +76,7 @@ pub(super) fn record() -> Record {
             workloads: vec![WorkloadSpec {
                 name: WORKLOAD.into(),
                 workload: None,
+                workload_text: None,
                 write_share: 1.0,
                 rows: 1000,
                 columns: 5,

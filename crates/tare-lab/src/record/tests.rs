@@ -41,6 +41,7 @@ fn study() -> Study {
         workloads: vec![WorkloadSpec {
             name: "w".into(),
             workload: None,
+            workload_text: None,
             write_share: 0.25,
             rows: 10,
             columns: 2,

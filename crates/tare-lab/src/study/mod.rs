@@ -27,7 +27,7 @@ pub use crate::cpus::CpuSpec;
 pub use hosts::{HOSTS_MAX, HostsError, SystemHost, SystemHostError};
 pub use load::{Climb, ClimbEnd, ClimbStep, LoadCpus, LoadSize, Saturate, scale_load};
 pub use loaders::{LOADERS_MAX, LoaderSpec};
-pub use parse::{defaults, parse, parse_quick};
+pub use parse::{defaults, parse, parse_quick, workload_files};
 pub use published::{Claim, Expected, Percentile, PublishedRelation, Sign};
 pub use runtimes::runtime_control;
 pub use tare_toml::{Hint, Problem, TomlError as StudyError, ValueError, parse_share};
@@ -264,10 +264,13 @@ impl ScheduleSpec {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct WorkloadSpec {
     pub name: String,
-    /// Name of a predefined workload (`ycsb-a`), which has its own shares, columns and keys. The
-    /// fields for these are then unused and 0.
+    /// Name of a predefined workload (`ycsb-a`) or of a file, which has its own shares, columns and
+    /// keys. The fields for these are then unused and 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub workload: Option<String>,
+    /// What the file says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workload_text: Option<String>,
     /// Share of writes among the operations, 0 to 1; the rest are reads by key.
     pub write_share: f64,
     /// Number of rows before the load, and range of the keys.

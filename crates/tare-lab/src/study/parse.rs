@@ -194,6 +194,22 @@ fn read(
     })
 }
 
+/// Returns the files that the workloads of a study name, each once. A study that cannot be read has
+/// none; [`parse`] says why.
+pub fn workload_files(text: &str) -> Vec<String> {
+    let source = Source { file: "", text };
+    let Ok(document) = open(source) else { return Vec::new() };
+    let Ok(root) = root(&document, source) else { return Vec::new() };
+    let mut files: Vec<String> = Vec::new();
+    for table in root.tables("workload", WORKLOAD_KEYS).unwrap_or_default() {
+        let Some(name) = table.get("workload").and_then(|item| item.text().ok()) else { continue };
+        if name.ends_with(".toml") && !files.iter().any(|known| known == name) {
+            files.push(name.into());
+        }
+    }
+    files
+}
+
 /// Returns the quick part of a study, if it has one: the tables of `[quick]` merged into those of
 /// the study, and only the environments and workloads that `[quick]` lists.
 fn quick_part(
@@ -452,6 +468,7 @@ fn workloads(
             workloads.push(WorkloadSpec {
                 name,
                 workload: None,
+                workload_text: None,
                 write_share: 0.0,
                 rows: 0,
                 columns: 0,
@@ -482,6 +499,7 @@ fn workloads(
         let workload = WorkloadSpec {
             name,
             workload: named.map(|words| words.name.clone()),
+            workload_text: named.and_then(|words| words.text.clone()),
             write_share,
             rows: table.whole("rows", 1..=1_000_000_000_000, rows)?,
             columns,

@@ -41,7 +41,7 @@ pub(super) fn vocabulary() -> Vocabulary {
                 ],
             },
         ],
-        workloads: vec![KnownWorkload { name: "ycsb-a".into(), rows: 1_000_000 }],
+        workloads: vec![KnownWorkload { name: "ycsb-a".into(), text: None, rows: 1_000_000 }],
     }
 }
 
@@ -802,7 +802,7 @@ fn refuses_invalid_loaders() {
         "[schedule]",
         &one("host = \"load1\""),
         r#"
-s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST or ssh:HOST:PORT
+s.toml:4:8: "load1" is no valid value for "host": it has no kind; write local, ssh:HOST, ssh:USER@HOST, ssh:HOST:PORT or kubernetes:NODE
   |
 4 | host = "load1"
   |        ^^^^^^^

@@ -19,14 +19,17 @@ pub struct Vocabulary {
     /// The first is the default. The options of a driver are those of a workload, in a table with
     /// the driver's name.
     pub drivers: Vec<KnownPart>,
-    /// Predefined workloads, for drivers without options.
+    /// Predefined workloads, and files of the user, for drivers without options.
     pub workloads: Vec<KnownWorkload>,
 }
 
-/// A predefined workload.
+/// A predefined workload, or a file of the user.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownWorkload {
+    /// Its name, or the path of the file as the study has it.
     pub name: String,
+    /// What the file says.
+    pub text: Option<String>,
     /// Default number of rows.
     pub rows: u64,
 }

@@ -1,8 +1,10 @@
-//! One non-blocking connection to a CQL server with many requests in flight. `dial` opens it.
+//! One non-blocking connection to a server with many requests in flight. `dial` opens it.
 //!
 //! Operations allocate nothing. Requests are encoded into one send buffer, answers are decoded in
-//! the receive buffer, and a table indexed by stream id holds the requests in flight.
+//! the receive buffer, and a table indexed by stream id holds the requests in flight. Protocols
+//! without stream ids answer in order, so there the streams are a queue.
 
+use std::collections::VecDeque;
 use std::net::{SocketAddr, TcpStream};
 
 use rustix::io::Errno;
@@ -11,6 +13,9 @@ use tare_cql::frame::{self, Direction, Frame, Head, Version};
 use tare_cql::request;
 use tare_cql::response::Response;
 
+use crate::access::Protocol;
+use crate::protocol::answer::Answer;
+use crate::protocol::key_value::KeyValueProtocol;
 use crate::protocol::prepared::{Prepared, Statement};
 use crate::protocol::request::{Failure, Job};
 use crate::protocol::sharding::Sharding;
@@ -82,7 +87,12 @@ const UNPREPARED_MAX: u8 = 3;
 pub(crate) struct Connection {
     pub(crate) socket: TcpStream,
     pub(crate) address: SocketAddr,
+    /// The version of CQL.
     pub(crate) version: Version,
+    /// Set if it does not speak CQL.
+    pub(crate) key_value: Option<KeyValueProtocol>,
+    /// The streams of the requests in flight, in the order of their answers. Empty with CQL.
+    pub(crate) order: VecDeque<i16>,
     /// The number of the node in the cluster.
     pub(crate) node: u16,
     /// The server's shard that the connection reaches, if the server is sharded.
@@ -116,13 +126,19 @@ impl Connection {
     pub(crate) fn new(
         socket: TcpStream,
         address: SocketAddr,
-        version: Version,
+        protocol: Protocol,
         wire: Wire,
     ) -> Self {
+        let version = match protocol {
+            Protocol::Cql(version) => version,
+            Protocol::Redis | Protocol::Memcached => Version::default(),
+        };
         Self {
             socket,
             address,
             version,
+            key_value: KeyValueProtocol::of(protocol),
+            order: VecDeque::new(),
             node: 0,
             sharding: None,
             prepared: Prepared::default(),
@@ -189,6 +205,9 @@ impl Connection {
         let place = &mut self.slots[usize::try_from(stream).unwrap_or_default()];
         *place = Slot { state: State::Waiting, attempt_ns: 0, ..slot };
         self.queued.push(stream);
+        if self.key_value.is_some() {
+            self.order.push_back(stream);
+        }
         Some(stream)
     }
 
@@ -320,6 +339,25 @@ impl Connection {
         self.wire.receive(&self.socket, &mut self.input)
     }
 
+    /// Returns the answer at the front of received bytes and its length. The error says why they
+    /// are none.
+    #[inline]
+    pub(crate) fn answer_at(
+        key_value: Option<KeyValueProtocol>,
+        input: &[u8],
+    ) -> Result<Option<(Answer<'_>, usize)>, String> {
+        match key_value {
+            None => match Self::frame_at(input) {
+                Ok(found) => Ok(found.map(|(frame, length)| (Answer::Cql(frame), length))),
+                Err(error) => Err(error.to_string()),
+            },
+            Some(protocol) => match protocol.decode(input) {
+                Ok(found) => Ok(found.map(|(answer, length)| (Answer::KeyValue(answer), length))),
+                Err(error) => Err(error.to_string()),
+            },
+        }
+    }
+
     /// Returns the frame at the front of received bytes and its length.
     #[inline]
     pub(crate) fn frame_at(input: &[u8]) -> Result<Option<(Frame<'_>, usize)>, frame::FrameError> {
@@ -341,6 +379,7 @@ impl Connection {
         self.awaiting_prepare.clear();
         self.free.clear();
         self.queued.clear();
+        self.order.clear();
         self.out.clear();
         self.out_sent = 0;
         // The peer may be gone already, so an error does not matter.

@@ -1,5 +1,5 @@
-//! Opens a connection: socket, TLS, OPTIONS, STARTUP, login, PREPARE. Every exchange has a
-//! deadline.
+//! Opens a connection: socket, TLS, OPTIONS, STARTUP, login, PREPARE; or a greeting, where the
+//! protocol is not CQL. Every exchange has a deadline.
 
 use std::io::{self, ErrorKind as IoErrorKind};
 use std::net::{SocketAddr, TcpStream};
@@ -17,9 +17,10 @@ use tare_cql::request::{self, Settings};
 use tare_cql::response::{ErrorKind, Response, Rows};
 use tare_cql::tls::TlsError;
 
-use crate::access::{self, Access, Host, Login};
+use crate::access::{self, Access, Host, Login, Protocol};
 use crate::error::LoadError;
 use crate::protocol::connection::Connection;
+use crate::protocol::key_value::{Answer, KeyValueProtocol};
 use crate::protocol::prepared::Statement;
 use crate::protocol::sharding::Sharding;
 use crate::protocol::tls::TlsSettings;
@@ -28,7 +29,7 @@ use crate::protocol::wire::{Progress, ReceiveError, Wire};
 /// The settings of all connections to a system.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialer {
-    version: Version,
+    pub(crate) protocol: Protocol,
     lz4: bool,
     tls: Option<TlsSettings>,
     login: Option<Login>,
@@ -54,7 +55,7 @@ impl Dialer {
     /// Reads the certificate files.
     pub(crate) fn new(access: &Access) -> Result<Self, LoadError> {
         Ok(Self {
-            version: access.version,
+            protocol: access.protocol,
             lz4: access.lz4,
             tls: access.tls.as_ref().map(TlsSettings::new).transpose()?,
             login: access.login.clone(),
@@ -80,8 +81,12 @@ impl Dialer {
         socket.set_nodelay(true).map_err(fail)?;
         socket.set_nonblocking(true).map_err(fail)?;
         let session = self.tls.as_ref().map(|tls| tls.session(&host.name)).transpose()?;
-        let mut connection = Connection::new(socket, address, self.version, Wire::new(session));
+        let mut connection = Connection::new(socket, address, self.protocol, Wire::new(session));
         connection.complete_handshake(deadline)?;
+        if let Some(protocol) = KeyValueProtocol::of(self.protocol) {
+            connection.greet(protocol, self.login.as_ref(), deadline)?;
+            return Ok(connection);
+        }
         let lz4_known = connection.ask_options(deadline)?;
         if self.lz4 && !lz4_known {
             return Err(LoadError::NoLz4 { address });
@@ -103,7 +108,8 @@ pub fn execute(
     statements: &[(&'static str, String)],
     deadline: Instant,
 ) -> Result<(), LoadError> {
-    let host = access::resolve(access.nodes.first().ok_or(LoadError::NoNode)?)?;
+    let node = access.nodes.first().ok_or(LoadError::NoNode)?;
+    let host = access::resolve(node, access.protocol.port())?;
     let mut connection = Dialer::new(access)?.open(&host, None, deadline)?;
     statements
         .iter()
@@ -161,6 +167,64 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Logs in and makes sure that the server answers.
+    fn greet(
+        &mut self,
+        protocol: KeyValueProtocol,
+        login: Option<&Login>,
+        deadline: Instant,
+    ) -> Result<(), LoadError> {
+        let address = self.address;
+        if let Some(login) = login {
+            let request = protocol.login(login).ok_or(LoadError::NoLogin { address })?;
+            let refused = self.exchange(protocol, "the login", &request, deadline)?;
+            if let Some(message) = refused {
+                return Err(LoadError::WrongLogin { address, user: login.user.clone(), message });
+            }
+        }
+        let what = "the greeting";
+        match self.exchange(protocol, what, protocol.greeting(), deadline)? {
+            None => Ok(()),
+            Some(message) if message.starts_with("NOAUTH") => {
+                Err(LoadError::Login { address, authenticator: message })
+            }
+            Some(message) => Err(LoadError::NotServing { address, message }),
+        }
+    }
+
+    /// Sends a request and waits for its answer. Returns what the server said if it refused.
+    fn exchange(
+        &mut self,
+        protocol: KeyValueProtocol,
+        what: &'static str,
+        request: &[u8],
+        deadline: Instant,
+    ) -> Result<Option<String>, LoadError> {
+        self.input.clear();
+        self.out.extend_from_slice(request);
+        self.send_all(what, deadline)?;
+        loop {
+            match protocol.decode(&self.input) {
+                Ok(Some((answer, _))) => {
+                    let refused = match answer {
+                        Answer::Refused(text) => Some(String::from_utf8_lossy(text).into_owned()),
+                        _ => None,
+                    };
+                    self.input.clear();
+                    return Ok(refused);
+                }
+                Ok(None) => self.receive_some(what, deadline)?,
+                Err(_) if self.wire.tls().is_none() && self.input.starts_with(&TLS_ALERT) => {
+                    return Err(LoadError::SpeaksTls { address: self.address });
+                }
+                Err(error) => {
+                    let (address, reason) = (self.address, error.to_string());
+                    return Err(LoadError::OtherProtocol { address, what, reason });
+                }
+            }
+        }
     }
 
     /// Asks for the server's options. Returns whether the server supports LZ4.
@@ -374,7 +438,7 @@ impl Connection {
     #[cold]
     fn closed(&self, what: &'static str) -> LoadError {
         let hint = match self.wire.tls() {
-            None if what == "OPTIONS" => "; does it expect TLS?",
+            None if matches!(what, "OPTIONS" | "the greeting") => "; does it expect TLS?",
             _ => "",
         };
         LoadError::Closed { address: self.address, what, hint }

@@ -8,6 +8,9 @@ use tare_cql::response::{Response, Row, Rows};
 use tare_cql::token::Token;
 use tare_cql::wire::{DecodeError, Value};
 
+use crate::access::Protocol;
+use crate::protocol::answer::Answer;
+use crate::protocol::key_value::{self, KeyValueProtocol, Requests};
 use crate::protocol::prepared::Prepared;
 use crate::report::stats::ErrorKind;
 use crate::workload::column::{Verdict, row_start};
@@ -24,6 +27,8 @@ pub(crate) struct Job {
     row_seed: u64,
     stage: Stage,
     check: Option<Check>,
+    /// Rows as values of keys; `None` with CQL.
+    key_value: Option<Requests>,
 }
 
 #[derive(Debug)]
@@ -78,7 +83,8 @@ impl Job {
             has_deletes: false,
             has_partial_writes: false,
         };
-        Self { workload, row_seed: seed, stage: Stage::Populate { first }, check: Some(check) }
+        let (stage, check) = (Stage::Populate { first }, Some(check));
+        Self { workload, row_seed: seed, stage, check, key_value: None }
     }
 
     /// Returns a job that runs a workload. With `check_from_us` it checks rows, whose versions
@@ -95,7 +101,14 @@ impl Job {
             has_deletes: workload.has_deletes(),
             has_partial_writes: workload.has_partial_writes(),
         });
-        Self { workload, row_seed, stage: Stage::Load(operations), check }
+        Self { workload, row_seed, stage: Stage::Load(operations), check, key_value: None }
+    }
+
+    /// Returns the job in the language of a system.
+    pub(crate) fn speaking(mut self, protocol: Protocol) -> Self {
+        let bytes = usize::try_from(self.workload.row_bytes_most()).unwrap_or(usize::MAX);
+        self.key_value = KeyValueProtocol::of(protocol).map(|protocol| protocol.requests(bytes));
+        self
     }
 
     pub(crate) fn is_populating(&self) -> bool {
@@ -128,6 +141,7 @@ impl Job {
     /// Returns the statements to prepare, in this order.
     pub(crate) fn statements(&self) -> Vec<String> {
         match self.stage {
+            _ if self.key_value.is_some() => Vec::new(),
             Stage::Populate { .. } => self.workload.statements()[..1].to_vec(),
             Stage::Load(_) => self.workload.statements().to_vec(),
         }
@@ -195,6 +209,10 @@ impl Job {
         out: &mut Vec<u8>,
     ) -> bool {
         let (kind, statement) = self.kind_and_statement(operation);
+        if let Some(requests) = &self.key_value {
+            self.encode_key_value(requests, &kind, operation, out);
+            return true;
+        }
         let Some(statement) = prepared.statements.get(statement) else { return false };
         let mut settings = statement.settings();
         settings.consistency = self.workload.consistency;
@@ -233,6 +251,26 @@ impl Job {
             }
         }
         true
+    }
+
+    fn encode_key_value(
+        &self,
+        requests: &Requests,
+        kind: &RequestKind,
+        operation: Operation,
+        out: &mut Vec<u8>,
+    ) {
+        // Absent rows are numbered from the other end.
+        let number = match operation.absent {
+            true => key_value::ROWS_MAX - 1 - operation.row,
+            false => operation.row,
+        };
+        match kind {
+            RequestKind::Read => requests.get(number, out),
+            _ => requests.set(number, out, |out| {
+                self.workload.append_row(self.row_seed, operation.row, operation.version, out);
+            }),
+        }
     }
 
     /// Returns the values of the key columns: those of the partition, and of the row within.
@@ -274,6 +312,18 @@ impl Job {
     pub(crate) fn judge(
         &self,
         operation: Operation,
+        answer: &Answer<'_>,
+    ) -> Result<AnswerOutcome, Failure> {
+        match answer {
+            Answer::Cql(frame) => self.judge_frame(operation, frame),
+            Answer::KeyValue(answer) => self.judge_key_value(operation, *answer),
+        }
+    }
+
+    #[inline]
+    fn judge_frame(
+        &self,
+        operation: Operation,
         frame: &Frame<'_>,
     ) -> Result<AnswerOutcome, Failure> {
         let (kind, _) = self.kind_and_statement(operation);
@@ -302,6 +352,55 @@ impl Job {
         }
     }
 
+    fn judge_key_value(
+        &self,
+        operation: Operation,
+        answer: key_value::Answer<'_>,
+    ) -> Result<AnswerOutcome, Failure> {
+        let reads = matches!(self.kind_and_statement(operation).0, RequestKind::Read);
+        match answer {
+            key_value::Answer::Refused(text) => {
+                Err((ErrorKind::Refused, String::from_utf8_lossy(text).into_owned()))
+            }
+            key_value::Answer::Done if !reads => {
+                self.note(operation);
+                Ok(AnswerOutcome::Done)
+            }
+            key_value::Answer::Nothing if reads => self.judge_missing(operation),
+            key_value::Answer::Value(_) if reads && operation.absent => {
+                Err(differs(operation.row, "a row that was never written"))
+            }
+            key_value::Answer::Value(value) if reads => match self.is_value(operation.row, value) {
+                true => Ok(AnswerOutcome::Done),
+                false => Err(differs(operation.row, "another value than was written")),
+            },
+            _ => Err((ErrorKind::Unexpected, "an answer to another kind of request".into())),
+        }
+    }
+
+    /// Returns whether a value is that of a row, in any version: the server's order of two writes
+    /// in flight is not known. Without a check, only its size counts.
+    fn is_value(&self, row: u64, mut value: &[u8]) -> bool {
+        if self.key_value.as_ref().is_none_or(|requests| requests.value_bytes != value.len()) {
+            return false;
+        }
+        let columns = self.workload.table.columns.iter();
+        let mut cells = columns.map(|column| {
+            let bytes = usize::try_from(column.bytes_most()).unwrap_or(usize::MAX);
+            let (cell, rest) = value.split_at(bytes.min(value.len()));
+            value = rest;
+            cell
+        });
+        self.check.is_none() || self.workload.is_row(self.row_seed, row, &mut cells)
+    }
+
+    /// Judges the answer that there is no row.
+    #[inline]
+    fn judge_missing(&self, operation: Operation) -> Result<AnswerOutcome, Failure> {
+        let excused = operation.absent || !self.must_be_there(operation);
+        if excused { Ok(AnswerOutcome::NotFound) } else { Err(missing(operation.row)) }
+    }
+
     /// Remembers an acknowledged write.
     #[inline]
     fn note(&self, operation: Operation) {
@@ -314,10 +413,7 @@ impl Job {
     #[inline]
     fn judge_row(&self, operation: Operation, rows: &Rows<'_>) -> Result<AnswerOutcome, Failure> {
         let mut all = rows.iter();
-        let Some(row) = all.next() else {
-            let excused = operation.absent || !self.must_be_there(operation);
-            return if excused { Ok(AnswerOutcome::NotFound) } else { Err(missing(operation.row)) };
-        };
+        let Some(row) = all.next() else { return self.judge_missing(operation) };
         if operation.absent || all.next().is_some() {
             return Err(differs(operation.row, "a row that was never written"));
         }

@@ -12,6 +12,8 @@ use crate::report::histogram::{self, Histogram};
 pub(crate) enum ErrorKind {
     /// The server answered with an ERROR of this code (CQL protocol, section 9).
     Server(i32),
+    /// The server answered with an error in words (Redis, memcached).
+    Refused,
     /// A read found no row although one was written.
     RowMissing,
     /// A read returned an older version of a row than was acknowledged before.
@@ -22,7 +24,7 @@ pub(crate) enum ErrorKind {
     Unexpected,
     /// The connection ended before the answer.
     ConnectionClosed,
-    /// The received bytes were not CQL, so the connection was closed.
+    /// The received bytes were not of the protocol, so the connection was closed.
     Malformed,
     /// No answer within the time limit after the end of the load.
     NoAnswer,
@@ -40,7 +42,11 @@ impl ErrorKind {
             Self::Server(code) => {
                 matches!(code, 0x0000 | 0x1000..=0x1002 | 0x1100 | 0x1200 | 0x1300 | 0x1500)
             }
-            Self::ConnectionClosed | Self::Malformed | Self::NoAnswer | Self::TimedOut => true,
+            Self::ConnectionClosed
+            | Self::Malformed
+            | Self::NoAnswer
+            | Self::TimedOut
+            | Self::Refused => true,
             Self::RowMissing | Self::RowStale | Self::RowDiffers | Self::Unexpected => false,
         }
     }
@@ -53,6 +59,7 @@ impl ErrorKind {
     /// Returns the name of the kind; known error codes have a name instead of a number.
     pub(crate) fn name(self) -> String {
         let server = match self {
+            Self::Refused => return "server answered with an error".into(),
             Self::RowMissing => return "row missing".into(),
             Self::RowStale => return "row stale".into(),
             Self::RowDiffers => return "row differs from what was written".into(),

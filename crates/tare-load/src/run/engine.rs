@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet as Affinity, sched_setaffinity};
 use tare_std::cpus::CpuSet;
 
-use crate::access::{self, Access, Host, Recovery};
+use crate::access::{self, Access, Host, Protocol, Recovery};
 use crate::error::LoadError;
 use crate::pacing::{Pace, Pacer};
 use crate::protocol::cluster::Cluster;
 use crate::protocol::connection::Connection;
 use crate::protocol::dial::Dialer;
+use crate::protocol::key_value;
 use crate::protocol::request::Job;
 use crate::report::stats::Stats;
 use crate::run::clock;
@@ -152,7 +153,7 @@ impl Target {
         deadline: Instant,
     ) -> Result<Self, LoadError> {
         let mut control = dialer.open(host, None, deadline)?;
-        let mut cluster = match access.discover {
+        let mut cluster = match access.discover && access.protocol.is_cql() {
             true => Cluster::discover(host.clone(), &mut control, deadline)?,
             false => Cluster::single(host.clone()),
         };
@@ -177,8 +178,21 @@ impl Target {
         self.row_seeds.push((table, seed));
     }
 
+    /// Creates the table of a workload, or makes sure that it is that.
+    fn create_table(&mut self, workload: &Workload) -> Result<(), LoadError> {
+        let [keyspace, table] = workload.table.schema();
+        for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
+            self.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
+        }
+        self.cluster.wait_for_schema(&mut self.control, Instant::now() + EXCHANGE)?;
+        self.check_table(workload)
+    }
+
     /// Refuses a missing table, or one that does not match the workload.
     fn check_table(&mut self, workload: &Workload) -> Result<(), LoadError> {
+        if !self.dialer.protocol.is_cql() {
+            return Ok(());
+        }
         let table = &workload.table;
         let slices = workload.queries.iter().any(|query| query.kind == QueryKind::Slice);
         let is_known = |known: &KnownTable| known.table == *table && (known.slices || !slices);
@@ -232,8 +246,12 @@ impl Engine {
         let dialer = Dialer::new(access)?;
         let begin = Instant::now();
         let end = begin + deadline;
-        let hosts: Vec<Host> =
-            access.nodes.iter().map(|node| access::resolve(node)).collect::<Result<_, _>>()?;
+        let port = access.protocol.port();
+        let hosts: Vec<Host> = access
+            .nodes
+            .iter()
+            .map(|node| access::resolve(node, port))
+            .collect::<Result<_, _>>()?;
         let mut candidates = hosts.iter().cycle();
         // The deadline may cut the last attempt short; that is not the reason to report.
         let mut failed = None;
@@ -272,14 +290,13 @@ impl Engine {
         stop: &AtomicBool,
         progress: &mut dyn FnMut(u64, u64),
     ) -> Result<(), LoadError> {
-        let (first, rows) = check(spec)?;
-        let [keyspace, table] = spec.workload.table.schema();
-        for (what, statement) in [("CREATE KEYSPACE", &keyspace), ("CREATE TABLE", &table)] {
-            target.control.query(what, statement, Instant::now() + EXCHANGE, |_| ())?;
+        let protocol = target.dialer.protocol;
+        let (first, rows) = check(spec, protocol)?;
+        if protocol.is_cql() {
+            target.create_table(&spec.workload)?;
         }
-        target.cluster.wait_for_schema(&mut target.control, Instant::now() + EXCHANGE)?;
-        target.check_table(&spec.workload)?;
         let job = Job::populate(Arc::clone(&spec.workload), seed, first, clock::since_epoch_us());
+        let job = job.speaking(protocol);
         let limits = limits(spec.connections, spec.in_flight.max(POPULATE_IN_FLIGHT));
         let timetable = WindowTimes {
             boundaries: Vec::new(),
@@ -325,10 +342,11 @@ impl Engine {
         spec: &LoadSpec,
         seed: u64,
     ) -> Result<(), LoadError> {
-        check(spec)?;
+        let protocol = target.dialer.protocol;
+        check(spec, protocol)?;
         target.check_table(&spec.workload)?;
         let operations = Operations::new(&spec.workload, seed, spec.part);
-        let job = Job::load(Arc::clone(&spec.workload), seed, operations, None);
+        let job = Job::load(Arc::clone(&spec.workload), seed, operations, None).speaking(protocol);
         self.connect(target, &job.statements(), spec.connections)
     }
 
@@ -339,8 +357,8 @@ impl Engine {
         order: &LoadOrder<'_>,
         follow: &mut LoadObserver<'_>,
     ) -> Result<Stats, LoadError> {
-        let spec = order.spec;
-        check(spec)?;
+        let (spec, protocol) = (order.spec, target.dialer.protocol);
+        check(spec, protocol)?;
         target.check_table(&spec.workload)?;
         let table = spec.workload.table.full_name();
         let seeds = &target.row_seeds;
@@ -350,7 +368,8 @@ impl Engine {
             row_seed.unwrap_or(order.seed),
             Operations::new(&spec.workload, order.seed, spec.part),
             order.verify.then(clock::since_epoch_us),
-        );
+        )
+        .speaking(protocol);
         let connections = spec.connections;
         let limits = match order.pace {
             Pace::Closed(_) => limits(connections, spec.in_flight),
@@ -550,7 +569,7 @@ fn limits(connections: u32, in_flight: u32) -> Vec<i16> {
 
 /// Refuses settings that the engine cannot run. Returns the first of this loader's rows and their
 /// number.
-fn check(spec: &LoadSpec) -> Result<(u64, u64), LoadError> {
+fn check(spec: &LoadSpec, protocol: Protocol) -> Result<(u64, u64), LoadError> {
     let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
     let LoadSpec { connections, in_flight, part, .. } = *spec;
     let rows = spec.workload.rows;
@@ -568,12 +587,38 @@ fn check(spec: &LoadSpec) -> Result<(u64, u64), LoadError> {
     if !(weights.is_finite() && weights > 0.0) {
         return refuse("weights of queries", weights.to_string(), "above 0 together");
     }
+    check_protocol(&spec.workload, protocol)?;
     let (first, count) = part.of(rows);
     if count == 0 {
         let expected = "a part with at least one row of the workload";
         return refuse("part", part.to_string(), expected);
     }
     Ok((first, count))
+}
+
+/// Refuses a workload that cannot be run in a protocol.
+///
+/// # Errors
+/// If the protocol has keys and values only, and the workload has other queries or too many rows.
+pub fn check_protocol(workload: &Workload, protocol: Protocol) -> Result<(), LoadError> {
+    if protocol.is_cql() {
+        return Ok(());
+    }
+    let refuse = |what, value: String, expected| Err(LoadError::Setting { what, value, expected });
+    let whole = [QueryKind::Read, QueryKind::Write, QueryKind::Insert];
+    if let Some(query) = workload.queries.iter().find(|query| !whole.contains(&query.kind)) {
+        let expected = "read, write or insert, where rows are the values of keys";
+        return refuse("query", query.kind.name().into(), expected);
+    }
+    if let Some(column) = workload.table.columns.iter().find(|column| !column.is_fixed_size()) {
+        let expected = "a blob or text of one size, where rows are the values of keys";
+        return refuse("column", column.name.clone(), expected);
+    }
+    if workload.rows > key_value::ROWS_MAX / 2 {
+        let expected = "at most 5 * 10^11, where rows are the values of keys";
+        return refuse("number of rows", workload.rows.to_string(), expected);
+    }
+    Ok(())
 }
 
 /// Binds the calling thread to a CPU.

@@ -65,6 +65,27 @@ impl Shipped {
     }
 }
 
+/// Why there is no workload of a name.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum NamedError {
+    #[error("no shipped workload is named {0:?}; see tare list workloads")]
+    Unknown(String),
+    #[error(transparent)]
+    Text(#[from] TomlError),
+}
+
+/// Returns a shipped workload by its name, or that of a file by its name and text.
+///
+/// # Errors
+/// If no workload ships with the name, or the text is none.
+pub fn named(name: &str, text: Option<&str>) -> Result<Workload, NamedError> {
+    match (text, find(name)) {
+        (Some(text), _) => Ok(parse(text, name, name)?),
+        (None, Some(shipped)) => Ok(shipped.read()?),
+        (None, None) => Err(NamedError::Unknown(name.into())),
+    }
+}
+
 /// Returns the workload with this name.
 pub fn find(name: &str) -> Option<&'static Shipped> {
     ALL.iter().find(|shipped| shipped.name == name)

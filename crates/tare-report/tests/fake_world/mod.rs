@@ -43,6 +43,7 @@ pub(crate) fn measure(
         workloads: vec![WorkloadSpec {
             name: "write".into(),
             workload: None,
+            workload_text: None,
             write_share: 1.0,
             rows: 1000,
             columns: 5,

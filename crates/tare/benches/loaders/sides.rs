@@ -15,7 +15,7 @@ use tare_lab::study::{CpuSpec, SystemSpec, WorkloadSpec};
 use tare_probe::AccountRefresh;
 use tare_remote::{RemoteHost, RemoteProcess};
 use tare_std::cpus::CpuSet;
-use tare_std::host_address::{HostAddress, SshAddress};
+use tare_std::host_address::{HostAddress, RemoteAddress, SshAddress};
 use tare_system::ClientRoute;
 use tare_testkit::EnvironmentBuilder;
 use tare_testkit::ssh_bed::SshBed;
@@ -162,6 +162,7 @@ impl LoadedServer {
             namespace: Some(named.as_deref().unwrap_or(self.factory.client_namespace())),
             scratch: self.factory.context().work(),
             run: self.factory.run(),
+            speaks: "cql",
         };
         let agent: Box<dyn StartAgent> = Box::new(LocalAgent::new(&client));
         let agents = vec![(agent, Some(self.plan.client.clone()))];
@@ -178,9 +179,12 @@ impl LoadedServer {
         let mut agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = Vec::new();
         for machine in machines {
             let address: HostAddress = format!("ssh:{machine}").parse()?;
+            let Some(RemoteAddress::Ssh(ssh)) = address.remote() else {
+                return Err("no address".into());
+            };
             let agent = OverSsh {
                 name: address.to_string(),
-                address: address.ssh().ok_or("no address")?.clone(),
+                address: ssh.clone(),
                 sockets: self.sockets.path().into(),
                 config: self.config.clone(),
             };
@@ -196,7 +200,7 @@ impl LoadedServer {
         connections: u32,
     ) -> Result<Side> {
         let driver = tare_driver::find("tare-load").ok_or("no driver tare-load")?;
-        let mut driver = MultiLoader::start(driver, agents)?;
+        let mut driver = MultiLoader::start(driver, "cql", agents)?;
         let target = driver.open(&[self.address], DEADLINE)?;
         let in_flight = if connections == crate::NINE { connections } else { 8 * connections };
         let workload = WorkloadSpec {

@@ -80,6 +80,7 @@ pub(crate) fn all(words: &[String], cpu: u32, port: u16, scratch: &Path) -> Resu
             namespace: None,
             scratch,
             run: "tare-bench",
+            speaks: "cql",
         };
         let mut driver = bench_error(info.make(&client, Instances::ONE))?;
         let address = SocketAddr::from(([127, 0, 0, 1], port));
@@ -108,6 +109,7 @@ impl Tool {
         let workload = WorkloadSpec {
             name: operation.into(),
             workload: None,
+            workload_text: None,
             write_share: 0.0,
             rows: 0,
             columns: 0,

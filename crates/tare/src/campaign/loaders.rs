@@ -40,7 +40,7 @@ struct RemoteLoader {
 impl RemoteLoader {
     /// Connects to a loader and copies the program there; `None` for one on this host.
     fn connect(spec: &LoaderSpec, connections: &Connections) -> anyhow::Result<Option<Self>> {
-        let Some(address) = spec.host.ssh() else { return Ok(None) };
+        let Some(address) = spec.host.remote() else { return Ok(None) };
         say(&format!("connecting to {}", spec.name()));
         let Connected { host, program, connecting, copying } = connections.connect(address)?;
         say(&format!(
@@ -58,7 +58,7 @@ impl RemoteLoader {
         if self.host.check().is_ok() {
             return Ok(());
         }
-        let host = RemoteHost::connect(self.host.address(), directory)?;
+        let host = self.host.again(directory)?;
         self.program = host.install(own_program)?.path;
         self.host = host;
         Ok(())
@@ -147,11 +147,11 @@ impl ConnectedLoaders {
                     own_program: client.program.into(),
                 }),
             };
-            let of_client = spec.host.ssh().is_none().then(|| client.cpus.clone());
+            let of_client = spec.host.remote().is_none().then(|| client.cpus.clone());
             (agent, spec.cpus.clone().or(of_client))
         });
         let agents: Vec<(Box<dyn StartAgent>, Option<CpuSet>)> = agents.collect();
-        MultiLoader::start(driver, agents).exit_with(Exit::Host)
+        MultiLoader::start(driver, client.speaks, agents).exit_with(Exit::Host)
     }
 }
 

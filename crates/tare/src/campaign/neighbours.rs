@@ -99,6 +99,7 @@ pub(crate) fn workload(other: &OtherSystem) -> WorkloadSpec {
     WorkloadSpec {
         name: "neighbour".into(),
         workload: None,
+        workload_text: None,
         write_share: f64::from(rows.write_percent) / 100.0,
         rows: rows.rows,
         columns,

@@ -130,6 +130,7 @@ pub(crate) fn measure_on_host(
         namespace,
         scratch: factory.context().work(),
         run: factory.run(),
+        speaks: &info.speaks(&study.system),
     };
     let instances = system.instances();
     let most = fit::most_instances(study, instances);

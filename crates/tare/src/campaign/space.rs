@@ -92,10 +92,11 @@ pub(crate) fn disk(study: &Study, absent: &[String], state: &Path) -> DiskPlan {
 
 /// Returns the bytes of a row, without its key.
 pub(super) fn row_bytes(workload: &WorkloadSpec) -> u64 {
-    let shipped = workload.workload.as_deref().and_then(shipped::find);
-    match shipped.and_then(|shipped| shipped.read().ok()) {
-        Some(workload) => workload.row_bytes_most(),
-        None => u64::from(workload.columns) * u64::from(workload.column_bytes),
+    let text = workload.workload_text.as_deref();
+    let named = workload.workload.as_deref().map(|name| shipped::named(name, text));
+    match named {
+        Some(Ok(workload)) => workload.row_bytes_most(),
+        _ => u64::from(workload.columns) * u64::from(workload.column_bytes),
     }
 }
 

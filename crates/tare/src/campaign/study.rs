@@ -4,8 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use anyhow::anyhow;
-use tare_lab::study::{self, Study};
+use anyhow::{Context, anyhow};
+use tare_lab::study::{self, KnownWorkload, Study};
+use tare_load::workload;
 use tare_std::host_address::HostAddress;
 
 use crate::cli::Elsewhere;
@@ -30,8 +31,23 @@ pub(crate) fn read_with(
         text += &format!("\n# --loader {loader}\n[[loader]]\nhost = {:?}\n", loader.to_string());
     }
     let parse = if quick { study::parse_quick } else { study::parse };
-    let study = parse(&text, name_or_path, &registry::vocabulary()).exit_with(Exit::Input)?;
+    let mut vocabulary = registry::vocabulary();
+    let folder = Path::new(name_or_path).parent().unwrap_or(Path::new(""));
+    vocabulary.workloads.extend(workloads(&text, folder).exit_with(Exit::Input)?);
+    let study = parse(&text, name_or_path, &vocabulary).exit_with(Exit::Input)?;
     Ok((study, text))
+}
+
+/// Reads the workload files that a study names, which are beside it unless their paths say where.
+fn workloads(study: &str, folder: &Path) -> anyhow::Result<Vec<KnownWorkload>> {
+    let read = |name: String| {
+        let path = folder.join(&name);
+        let text = fs::read_to_string(&path)
+            .with_context(|| format!("cannot read the workload {}", path.display()))?;
+        let workload = workload::parse(&text, &path.to_string_lossy(), &name)?;
+        Ok(KnownWorkload { name, text: Some(text), rows: workload.rows })
+    };
+    study::workload_files(study).into_iter().map(read).collect::<anyhow::Result<_>>()
 }
 
 /// Returns the text of a study: of a file, or of a shipped study.
@@ -81,4 +97,36 @@ fn random_seed() -> u64 {
     let ns = since.as_nanos() as u64;
     // 32 bits are short to type, and JSON readers without 64-bit integers keep them.
     tare_std::rng::mix64(ns ^ u64::from(std::process::id())) >> 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const STUDY: &str = "name = \"s\"\nbaseline = \"native\"\n[[environment]]\nname = \"native\"\n\
+                         runtime = \"process\"\n[[workload]]\nname = \"w\"\n\
+                         workload = \"mine.toml\"\nrows = 70\n";
+
+    #[test]
+    fn workload_files_are_part_of_the_study() {
+        let folder = tempfile::tempdir().unwrap();
+        let study = folder.path().join("s.toml");
+        fs::write(&study, STUDY).unwrap();
+        let name = study.to_str().unwrap();
+        let refused = |expect: &str| {
+            let error = format!("{:#}", read(name, false).unwrap_err());
+            assert!(error.contains(expect), "{error}");
+        };
+        refused("mine.toml: No such file");
+        let file = folder.path().join("mine.toml");
+        fs::write(&file, "[table]\nkeyspace = \"k\"\n").unwrap();
+        refused("mine.toml:1:");
+        let mine = tare_load::workload::shipped::find("key-value-512").unwrap().text;
+        fs::write(&file, mine).unwrap();
+        let (study, _) = read(name, false).unwrap();
+        let workload = &study.workloads[0];
+        let found = (workload.workload.as_deref(), workload.workload_text.as_deref());
+        assert_eq!(found, (Some("mine.toml"), Some(mine)));
+        assert_eq!((workload.rows, super::super::space::row_bytes(workload)), (70, 512));
+    }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use anyhow::Context;
 use clap::Args;
-use tare_load::access::{self, Login, Recovery, Tls, Trust, Version};
+use tare_load::access::{self, Login, Protocol, Recovery, Tls, Trust, Version};
 
 use super::duration;
 use crate::exit::{Exit, ExitWith};
@@ -15,16 +15,17 @@ const PASSWORD_VARIABLE: &str = "TARE_PASSWORD";
 
 #[derive(Debug, Args)]
 pub struct Access {
-    /// Address of the database, or of several nodes; the first that responds lists the others
-    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1:9042")]
+    /// Address of the database, or of several nodes; the first that responds lists the others.
+    /// Without PORT it is the usual one of the protocol
+    #[arg(value_name = "HOST:PORT", default_value = "127.0.0.1")]
     pub nodes: Vec<String>,
     /// Load the first node only, not the others of its data centre
     #[arg(long)]
     pub one_node: bool,
-    /// Version of the native protocol
-    #[arg(long, value_name = "VERSION", default_value = "4", value_parser = version)]
-    pub protocol: Version,
-    /// Compress with LZ4
+    /// Protocol: a version of CQL's (4 or 5), redis or memcached
+    #[arg(long, value_name = "PROTOCOL", default_value = "4", value_parser = protocol)]
+    pub protocol: Protocol,
+    /// CQL: compress with LZ4
     #[arg(long)]
     pub lz4: bool,
     /// TLS: trust certificates signed by an authority in this PEM file
@@ -73,7 +74,7 @@ impl Access {
         Ok(access::Access {
             nodes: self.nodes.clone(),
             discover: !self.one_node,
-            version: self.protocol,
+            protocol: self.protocol,
             lz4: self.lz4,
             tls: trust.map(|trust| Tls { trust, server_name }),
             login: self.user.as_deref().map(|user| self.login(user)).transpose()?,
@@ -112,10 +113,12 @@ fn first_line(file: &Path) -> anyhow::Result<String> {
     }
 }
 
-fn version(text: &str) -> Result<Version, String> {
+fn protocol(text: &str) -> Result<Protocol, String> {
     match text {
-        "4" => Ok(Version::V4),
-        "5" => Ok(Version::V5),
-        _ => Err("the supported versions are 4 and 5".into()),
+        "4" => Ok(Protocol::Cql(Version::V4)),
+        "5" => Ok(Protocol::Cql(Version::V5)),
+        "redis" => Ok(Protocol::Redis),
+        "memcached" => Ok(Protocol::Memcached),
+        _ => Err("expected 4, 5, redis or memcached".into()),
     }
 }

@@ -68,6 +68,8 @@ pub struct Arguments {
 pub enum Command {
     /// Run a study: measure what each isolation layer costs a database on this host
     Weigh(Weigh),
+    /// Write files to start from
+    Init(Init),
     /// Attribute a cost to layers, by adding them one at a time in every order
     Explain(Explain),
     /// Report a record: terminal, HTML, JSON, CSV, Markdown, Prometheus, or for a fleet
@@ -99,7 +101,7 @@ pub enum Command {
     Disk(Disk),
     /// Run the reference database, or inspect its data
     Db(Db),
-    /// Load a CQL database
+    /// Load a database that speaks CQL, Redis's protocol or memcached's
     Load(Load),
     /// Print a completion script for a shell
     Completions(Completions),
@@ -248,6 +250,28 @@ pub struct Report {
         conflicts_with_all = ["json", "csv", "counters", "stacks", "markdown", "prometheus"]
     )]
     pub fleet: Option<Fleet>,
+}
+
+#[derive(Debug, Args)]
+pub struct Init {
+    #[command(subcommand)]
+    pub what: InitWhat,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum InitWhat {
+    /// Write a commented study of a database that runs or is installed on this host
+    Study(InitStudy),
+}
+
+#[derive(Debug, Args)]
+pub struct InitStudy {
+    /// The database [default: the first that runs here, or else is installed]
+    #[arg(value_name = "SYSTEM")]
+    pub system: Option<String>,
+    /// The file to write; - for standard output
+    #[arg(long, short, value_name = "FILE.toml", default_value = "study.toml")]
+    pub output: PathBuf,
 }
 
 #[derive(Debug, Args)]
@@ -475,6 +499,9 @@ pub struct LoadAgent {
     /// The driver that it serves.
     #[arg(long, value_name = "NAME", default_value = "tare-load")]
     pub driver: String,
+    /// The protocol of the systems.
+    #[arg(long, value_name = "PROTOCOL", default_value = "cql")]
+    pub speaks: String,
     /// CPUs of the load threads; all that it may use without this.
     #[arg(long, value_name = "LIST")]
     pub cpus: Option<CpuSet>,

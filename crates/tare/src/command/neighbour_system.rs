@@ -56,6 +56,7 @@ pub(crate) fn run(options: &NeighbourSystem) -> anyhow::Result<Exit> {
     server.wait_until_ready(&*system)?;
     let mut load = Load {
         driver,
+        speaks: info.speaks(&spec),
         program: crate::own_program()?,
         cpus,
         folder: options.folder.clone(),
@@ -135,6 +136,8 @@ impl Server {
 /// What loads the system.
 struct Load {
     driver: &'static DriverInfo,
+    /// The protocol of the system.
+    speaks: String,
     program: PathBuf,
     cpus: CpuSet,
     folder: PathBuf,
@@ -152,6 +155,7 @@ impl Load {
             namespace: None,
             scratch: &self.folder,
             run: &run,
+            speaks: &self.speaks,
         };
         let mut driver = self.driver.make(&client, Instances::ONE)?;
         let target = driver.open(&[self.address], tare_lab::system::READY_LIMIT)?;

@@ -35,6 +35,7 @@ fn study(kind: ScheduleKind, environments: &[(&str, &str)]) -> Study {
     let workload = WorkloadSpec {
         name: "write".into(),
         workload: None,
+        workload_text: None,
         write_share: 1.0,
         rows: 1000,
         columns: 5,

@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use super::{Source, Worker};
+use crate::protocol::answer::Answer;
 use crate::protocol::connection::{CONTROL, Connection, State};
 use crate::protocol::request::AnswerOutcome;
 use crate::protocol::wire::Progress;
@@ -58,13 +59,19 @@ impl Worker<'_> {
         let mut served_ns = None::<u64>;
         let result = loop {
             let bytes = &connection.input[offset..];
-            let (frame, length) = match Connection::frame_at(bytes) {
+            let (answer, length) = match Connection::answer_at(connection.key_value, bytes) {
                 Ok(Some(found)) => found,
                 Ok(None) => break Ok(()),
-                Err(error) => break Err(error.to_string()),
+                Err(error) => break Err(error),
             };
             offset += length;
-            let stream = frame.stream;
+            let stream = match &answer {
+                Answer::Cql(frame) => frame.stream,
+                Answer::KeyValue(_) => match connection.order.pop_front() {
+                    Some(stream) => stream,
+                    None => break Err("an answer without a request".into()),
+                },
+            };
             let slot =
                 usize::try_from(stream).ok().and_then(|place| connection.slots.get_mut(place));
             let Some(slot) = slot else {
@@ -95,7 +102,7 @@ impl Worker<'_> {
             }
             self.answer_ns = now_ns;
             let (job, operation) = (self.job, slot.operation);
-            let judged = job.judge(operation, &frame);
+            let judged = job.judge(operation, &answer);
             if let Ok(AnswerOutcome::Then(next)) = judged {
                 // The operation began with its first request and ends with the answer to this one.
                 slot.operation = next;

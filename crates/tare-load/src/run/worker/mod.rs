@@ -415,7 +415,7 @@ impl<'a> Worker<'a> {
 
     /// Open loop: hands everything that is due to the connections in turn.
     fn send_due(&mut self, now_ns: u64) {
-        while let Some(index) = self.connection_with_room(|_| true) {
+        while let Some(index) = self.next_connection() {
             let Some(due) = self.source.take(now_ns) else { break };
             let operation = self.job.operation(due.index);
             let owner = self.routing.as_ref().and_then(|routing| {
@@ -432,6 +432,18 @@ impl<'a> Worker<'a> {
         while let Some(index) = self.given.pop() {
             self.flush(index);
         }
+    }
+
+    /// Returns the next connection, in turn, that can take a request. Where answers come in order,
+    /// an idle one comes first: behind another request this one would wait for that one's answer.
+    #[inline]
+    fn next_connection(&self) -> Option<usize> {
+        let any = || self.connection_with_room(|_| true);
+        let in_order = self.connections.first().is_some_and(|one| one.key_value.is_some());
+        if !in_order {
+            return any();
+        }
+        self.connection_with_room(|index| self.connections[index].in_flight() == 0).or_else(any)
     }
 
     /// Returns the next suitable connection, in turn, that can take a request.

@@ -63,6 +63,14 @@ impl Column {
         }
     }
 
+    /// Returns whether all its values have the same size.
+    pub(crate) fn is_fixed_size(&self) -> bool {
+        match &self.content {
+            Content::Blob { size, .. } | Content::Text { size, .. } => size.least() == size.most(),
+            Content::Number { .. } => false,
+        }
+    }
+
     /// Returns whether its values hold their version.
     pub(crate) fn has_versions(&self) -> bool {
         match &self.content {

@@ -171,6 +171,7 @@ pub(crate) fn agent(options: &LoadAgent) -> anyhow::Result<Exit> {
         cpus: agent_cpus(options.cpus.as_ref())?,
         silence: options.silence.map(Duration::from_secs),
         program: crate::own_program()?,
+        speaks: options.speaks.clone(),
     };
     tare_driver::agent(&agent, orders, Output).context("the load agent failed")?;
     Ok(Exit::Success)
